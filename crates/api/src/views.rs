@@ -1,0 +1,45 @@
+//! Kinds as our own code reads them: just the fields a control loop looks at, decoded straight from the bytes.
+//!
+//! A cache of the whole cluster holds these instead of full types (design: section 2). Nothing here is ever written
+//! back: writes name the fields they change.
+
+mod job;
+mod meta;
+mod node;
+mod pod;
+mod pod_group;
+mod workload;
+
+pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedView};
+pub use meta::{Condition, Index, Meta, ObjectKey, OwnerRef, ResourceRef, View};
+pub use node::{NodeSpecView, NodeStatusView, NodeView};
+pub use pod::{
+    AffinityView, ContainerStateView, ContainerStatusView, ContainerView, PodPhase, PodSpecView, PodStatusView,
+    PodView, PortView, ResourcesView, SchedulingGateView, SchedulingGroupView, TerminatedView,
+};
+pub use pod_group::{PodGroupSpecView, PodGroupStatusView, PodGroupView};
+pub use workload::WorkloadView;
+
+/// Implements [`View`] in this crate, so that decoding is compiled once, here, and not in every crate that uses it.
+macro_rules! view {
+    ($view:ty, $group:literal, $version:literal, $kind:literal, $plural:literal, namespaced: $namespaced:literal) => {
+        impl $crate::views::View for $view {
+            const RESOURCE: $crate::views::ResourceRef = $crate::views::ResourceRef {
+                group: $group,
+                version: $version,
+                kind: $kind,
+                plural: $plural,
+                namespaced: $namespaced,
+            };
+
+            fn meta(&self) -> &$crate::views::Meta {
+                &self.metadata
+            }
+
+            fn decode(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+                serde_json::from_slice(bytes)
+            }
+        }
+    };
+}
+pub(crate) use view;

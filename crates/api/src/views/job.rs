@@ -1,0 +1,137 @@
+//! Jobs as the Job controller and the progress view read them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::JobSchedulingConfiguration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::meta::{Condition, Meta};
+use crate::views::view;
+
+/// A Job.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct JobView {
+    /// Metadata.
+    pub metadata: Meta,
+    /// What was asked for.
+    pub spec: JobSpecView,
+    /// What was counted.
+    pub status: JobStatusView,
+}
+
+view!(JobView, "batch", "v1", "Job", "jobs", namespaced: true);
+
+/// `job.spec`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobSpecView {
+    /// Most pods at a time.
+    pub parallelism: Option<i32>,
+    /// How many must succeed; unset: one success ends it.
+    pub completions: Option<i32>,
+    /// `NonIndexed` or `Indexed`.
+    pub completion_mode: Option<String>,
+    /// How many failures are too many.
+    pub backoff_limit: Option<i32>,
+    /// No pods while set.
+    pub suspend: Option<bool>,
+    /// Seconds the Job may be active.
+    pub active_deadline_seconds: Option<i64>,
+    /// Which pods are its own.
+    pub selector: Option<LabelSelector>,
+    /// Another controller's name: then it is not ours.
+    pub managed_by: Option<String>,
+    /// `Failed` or `TerminatingOrFailed`.
+    pub pod_replacement_policy: Option<String>,
+    /// Gang, topology, disruption, claims.
+    pub scheduling: Option<JobSchedulingConfiguration>,
+    /// The pod template.
+    pub template: PodTemplateView,
+}
+
+/// The pod template: a few fields decoded, the whole kept as text until a pod is made from it.
+#[derive(Clone, Debug, Default)]
+pub struct PodTemplateView {
+    /// The template's JSON.
+    pub raw: Option<Box<RawValue>>,
+    /// Labels of the pods.
+    pub labels: BTreeMap<String, String>,
+    /// Set by a user or parent who brings the PodGroup along.
+    pub scheduling_group: Option<String>,
+    /// Copied to the Workload's templates.
+    pub priority_class_name: Option<String>,
+    /// `OnFailure` or `Never`.
+    pub restart_policy: String,
+}
+
+impl<'de> Deserialize<'de> for PodTemplateView {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Peek {
+            metadata: PeekMeta,
+            spec: PeekSpec,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct PeekMeta {
+            labels: BTreeMap<String, String>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct PeekSpec {
+            scheduling_group: Option<super::pod::SchedulingGroupView>,
+            priority_class_name: Option<String>,
+            restart_policy: String,
+        }
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let peek: Peek = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+        Ok(PodTemplateView {
+            raw: Some(raw),
+            labels: peek.metadata.labels,
+            scheduling_group: peek.spec.scheduling_group.map(|group| group.pod_group_name.unwrap_or_default()),
+            priority_class_name: peek.spec.priority_class_name.filter(|name| !name.is_empty()),
+            restart_policy: peek.spec.restart_policy,
+        })
+    }
+}
+
+/// `job.status`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobStatusView {
+    /// Complete, Failed, Suspended and others.
+    pub conditions: Vec<Condition>,
+    /// When the controller first worked on it (again, after a resume).
+    pub start_time: Option<Timestamp>,
+    /// When it completed.
+    pub completion_time: Option<Timestamp>,
+    /// Pods that are neither finished nor being deleted.
+    pub active: i32,
+    /// Active pods that are ready.
+    pub ready: Option<i32>,
+    /// Pods being deleted that have not ended.
+    pub terminating: Option<i32>,
+    /// Pods (or indexes) that succeeded.
+    pub succeeded: i32,
+    /// Pods that failed.
+    pub failed: i32,
+    /// Indexes that succeeded, as `0-3,5`.
+    pub completed_indexes: String,
+    /// Finished pods that still hold the tracking finalizer.
+    pub uncounted_terminated_pods: Option<UncountedView>,
+}
+
+/// Uids of finished pods on their way into the counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct UncountedView {
+    /// Succeeded, not yet counted.
+    pub succeeded: Vec<String>,
+    /// Failed, not yet counted.
+    pub failed: Vec<String>,
+}

@@ -1,0 +1,214 @@
+//! Pods as the scheduler, the Job controller and the nodes read them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NodeAffinity, Toleration};
+use serde::Deserialize;
+
+use super::meta::{Condition, Index, Meta};
+use crate::quantity::Quantity;
+use crate::views::view;
+
+/// A pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodView {
+    /// Metadata.
+    pub metadata: Meta,
+    /// What was asked for.
+    pub spec: PodSpecView,
+    /// What is.
+    pub status: PodStatusView,
+}
+
+view!(PodView, "", "v1", "Pod", "pods", namespaced: true);
+
+impl PodView {
+    /// Pods by the uid of the owner that manages them.
+    pub const BY_CONTROLLER: Index<PodView> = Index {
+        name: "controller",
+        values: |pod| pod.metadata.controller().map(|owner| owner.uid.clone()).into_iter().collect(),
+    };
+    /// Bound pods by node name.
+    pub const BY_NODE: Index<PodView> =
+        Index { name: "node", values: |pod| pod.node_name().map(str::to_owned).into_iter().collect() };
+    /// Pods by `namespace/podGroupName`.
+    pub const BY_GROUP: Index<PodView> = Index {
+        name: "group",
+        values: |pod| pod.group_name().map(|group| format!("{}/{group}", pod.metadata.namespace)).into_iter().collect(),
+    };
+
+    /// The node the pod is bound to.
+    pub fn node_name(&self) -> Option<&str> {
+        Some(self.spec.node_name.as_str()).filter(|name| !name.is_empty())
+    }
+
+    /// The PodGroup the pod belongs to, in its own namespace.
+    pub fn group_name(&self) -> Option<&str> {
+        self.spec.scheduling_group.as_ref().and_then(|group| group.pod_group_name.as_deref())
+    }
+
+    /// Whether the pod has ended, well or not.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+}
+
+/// `pod.spec`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpecView {
+    /// Set by a bind; empty before.
+    pub node_name: String,
+    /// Who places this pod.
+    pub scheduler_name: String,
+    /// Membership in a PodGroup.
+    pub scheduling_group: Option<SchedulingGroupView>,
+    /// Resolved by admission.
+    pub priority: Option<i32>,
+    /// `Always`, `OnFailure` or `Never`.
+    pub restart_policy: String,
+    /// Labels a node must carry.
+    pub node_selector: BTreeMap<String, String>,
+    /// Only node affinity is read; inter-pod terms come with their plugin.
+    pub affinity: Option<AffinityView>,
+    /// Taints the pod stands.
+    pub tolerations: Vec<Toleration>,
+    /// Main containers.
+    pub containers: Vec<ContainerView>,
+    /// Init containers and, with `restartPolicy: Always`, sidecars.
+    pub init_containers: Vec<ContainerView>,
+    /// What the runtime class adds to the requests.
+    pub overhead: BTreeMap<String, Quantity>,
+    /// Requests of the pod as a whole.
+    pub resources: Option<ResourcesView>,
+    /// While any is left the pod is not placed.
+    pub scheduling_gates: Vec<SchedulingGateView>,
+}
+
+/// `pod.spec.affinity`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AffinityView {
+    /// Required and preferred node terms.
+    pub node_affinity: Option<NodeAffinity>,
+}
+
+/// `pod.spec.schedulingGates[]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SchedulingGateView {
+    /// Name of the gate.
+    pub name: String,
+}
+
+/// `pod.spec.schedulingGroup`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SchedulingGroupView {
+    /// The PodGroup's name, in the pod's namespace.
+    pub pod_group_name: Option<String>,
+}
+
+/// One container, as far as placing it goes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerView {
+    /// Name, unique in the pod.
+    pub name: String,
+    /// Image reference.
+    pub image: String,
+    /// Requests (limits without a request become requests by defaulting).
+    pub resources: ResourcesView,
+    /// Ports; only host ports matter for placement.
+    pub ports: Vec<PortView>,
+    /// `Always` on an init container makes it a sidecar.
+    pub restart_policy: Option<String>,
+}
+
+/// `resources` of a container or a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ResourcesView {
+    /// What placement reserves.
+    pub requests: BTreeMap<String, Quantity>,
+}
+
+/// A container port.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PortView {
+    /// 0 when the port is not published on the node.
+    pub host_port: i32,
+    /// Empty means all addresses.
+    #[serde(rename = "hostIP")]
+    pub host_ip: String,
+    /// `TCP`, `UDP` or `SCTP`; empty means TCP.
+    pub protocol: String,
+}
+
+/// `pod.status.phase`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub enum PodPhase {
+    /// Not all containers have started.
+    #[default]
+    Pending,
+    /// At least one container runs.
+    Running,
+    /// All containers ended with exit code 0.
+    Succeeded,
+    /// All containers ended, at least one of them not well.
+    Failed,
+    /// The node cannot be asked.
+    #[serde(other)]
+    Unknown,
+}
+
+/// `pod.status`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatusView {
+    /// Where the pod is in its life.
+    pub phase: PodPhase,
+    /// PodScheduled, Ready, DisruptionTarget and others.
+    pub conditions: Vec<Condition>,
+    /// A node held for this pod by preemption.
+    pub nominated_node_name: String,
+    /// One per main container.
+    pub container_statuses: Vec<ContainerStatusView>,
+    /// One per init container.
+    pub init_container_statuses: Vec<ContainerStatusView>,
+    /// When the kubelet took the pod.
+    pub start_time: Option<Timestamp>,
+}
+
+/// State of one container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatusView {
+    /// Name of the container.
+    pub name: String,
+    /// How often it was started again.
+    pub restart_count: i32,
+    /// Waiting, running or terminated; only the last is read.
+    pub state: ContainerStateView,
+}
+
+/// `containerStatuses[].state`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ContainerStateView {
+    /// Set once the container ended.
+    pub terminated: Option<TerminatedView>,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TerminatedView {
+    /// Exit code; 0 is success.
+    pub exit_code: i32,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+}

@@ -1,0 +1,1 @@
+//! Control loops: Job and garbage collection

@@ -1,0 +1,1 @@
+//! What runs in one process, and how it starts and stops

@@ -1,0 +1,2 @@
+//! Workload-aware scheduling in one binary
+fn main() {}

@@ -1,0 +1,1 @@
+//! What every control loop stands on: caches, queues, back-off, events

@@ -1,0 +1,1 @@
+//! Decides where the pods of a group go

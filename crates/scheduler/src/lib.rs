@@ -1,0 +1,1 @@
+//! The shell around scheduler-core: views in, bindings out

@@ -1,0 +1,1 @@
+//! Revisions, objects and the watch log

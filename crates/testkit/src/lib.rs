@@ -1,0 +1,1 @@
+//! Builders, fixtures and Home for tests
