@@ -5,13 +5,21 @@
 //! Promises: pure functions; validation names every error with its field path and never stops at the first.
 //! Never: I/O, async, a clock or randomness of its own.
 
+pub mod views; // kinds as control loops read them; read this first
+pub mod gates; // which features are on
+pub mod metadata; // what holds for every kind: names, labels, owners
+pub mod schema; // which fields a kind has, and of what type
+pub mod selector; // objects chosen by label or field
+pub mod core; // pods, nodes, namespaces, events: defaults and rules
+pub mod batch; // Jobs: defaults, rules, and what they ask of the scheduler
+pub mod scheduling; // Workloads, PodGroups, priority classes: defaults and rules
+pub mod quantity; // amounts of resources
 pub mod clock; // the time, as an argument
-pub mod quantity;
 pub mod random; // randomness, as an argument
 pub mod revision; // versions of objects and of the store
-pub mod views; // kinds as control loops read them; read this first // amounts of resources
 
 pub use clock::{Clock, Timestamp};
+pub use gates::{Gate, Gates};
 pub use random::Random;
 pub use revision::Revision;
 

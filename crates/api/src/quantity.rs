@@ -1,11 +1,32 @@
 //! Amounts of resources, as Kubernetes writes them: `500m`, `1Gi`, `2e3`.
 
-use serde::{Deserialize, Deserializer};
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A parsed quantity. Kept in billionths, the finest grain the API has: smaller fractions are rounded up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// Prints in the canonical form of Kubernetes: no fraction, the largest suffix that keeps the number whole, and a
+/// suffix of the kind it was written with (`1024Ki` is `1Mi`, `0.5` is `500m`, `1000e0` is `1e3`). How it was written
+/// does not count when two are compared.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
+    suffixes: Suffixes,
+}
+
+/// The family of suffixes a quantity was written with.
+#[derive(Clone, Copy, Debug, Default)]
+enum Suffixes {
+    /// `m`, `k`, `M`; also none.
+    #[default]
+    Decimal,
+    /// `Ki`, `Mi`.
+    Binary,
+    /// `e3`.
+    Exponent,
 }
 
 const NANO: i128 = 1_000_000_000;
@@ -16,14 +37,18 @@ const NANO: i128 = 1_000_000_000;
 pub struct BadQuantity;
 
 impl Quantity {
+    fn of(nanos: i128, suffixes: Suffixes) -> Quantity {
+        Quantity { nanos, suffixes }
+    }
+
     /// A whole number.
     pub fn whole(value: i64) -> Quantity {
-        Quantity { nanos: i128::from(value) * NANO }
+        Quantity::of(i128::from(value) * NANO, Suffixes::Decimal)
     }
 
     /// A number of thousandths.
     pub fn milli(value: i64) -> Quantity {
-        Quantity { nanos: i128::from(value) * (NANO / 1000) }
+        Quantity::of(i128::from(value) * (NANO / 1000), Suffixes::Decimal)
     }
 
     /// The value in whole units, rounded up, kept within i64.
@@ -61,7 +86,7 @@ impl Quantity {
         }
         let scale = Scale::parse(suffix)?;
         let magnitude = scale.apply(whole, fraction).ok_or(BadQuantity)?;
-        Ok(Quantity { nanos: if negative { -magnitude } else { magnitude } })
+        Ok(Quantity::of(if negative { -magnitude } else { magnitude }, scale.suffixes(suffix)))
     }
 }
 
@@ -101,6 +126,14 @@ impl Scale {
         })
     }
 
+    fn suffixes(&self, written: &str) -> Suffixes {
+        match self {
+            Scale::Binary(_) => Suffixes::Binary,
+            Scale::Decimal(_) if written.len() > 1 => Suffixes::Exponent,
+            Scale::Decimal(_) => Suffixes::Decimal,
+        }
+    }
+
     /// `whole.fraction` in this scale, in billionths, rounded up. `None` when it is not a number or far too large.
     fn apply(&self, whole: &str, fraction: &str) -> Option<i128> {
         let fraction = fraction.trim_end_matches('0');
@@ -126,6 +159,72 @@ impl Scale {
     }
 }
 
+const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Small numbers are printed plainly, and a binary suffix has no fractions: they are rounded up.
+        let binary = matches!(self.suffixes, Suffixes::Binary) && self.nanos.abs() >= 1024 * NANO;
+        if binary {
+            let whole = self.nanos.div_euclid(NANO) + i128::from(self.nanos.rem_euclid(NANO) != 0);
+            let (number, steps) = without_factor(whole, 1024, BINARY.len() - 1);
+            return write!(f, "{number}{}", BINARY[steps]);
+        }
+        if self.nanos == 0 {
+            return f.write_str("0");
+        }
+        let (number, steps) = without_factor(self.nanos, 1000, DECIMAL.len() - 1);
+        let exponent = 3 * steps as i32 - 9;
+        match self.suffixes {
+            Suffixes::Exponent if exponent != 0 => write!(f, "{number}e{exponent}"),
+            _ => write!(f, "{number}{}", DECIMAL[steps]),
+        }
+    }
+}
+
+/// `number` divided by `factor` as often as that leaves no rest, and how often that was.
+fn without_factor(mut number: i128, factor: i128, steps_max: usize) -> (i128, usize) {
+    let mut steps = 0;
+    while steps < steps_max && number != 0 && number % factor == 0 {
+        number /= factor;
+        steps += 1;
+    }
+    (number, steps)
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl Hash for Quantity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.nanos.hash(state);
+    }
+}
+
+impl Serialize for Quantity {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
@@ -145,7 +244,7 @@ impl<'de> Deserialize<'de> for Quantity {
             }
 
             fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Quantity, E> {
-                Ok(Quantity { nanos: i128::from(value) * NANO })
+                Ok(Quantity::of(i128::from(value) * NANO, Suffixes::Decimal))
             }
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Quantity, E> {
@@ -188,6 +287,51 @@ mod tests {
         assert_eq!(Quantity::parse("9223372036854775807").map(Quantity::value), Ok(i64::MAX));
         assert_eq!(Quantity::parse("16Ei").map(Quantity::value), Ok(i64::MAX));
         assert_eq!(Quantity::parse("1E").map(Quantity::value), Ok(1_000_000_000_000_000_000));
+    }
+
+    #[test]
+    fn texts_print_in_the_canonical_form_of_kubernetes() {
+        for (text, canonical) in [
+            ("0", "0"),
+            ("0Gi", "0"),
+            ("0e3", "0"),
+            ("1", "1"),
+            ("1000m", "1"),
+            ("1500m", "1500m"),
+            ("0.5", "500m"),
+            (".5", "500m"),
+            ("1000", "1k"),
+            ("1000000", "1M"),
+            ("1234567", "1234567"),
+            ("1024", "1024"),
+            ("1024Ki", "1Mi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Ki", "512"),
+            ("2048Mi", "2Gi"),
+            ("1025Ki", "1025Ki"),
+            ("1.0001Ki", "1025"),
+            ("1e3", "1e3"),
+            ("100e1", "1e3"),
+            ("1E3", "1e3"),
+            ("5e0", "5"),
+            ("2e-3", "2e-3"),
+            ("-1000m", "-1"),
+            ("-1.5Gi", "-1536Mi"),
+            ("1E", "1E"),
+            ("0.1n", "1n"),
+        ] {
+            let quantity = Quantity::parse(text).expect(text);
+            assert_eq!(quantity.to_string(), canonical, "{text}");
+            assert_eq!(Quantity::parse(canonical).expect(canonical).to_string(), canonical, "{canonical} stays");
+        }
+    }
+
+    #[test]
+    fn equal_amounts_are_equal_however_written() {
+        let parse = |text| Quantity::parse(text).expect("a quantity");
+        assert_eq!(parse("1Ki"), parse("1024"));
+        assert_eq!(parse("1e3"), parse("1k"));
+        assert!(parse("1Gi") > parse("1G"));
     }
 
     #[test]

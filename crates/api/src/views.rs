@@ -15,7 +15,7 @@ pub use meta::{Condition, Index, Meta, ObjectKey, OwnerRef, ResourceRef, View};
 pub use node::{NodeSpecView, NodeStatusView, NodeView};
 pub use pod::{
     AffinityView, ContainerStateView, ContainerStatusView, ContainerView, PodPhase, PodSpecView, PodStatusView,
-    PodView, PortView, ResourcesView, SchedulingGateView, SchedulingGroupView, TerminatedView,
+    PodView, PortView, ResourcesView, RunningView, SchedulingGateView, SchedulingGroupView, TerminatedView,
 };
 pub use pod_group::{PodGroupSpecView, PodGroupStatusView, PodGroupView};
 pub use workload::WorkloadView;

@@ -47,6 +47,12 @@ pub struct JobSpecView {
     pub managed_by: Option<String>,
     /// `Failed` or `TerminatingOrFailed`.
     pub pod_replacement_policy: Option<String>,
+    /// Rules that ignore or sharpen failures; only its presence is read.
+    pub pod_failure_policy: Option<serde::de::IgnoredAny>,
+    /// Rules that end the Job early; only its presence is read.
+    pub success_policy: Option<serde::de::IgnoredAny>,
+    /// How many failures of one index are too many.
+    pub backoff_limit_per_index: Option<i32>,
     /// Gang, topology, disruption, claims.
     pub scheduling: Option<JobSchedulingConfiguration>,
     /// The pod template.
@@ -101,7 +107,7 @@ impl<'de> Deserialize<'de> for PodTemplateView {
 }
 
 /// `job.status`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatusView {
     /// Complete, Failed, Suspended and others.

@@ -49,6 +49,21 @@ impl ResourceRef {
             format!("/apis/{}/{}/{}", self.group, self.version, self.plural)
         }
     }
+
+    /// The collection's path in one namespace.
+    pub fn namespaced_path(&self, namespace: &str) -> String {
+        if self.group.is_empty() {
+            format!("/api/{}/namespaces/{namespace}/{}", self.version, self.plural)
+        } else {
+            format!("/apis/{}/{}/namespaces/{namespace}/{}", self.group, self.version, self.plural)
+        }
+    }
+
+    /// The path of one object.
+    pub fn object_path(&self, key: &ObjectKey) -> String {
+        let collection = if self.namespaced { self.namespaced_path(&key.namespace) } else { self.path() };
+        format!("{collection}/{}", key.name)
+    }
 }
 
 /// Namespace and name; the namespace is empty for cluster-scoped kinds. Orders as the API lists: namespace, then name.

@@ -191,7 +191,7 @@ pub struct ContainerStatusView {
     pub name: String,
     /// How often it was started again.
     pub restart_count: i32,
-    /// Waiting, running or terminated; only the last is read.
+    /// Waiting (neither is set), running or terminated.
     pub state: ContainerStateView,
 }
 
@@ -199,8 +199,18 @@ pub struct ContainerStatusView {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerStateView {
+    /// Set while the container runs.
+    pub running: Option<RunningView>,
     /// Set once the container ended.
     pub terminated: Option<TerminatedView>,
+}
+
+/// Since when a container runs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RunningView {
+    /// When it was last started.
+    pub started_at: Option<Timestamp>,
 }
 
 /// How a container ended.

@@ -1,0 +1,7 @@
+//! The batch group: Jobs.
+
+pub mod defaults; // what is filled in when a field is left out
+pub mod prepare; // what a new Job gets, and which fields of features that are off it loses
+pub mod validation; // what may be written, and what may change
+pub mod scheduling; // a Job as an item of the workload builder
+pub mod indexes; // `0-3,5`: sets of indexes as text

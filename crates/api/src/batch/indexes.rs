@@ -1,0 +1,86 @@
+//! Sets of indexes as text: `0-3,5`, increasing, as `completedIndexes` and `succeededIndexes` have them.
+
+/// Runs of indexes, first and last included, in increasing order.
+pub type Runs = Vec<(i32, i32)>;
+
+/// Reads a set whose indexes are all below `completions`, or says what is wrong with the text.
+pub fn parse(text: &str, completions: i32) -> Result<Runs, String> {
+    let mut runs = Runs::new();
+    if text.is_empty() {
+        return Ok(runs);
+    }
+    for part in text.split(',') {
+        let run = match part.split('-').collect::<Vec<_>>()[..] {
+            [one] => {
+                let index = number(one, completions)?;
+                (index, index)
+            }
+            [first, last] => {
+                let (first, last) = (number(first, completions)?, number(last, completions)?);
+                if first >= last {
+                    return Err(format!("non-increasing order, previous: {first}, current: {last}"));
+                }
+                (first, last)
+            }
+            _ => {
+                return Err(format!(
+                    "the fragment {part:?} violates the requirement that an index interval can have at most two parts \
+                     separated by '-'"
+                ));
+            }
+        };
+        if let Some((_, previous)) = runs.last().filter(|(_, previous)| *previous >= run.0) {
+            return Err(format!("non-increasing order, previous: {previous}, current: {}", run.0));
+        }
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+fn number(text: &str, completions: i32) -> Result<i32, String> {
+    let index: i32 = text.parse().map_err(|_| format!("cannot convert string to integer for index: {text:?}"))?;
+    if index >= completions { Err(format!("too large index: {text:?}")) } else { Ok(index) }
+}
+
+/// How many indexes there are in `runs`.
+pub fn count(runs: &[(i32, i32)]) -> i32 {
+    runs.iter().map(|(first, last)| last - first + 1).sum()
+}
+
+/// Whether an index is in both sets.
+pub fn overlap(one: &[(i32, i32)], other: &[(i32, i32)]) -> bool {
+    one.iter().any(|(first, last)| other.iter().any(|(low, high)| first <= high && low <= last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{count, overlap, parse};
+
+    #[test]
+    fn sets_are_read_run_by_run() {
+        let runs = parse("0-3,5,7-8", 9).expect("a set");
+        assert_eq!(runs, [(0, 3), (5, 5), (7, 8)]);
+        assert_eq!(count(&runs), 7);
+        assert_eq!(parse("", 9), Ok(vec![]));
+        assert!(overlap(&runs, &[(4, 5)]));
+        assert!(!overlap(&runs, &[(4, 4), (6, 6)]));
+    }
+
+    #[test]
+    fn a_malformed_set_says_where() {
+        for (text, want) in [
+            ("a", "cannot convert string to integer for index: \"a\""),
+            ("1,", "cannot convert string to integer for index: \"\""),
+            (
+                "1-2-3",
+                "the fragment \"1-2-3\" violates the requirement that an index interval can have at most two parts separated by '-'",
+            ),
+            ("9", "too large index: \"9\""),
+            ("3-3", "non-increasing order, previous: 3, current: 3"),
+            ("4,2", "non-increasing order, previous: 4, current: 2"),
+            ("0-4,4", "non-increasing order, previous: 4, current: 4"),
+        ] {
+            assert_eq!(parse(text, 9), Err(want.to_owned()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What a new Job gets besides defaults (the selector of its pods), and which fields of features that are off it loses.
+
+use serde_json::{Map, Value, json};
+
+use crate::core::prepare::drop_disabled_pod_spec_fields;
+use crate::gates::{Gate, Gates};
+
+/// Labels that a Job's pods carry: the Job's uid.
+pub const CONTROLLER_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
+/// Labels that a Job's pods carry: the Job's name.
+pub const JOB_NAME_LABEL: &str = "batch.kubernetes.io/job-name";
+/// The older form of [`CONTROLLER_UID_LABEL`].
+pub const LEGACY_CONTROLLER_UID_LABEL: &str = "controller-uid";
+/// The older form of [`JOB_NAME_LABEL`].
+pub const LEGACY_JOB_NAME_LABEL: &str = "job-name";
+
+/// Settles what a new Job may not say for itself. Its name and uid must be final.
+pub fn prepare_create(doc: &mut Value, gates: &Gates) {
+    if let Some(doc) = doc.as_object_mut() {
+        doc.remove("status");
+    }
+    drop_gated_fields(doc, None, gates);
+    if doc.pointer("/spec/manualSelector") != Some(&Value::Bool(true)) {
+        generate_selector(doc);
+    }
+}
+
+/// Settles what an update may not bring.
+pub fn prepare_update(doc: &mut Value, old: &Value, gates: &Gates) {
+    drop_gated_fields(doc, Some(old), gates);
+}
+
+/// Labels the pods with the Job's name and uid, and selects them by the uid. What the user wrote is left for
+/// validation to judge.
+fn generate_selector(doc: &mut Value) {
+    let text = |pointer| doc.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (name, uid) = (text("/metadata/name"), text("/metadata/uid"));
+    let Some(spec) = doc.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let selected = child(child(spec, "selector"), "matchLabels");
+    selected.entry(CONTROLLER_UID_LABEL).or_insert_with(|| json!(uid));
+    let labels = child(child(child(spec, "template"), "metadata"), "labels");
+    for (label, value) in [
+        (LEGACY_JOB_NAME_LABEL, &name),
+        (JOB_NAME_LABEL, &name),
+        (LEGACY_CONTROLLER_UID_LABEL, &uid),
+        (CONTROLLER_UID_LABEL, &uid),
+    ] {
+        labels.entry(label).or_insert_with(|| json!(value));
+    }
+}
+
+/// The object called `name` in `object`, made if it is not there (or is no object, which decoding has ruled out).
+fn child<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+    let value = object.entry(name).or_insert_with(|| json!({}));
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value.as_object_mut().expect("it was just made an object")
+}
+
+/// A field whose gate is off goes, unless the Job had it already.
+fn drop_gated_fields(doc: &mut Value, old: Option<&Value>, gates: &Gates) {
+    let had_scheduling = old.and_then(|old| old.pointer("/spec/scheduling")).is_some_and(|value| !value.is_null());
+    if !gates.enabled(Gate::WorkloadWithJob)
+        && !had_scheduling
+        && let Some(spec) = doc.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.remove("scheduling");
+    }
+    let pod = "/spec/template/spec";
+    drop_disabled_pod_spec_fields(doc.pointer_mut(pod), old.and_then(|old| old.pointer(pod)), gates);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{prepare_create, prepare_update};
+    use crate::gates::{Gate, Gates};
+
+    #[test]
+    fn a_new_job_selects_its_pods_by_its_uid() {
+        let mut job = json!({
+            "metadata": {"name": "trainer", "uid": "u1"},
+            "spec": {"selector": null, "template": {"metadata": {"labels": {"app": "x"}}}},
+            "status": {"active": 3},
+        });
+        prepare_create(&mut job, &Gates::default());
+        assert_eq!(
+            job,
+            json!({
+                "metadata": {"name": "trainer", "uid": "u1"},
+                "spec": {
+                    "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u1"}},
+                    "template": {"metadata": {"labels": {
+                        "app": "x",
+                        "job-name": "trainer", "batch.kubernetes.io/job-name": "trainer",
+                        "controller-uid": "u1", "batch.kubernetes.io/controller-uid": "u1",
+                    }}},
+                },
+            })
+        );
+    }
+
+    #[test]
+    fn what_the_user_wrote_is_left_for_validation() {
+        let manual = json!({"metadata": {"name": "a", "uid": "u"}, "spec": {"manualSelector": true, "template": {}}});
+        let mut job = manual.clone();
+        prepare_create(&mut job, &Gates::default());
+        assert_eq!(job, manual);
+        let mut job = json!({
+            "metadata": {"name": "a", "uid": "u"},
+            "spec": {"template": {"metadata": {"labels": {"job-name": "other"}}}},
+        });
+        prepare_create(&mut job, &Gates::default());
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "other");
+    }
+
+    #[test]
+    fn fields_of_gates_that_are_off_are_dropped_unless_they_were_there() {
+        let off = Gates::default().with(Gate::WorkloadWithJob, false).with(Gate::GenericWorkload, false);
+        let with = json!({"metadata": {}, "spec": {
+            "manualSelector": true, "scheduling": {}, "template": {"spec": {"schedulingGroup": {"podGroupName": "g"}}},
+        }});
+        let without = json!({"metadata": {}, "spec": {"manualSelector": true, "template": {"spec": {}}}});
+        let mut job = with.clone();
+        prepare_create(&mut job, &Gates::default());
+        assert_eq!(job, with, "gates on");
+        prepare_create(&mut job, &off);
+        assert_eq!(job, without, "created with the gates off");
+        let mut job = with.clone();
+        prepare_update(&mut job, &with, &off);
+        assert_eq!(job, with, "there before");
+        prepare_update(&mut job, &without, &off);
+        assert_eq!(job, without, "not there before");
+    }
+}

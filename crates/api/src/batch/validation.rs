@@ -1,0 +1,99 @@
+//! What may be written in a Job, and what may change.
+//!
+//! Errors come in the order in which an API server reports them: the rules written by hand first, then those that the
+//! types declare (of which a Job has only those of `spec.scheduling`).
+
+mod spec; // the spec as such
+mod policies; // failure, success and replacement policies
+mod scheduling; // spec.scheduling
+mod update; // what may change
+mod status; // the status, and how it may change
+
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+
+use crate::batch::prepare::{CONTROLLER_UID_LABEL, JOB_NAME_LABEL, LEGACY_CONTROLLER_UID_LABEL, LEGACY_JOB_NAME_LABEL};
+use crate::field::{Error, ErrorList, Path};
+use crate::gates::Gates;
+use crate::metadata::{json_of, names, validate_object_meta, validate_object_meta_update};
+use crate::selector::Labels;
+
+pub use status::validate_status_update;
+
+/// What is wrong with a new Job, after its defaults and its selector have been filled in.
+pub fn validate_create(job: &Job, gates: &Gates) -> ErrorList {
+    let spec = spec_of(job);
+    let mut errors = validate_object_meta(&job.metadata, true, &Path::new("metadata"));
+    errors.extend(generated_selector(job, &spec));
+    errors.extend(spec::validate(job, &spec));
+    errors.extend(names_of_indexed_pods(job, &spec));
+    errors.extend(scheduling::declared(spec.scheduling.as_ref(), None, gates));
+    errors
+}
+
+/// What is wrong with a change of a Job.
+pub fn validate_update(new: &Job, old: &Job, gates: &Gates) -> ErrorList {
+    let (new_spec, old_spec) = (spec_of(new), spec_of(old));
+    let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
+    errors.extend(spec::validate(new, &new_spec));
+    errors.extend(update::validate(&new_spec, old, &old_spec));
+    errors.extend(names_of_indexed_pods(new, &new_spec));
+    errors.extend(scheduling::declared(new_spec.scheduling.as_ref(), Some(old_spec.scheduling.as_ref()), gates));
+    errors
+}
+
+/// A Job without a spec is judged as one whose spec is empty.
+fn spec_of(job: &Job) -> std::borrow::Cow<'_, JobSpec> {
+    job.spec.as_ref().map_or_else(Default::default, std::borrow::Cow::Borrowed)
+}
+
+/// The selector of a new Job is the generated one, unless the user says that it is their own.
+fn generated_selector(job: &Job, spec: &JobSpec) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let Some(selector) = spec.selector.as_ref().filter(|_| spec.manual_selector != Some(true)) else { return errors };
+    let uid = job.metadata.uid.clone().unwrap_or_default();
+    let name = job.metadata.name.clone().unwrap_or_default();
+    if uid.is_empty() {
+        errors.push(Error::required(&Path::new("metadata").child("uid"), ""));
+    }
+    let expected = [
+        (LEGACY_CONTROLLER_UID_LABEL, &uid),
+        (LEGACY_JOB_NAME_LABEL, &name),
+        (CONTROLLER_UID_LABEL, &uid),
+        (JOB_NAME_LABEL, &name),
+    ];
+    let labels = spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
+    let path = Path::new("spec").child("template").child("metadata").child("labels");
+    for (label, value) in expected {
+        let detail = format!("must be '{value}'");
+        match labels.get(label) {
+            None => errors.push(Error::required(&path.key(label), detail)),
+            Some(given) if given != value => {
+                errors.push(Error::invalid(&path.key(label), json_of(&labels), detail));
+            }
+            Some(_) => {}
+        }
+    }
+    let expected = expected.map(|(label, value)| (label.to_owned(), value.clone())).into();
+    if Labels::from_label_selector(selector).is_ok_and(|selector| !selector.matches(&expected)) {
+        let path = Path::new("spec").child("selector");
+        errors.push(Error::invalid(&path, json_of(selector), "`selector` not auto-generated"));
+    }
+    errors
+}
+
+/// The pods of an Indexed Job are named after it and their index, and a pod's name becomes a host name.
+fn names_of_indexed_pods(job: &Job, spec: &JobSpec) -> Option<Error> {
+    let completions = spec.completions.filter(|completions| *completions > 0)?;
+    if spec.completion_mode.as_deref() != Some("Indexed") {
+        return None;
+    }
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let longest = format!("{name}-{}", completions - 1);
+    (!names::dns_label(&longest).is_empty()).then(|| {
+        let detail = format!("will not able to create pod with invalid DNS label: {longest}");
+        Error::invalid(&Path::new("metadata").child("name"), name, detail)
+    })
+}
+
+#[cfg(test)]
+mod tests;

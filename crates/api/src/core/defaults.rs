@@ -1,0 +1,376 @@
+//! Fills in what a user left out, on the raw document, so that an unknown field survives and nothing is decoded twice.
+//!
+//! What a kind gets is written down as a table of rules, and one routine (`fill`) carries the tables out.
+//! A field counts as left out when it is absent, `null` or the empty text, as it does for Kubernetes.
+//! A part of the wrong type is left alone: the schema check has named it before.
+
+use serde_json::{Map, Value, json};
+
+use crate::gates::Gates;
+
+use Given::{Empty, Flag, Follows, Number, Text};
+use Rule::{Change, Count, Each, Field, Inside, When};
+
+/// Completes a Pod.
+pub fn set_pod_defaults(doc: &mut Value, _gates: &Gates) {
+    complete(doc, &[Inside("spec", POD_ALONE), Inside("spec", POD_SPEC)]);
+}
+
+/// Completes the spec of a pod template, and with more above it that of a Pod.
+pub fn set_pod_spec_defaults(spec: &mut Value) {
+    complete(spec, POD_SPEC);
+}
+
+/// Completes a Node: what is not said to be allocatable apart is the whole capacity.
+pub fn set_node_defaults(doc: &mut Value, _gates: &Gates) {
+    complete(doc, NODE);
+}
+
+/// Completes a Namespace: it is active, and carries its own name as a label so that selectors can name it.
+pub fn set_namespace_defaults(doc: &mut Value, _gates: &Gates) {
+    complete(doc, NAMESPACE);
+}
+
+/// Completes an Event: fields that are always written, even when empty.
+pub fn set_event_defaults(doc: &mut Value, _gates: &Gates) {
+    complete(doc, EVENT);
+}
+
+type Object = Map<String, Value>;
+type Rules = &'static [Rule];
+
+/// What happens to one object of a document. The rules of a table are carried out in order.
+enum Rule {
+    /// The field is given a value if it was left out.
+    Field(&'static str, Given),
+    /// As `Field`, for a number of which 0 says nothing.
+    Count(&'static str, Given),
+    /// The rules hold for the object in this field.
+    Inside(&'static str, Rules),
+    /// The rules hold for each object in the list in this field.
+    Each(&'static str, Rules),
+    /// The rules hold for this object if it looks like this.
+    When(fn(&Object) -> bool, Rules),
+    /// The object is changed in a way of its own.
+    Change(fn(&mut Object)),
+}
+
+/// The value of a field that was left out.
+enum Given {
+    Text(&'static str),
+    Number(i64),
+    Flag(bool),
+    /// An object with nothing in it.
+    Empty,
+    /// It follows from the object the field stands in; `None`: the field stays out.
+    Follows(fn(&Object) -> Option<Value>),
+}
+
+/// What holds for pods only: a template's pod gets it when it is created.
+const POD_ALONE: Rules = &[
+    Field("enableServiceLinks", Flag(true)),
+    Change(a_negative_grace_period_is_one_second),
+    Each("containers", LIMITED),
+    Each("initContainers", LIMITED),
+    When(is_on_host_network, &[Each("containers", ON_HOST_NETWORK), Each("initContainers", ON_HOST_NETWORK)]),
+];
+
+const POD_SPEC: Rules = &[
+    Field("restartPolicy", Text("Always")),
+    Field("dnsPolicy", Text("ClusterFirst")),
+    Field("schedulerName", Text("default-scheduler")),
+    Field("terminationGracePeriodSeconds", Number(30)),
+    Field("securityContext", Empty),
+    // The old and the new name of one field; both are written, and the new one wins.
+    Field("serviceAccountName", Follows(|spec| text(spec, "serviceAccount"))),
+    Change(the_old_account_name_is_the_new),
+    Each("containers", CONTAINER),
+    Each("initContainers", CONTAINER),
+    Each("ephemeralContainers", CONTAINER),
+    Each("volumes", VOLUME),
+];
+
+const CONTAINER: Rules = &[
+    Field("imagePullPolicy", Follows(pull_policy)),
+    Field("terminationMessagePath", Text("/dev/termination-log")),
+    Field("terminationMessagePolicy", Text("File")),
+    Field("resources", Empty),
+    Each("ports", &[Field("protocol", Text("TCP"))]),
+    Each("env", &[Inside("valueFrom", &[Inside("fieldRef", &[Field("apiVersion", Text("v1"))])])]),
+    Inside("livenessProbe", PROBE),
+    Inside("readinessProbe", PROBE),
+    Inside("startupProbe", PROBE),
+    Inside("lifecycle", &[Inside("postStart", HANDLER), Inside("preStop", HANDLER)]),
+];
+
+const LIMITED: Rules = &[Inside("resources", &[Change(a_limit_is_a_request_too)])];
+
+const ON_HOST_NETWORK: Rules =
+    &[Each("ports", &[Count("hostPort", Follows(|port| port.get("containerPort").cloned()))])];
+
+const PROBE: Rules = &[
+    Count("timeoutSeconds", Number(1)),
+    Count("periodSeconds", Number(10)),
+    Count("successThreshold", Number(1)),
+    Count("failureThreshold", Number(3)),
+    Inside("httpGet", HTTP_GET),
+    Inside("grpc", &[Field("service", Text(""))]),
+];
+
+const HANDLER: Rules = &[Inside("httpGet", HTTP_GET)];
+
+const HTTP_GET: Rules = &[Field("path", Text("/")), Field("scheme", Text("HTTP"))];
+
+const VOLUME: Rules = &[
+    When(says_only_its_name, &[Field("emptyDir", Empty)]),
+    Inside("secret", READABLE),
+    Inside("configMap", READABLE),
+    Inside("downwardAPI", READABLE),
+    Inside("projected", READABLE),
+    Inside("hostPath", &[Field("type", Text(""))]),
+];
+
+const READABLE: Rules = &[Field("defaultMode", Number(0o644))];
+
+const NODE: Rules = &[Inside("status", &[Field("allocatable", Follows(capacity))])];
+
+const NAMESPACE: Rules = &[
+    Field("status", Empty),
+    Inside("status", &[Field("phase", Text("Active"))]),
+    When(is_named, &[Inside("metadata", &[Field("labels", Empty), Change(the_name_is_a_label)])]),
+];
+
+const EVENT: Rules =
+    &[Field("source", Empty), Field("reportingComponent", Text("")), Field("reportingInstance", Text(""))];
+
+fn complete(value: &mut Value, rules: &[Rule]) {
+    if let Value::Object(object) = value {
+        fill(object, rules);
+    }
+}
+
+fn fill(object: &mut Object, rules: &[Rule]) {
+    for rule in rules {
+        match rule {
+            Field(name, given) => give(object, name, given, |value| *value == ""),
+            Count(name, given) => give(object, name, given, |value| *value == 0),
+            Inside(name, rules) => object.get_mut(*name).into_iter().for_each(|part| complete(part, rules)),
+            Each(name, rules) => {
+                let items = object.get_mut(*name).and_then(Value::as_array_mut);
+                items.into_iter().flatten().for_each(|item| complete(item, rules));
+            }
+            When(holds, rules) if holds(object) => fill(object, rules),
+            When(..) => {}
+            Change(change) => change(object),
+        }
+    }
+}
+
+fn give(object: &mut Object, name: &str, given: &Given, says_nothing: fn(&Value) -> bool) {
+    if object.get(name).is_some_and(|value| !value.is_null() && !says_nothing(value)) {
+        return;
+    }
+    let value = match given {
+        Text(text) => Some(json!(text)),
+        Number(number) => Some(json!(number)),
+        Flag(flag) => Some(json!(flag)),
+        Empty => Some(json!({})),
+        Follows(from) => from(object),
+    };
+    object.extend(value.map(|value| (name.to_owned(), value)));
+}
+
+fn text(object: &Object, name: &str) -> Option<Value> {
+    object.get(name).filter(|value| value.as_str().is_some_and(|text| !text.is_empty())).cloned()
+}
+
+fn is_on_host_network(spec: &Object) -> bool {
+    spec.get("hostNetwork") == Some(&Value::Bool(true))
+}
+
+/// A volume that says only its name is an empty directory.
+fn says_only_its_name(volume: &Object) -> bool {
+    volume.iter().all(|(name, value)| name == "name" || value.is_null())
+}
+
+fn is_named(namespace: &Object) -> bool {
+    namespace.get("metadata").and_then(Value::as_object).and_then(|metadata| text(metadata, "name")).is_some()
+}
+
+fn capacity(status: &Object) -> Option<Value> {
+    status.get("capacity").filter(|capacity| capacity.is_object()).cloned()
+}
+
+/// An image that may move, the `latest`, is pulled again each time.
+fn pull_policy(container: &Object) -> Option<Value> {
+    let moves = container.get("image").and_then(Value::as_str).is_some_and(is_latest);
+    Some(json!(if moves { "Always" } else { "IfNotPresent" }))
+}
+
+/// Whether the image is the moving `latest`, said or implied. A digest pins the image whatever the tag.
+fn is_latest(image: &str) -> bool {
+    // A colon before the last slash belongs to a port of the registry.
+    let tag = || image.rsplit('/').next().and_then(|last| Some(last.split_once(':')?.1)).unwrap_or("latest");
+    match image.split_once('@') {
+        Some((_, digest)) => digest.is_empty(),
+        None => !image.is_empty() && tag() == "latest",
+    }
+}
+
+fn a_negative_grace_period_is_one_second(spec: &mut Object) {
+    if let Some(seconds) = spec.get_mut("terminationGracePeriodSeconds")
+        && seconds.as_i64().is_some_and(i64::is_negative)
+    {
+        *seconds = json!(1);
+    }
+}
+
+fn the_old_account_name_is_the_new(spec: &mut Object) {
+    spec.extend(text(spec, "serviceAccountName").map(|account| ("serviceAccount".to_owned(), account)));
+}
+
+fn a_limit_is_a_request_too(resources: &mut Object) {
+    let limits = resources.get("limits").and_then(Value::as_object).cloned().unwrap_or_default();
+    if limits.is_empty() {
+        return;
+    }
+    fill(resources, &[Field("requests", Empty)]);
+    if let Some(Value::Object(requests)) = resources.get_mut("requests") {
+        let unsaid: Object = limits.into_iter().filter(|(name, _)| !requests.contains_key(name)).collect();
+        requests.extend(unsaid);
+    }
+}
+
+fn the_name_is_a_label(metadata: &mut Object) {
+    let name = text(metadata, "name");
+    if let Some(Value::Object(labels)) = metadata.get_mut("labels") {
+        labels.extend(name.map(|name| ("kubernetes.io/metadata.name".to_owned(), name)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{set_namespace_defaults, set_node_defaults, set_pod_defaults, set_pod_spec_defaults};
+    use crate::gates::Gates;
+
+    fn pod(spec: Value) -> Value {
+        let mut pod = json!({"spec": spec});
+        set_pod_defaults(&mut pod, &Gates::default());
+        pod
+    }
+
+    #[test]
+    fn a_bare_pod_gets_every_default() {
+        let spec = json!({"containers": [{"name": "a", "image": "x", "ports": [{"containerPort": 80}]}]});
+        assert_eq!(
+            pod(spec),
+            json!({"spec": {
+                "containers": [{
+                    "name": "a",
+                    "image": "x",
+                    "imagePullPolicy": "Always",
+                    "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "File",
+                    "resources": {},
+                    "ports": [{"containerPort": 80, "protocol": "TCP"}],
+                }],
+                "restartPolicy": "Always",
+                "dnsPolicy": "ClusterFirst",
+                "schedulerName": "default-scheduler",
+                "terminationGracePeriodSeconds": 30,
+                "securityContext": {},
+                "enableServiceLinks": true,
+            }})
+        );
+    }
+
+    #[test]
+    fn what_is_said_stays_and_a_second_time_changes_nothing() {
+        let spec = json!({
+            "restartPolicy": "Never", "dnsPolicy": "None", "schedulerName": "mine", "terminationGracePeriodSeconds": 0,
+            "securityContext": {"runAsUser": 1}, "enableServiceLinks": false, "unknown": 1,
+            "containers": [{"image": "x", "imagePullPolicy": "Never", "terminationMessagePath": "/x",
+                "terminationMessagePolicy": "FallbackToLogsOnError", "resources": {"limits": {}}}],
+        });
+        let once = pod(spec.clone());
+        assert_eq!(once["spec"], spec);
+        assert_eq!(pod(once["spec"].clone()), once);
+    }
+
+    #[test]
+    fn the_pull_policy_follows_from_the_tag() {
+        for (image, want) in [
+            ("x", "Always"),
+            ("x:latest", "Always"),
+            ("x:1", "IfNotPresent"),
+            ("host:5000/x", "Always"),
+            ("host:5000/x:1", "IfNotPresent"),
+            ("x@sha256:abc", "IfNotPresent"),
+            ("x:latest@sha256:abc", "IfNotPresent"),
+        ] {
+            let pod = pod(json!({"containers": [{"image": image}]}));
+            assert_eq!(pod["spec"]["containers"][0]["imagePullPolicy"], want, "{image}");
+        }
+    }
+
+    #[test]
+    fn limits_become_requests_in_pods_but_not_in_templates() {
+        let spec = json!({"containers": [{"resources": {
+            "limits": {"cpu": "2", "nvidia.com/gpu": "1"}, "requests": {"cpu": "1"}}}]});
+        let pod = pod(spec.clone());
+        assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"], json!({"cpu": "1", "nvidia.com/gpu": "1"}));
+        let mut template = spec.clone();
+        set_pod_spec_defaults(&mut template);
+        assert_eq!(template["containers"][0]["resources"], spec["containers"][0]["resources"]);
+        assert_eq!(template.get("enableServiceLinks"), None);
+    }
+
+    #[test]
+    fn ports_on_the_network_of_the_node_are_ports_of_the_node() {
+        let pod = pod(json!({"hostNetwork": true, "containers": [{"ports": [{"containerPort": 80}]}]}));
+        assert_eq!(pod["spec"]["containers"][0]["ports"][0]["hostPort"], 80);
+    }
+
+    #[test]
+    fn probes_and_volumes_are_completed() {
+        let pod = pod(json!({
+            "containers": [{"livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 5}}],
+            "volumes": [{"name": "a"}, {"name": "b", "configMap": {"name": "c"}}],
+        }));
+        assert_eq!(
+            pod["spec"]["containers"][0]["livenessProbe"],
+            json!({"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 5,
+                "successThreshold": 1, "failureThreshold": 3})
+        );
+        assert_eq!(
+            pod["spec"]["volumes"],
+            json!([{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "c", "defaultMode": 420}}])
+        );
+    }
+
+    #[test]
+    fn parts_of_the_wrong_type_are_left_alone() {
+        for spec in [json!(null), json!(3), json!({"containers": {"a": 1}, "securityContext": []})] {
+            let done = pod(spec.clone());
+            assert_eq!(done.pointer("/spec/containers"), spec.get("containers"));
+        }
+    }
+
+    #[test]
+    fn nodes_and_namespaces_are_completed() {
+        let mut node = json!({"status": {"capacity": {"cpu": "4"}}});
+        set_node_defaults(&mut node, &Gates::default());
+        assert_eq!(node["status"]["allocatable"], json!({"cpu": "4"}));
+        let mut namespace = json!({"metadata": {"name": "a"}});
+        set_namespace_defaults(&mut namespace, &Gates::default());
+        assert_eq!(
+            namespace,
+            json!({
+                "metadata": {"name": "a", "labels": {"kubernetes.io/metadata.name": "a"}},
+                "status": {"phase": "Active"},
+            })
+        );
+    }
+}

@@ -1,0 +1,28 @@
+//! What may be written to the core group, and what may change afterwards.
+//!
+//! Messages are those of Kubernetes. Parts that only a kubelet reads (volumes, probes, security contexts) are not
+//! judged.
+
+pub mod pod; // a pod when created, changed, and reported on
+mod pod_spec; // the spec, in a pod or in a template
+mod containers; // containers, their ports and mounts
+mod resources; // requests and limits
+mod placement; // node selectors, tolerations, affinity, gates, groups
+pub mod binding; // a pod's way to its node
+pub mod node; // taints and amounts
+pub mod namespace; // its name, its phase
+pub mod event; // what it is about, in the older and the newer form
+
+pub use pod_spec::{SpecOf, validate_pod_spec, validate_pod_template};
+pub use resources::is_extended;
+
+/// The message of a number below zero.
+const NEGATIVE: &str = "must be greater than or equal to 0";
+
+/// The message of a number outside its range.
+fn between(min: i64, max: i64) -> String {
+    format!("must be between {min} and {max}, inclusive")
+}
+
+#[cfg(test)]
+mod tests;

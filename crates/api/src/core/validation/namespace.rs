@@ -1,0 +1,41 @@
+//! Namespaces.
+
+use k8s_openapi::api::core::v1::Namespace;
+
+use crate::field::{Error, ErrorList, Path};
+use crate::gates::Gates;
+use crate::metadata::{self, names, push_all};
+
+/// What is wrong with a namespace to be created.
+pub fn validate_create(namespace: &Namespace, _gates: &Gates) -> ErrorList {
+    let path = Path::new("metadata");
+    let mut errors = metadata::validate_object_meta_named(&namespace.metadata, false, names::dns_label, &path);
+    let path = Path::new("spec").child("finalizers");
+    for finalizer in namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten()) {
+        push_all(names::qualified_name(finalizer), finalizer, &path, &mut errors);
+    }
+    errors
+}
+
+/// What is wrong with a change of a namespace.
+pub fn validate_update(new: &Namespace, old: &Namespace, _gates: &Gates) -> ErrorList {
+    metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"))
+}
+
+/// What is wrong with a report of a namespace's status: the phase follows from whether it is being deleted.
+pub fn validate_status_update(new: &Namespace, old: &Namespace, gates: &Gates) -> ErrorList {
+    let mut errors = validate_update(new, old, gates);
+    let phase = new.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("");
+    // The capital letter is the API's.
+    let path = Path::new("status").child("Phase");
+    match (phase, new.metadata.deletion_timestamp.is_some()) {
+        ("Active", false) | ("Terminating", true) => {}
+        (phase, false) => {
+            errors.push(Error::invalid(&path, phase, "may only be 'Active' if `deletionTimestamp` is empty"));
+        }
+        (phase, true) => {
+            errors.push(Error::invalid(&path, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"));
+        }
+    }
+    errors
+}

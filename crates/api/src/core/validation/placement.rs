@@ -1,0 +1,265 @@
+//! Where a pod may go and with whom: tolerations, affinity, gates, its group.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, PodSpec, Toleration,
+    WeightedPodAffinityTerm,
+};
+
+use crate::field::{Error, ErrorList, Path};
+use crate::metadata::names::{self, NameRule};
+use crate::metadata::{breaches, said};
+
+const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// What each operator of a toleration asks of the value, and the field that is blamed otherwise.
+const TOLERATION_OPERATORS: [(&str, NameRule, &str); 5] = [
+    ("", one_label_value, "operator"),
+    ("Equal", one_label_value, "operator"),
+    ("Exists", no_value, "operator"),
+    ("Lt", canonical_integer, "value"),
+    ("Gt", canonical_integer, "value"),
+];
+
+/// What the requirements of a node selector are about, and how they are written.
+struct Vocabulary {
+    operators: &'static [Operators],
+    key: NameRule,
+    /// The rule for the values of a key; a key that is not known has none.
+    value: fn(&str) -> Option<NameRule>,
+}
+
+/// Two operators, how many values they take, and the error of another number of values.
+type Operators = ([&'static str; 2], fn(usize) -> bool, fn(&Path, &'static str) -> Error, &'static str);
+
+/// The labels of a node.
+const LABELS: Vocabulary = Vocabulary {
+    operators: &[
+        (["In", "NotIn"], |count| count > 0, Error::required, "must be specified when `operator` is 'In' or 'NotIn'"),
+        (
+            ["Exists", "DoesNotExist"],
+            |count| count == 0,
+            Error::forbidden,
+            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+        ),
+        (
+            ["Gt", "Lt"],
+            |count| count == 1,
+            Error::required,
+            "must be specified single value when `operator` is 'Lt' or 'Gt'",
+        ),
+    ],
+    key: names::qualified_name,
+    value: |_| Some(names::label_value),
+};
+
+/// The fields of a node, of which only the name can be asked for, and one name at a time.
+const FIELDS: Vocabulary = Vocabulary {
+    operators: &[(
+        ["In", "NotIn"],
+        |count| count == 1,
+        Error::required,
+        "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+    )],
+    key: |key| if key == NODE_NAME { Vec::new() } else { vec!["not a valid field selector key".to_owned()] },
+    value: |key| (key == NODE_NAME).then_some(names::dns_subdomain),
+};
+
+const NODE_NAME: &str = "metadata.name";
+
+/// Judges tolerations.
+pub fn validate_tolerations(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
+    errors.extend(each(&spec.tolerations, path, toleration_problems));
+}
+
+/// Judges node affinity, and the weights and topology keys of the affinity between pods.
+pub fn validate_affinity(affinity: &Affinity, path: &Path, errors: &mut ErrorList) {
+    if let Some(nodes) = &affinity.node_affinity {
+        errors.extend(node_affinity_problems(nodes, &path.child("nodeAffinity")));
+    }
+    if let Some(pods) = &affinity.pod_affinity {
+        let required = &pods.required_during_scheduling_ignored_during_execution;
+        let preferred = &pods.preferred_during_scheduling_ignored_during_execution;
+        errors.extend(pod_terms_problems(required, preferred, &path.child("podAffinity")));
+    }
+    if let Some(pods) = &affinity.pod_anti_affinity {
+        let required = &pods.required_during_scheduling_ignored_during_execution;
+        let preferred = &pods.preferred_during_scheduling_ignored_during_execution;
+        errors.extend(pod_terms_problems(required, preferred, &path.child("podAntiAffinity")));
+    }
+}
+
+/// Judges the gates that keep a pod from being scheduled.
+pub fn validate_scheduling_gates(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
+    let gates = || spec.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str());
+    errors.extend(gates().zip(repeated(gates())).enumerate().flat_map(|(index, (name, repeats))| {
+        let path = path.index(index);
+        let duplicate = repeats.then(|| Error::duplicate(&path, name));
+        breaches(names::qualified_name, name, &path).into_iter().chain(duplicate)
+    }));
+}
+
+/// Judges the group a pod says it belongs to. That the group is there is not asked: it may come later (KEP-4671).
+pub fn validate_scheduling_group(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
+    let Some(group) = &spec.scheduling_group else { return };
+    let name_path = path.child("podGroupName");
+    errors.extend(match &group.pod_group_name {
+        Some(name) => breaches(names::dns_subdomain, name, &name_path),
+        None => vec![Error::invalid(&name_path, "", "must specify one of: `podGroupName`")],
+    });
+    let has_responders = spec.eviction_responders.iter().flatten().next().is_some();
+    errors.extend(has_responders.then(|| Error::forbidden(path, "may not be set when evictionResponders is set")));
+}
+
+/// What is wrong with the effect of a taint, or of a toleration that names one.
+pub(super) fn effect_problem(effect: &str, path: &Path) -> Option<Error> {
+    (!TAINT_EFFECTS.contains(&effect)).then(|| Error::not_supported(path, effect, &TAINT_EFFECTS))
+}
+
+/// The rule for label values, whose problems are told as one.
+pub(super) fn one_label_value(value: &str) -> Vec<String> {
+    names::label_value(value).into_iter().reduce(|told, next| format!("{told};{next}")).into_iter().collect()
+}
+
+/// For each key, whether it stood before.
+pub(super) fn repeated<K: Ord>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = bool> {
+    let mut seen = BTreeSet::new();
+    keys.map(move |key| !seen.insert(key))
+}
+
+/// The problems of each item of a list, at the item's place.
+fn each<'a, T: 'a>(
+    list: impl IntoIterator<Item = &'a Vec<T>>,
+    path: &Path,
+    problems: impl Fn(&T, &Path) -> ErrorList,
+) -> ErrorList {
+    list.into_iter().flatten().enumerate().flat_map(|(index, item)| problems(item, &path.index(index))).collect()
+}
+
+fn toleration_problems(toleration: &Toleration, path: &Path) -> ErrorList {
+    let effect = said(&toleration.effect).and_then(|effect| effect_problem(effect, &path.child("effect")));
+    key_problems(toleration, path)
+        .into_iter()
+        .chain(seconds_problem(toleration, &path.child("effect")))
+        .chain(operator_and_value_problems(toleration, path))
+        .chain(effect)
+        .collect()
+}
+
+/// Only a toleration of everything has no key.
+fn key_problems(toleration: &Toleration, path: &Path) -> ErrorList {
+    match (said(&toleration.key), said(&toleration.operator)) {
+        (Some(key), _) => breaches(names::qualified_name, key, &path.child("key")),
+        (None, Some("Exists")) => ErrorList::new(),
+        (None, operator) => {
+            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            vec![Error::invalid(&path.child("operator"), operator.unwrap_or(""), detail)]
+        }
+    }
+}
+
+/// Only what would evict a pod can be tolerated for a while.
+fn seconds_problem(toleration: &Toleration, path: &Path) -> Option<Error> {
+    let effect = said(&toleration.effect).unwrap_or("");
+    let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+    let evicts = effect == "NoExecute";
+    (toleration.toleration_seconds.is_some() && !evicts).then(|| Error::invalid(path, effect, detail))
+}
+
+fn operator_and_value_problems(toleration: &Toleration, path: &Path) -> ErrorList {
+    let operator = said(&toleration.operator).unwrap_or("");
+    let value = said(&toleration.value).unwrap_or("");
+    match TOLERATION_OPERATORS.iter().find(|(name, ..)| *name == operator) {
+        Some((_, rule, blamed)) => breaches(rule, value, &path.child(blamed)),
+        None => vec![Error::not_supported(&path.child("operator"), operator, &["Equal", "Exists"])],
+    }
+}
+
+fn no_value(value: &str) -> Vec<String> {
+    let detail = "value must be empty when `operator` is 'Exists'";
+    if value.is_empty() { Vec::new() } else { vec![detail.to_owned()] }
+}
+
+/// Written as it would be printed: no plus sign, no zeros in front.
+fn canonical_integer(value: &str) -> Vec<String> {
+    let is_canonical = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
+    if is_canonical { Vec::new() } else { vec!["must be a valid decimal integer in canonical form".to_owned()] }
+}
+
+fn node_affinity_problems(affinity: &NodeAffinity, path: &Path) -> ErrorList {
+    let selector = affinity.required_during_scheduling_ignored_during_execution.as_ref();
+    let required = selector.map(|selector| {
+        let path = path.child(REQUIRED).child("nodeSelectorTerms");
+        let terms = &selector.node_selector_terms;
+        let none = terms.is_empty().then(|| Error::required(&path, "must have at least one node selector term"));
+        none.into_iter().chain(each([terms], &path, node_term_problems)).collect::<ErrorList>()
+    });
+    let preferred = &affinity.preferred_during_scheduling_ignored_during_execution;
+    let mut errors = required.unwrap_or_default();
+    errors.extend(each(preferred, &path.child(PREFERRED), |preferred, path| {
+        weighted(preferred.weight, path, node_term_problems(&preferred.preference, &path.child("preference")))
+    }));
+    errors
+}
+
+fn pod_terms_problems(
+    required: &Option<Vec<PodAffinityTerm>>,
+    preferred: &Option<Vec<WeightedPodAffinityTerm>>,
+    path: &Path,
+) -> ErrorList {
+    let mut errors = each(required, &path.child(REQUIRED), topology_key_problems);
+    errors.extend(each(preferred, &path.child(PREFERRED), |preferred, path| {
+        let term = topology_key_problems(&preferred.pod_affinity_term, &path.child("podAffinityTerm"));
+        weighted(preferred.weight, path, term)
+    }));
+    errors
+}
+
+/// The problems of a preference: of its weight, then of its term.
+fn weighted(weight: i32, path: &Path, term: ErrorList) -> ErrorList {
+    let in_range = (1..=100).contains(&weight);
+    let problem = (!in_range).then(|| Error::invalid(&path.child("weight"), weight, "must be in the range 1-100"));
+    problem.into_iter().chain(term).collect()
+}
+
+fn topology_key_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
+    let path = path.child("topologyKey");
+    match term.topology_key.as_str() {
+        "" => vec![Error::required(&path, "can not be empty")],
+        key => breaches(names::qualified_name, key, &path),
+    }
+}
+
+fn node_term_problems(term: &NodeSelectorTerm, path: &Path) -> ErrorList {
+    [("matchExpressions", &term.match_expressions, LABELS), ("matchFields", &term.match_fields, FIELDS)]
+        .into_iter()
+        .flat_map(|(field, requirements, vocabulary)| {
+            each(requirements, &path.child(field), |requirement, path| {
+                requirement_problems(requirement, &vocabulary, path)
+            })
+        })
+        .collect()
+}
+
+fn requirement_problems(requirement: &NodeSelectorRequirement, vocabulary: &Vocabulary, path: &Path) -> ErrorList {
+    let key = breaches(vocabulary.key, &requirement.key, &path.child("key"));
+    let values = (vocabulary.value)(&requirement.key)
+        .map(|rule| each(&requirement.values, &path.child("values"), |value, path| breaches(rule, value, path)));
+    operator_problem(requirement, vocabulary.operators, path)
+        .into_iter()
+        .chain(key)
+        .chain(values.into_iter().flatten())
+        .collect()
+}
+
+fn operator_problem(requirement: &NodeSelectorRequirement, operators: &[Operators], path: &Path) -> Option<Error> {
+    let operator = requirement.operator.as_str();
+    let Some((_, takes, error, detail)) = operators.iter().find(|(names, ..)| names.contains(&operator)) else {
+        return Some(Error::invalid(&path.child("operator"), operator, "not a valid selector operator"));
+    };
+    let values_count = requirement.values.iter().flatten().count();
+    (!takes(values_count)).then(|| error(&path.child("values"), detail))
+}

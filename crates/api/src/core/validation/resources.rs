@@ -1,0 +1,138 @@
+//! Requests and limits of a container, and what a node has.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+
+use super::NEGATIVE;
+use crate::field::{Error, ErrorList, Path};
+use crate::metadata::{breaches, names};
+use crate::quantity::Quantity;
+
+type Amounts = BTreeMap<String, Text>;
+type NameBreaks = fn(&str) -> bool;
+type AmountBreaks = fn(&str, Quantity) -> bool;
+
+/// When the name of a resource is not one for containers, and what is said then.
+const NAME_RULES: [(NameBreaks, &str); 3] = [
+    (
+        |name| has_prefix(name) && !is_native(name) && !is_extended(name),
+        "doesn't follow extended resource name standard",
+    ),
+    (
+        |name| is_foreign(name) && !is_known_elsewhere(name) && names::qualified_name(name).is_empty(),
+        "must be a standard resource type or fully qualified",
+    ),
+    (is_foreign, "must be a standard resource for containers"),
+];
+
+/// When a number is not an amount of a resource, and what is said then.
+const AMOUNT_RULES: [(AmountBreaks, &str); 2] = [
+    (|_, amount| amount.is_negative(), NEGATIVE),
+    (|name, amount| (name == "pods" || is_extended(name)) && !amount.is_whole(), "must be an integer"),
+];
+
+/// Names without a prefix that mean something elsewhere, mostly in quotas.
+const KNOWN_ELSEWHERE: [&str; 10] = [
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "storage",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+/// Judges a container's requests and limits.
+pub fn validate(requirements: &ResourceRequirements, path: &Path, errors: &mut ErrorList) {
+    let none = Amounts::new();
+    let [limits, requests] =
+        [&requirements.limits, &requirements.requests].map(|amounts| amounts.as_ref().unwrap_or(&none));
+    let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
+    errors.extend(limits.iter().flat_map(|(name, limit)| entry_problems(name, limit, &limits_path)));
+    errors.extend(requests.iter().flat_map(|(name, request)| {
+        entry_problems(name, request, &requests_path).into_iter().chain(balance_problem(name, request, limits, path))
+    }));
+    errors.extend(huge_pages_problem(limits, requests, path));
+}
+
+/// What is wrong with one amount of the resource called `name`.
+pub fn amount_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
+    match Quantity::parse(&amount.0) {
+        Err(bad) => vec![Error::invalid(path, amount.0.as_str(), bad.to_string())],
+        Ok(amount) => {
+            let broken = AMOUNT_RULES.iter().filter(|(breaks, _)| breaks(name, amount));
+            broken.map(|(_, detail)| Error::invalid(path, amount.to_string(), *detail)).collect()
+        }
+    }
+}
+
+/// Whether the resource is one that Kubernetes itself knows nothing about, such as `nvidia.com/gpu`.
+pub fn is_extended(name: &str) -> bool {
+    // A quota counts it as `requests.<name>`, which has to be a name too.
+    let in_quotas = format!("requests.{name}");
+    !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&in_quotas).is_empty()
+}
+
+fn entry_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
+    let path = path.key(name);
+    let unfit = NAME_RULES.iter().filter(|(breaks, _)| breaks(name));
+    let mut errors = breaches(names::qualified_name, name, &path);
+    errors.extend(unfit.map(|(_, detail)| Error::invalid(&path, name, *detail)));
+    errors.extend(amount_problems(name, amount, &path));
+    errors
+}
+
+/// A request is at most the limit, and where nothing can be overcommitted it is the limit.
+/// Nothing is said of numbers that are none: that is said where they stand.
+fn balance_problem(name: &str, request: &Text, limits: &Amounts, path: &Path) -> Option<Error> {
+    let request = Quantity::parse(&request.0).ok()?;
+    let may_be_less = may_overcommit(name);
+    let Some(limit) = limits.get(name) else {
+        let detail = "Limit must be set for non overcommitable resources";
+        return (!may_be_less).then(|| Error::required(&path.child("limits"), detail));
+    };
+    let limit = Quantity::parse(&limit.0).ok()?;
+    let relation = if may_be_less { "less than or equal" } else { "equal" };
+    (request > limit || request < limit && !may_be_less).then(|| {
+        let detail = format!("must be {relation} to {name} limit of {limit}");
+        Error::invalid(&path.child("requests"), request.to_string(), detail)
+    })
+}
+
+/// Huge pages are a part of what a container gets, never all of it.
+fn huge_pages_problem(limits: &Amounts, requests: &Amounts, path: &Path) -> Option<Error> {
+    let any = |is: fn(&str) -> bool| limits.keys().chain(requests.keys()).any(|name| is(name));
+    (any(is_huge_pages) && !any(|name| matches!(name, "cpu" | "memory")))
+        .then(|| Error::forbidden(path, "HugePages require cpu or memory"))
+}
+
+fn has_prefix(name: &str) -> bool {
+    name.contains('/')
+}
+
+fn is_native(name: &str) -> bool {
+    !has_prefix(name) || name.contains("kubernetes.io/")
+}
+
+fn is_huge_pages(name: &str) -> bool {
+    name.starts_with("hugepages-")
+}
+
+/// Whether more may be promised as a limit than is requested.
+fn may_overcommit(name: &str) -> bool {
+    is_native(name) && !is_huge_pages(name)
+}
+
+/// Whether a name without a prefix is none that a container can ask for.
+fn is_foreign(name: &str) -> bool {
+    !has_prefix(name) && !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_pages(name)
+}
+
+fn is_known_elsewhere(name: &str) -> bool {
+    KNOWN_ELSEWHERE.contains(&name) || ["requests.", "limits."].iter().any(|start| name.starts_with(start))
+}

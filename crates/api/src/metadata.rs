@@ -1,0 +1,372 @@
+//! What holds for the metadata of every kind: names, labels, annotations, owners, finalizers.
+
+pub mod names; // what a name may look like
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::Value;
+
+use crate::field::{Error, ErrorList, Path};
+use names::NameRule;
+
+/// The message of a change to a field that never changes.
+pub const IMMUTABLE: &str = "field is immutable";
+
+const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// One text of a `T`.
+type TextOf<T> = fn(&T) -> &str;
+
+/// The error of a change of one field, from the new `T` and the old.
+type ChangeOf<T> = fn(&T, &T, &Path) -> Option<Error>;
+
+/// Finalizers that need no prefix.
+const STANDARD_FINALIZERS: [&str; 3] = [ORPHAN, FOREGROUND, "kubernetes"];
+
+/// What an owner is found by; none of it may be empty.
+const OWNER_FIELDS: [(&str, TextOf<OwnerReference>); 4] = [
+    ("apiVersion", |owner| &owner.api_version),
+    ("kind", |owner| &owner.kind),
+    ("name", |owner| &owner.name),
+    ("uid", |owner| &owner.uid),
+];
+
+/// What only the server writes, and a user sends back as it is.
+const FROZEN: [(&str, ChangeOf<ObjectMeta>); 6] = [
+    ("name", |new, old, path| immutable(&new.name, &old.name, path)),
+    ("namespace", |new, old, path| immutable(&new.namespace, &old.namespace, path)),
+    ("uid", |new, old, path| immutable(&new.uid, &old.uid, path)),
+    ("creationTimestamp", |new, old, path| immutable(&new.creation_timestamp, &old.creation_timestamp, path)),
+    ("deletionTimestamp", |new, old, path| immutable(&new.deletion_timestamp, &old.deletion_timestamp, path)),
+    ("deletionGracePeriodSeconds", |new, old, path| {
+        immutable(&new.deletion_grace_period_seconds, &old.deletion_grace_period_seconds, path)
+    }),
+];
+
+/// What is wrong with the metadata of an object to be created, whose name is a DNS subdomain.
+pub fn validate_object_meta(meta: &ObjectMeta, namespaced: bool, path: &Path) -> ErrorList {
+    validate_object_meta_named(meta, namespaced, names::dns_subdomain, path)
+}
+
+/// What is wrong with the metadata of an object to be created, whose name follows `rule`.
+pub fn validate_object_meta_named(meta: &ObjectMeta, namespaced: bool, rule: NameRule, path: &Path) -> ErrorList {
+    name_problems(meta, rule, path)
+        .into_iter()
+        .chain(namespace_problems(meta, namespaced, &path.child("namespace")))
+        .chain(generation_problems(meta, i64::MIN, path))
+        .chain(free_part_problems(meta, path))
+        .collect()
+}
+
+/// What is wrong with a change of metadata from `old` to `new`.
+/// That an update names a resourceVersion is a rule of the server, which knows which kinds may do without.
+pub fn validate_object_meta_update(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> ErrorList {
+    let frozen = FROZEN.iter().filter_map(|(field, changed)| changed(new, old, &path.child(field)));
+    late_finalizers_problem(new, old, &path.child("finalizers"))
+        .into_iter()
+        .chain(generation_problems(new, old.generation.unwrap_or(0), path))
+        .chain(frozen)
+        .chain(free_part_problems(new, path))
+        .collect()
+}
+
+/// What is wrong with labels; used for selectors and templates too.
+pub fn validate_labels(labels: &BTreeMap<String, String>, path: &Path) -> ErrorList {
+    let problems = |(key, value): (&String, &String)| {
+        breaches(names::qualified_name, key, path).into_iter().chain(breaches(names::label_value, value, path))
+    };
+    labels.iter().flat_map(problems).collect()
+}
+
+/// What is wrong with annotations: their keys, and their size taken together.
+pub fn validate_annotations(annotations: &BTreeMap<String, String>, path: &Path) -> ErrorList {
+    // Upper case is allowed in the prefix of an annotation, unlike in that of a label.
+    let rule = |key: &str| names::qualified_name(&key.to_ascii_lowercase());
+    let bytes: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let size = (bytes > ANNOTATIONS_BYTES_MAX).then(|| Error::too_long(path, ANNOTATIONS_BYTES_MAX));
+    annotations.keys().flat_map(|key| breaches(rule, key, path)).chain(size).collect()
+}
+
+/// An error when a field that never changes has changed.
+pub fn immutable<T: PartialEq + serde::Serialize>(new: &T, old: &T, path: &Path) -> Option<Error> {
+    (new != old).then(|| Error::invalid(path, json_of(new), IMMUTABLE))
+}
+
+/// The text of a field error's value: the value as JSON.
+pub(crate) fn json_of<T: serde::Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).expect("API types have text keys and therefore a JSON form")
+}
+
+/// What a text field says. The empty text says nothing, as on the wire.
+pub(crate) fn said(field: &Option<String>) -> Option<&str> {
+    field.as_deref().filter(|text| !text.is_empty())
+}
+
+/// One error for each way in which `value` breaks `rule`.
+pub(crate) fn breaches(rule: impl Fn(&str) -> Vec<String>, value: &str, path: &Path) -> ErrorList {
+    rule(value).into_iter().map(|problem| Error::invalid(path, value, problem)).collect()
+}
+
+/// One error for each problem with `value`.
+pub(crate) fn push_all(problems: Vec<String>, value: &str, path: &Path, errors: &mut ErrorList) {
+    errors.extend(problems.into_iter().map(|problem| Error::invalid(path, value, problem)));
+}
+
+/// An object has a name or a prefix for one. The server completes a prefix before it validates; a caller without a
+/// server need not.
+fn name_problems(meta: &ObjectMeta, rule: NameRule, path: &Path) -> ErrorList {
+    let (name, prefix) = (said(&meta.name), said(&meta.generate_name));
+    if name.or(prefix).is_none() {
+        return vec![Error::required(&path.child("name"), "name or generateName is required")];
+    }
+    let prefix_rule = |prefix: &str| names::prefix(prefix, rule);
+    let of_prefix = prefix.map(|prefix| breaches(prefix_rule, prefix, &path.child("generateName")));
+    let of_name = name.map(|name| breaches(rule, name, &path.child("name")));
+    of_prefix.into_iter().chain(of_name).flatten().collect()
+}
+
+/// There is a namespace exactly when the kind lives in one.
+fn namespace_problems(meta: &ObjectMeta, namespaced: bool, path: &Path) -> ErrorList {
+    match said(&meta.namespace) {
+        Some(namespace) if namespaced => breaches(names::dns_label, namespace, path),
+        Some(_) => vec![Error::forbidden(path, "not allowed on this type")],
+        None if namespaced => vec![Error::required(path, "")],
+        None => ErrorList::new(),
+    }
+}
+
+/// A generation counts up from zero, and from `before`.
+fn generation_problems(meta: &ObjectMeta, before: i64, path: &Path) -> impl Iterator<Item = Error> {
+    let generation = meta.generation.unwrap_or(0);
+    [(0, "must be greater than or equal to 0"), (before, "must not be decremented")]
+        .into_iter()
+        .filter(move |(least, _)| generation < *least)
+        .map(move |(_, detail)| Error::invalid(&path.child("generation"), generation, detail))
+}
+
+/// The parts a user may change at any time.
+fn free_part_problems(meta: &ObjectMeta, path: &Path) -> impl Iterator<Item = Error> {
+    [
+        meta.labels.as_ref().map(|labels| validate_labels(labels, &path.child("labels"))),
+        meta.annotations.as_ref().map(|annotations| validate_annotations(annotations, &path.child("annotations"))),
+        meta.owner_references.as_ref().map(|owners| owner_problems(owners, &path.child("ownerReferences"))),
+        meta.finalizers.as_ref().map(|finalizers| finalizer_problems(finalizers, &path.child("finalizers"))),
+    ]
+    .into_iter()
+    .flatten()
+    .flatten()
+}
+
+fn owner_problems(owners: &[OwnerReference], path: &Path) -> ErrorList {
+    let problems = |(index, owner): (usize, &OwnerReference)| -> ErrorList {
+        let at = path.index(index);
+        let empty = OWNER_FIELDS.iter().filter(|(_, text)| text(owner).is_empty());
+        empty
+            .map(|(field, _)| Error::required(&at.child(field), "must not be empty"))
+            .chain(owner_version_problem(owner, &at.child("apiVersion")))
+            .chain(second_controller_problem(owner, owners, path))
+            .collect()
+    };
+    owners.iter().enumerate().flat_map(problems).collect()
+}
+
+fn owner_version_problem(owner: &OwnerReference, path: &Path) -> Option<Error> {
+    let parts_count = owner.api_version.split('/').count();
+    let detail = "must be <group>/<version> or <version>";
+    (parts_count > 2).then(|| Error::invalid(path, owner.api_version.as_str(), detail))
+}
+
+/// One owner at most controls an object; each further one is told of the first.
+fn second_controller_problem(owner: &OwnerReference, owners: &[OwnerReference], path: &Path) -> Option<Error> {
+    let controls = |owner: &OwnerReference| owner.controller == Some(true);
+    let first = owners.iter().find(|owner| controls(owner))?;
+    (controls(owner) && !std::ptr::eq(first, owner)).then(|| {
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and {}/{}",
+            first.kind, first.name, owner.kind, owner.name
+        );
+        Error::invalid(path, json_of(&owners), detail)
+    })
+}
+
+/// A finalizer is a standard one or carries the prefix of who removes it, and an object is deleted in one way only.
+fn finalizer_problems(finalizers: &[String], path: &Path) -> ErrorList {
+    let problems = |(index, finalizer): (usize, &String)| {
+        let is_known = finalizer.contains('/') || STANDARD_FINALIZERS.contains(&finalizer.as_str());
+        let detail = "name is neither a standard finalizer name nor is it fully qualified";
+        let unknown = (!is_known).then(|| Error::invalid(&path.index(index), finalizer.as_str(), detail));
+        breaches(names::qualified_name, finalizer, path).into_iter().chain(unknown)
+    };
+    let contradict = [ORPHAN, FOREGROUND].iter().all(|way| finalizers.iter().any(|finalizer| finalizer == way));
+    let contradiction = contradict.then(|| {
+        let detail = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
+        Error::invalid(path, json_of(&finalizers), detail)
+    });
+    finalizers.iter().enumerate().flat_map(problems).chain(contradiction).collect()
+}
+
+/// Once an object is being deleted, finalizers only go.
+fn late_finalizers_problem(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Option<Error> {
+    let had = old.finalizers.as_deref().unwrap_or_default();
+    let added: BTreeSet<&String> = new.finalizers.iter().flatten().filter(|name| !had.contains(name)).collect();
+    (old.deletion_timestamp.is_some() && !added.is_empty()).then(|| {
+        // A set prints as the API prints its list: in order, quoted, in braces.
+        let detail = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{added:?}"
+        );
+        Error::forbidden(path, detail)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::{Value, json};
+
+    use super::{validate_object_meta, validate_object_meta_named, validate_object_meta_update};
+    use crate::field::{ErrorList, Path};
+
+    fn meta(value: Value) -> ObjectMeta {
+        serde_json::from_value(value).expect("the test writes good metadata")
+    }
+
+    fn texts(errors: &ErrorList) -> Vec<String> {
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_name_and_a_namespace_are_asked_for() {
+        for (case, value, namespaced, want) in [
+            ("both", json!({"name": "a", "namespace": "b"}), true, vec![]),
+            ("prefix", json!({"generateName": "a-", "namespace": "b"}), true, vec![]),
+            (
+                "neither",
+                json!({}),
+                true,
+                vec![
+                    "metadata.name: Required value: name or generateName is required",
+                    "metadata.namespace: Required value",
+                ],
+            ),
+            ("cluster", json!({"name": "a"}), false, vec![]),
+            (
+                "cluster with namespace",
+                json!({"name": "a", "namespace": "b"}),
+                false,
+                vec!["metadata.namespace: Forbidden: not allowed on this type"],
+            ),
+            (
+                "dots in a namespace",
+                json!({"name": "a", "namespace": "b.c"}),
+                true,
+                vec!["metadata.namespace: Invalid value: \"b.c\": must not contain dots"],
+            ),
+        ] {
+            assert_eq!(texts(&validate_object_meta(&meta(value), namespaced, &Path::new("metadata"))), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn namespaces_are_named_by_the_stricter_rule() {
+        let dotted = meta(json!({"name": "a.b"}));
+        let path = Path::new("metadata");
+        assert!(validate_object_meta(&dotted, false, &path).is_empty());
+        assert_eq!(
+            texts(&validate_object_meta_named(&dotted, false, super::names::dns_label, &path)),
+            ["metadata.name: Invalid value: \"a.b\": must not contain dots"]
+        );
+    }
+
+    #[test]
+    fn owners_finalizers_and_sizes_are_checked() {
+        let owner = |kind: &str, controller: bool| json!({"apiVersion": "v1", "kind": kind, "name": "x", "uid": "u", "controller": controller});
+        for (case, value, want) in [
+            ("one controller", json!({"ownerReferences": [owner("A", true), owner("B", false)]}), vec![]),
+            (
+                "empty owner",
+                json!({"ownerReferences": [{"apiVersion": "a/b/c", "kind": "", "name": "x", "uid": ""}]}),
+                vec![
+                    "m.ownerReferences[0].kind: Required value: must not be empty",
+                    "m.ownerReferences[0].uid: Required value: must not be empty",
+                    "m.ownerReferences[0].apiVersion: Invalid value: \"a/b/c\": must be <group>/<version> or <version>",
+                ],
+            ),
+            ("finalizers", json!({"finalizers": ["orphan", "example.com/x"]}), vec![]),
+            (
+                "short finalizer",
+                json!({"finalizers": ["x"]}),
+                vec![
+                    "m.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified",
+                ],
+            ),
+            (
+                "two ways of deletion",
+                json!({"finalizers": ["orphan", "foregroundDeletion"]}),
+                vec![
+                    "m.finalizers: Invalid value: [\"orphan\",\"foregroundDeletion\"]: finalizer orphan and foregroundDeletion cannot be both set",
+                ],
+            ),
+            (
+                "too much",
+                json!({"annotations": {"a": "x".repeat(256 * 1024)}}),
+                vec!["m.annotations: Too long: may not be more than 262144 bytes"],
+            ),
+        ] {
+            let mut meta = meta(value);
+            meta.name = Some("a".to_owned());
+            assert_eq!(texts(&validate_object_meta(&meta, false, &Path::new("m"))), want, "{case}");
+        }
+        let mut two = meta(json!({"name": "a", "ownerReferences": [owner("A", true), owner("B", true)]}));
+        let errors = validate_object_meta(&two, false, &Path::new("m"));
+        assert_eq!(
+            errors[0].detail,
+            "Only one reference can have Controller set to true. Found \"true\" in references for A/x and B/x"
+        );
+        two.owner_references = None;
+        assert!(validate_object_meta(&two, false, &Path::new("m")).is_empty());
+    }
+
+    #[test]
+    fn identity_never_changes() {
+        let old = json!({"name": "a", "namespace": "n", "uid": "1", "generation": 2});
+        for (case, change, want) in [
+            ("nothing", json!({}), vec![]),
+            ("labels", json!({"labels": {"a": "b"}}), vec![]),
+            ("name", json!({"name": "b"}), vec!["metadata.name: Invalid value: \"b\": field is immutable"]),
+            (
+                "namespace",
+                json!({"namespace": "b"}),
+                vec!["metadata.namespace: Invalid value: \"b\": field is immutable"],
+            ),
+            ("uid", json!({"uid": "2"}), vec!["metadata.uid: Invalid value: \"2\": field is immutable"]),
+            (
+                "generation",
+                json!({"generation": 1}),
+                vec!["metadata.generation: Invalid value: 1: must not be decremented"],
+            ),
+        ] {
+            let mut new = old.clone();
+            new.as_object_mut().expect("an object").extend(change.as_object().expect("an object").clone());
+            let errors = validate_object_meta_update(&meta(new), &meta(old.clone()), &Path::new("metadata"));
+            assert_eq!(texts(&errors), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_deleted_object_gets_no_new_finalizers() {
+        let old = meta(json!({"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["e.io/a"]}));
+        let mut new = old.clone();
+        new.finalizers = Some(vec![]);
+        assert!(validate_object_meta_update(&new, &old, &Path::new("metadata")).is_empty());
+        new.finalizers = Some(vec!["e.io/c".to_owned(), "e.io/b".to_owned()]);
+        assert_eq!(
+            texts(&validate_object_meta_update(&new, &old, &Path::new("metadata"))),
+            [
+                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"e.io/b\", \"e.io/c\"}"
+            ]
+        );
+    }
+}

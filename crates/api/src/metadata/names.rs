@@ -1,0 +1,155 @@
+//! What a name may look like. Each rule returns what is wrong, in the API's words; nothing returned means a good name.
+
+use workloadbuilder::format;
+
+/// A rule for names: `dns_label`, `dns_subdomain`, …
+pub type NameRule = fn(&str) -> Vec<String>;
+
+const LABEL_MAX: usize = 63;
+
+/// A name of one part: lower case letters, digits and `-`, at most 63 (RFC 1123).
+pub fn dns_label(name: &str) -> Vec<String> {
+    in_characters(format::label(name))
+}
+
+/// Labels with dots between them, at most 253 (RFC 1123). Most kinds are named so.
+pub fn dns_subdomain(name: &str) -> Vec<String> {
+    in_characters(format::subdomain(name))
+}
+
+/// `name` or `prefix/name`: keys of labels and annotations, finalizers, resources.
+pub fn qualified_name(name: &str) -> Vec<String> {
+    format::label_key(name)
+}
+
+/// The value of a label: empty, or letters, digits, `-`, `_` and `.`, at most 63.
+pub fn label_value(value: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if value.len() > LABEL_MAX {
+        problems.push(format!("must be no more than {LABEL_MAX} bytes"));
+    }
+    if !value.is_empty() && !has_value_form(value) {
+        problems.push(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+             start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used \
+             for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+                .to_owned(),
+        );
+    }
+    problems
+}
+
+/// The name of a port: an IANA service name of at most 15 characters.
+pub fn port_name(name: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let bytes = name.as_bytes();
+    if bytes.len() > 15 {
+        problems.push("must be no more than 15 characters".to_owned());
+    }
+    if bytes.is_empty() || !bytes.iter().all(|b| is_lower_alphanumeric(*b) || *b == b'-') {
+        problems.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !bytes.iter().any(u8::is_ascii_lowercase) {
+        problems.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if name.contains("--") {
+        problems.push("must not contain consecutive hyphens".to_owned());
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        problems.push("must not begin or end with a hyphen".to_owned());
+    }
+    problems
+}
+
+/// What is wrong with a prefix that a random suffix will follow: the rule for the whole name, forgiving a last dash.
+pub fn prefix(generate_name: &str, rule: NameRule) -> Vec<String> {
+    match generate_name.strip_suffix('-') {
+        Some(start) if !start.is_empty() => rule(&format!("{start}a")),
+        _ => rule(generate_name),
+    }
+}
+
+/// The API counts the length of these names in characters where it counts that of other texts in bytes.
+fn in_characters(problems: Vec<String>) -> Vec<String> {
+    let problems = problems.into_iter();
+    problems
+        .map(|problem| problem.strip_suffix("bytes").map(|start| format!("{start}characters")).unwrap_or(problem))
+        .collect()
+}
+
+fn has_value_form(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last)) if first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() => {
+            bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        }
+        _ => false,
+    }
+}
+
+fn is_lower_alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NameRule, dns_label, dns_subdomain, label_value, port_name, prefix, qualified_name};
+
+    const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+    const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+    const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+    const KEY: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
+    #[test]
+    fn good_names_have_no_problem() {
+        let long_label = "a".repeat(63);
+        let good: [(NameRule, &[&str]); 5] = [
+            (dns_label, &["a", "0", "a-b", &long_label]),
+            (dns_subdomain, &["a", "a.b", "a-b.c0", &long_label]),
+            (qualified_name, &["a", "A_b.c", "example.com/MyName", "batch.kubernetes.io/job-name"]),
+            (label_value, &["", "a", "A_b.c-1", &long_label]),
+            (port_name, &["http", "a1-b", "1a"]),
+        ];
+        for (rule, names) in good {
+            for name in names {
+                assert_eq!(rule(name), Vec::<String>::new(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn bad_names_are_told_what_is_wrong_in_the_words_of_the_api() {
+        let long = "a".repeat(254);
+        let long_label = &long[..64];
+        let bad: [(NameRule, &str, &[&str]); 17] = [
+            (dns_label, "", &[LABEL]),
+            (dns_label, "A", &[LABEL]),
+            (dns_label, "-a", &[LABEL]),
+            (dns_label, "a.b", &["must not contain dots"]),
+            (dns_label, long_label, &["must be no more than 63 characters"]),
+            (dns_subdomain, "a..b", &[SUBDOMAIN]),
+            (dns_subdomain, "a_b", &[SUBDOMAIN]),
+            (dns_subdomain, "a.-b", &[SUBDOMAIN]),
+            (dns_subdomain, &long, &["must be no more than 253 characters"]),
+            (qualified_name, "", &["name part must be non-empty", KEY]),
+            (qualified_name, "/a", &["prefix part must be non-empty"]),
+            (qualified_name, "a b", &[KEY]),
+            (qualified_name, long_label, &["name part must be no more than 63 bytes"]),
+            (label_value, "-a", &[VALUE]),
+            (label_value, long_label, &["must be no more than 63 bytes"]),
+            (port_name, "12", &["must contain at least one letter (a-z)"]),
+            (port_name, "a--b", &["must not contain consecutive hyphens"]),
+        ];
+        for (rule, name, problems) in bad {
+            assert_eq!(rule(name), problems, "{name}");
+        }
+        assert_eq!(qualified_name("A/b"), [format!("prefix part {SUBDOMAIN}")]);
+    }
+
+    #[test]
+    fn a_prefix_may_end_with_a_dash() {
+        assert!(prefix("job-", dns_subdomain).is_empty());
+        assert_eq!(prefix("-", dns_subdomain), [SUBDOMAIN]);
+        assert_eq!(prefix("Job-", dns_subdomain), [SUBDOMAIN]);
+    }
+}

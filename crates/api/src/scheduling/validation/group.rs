@@ -1,0 +1,193 @@
+//! What groups, templates of groups and templates of groups of groups have in common, and the rules for it.
+
+use k8s_openapi::api::scheduling::v1beta1::{
+    CompositePodGroupTemplate, PodGroupResourceClaim, PodGroupSpec, PodGroupTemplate,
+};
+use workloadbuilder::{format, rules};
+
+use super::USER_PRIORITY_MAX;
+use crate::field::{Error, ErrorList, Path};
+use crate::gates::{Gate, Gates};
+
+/// The common fields, whichever type they come from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Group<'a> {
+    policy: Policy,
+    /// Keys of the topology constraints.
+    constraints: Option<Vec<&'a str>>,
+    /// Whether constraints need their gate; those of composites come with composites.
+    constraints_gated: bool,
+    claims: &'a [PodGroupResourceClaim],
+    disruption_mode: Option<Members>,
+    priority_class_name: Option<&'a str>,
+    priority: Option<i32>,
+    preemption_policy: Option<&'a str>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Policy {
+    basic: bool,
+    gang: Option<i32>,
+    /// The name of the gang's count.
+    count: &'static str,
+}
+
+/// Which of the two members of a disruption mode are set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Members {
+    single: bool,
+    all: bool,
+}
+
+macro_rules! group_of_pods {
+    ($type:ty) => {
+        impl<'a> From<&'a $type> for Group<'a> {
+            fn from(group: &'a $type) -> Self {
+                Group {
+                    policy: Policy {
+                        basic: group.scheduling_policy.basic.is_some(),
+                        gang: group.scheduling_policy.gang.as_ref().map(|gang| gang.min_count),
+                        count: "minCount",
+                    },
+                    constraints: group.scheduling_constraints.as_ref().map(|constraints| {
+                        constraints.topology.iter().flatten().map(|constraint| constraint.key.as_str()).collect()
+                    }),
+                    constraints_gated: true,
+                    claims: group.resource_claims.as_deref().unwrap_or_default(),
+                    disruption_mode: group
+                        .disruption_mode
+                        .as_ref()
+                        .map(|mode| Members { single: mode.single.is_some(), all: mode.all.is_some() }),
+                    priority_class_name: group.priority_class_name.as_deref(),
+                    priority: group.priority,
+                    preemption_policy: group.preemption_policy.as_deref(),
+                }
+            }
+        }
+    };
+}
+group_of_pods!(PodGroupTemplate);
+group_of_pods!(PodGroupSpec);
+
+impl<'a> From<&'a CompositePodGroupTemplate> for Group<'a> {
+    fn from(group: &'a CompositePodGroupTemplate) -> Self {
+        Group {
+            policy: Policy {
+                basic: group.scheduling_policy.basic.is_some(),
+                gang: group.scheduling_policy.gang.as_ref().map(|gang| gang.min_group_count),
+                count: "minGroupCount",
+            },
+            constraints: group.scheduling_constraints.as_ref().map(|constraints| {
+                constraints.topology.iter().flatten().map(|constraint| constraint.key.as_str()).collect()
+            }),
+            constraints_gated: false,
+            claims: &[],
+            disruption_mode: group
+                .disruption_mode
+                .as_ref()
+                .map(|mode| Members { single: mode.single.is_some(), all: mode.all.is_some() }),
+            priority_class_name: group.priority_class_name.as_deref(),
+            priority: group.priority,
+            preemption_policy: group.preemption_policy.as_deref(),
+        }
+    }
+}
+
+/// The declared rules for the common fields. `old` is the group before an update.
+pub(super) fn declared(path: &Path, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Gates) -> ErrorList {
+    let mut errors = policy(&path.child("schedulingPolicy"), &new.policy, old.map(|old| &old.policy));
+    errors.extend(constraints(&path.child("schedulingConstraints"), new, old, gates));
+
+    let claims_path = path.child("resourceClaims");
+    let claims_kept = old.map(|old| old.claims == new.claims);
+    errors.extend(frozen(&claims_path, claims_kept, || rules::claims(&claims_path, new.claims)));
+
+    let mode_path = path.child("disruptionMode");
+    let mode_kept = old.map(|old| old.disruption_mode == new.disruption_mode);
+    errors.extend(frozen(&mode_path, mode_kept, || {
+        let members = new.disruption_mode.map(|mode| [("single", mode.single), ("all", mode.all)]);
+        members.and_then(|members| rules::exactly_one(&mode_path, &members)).into_iter().collect()
+    }));
+
+    let class_path = path.child("priorityClassName");
+    let class_kept = old.map(|old| old.priority_class_name == new.priority_class_name);
+    errors.extend(frozen(&class_path, class_kept, || {
+        let name = new.priority_class_name.into_iter();
+        name.flat_map(|name| rules::written_as(&class_path, name, format::subdomain)).collect()
+    }));
+
+    let priority_path = path.child("priority");
+    let priority_kept = old.map(|old| old.priority == new.priority);
+    errors.extend(frozen(&priority_path, priority_kept, || {
+        let priority = new.priority.into_iter();
+        priority.filter_map(|priority| rules::at_most(&priority_path, priority, USER_PRIORITY_MAX.into())).collect()
+    }));
+
+    errors.extend(preemption_policy(&path.child("preemptionPolicy"), new, old, gates));
+    errors
+}
+
+/// A field that never changes: judged on creation, compared afterwards. `kept` is unset on creation.
+fn frozen(path: &Path, kept: Option<bool>, judge: impl FnOnce() -> ErrorList) -> ErrorList {
+    match kept {
+        None => judge(),
+        Some(true) => ErrorList::new(),
+        Some(false) => vec![rules::immutable(path)],
+    }
+}
+
+/// Exactly one policy, which stays; of a gang, the count may change.
+fn policy(path: &Path, new: &Policy, old: Option<&Policy>) -> ErrorList {
+    let members = |policy: &Policy| [("basic", policy.basic), ("gang", policy.gang.is_some())];
+    let mut errors = ErrorList::new();
+    if old.map(members) != Some(members(new)) {
+        errors.extend(rules::exactly_one(path, &members(new)));
+    }
+    if old.is_some_and(|old| old.basic != new.basic) {
+        errors.push(rules::immutable(&path.child("basic")));
+    }
+    let gang_path = path.child("gang");
+    if let Some(refused) = old.and_then(|old| rules::presence_kept(&gang_path, new.gang.is_some(), old.gang.is_some()))
+    {
+        errors.push(refused);
+    } else if let Some(count) = new.gang.filter(|count| old.and_then(|old| old.gang) != Some(*count)) {
+        let path = gang_path.child(new.count);
+        errors.extend(if count == 0 { Some(Error::required(&path, "")) } else { rules::at_least(&path, count, 1) });
+    }
+    errors
+}
+
+/// Constraints stay as they are. While their gate is off they may only go, and only from a group.
+fn constraints(path: &Path, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Gates) -> ErrorList {
+    let unchanged = old.is_some_and(|old| old.constraints == new.constraints);
+    if unchanged {
+        return ErrorList::new();
+    }
+    if new.constraints_gated && !gates.enabled(Gate::TopologyAwareWorkloadScheduling) {
+        return new.constraints.iter().map(|_| Error::forbidden(path, "")).collect();
+    }
+    if old.is_some() {
+        return vec![rules::immutable(path)];
+    }
+    let keys = new.constraints.as_deref().unwrap_or_default();
+    rules::topology(&path.child("topology"), keys.iter().copied())
+}
+
+fn preemption_policy(path: &Path, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Gates) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let unchanged = old.is_some_and(|old| old.preemption_policy == new.preemption_policy);
+    if unchanged {
+        return errors;
+    }
+    if new.preemption_policy.is_some() && !gates.enabled(Gate::PodGroupPreemptionPolicy) {
+        errors.push(Error::forbidden(path, ""));
+    }
+    if old.is_some() {
+        errors.push(rules::immutable(path));
+    }
+    let supported = ["Never", "PreemptLowerPriority"];
+    if let Some(policy) = new.preemption_policy.filter(|policy| errors.is_empty() && !supported.contains(policy)) {
+        errors.push(Error::not_supported(path, policy, &supported));
+    }
+    errors
+}

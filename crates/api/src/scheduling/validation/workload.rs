@@ -1,0 +1,247 @@
+//! Workloads: trees of templates.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::scheduling::v1beta1::{
+    CompositePodGroupTemplate, PodGroupTemplate, TypedLocalObjectReference, Workload, WorkloadSpec,
+};
+use serde_json::Value;
+use workloadbuilder::{format, rules};
+
+use super::group::{self, Group};
+use crate::field::{Error, ErrorList, Path};
+use crate::gates::{Gate, Gates};
+use crate::metadata::{validate_object_meta, validate_object_meta_update};
+
+/// The most templates in one list.
+const TEMPLATES_MAX: usize = 8;
+/// The most levels of templates, that of the leaves included.
+const DEPTH_MAX: usize = 4;
+
+/// What is wrong with a new Workload.
+pub fn validate_create(workload: &Workload, gates: &Gates) -> ErrorList {
+    let mut errors = validate_object_meta(&workload.metadata, true, &Path::new("metadata"));
+    errors.extend(by_hand(&workload.spec));
+    errors.extend(declared(&workload.spec, None, gates));
+    errors
+}
+
+/// What is wrong with a change of a Workload: only the counts of gangs may change.
+pub fn validate_update(new: &Workload, old: &Workload, gates: &Gates) -> ErrorList {
+    let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
+    errors.extend(by_hand(&new.spec));
+    errors.extend(declared(&new.spec, Some(&old.spec), gates));
+    errors
+}
+
+fn leaves(templates: &Option<Vec<PodGroupTemplate>>) -> &[PodGroupTemplate] {
+    templates.as_deref().unwrap_or_default()
+}
+
+fn composites(templates: &Option<Vec<CompositePodGroupTemplate>>) -> &[CompositePodGroupTemplate] {
+    templates.as_deref().unwrap_or_default()
+}
+
+/// The rules about the tree as a whole.
+fn by_hand(spec: &WorkloadSpec) -> ErrorList {
+    let path = Path::new("spec");
+    let mut tree = Tree::default();
+    tree.visit_leaves(leaves(&spec.pod_group_templates), &path.child("podGroupTemplates"));
+    let list = path.child("compositePodGroupTemplates");
+    for (i, template) in composites(&spec.composite_pod_group_templates).iter().enumerate() {
+        if depth(template) > DEPTH_MAX {
+            let detail = format!("maximum template hierarchy depth is {DEPTH_MAX}");
+            tree.errors.push(Error::invalid(&list.index(i), template.name.as_str(), detail));
+        }
+    }
+    tree.visit_composites(composites(&spec.composite_pod_group_templates), &list);
+    if tree.priorities.len() > 1 {
+        let detail = if composites(&spec.composite_pod_group_templates).is_empty() {
+            "detected multiple priority configurations"
+        } else {
+            "all priority and priorityClassName values must be identical, detected multiple values"
+        };
+        tree.errors.push(Error::invalid(&path, Value::Null, detail));
+    }
+    tree.errors
+}
+
+/// Levels of templates from `template` down, a leaf being one.
+fn depth(template: &CompositePodGroupTemplate) -> usize {
+    let below = composites(&template.composite_pod_group_templates).iter().map(depth).max();
+    // A composite has at least the level of its leaves below it, even while it has none.
+    1 + below.unwrap_or(1)
+}
+
+/// What has been seen of a tree, in the order of the document.
+#[derive(Default)]
+struct Tree<'a> {
+    names: BTreeSet<&'a str>,
+    priorities: BTreeSet<(Option<&'a str>, Option<i32>)>,
+    errors: ErrorList,
+}
+
+impl<'a> Tree<'a> {
+    fn visit_leaves(&mut self, templates: &'a [PodGroupTemplate], path: &Path) {
+        self.visit_names(templates.iter().map(|template| template.name.as_str()), path);
+        for template in templates {
+            self.priorities.insert((template.priority_class_name.as_deref(), template.priority));
+        }
+    }
+
+    fn visit_composites(&mut self, templates: &'a [CompositePodGroupTemplate], path: &Path) {
+        self.visit_names(templates.iter().map(|template| template.name.as_str()), path);
+        for (i, template) in templates.iter().enumerate() {
+            let path = path.index(i);
+            self.priorities.insert((template.priority_class_name.as_deref(), template.priority));
+            let (pods, groups) =
+                (leaves(&template.pod_group_templates), composites(&template.composite_pod_group_templates));
+            if pods.is_empty() && groups.is_empty() {
+                let detail = "must have at least one child PodGroupTemplate or CompositePodGroupTemplate";
+                self.errors.push(Error::invalid(&path, template.name.as_str(), detail));
+            }
+            self.visit_leaves(pods, &path.child("podGroupTemplates"));
+            self.visit_composites(groups, &path.child("compositePodGroupTemplates"));
+        }
+    }
+
+    /// Names are unique in the whole tree. Two alike in one list are reported by that list's own rule.
+    fn visit_names(&mut self, names: impl Iterator<Item = &'a str>, path: &Path) {
+        let mut here = BTreeSet::new();
+        for (i, name) in names.enumerate() {
+            if here.insert(name) && self.names.contains(name) {
+                self.errors.push(Error::duplicate(&path.index(i).child("name"), name));
+            }
+        }
+        self.names.extend(here);
+    }
+}
+
+/// The rules that the types declare.
+fn declared(new: &WorkloadSpec, old: Option<&WorkloadSpec>, gates: &Gates) -> ErrorList {
+    let path = Path::new("spec");
+    let members = |spec: &WorkloadSpec| {
+        [
+            ("podGroupTemplates", !leaves(&spec.pod_group_templates).is_empty()),
+            ("compositePodGroupTemplates", !composites(&spec.composite_pod_group_templates).is_empty()),
+        ]
+    };
+    let mut errors = ErrorList::new();
+    if old.map(members) != Some(members(new)) {
+        errors.extend(rules::exactly_one(&path, &members(new)));
+    }
+    match (&new.controller_ref, old) {
+        (new, Some(old)) if *new != old.controller_ref => errors.push(rules::immutable(&path.child("controllerRef"))),
+        (Some(new), None) => errors.extend(controller_ref(&path.child("controllerRef"), new)),
+        _ => {}
+    }
+    errors.extend(leaf_list(
+        &path.child("podGroupTemplates"),
+        leaves(&new.pod_group_templates),
+        old.map(|old| leaves(&old.pod_group_templates)),
+        gates,
+    ));
+    errors.extend(composite_list(
+        &path.child("compositePodGroupTemplates"),
+        composites(&new.composite_pod_group_templates),
+        old.map(|old| composites(&old.composite_pod_group_templates)),
+        gates,
+    ));
+    errors
+}
+
+fn controller_ref(path: &Path, reference: &TypedLocalObjectReference) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if let Some(group) = reference.api_group.as_deref().filter(|group| !group.is_empty()) {
+        errors.extend(rules::written_as(&path.child("apiGroup"), group, format::subdomain));
+    }
+    errors.extend(rules::required(&path.child("kind"), &reference.kind, format::path_segment));
+    errors.extend(rules::required(&path.child("name"), &reference.name, format::path_segment));
+    errors
+}
+
+fn leaf_list(path: &Path, new: &[PodGroupTemplate], old: Option<&[PodGroupTemplate]>, gates: &Gates) -> ErrorList {
+    list(
+        path,
+        new,
+        old,
+        |template| &template.name,
+        |path, new, old| {
+            let mut errors = ErrorList::new();
+            if old.is_none() {
+                errors.extend(rules::required(&path.child("name"), &new.name, format::label));
+            }
+            errors.extend(group::declared(path, &Group::from(new), old.map(Group::from).as_ref(), gates));
+            errors
+        },
+    )
+}
+
+fn composite_list(
+    path: &Path,
+    new: &[CompositePodGroupTemplate],
+    old: Option<&[CompositePodGroupTemplate]>,
+    gates: &Gates,
+) -> ErrorList {
+    if !gates.enabled(Gate::CompositePodGroup) && !new.is_empty() && old != Some(new) {
+        return vec![Error::forbidden(path, "")];
+    }
+    list(
+        path,
+        new,
+        old,
+        |template| &template.name,
+        |path, new, old| {
+            let mut errors = ErrorList::new();
+            if old.is_none() {
+                errors.extend(rules::required(&path.child("name"), &new.name, format::label));
+            }
+            errors.extend(group::declared(path, &Group::from(new), old.map(Group::from).as_ref(), gates));
+            errors.extend(leaf_list(
+                &path.child("podGroupTemplates"),
+                leaves(&new.pod_group_templates),
+                old.map(|old| leaves(&old.pod_group_templates)),
+                gates,
+            ));
+            errors.extend(composite_list(
+                &path.child("compositePodGroupTemplates"),
+                composites(&new.composite_pod_group_templates),
+                old.map(|old| composites(&old.composite_pod_group_templates)),
+                gates,
+            ));
+            errors
+        },
+    )
+}
+
+/// A list of templates: few enough, the same ones as before, names unique, each judged beside what it was.
+fn list<T: PartialEq + serde::Serialize>(
+    path: &Path,
+    new: &[T],
+    old: Option<&[T]>,
+    name: fn(&T) -> &String,
+    judge: impl Fn(&Path, &T, Option<&T>) -> ErrorList,
+) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let before = |template: &T| old.and_then(|old| old.iter().find(|old| name(old) == name(template)));
+    if new.len() > TEMPLATES_MAX {
+        errors.push(Error::too_many(path, new.len(), TEMPLATES_MAX));
+    }
+    if let Some(old) = old {
+        let added = new.iter().enumerate().filter(|(_, template)| before(template).is_none());
+        errors.extend(added.map(|(i, _)| Error::forbidden(&path.index(i), "item may not be added")));
+        let removed = old.iter().filter(|old| new.iter().all(|new| name(new) != name(old)));
+        errors.extend(removed.map(|_| Error::forbidden(path, "item may not be removed")));
+    }
+    if !errors.is_empty() {
+        return errors;
+    }
+    errors.extend(rules::unique_names(path, new, name));
+    for (i, template) in new.iter().enumerate() {
+        let old = before(template);
+        if old != Some(template) {
+            errors.extend(judge(&path.index(i), template, old));
+        }
+    }
+    errors
+}

@@ -1,0 +1,63 @@
+//! The structure of the served kinds, and the one walk that holds a document against it.
+//!
+//! The structure is that of Kubernetes (see `NOTICE`); `cargo xtask schema` makes the file anew.
+
+mod table; // the file as tables for a fast walk
+mod walk; // a document held against the tables
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// What does not belong in a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Paths of fields that the kind does not have: `spec.template.spec.containers[0].imag`. Document order.
+    pub unknown: Vec<String>,
+    /// Values that the typed object could not hold. Document order.
+    pub type_errors: Vec<TypeError>,
+}
+
+/// A value of the wrong type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeError {
+    /// Where.
+    pub path: String,
+    /// What belongs there: `integer`, `array`, …
+    pub expected: &'static str,
+    /// What stands there: `string "four"`.
+    pub found: String,
+}
+
+impl fmt::Display for TypeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}, found {}", self.path, self.expected, self.found)
+    }
+}
+
+/// The version of Kubernetes whose structure this is.
+pub fn kubernetes_version() -> &'static str {
+    &table::table().kubernetes
+}
+
+/// Whether the kind is one of those whose structure is known.
+pub fn knows(group: &str, version: &str, kind: &str) -> bool {
+    table::table().kind(group, version, kind).is_some()
+}
+
+/// Holds a document against the structure of its kind and tidies it on the way.
+///
+/// Afterwards the document has no unknown field and no `null` member, and every quantity is in canonical form
+/// (`cpu: 1000m` and `cpu: 1` both become `cpu: "1"`). Values of the wrong type stay as they are.
+/// A kind that is not known (see [`knows`]) is left alone.
+pub fn check(group: &str, version: &str, kind: &str, document: &mut Value) -> Findings {
+    match table::table().kind(group, version, kind) {
+        Some(shape) => walk::check(shape, document),
+        None => Findings::default(),
+    }
+}
+
+/// The paths of fields that the kind does not have.
+pub fn unknown_fields(group: &str, version: &str, kind: &str, document: &Value) -> Vec<String> {
+    check(group, version, kind, &mut document.clone()).unknown
+}

@@ -1,0 +1,380 @@
+//! Label selectors, as text and as the typed form in objects.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+use super::BadSelector;
+use crate::field::{Error, ErrorList, Path};
+use crate::metadata::names;
+
+/// A label selector: every requirement must hold. Without requirements it selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    requirements: Vec<LabelRequirement>,
+}
+
+/// One requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LabelRequirement {
+    /// The label is there with one of these values: `key=a`, `key in (a,b)`.
+    In(String, Vec<String>),
+    /// The label is absent or has another value: `key!=a`, `key notin (a,b)`.
+    NotIn(String, Vec<String>),
+    /// The label is there: `key`.
+    Exists(String),
+    /// The label is absent: `!key`.
+    DoesNotExist(String),
+    /// The label is there and is a greater integer: `key>5`.
+    GreaterThan(String, i64),
+    /// The label is there and is a smaller integer: `key<5`.
+    LessThan(String, i64),
+}
+
+impl Labels {
+    /// Reads the text form: `a=b,c in (d,e),!f`.
+    pub fn parse(text: &str) -> Result<Labels, BadSelector> {
+        let mut parser = Parser { tokens: lex(text), at: 0 };
+        let mut requirements = Vec::new();
+        while parser.peek() != "" {
+            requirements.push(parser.requirement()?);
+            match parser.next() {
+                "," if parser.peek() == "" || matches!(parser.peek(), "," | "(" | ")") => {
+                    let found = parser.peek();
+                    return Err(BadSelector::new(format!("found '{found}', expected: identifier after ','")));
+                }
+                "," | "" => {}
+                found => return Err(BadSelector::new(format!("found '{found}', expected: ',' or 'end of string'"))),
+            }
+        }
+        Ok(Labels { requirements })
+    }
+
+    /// The typed form that objects carry. `Err` names what validation would name.
+    pub fn from_label_selector(selector: &LabelSelector) -> Result<Labels, BadSelector> {
+        if let Some(error) = validate_label_selector(selector, &Path::default()).first() {
+            return Err(BadSelector::new(error.to_string()));
+        }
+        let exact = selector.match_labels.iter().flatten();
+        let exact = exact.map(|(key, value)| LabelRequirement::In(key.clone(), vec![value.clone()]));
+        let expressions = selector.match_expressions.iter().flatten().map(|requirement| {
+            let (key, values) = (requirement.key.clone(), requirement.values.clone().unwrap_or_default());
+            match requirement.operator.as_str() {
+                "In" => LabelRequirement::In(key, values),
+                "NotIn" => LabelRequirement::NotIn(key, values),
+                "Exists" => LabelRequirement::Exists(key),
+                _ => LabelRequirement::DoesNotExist(key),
+            }
+        });
+        Ok(Labels { requirements: exact.chain(expressions).collect() })
+    }
+
+    /// Selects objects that carry exactly these labels, among others.
+    pub fn equal_to(labels: &BTreeMap<String, String>) -> Labels {
+        let requirements = labels.iter().map(|(key, value)| LabelRequirement::In(key.clone(), vec![value.clone()]));
+        Labels { requirements: requirements.collect() }
+    }
+
+    /// Whether an object with these labels is selected.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.requirements.iter().all(|requirement| requirement.matches(labels))
+    }
+
+    /// Whether everything is selected.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// The requirements, all of which must hold.
+    pub fn requirements(&self) -> &[LabelRequirement] {
+        &self.requirements
+    }
+}
+
+impl LabelRequirement {
+    /// Whether it holds for these labels.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let integer = |key: &String| labels.get(key).and_then(|value| value.parse::<i64>().ok());
+        match self {
+            LabelRequirement::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
+            LabelRequirement::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
+            LabelRequirement::Exists(key) => labels.contains_key(key),
+            LabelRequirement::DoesNotExist(key) => !labels.contains_key(key),
+            LabelRequirement::GreaterThan(key, bound) => integer(key).is_some_and(|value| value > *bound),
+            LabelRequirement::LessThan(key, bound) => integer(key).is_some_and(|value| value < *bound),
+        }
+    }
+}
+
+/// What is wrong with a typed selector.
+pub fn validate_label_selector(selector: &LabelSelector, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if let Some(labels) = &selector.match_labels {
+        errors.extend(crate::metadata::validate_labels(labels, &path.child("matchLabels")));
+    }
+    for (index, requirement) in selector.match_expressions.iter().flatten().enumerate() {
+        validate_requirement(requirement, &path.child("matchExpressions").index(index), &mut errors);
+    }
+    errors
+}
+
+fn validate_requirement(requirement: &LabelSelectorRequirement, path: &Path, errors: &mut ErrorList) {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    match requirement.operator.as_str() {
+        "In" | "NotIn" if values.is_empty() => {
+            let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+            errors.push(Error::required(&path.child("values"), detail));
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.push(Error::forbidden(&path.child("values"), detail));
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        operator => errors.push(Error::invalid(&path.child("operator"), operator, "not a valid selector operator")),
+    }
+    let key = requirement.key.as_str();
+    crate::metadata::push_all(names::qualified_name(key), key, &path.child("key"), errors);
+    for (index, value) in values.iter().enumerate() {
+        crate::metadata::push_all(names::label_value(value), value, &path.child("values").index(index), errors);
+    }
+}
+
+/// Cuts the text into operators and words; blanks only separate.
+fn lex(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '(' | ')' | ',' | '>' | '<' => 1,
+            '!' | '=' if rest[1..].starts_with('=') => 2,
+            '!' | '=' => 1,
+            _ => rest.find(|c: char| c.is_whitespace() || "()!,=<>".contains(c)).unwrap_or(rest.len()),
+        };
+        tokens.push(&rest[..length]);
+        rest = rest[length..].trim_start();
+    }
+    tokens
+}
+
+fn is_word(token: &str) -> bool {
+    !token.is_empty() && !token.starts_with(['(', ')', ',', '!', '=', '<', '>'])
+}
+
+/// Reads tokens in order; the end reads as the empty token.
+struct Parser<'a> {
+    tokens: Vec<&'a str>,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> &'a str {
+        self.tokens.get(self.at).copied().unwrap_or("")
+    }
+
+    fn next(&mut self) -> &'a str {
+        let token = self.peek();
+        self.at += 1;
+        token
+    }
+
+    fn requirement(&mut self) -> Result<LabelRequirement, BadSelector> {
+        let absent = self.peek() == "!";
+        if absent {
+            self.next();
+        }
+        let key = self.next();
+        if !is_word(key) {
+            return Err(refused(format!("found '{key}', expected: identifier")));
+        }
+        checked("key", key, names::qualified_name)?;
+        if absent {
+            return Ok(LabelRequirement::DoesNotExist(key.to_owned()));
+        }
+        if matches!(self.peek(), "" | ",") {
+            return Ok(LabelRequirement::Exists(key.to_owned()));
+        }
+        let key = key.to_owned();
+        Ok(match self.next() {
+            "=" | "==" => LabelRequirement::In(key, vec![self.value()?]),
+            "!=" => LabelRequirement::NotIn(key, vec![self.value()?]),
+            "in" => LabelRequirement::In(key, self.values()?),
+            "notin" => LabelRequirement::NotIn(key, self.values()?),
+            ">" => LabelRequirement::GreaterThan(key, self.integer()?),
+            "<" => LabelRequirement::LessThan(key, self.integer()?),
+            found => {
+                return Err(refused(format!("found '{found}', expected: in, notin, =, ==, !=, >, <")));
+            }
+        })
+    }
+
+    /// One value; nothing before a comma or the end is the empty value.
+    fn value(&mut self) -> Result<String, BadSelector> {
+        match self.peek() {
+            "" | "," => Ok(String::new()),
+            word if is_word(word) => {
+                self.next();
+                checked("values", word, names::label_value)?;
+                Ok(word.to_owned())
+            }
+            found => Err(refused(format!("found '{found}', expected: identifier"))),
+        }
+    }
+
+    /// `(a,b)`; nothing between two commas is the empty value.
+    fn values(&mut self) -> Result<Vec<String>, BadSelector> {
+        match self.next() {
+            "(" => {}
+            found => return Err(refused(format!("found '{found}', expected: '('"))),
+        }
+        let mut values = Vec::new();
+        loop {
+            let value = match self.peek() {
+                ")" => String::new(),
+                _ => self.value()?,
+            };
+            values.push(value);
+            match self.next() {
+                "," => {}
+                ")" => break,
+                found => return Err(refused(format!("found '{found}', expected: ',' or ')'"))),
+            }
+        }
+        values.sort_unstable();
+        values.dedup();
+        Ok(values)
+    }
+
+    fn integer(&mut self) -> Result<i64, BadSelector> {
+        let word = self.next();
+        word.parse().map_err(|_| refused("for 'Gt', 'Lt' operators, the value must be an integer"))
+    }
+}
+
+fn refused(detail: impl std::fmt::Display) -> BadSelector {
+    BadSelector::new(format!("unable to parse requirement: {detail}"))
+}
+
+fn checked(field: &str, text: &str, rule: names::NameRule) -> Result<(), BadSelector> {
+    match rule(text).into_iter().next() {
+        None => Ok(()),
+        Some(problem) => Err(refused(Error::invalid(&Path::new(field), text, problem))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+    use serde_json::json;
+
+    use super::{Labels, validate_label_selector};
+    use crate::field::Path;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn texts_select_as_kubernetes_does() {
+        let object = labels(&[("app", "web"), ("tier", ""), ("size", "5"), ("example.com/x", "y")]);
+        for (text, want) in [
+            ("", true),
+            ("  ", true),
+            ("app=web", true),
+            ("app==web", true),
+            ("app = web", true),
+            ("app=db", false),
+            ("app!=db", true),
+            ("app!=web", false),
+            ("none!=x", true),
+            ("app in (web, db)", true),
+            ("app in (db)", false),
+            ("none in (db)", false),
+            ("app notin (db)", true),
+            ("none notin (db)", true),
+            ("app notin (web,db)", false),
+            ("app", true),
+            ("none", false),
+            ("!app", false),
+            ("! none", true),
+            ("tier=", true),
+            ("tier=,app=web", true),
+            ("app=", false),
+            ("tier in (,a)", true),
+            ("tier in ()", true),
+            ("size>4", true),
+            ("size > 5", false),
+            ("size<6", true),
+            ("app>4", false),
+            ("example.com/x=y", true),
+            ("app=web,!none,size in (4,5)", true),
+            ("app=web,none", false),
+            ("in in (in)", false),
+        ] {
+            assert_eq!(Labels::parse(text).expect(text).matches(&object), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for (text, want) in [
+            ("app=web,", "found '', expected: identifier after ','"),
+            (",app", "unable to parse requirement: found ',', expected: identifier"),
+            ("app web", "unable to parse requirement: found 'web', expected: in, notin, =, ==, !=, >, <"),
+            ("app in web", "unable to parse requirement: found 'web', expected: '('"),
+            ("app in (web", "unable to parse requirement: found '', expected: ',' or ')'"),
+            ("app=web db", "found 'db', expected: ',' or 'end of string'"),
+            ("size>x", "unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer"),
+            ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+        ] {
+            assert_eq!(Labels::parse(text).expect_err(text).to_string(), want, "{text}");
+        }
+        for text in ["a/b/c=d", "-a=b", "a=-b", "a in (-b)"] {
+            assert!(Labels::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_typed_form_selects_alike() {
+        let selector: LabelSelector = serde_json::from_value(json!({
+            "matchLabels": {"app": "web"},
+            "matchExpressions": [
+                {"key": "tier", "operator": "NotIn", "values": ["a"]},
+                {"key": "app", "operator": "Exists"},
+                {"key": "x", "operator": "DoesNotExist"},
+                {"key": "app", "operator": "In", "values": ["db", "web"]},
+            ],
+        }))
+        .expect("a good selector");
+        let typed = Labels::from_label_selector(&selector).expect("a good selector");
+        assert!(typed.matches(&labels(&[("app", "web")])));
+        assert!(!typed.matches(&labels(&[("app", "web"), ("tier", "a")])));
+        assert!(!typed.matches(&labels(&[("app", "web"), ("x", "")])));
+        assert!(!typed.matches(&labels(&[])));
+        assert!(Labels::from_label_selector(&LabelSelector::default()).expect("empty").is_empty());
+    }
+
+    #[test]
+    fn a_bad_typed_selector_is_told_field_by_field() {
+        let selector: LabelSelector = serde_json::from_value(json!({
+            "matchExpressions": [
+                {"key": "a", "operator": "In"},
+                {"key": "a", "operator": "Exists", "values": ["x"]},
+                {"key": "a", "operator": "Near"},
+            ],
+        }))
+        .expect("a selector");
+        let errors: Vec<String> =
+            validate_label_selector(&selector, &Path::new("spec.selector")).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            errors,
+            [
+                "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
+                "spec.selector.matchExpressions[1].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                "spec.selector.matchExpressions[2].operator: Invalid value: \"Near\": not a valid selector operator",
+            ]
+        );
+        assert!(Labels::from_label_selector(&selector).is_err());
+    }
+}
