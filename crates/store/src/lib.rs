@@ -1,1 +1,24 @@
-//! Revisions, objects and the watch log
+//! Keeps objects, gives every write its revision, and remembers enough history for lists and watches to be exact.
+//!
+//! In: batches of writes, each with what it expects to find (`Store::commit`).
+//! Out: objects by key, lists at one revision, watches from one revision, or [`Gone`] when history no longer reaches.
+//! Promises: a write is refused or takes the next revision, and a write that changes nothing keeps its revision. A list
+//! shows one revision. A watch is ordered and complete, without duplicates. What a backend did not keep is not shown.
+//! Never: HTTP, knowing a kind, reading a clock, spawning a task.
+
+pub mod object; // what is kept: key, bytes, what selectors read
+pub mod commit; // a batch of writes becomes records, or refusals; read this first
+mod state; // every key's versions, every resource's log
+mod history; // how far back the log reaches, and who holds it
+pub mod list; // reads at one revision, without keeping writers waiting
+pub mod watch; // cursors into the log
+pub mod backend; // the seam to the disk
+mod store; // ties the above together behind one handle
+
+pub use backend::{Backend, BackendError, Record};
+pub use commit::{Expect, Refused, Write};
+pub use history::Limits;
+pub use list::{Gone, List, Listed};
+pub use object::{Document, Key, Meta, Op, Stored};
+pub use store::Store;
+pub use watch::{Event, Watcher};

@@ -1,0 +1,106 @@
+//! What becomes of a batch of writes: each is checked against the state and against the writes before it, and takes
+//! the next revision or is refused. Deciding is here and changes nothing; [`crate::Store::commit`] carries it out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::Revision;
+
+use crate::object::{Document, Key, Meta, Op, Stored};
+use crate::state::State;
+use crate::watch::Event;
+
+/// One write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// What is written.
+    pub key: Key,
+    /// What must be there for the write to be taken.
+    pub expect: Expect,
+    /// Whether the key has an object afterwards.
+    pub op: Op,
+    /// The new state; for a delete the last state, which watchers are shown.
+    pub document: Document,
+    /// What selectors read from `document`.
+    pub meta: Meta,
+}
+
+/// What a write expects to find under its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// No object.
+    Absent,
+    /// The object in exactly this version.
+    At(Revision),
+}
+
+/// Why a write was not taken. An answer, not a failure: the caller reads again or tells its client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Expected no object, and there is this one.
+    Exists(Arc<Stored>),
+    /// Expected an object, and there is none.
+    NotFound,
+    /// Expected another version than this one.
+    Conflict(Arc<Stored>),
+}
+
+/// A judged batch: the answer to every write, in order, and what is to be kept and shown.
+pub(crate) struct Judged {
+    pub answers: Vec<Result<Arc<Stored>, Refused>>,
+    /// One per revision taken, in order of revision.
+    pub events: Vec<Event>,
+}
+
+/// Judges `batch` against `state`. The state is as it was when this returns.
+pub(crate) fn judge(state: &State, batch: Vec<Write>) -> Judged {
+    let mut judged = Judged { answers: Vec::with_capacity(batch.len()), events: Vec::with_capacity(batch.len()) };
+    // What earlier writes of this batch made of a key; `None` where they deleted it.
+    let mut written: BTreeMap<Key, Option<Arc<Stored>>> = BTreeMap::new();
+    let mut revision = state.revision();
+    for write in batch {
+        let current = match written.get(&write.key) {
+            Some(current) => current.clone(),
+            None => state.get(&write.key).cloned(),
+        };
+        if let Err(refused) = meets(&write, current.as_ref()) {
+            judged.answers.push(Err(refused));
+            continue;
+        }
+        if let Some(current) = current.as_ref().filter(|current| write.op == Op::Put && unchanged(&write, current)) {
+            judged.answers.push(Ok(Arc::clone(current)));
+            continue;
+        }
+        revision = revision.next();
+        let object = Arc::new(Stored {
+            bytes: write.document.fill(revision),
+            created: current.as_ref().map_or(revision, |current| current.created),
+            key: write.key,
+            meta: write.meta,
+            revision,
+        });
+        let left = (write.op == Op::Put).then(|| Arc::clone(&object));
+        written.insert(object.key.clone(), left);
+        judged.answers.push(Ok(Arc::clone(&object)));
+        judged.events.push(Event { op: write.op, object, previous: current });
+    }
+    judged
+}
+
+fn meets(write: &Write, current: Option<&Arc<Stored>>) -> Result<(), Refused> {
+    match (write.expect, current) {
+        (Expect::Absent, Some(current)) => Err(Refused::Exists(Arc::clone(current))),
+        // Deleting what is expected to be absent has nothing to delete.
+        (Expect::Absent, None) if write.op == Op::Delete => Err(Refused::NotFound),
+        (Expect::Absent, None) => Ok(()),
+        (Expect::At(_), None) => Err(Refused::NotFound),
+        (Expect::At(revision), Some(current)) if current.revision != revision => {
+            Err(Refused::Conflict(Arc::clone(current)))
+        }
+        (Expect::At(_), Some(_)) => Ok(()),
+    }
+}
+
+fn unchanged(write: &Write, current: &Stored) -> bool {
+    write.document.is_same_as(current) && write.meta == current.meta
+}

@@ -1,0 +1,166 @@
+//! An object as the store keeps it: bytes, and beside them the few values that selectors and collectors read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use api::Revision;
+use api::views::ObjectKey;
+use bytes::Bytes;
+
+/// Names an object of one resource.
+///
+/// Within a resource keys order as the API lists: by namespace, then by name. That is why `resource` comes last.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Empty for cluster-scoped resources.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// `group/plural`, or the plural alone in the core group: `scheduling.k8s.io/podgroups`, `pods`.
+    pub resource: Arc<str>,
+}
+
+impl Key {
+    /// The key of an object of `resource`.
+    pub fn new(resource: &Arc<str>, namespace: impl Into<String>, name: impl Into<String>) -> Key {
+        Key { namespace: namespace.into(), name: name.into(), resource: Arc::clone(resource) }
+    }
+
+    /// Namespace and name.
+    pub fn object(&self) -> ObjectKey {
+        ObjectKey::new(self.namespace.clone(), self.name.clone())
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} {}", self.resource, self.name)
+        } else {
+            write!(f, "{} {}/{}", self.resource, self.namespace, self.name)
+        }
+    }
+}
+
+/// What may be asked of an object without decoding its bytes. The writer of the object fills it in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Identity over the object's life.
+    pub uid: String,
+    /// What label selectors read.
+    pub labels: BTreeMap<String, String>,
+    /// Whose objects these are, for garbage collection.
+    pub owner_uids: Vec<String>,
+    /// What field selectors read: path and value.
+    pub fields: Vec<(&'static str, String)>,
+    /// Whether deletion was asked for.
+    pub deleting: bool,
+}
+
+/// An object's canonical JSON, complete but for its resource version, which only the commit knows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Document {
+    bytes: Vec<u8>,
+    hole: usize,
+}
+
+impl Document {
+    /// A document with `"resourceVersion":""` in its metadata; `hole` is the offset between those two quotes.
+    ///
+    /// Panics when the hole is anywhere but between two quotes.
+    pub fn new(bytes: Vec<u8>, hole: usize) -> Document {
+        assert!(
+            hole > 0 && bytes.get(hole - 1) == Some(&b'"') && bytes.get(hole) == Some(&b'"'),
+            "the hole for the resource version lies between two quotes"
+        );
+        Document { bytes, hole }
+    }
+
+    /// The JSON with `revision` in its place.
+    pub fn fill(&self, revision: Revision) -> Bytes {
+        let (head, tail) = self.bytes.split_at(self.hole);
+        let mut filled = Vec::with_capacity(self.bytes.len() + 20);
+        filled.extend_from_slice(head);
+        write!(filled, "{revision}").expect("writing to a Vec does not fail");
+        filled.extend_from_slice(tail);
+        Bytes::from(filled)
+    }
+
+    /// Whether `stored` is this document, its revision aside.
+    pub fn is_same_as(&self, stored: &Stored) -> bool {
+        let (head, tail) = self.bytes.split_at(self.hole);
+        // Compared in place: most writes differ early on, and none needs a copy for this question.
+        stored
+            .bytes
+            .strip_prefix(head)
+            .and_then(|rest| rest.strip_suffix(tail))
+            .is_some_and(|between| between == stored.revision.to_string().as_bytes())
+    }
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Document({})", String::from_utf8_lossy(&self.bytes))
+    }
+}
+
+/// What a version of a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// The object was created or changed.
+    Put,
+    /// The object was deleted; its last state is kept, under the revision of the delete.
+    Delete,
+}
+
+/// One version of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its name.
+    pub key: Key,
+    /// Its canonical JSON, with `revision` as resource version.
+    pub bytes: Bytes,
+    /// What selectors read.
+    pub meta: Meta,
+    /// The revision that created the object.
+    pub created: Revision,
+    /// The revision of this version.
+    pub revision: Revision,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document() -> Document {
+        let text = r#"{"metadata":{"resourceVersion":""},"x":1}"#;
+        Document::new(text.as_bytes().to_vec(), text.find("\"\"").expect("there is a hole") + 1)
+    }
+
+    #[test]
+    fn the_revision_goes_into_the_hole() {
+        assert_eq!(document().fill(Revision(42)), r#"{"metadata":{"resourceVersion":"42"},"x":1}"#);
+    }
+
+    #[test]
+    fn a_document_is_the_same_as_what_it_became() {
+        let stored = |bytes: Bytes| Stored {
+            key: Key::new(&Arc::from("pods"), "a", "b"),
+            bytes,
+            meta: Meta::default(),
+            created: Revision(42),
+            revision: Revision(42),
+        };
+        assert!(document().is_same_as(&stored(document().fill(Revision(42)))));
+        assert!(!document().is_same_as(&stored(document().fill(Revision(41)))));
+        assert!(!document().is_same_as(&stored(Bytes::from_static(br#"{"metadata":{"resourceVersion":"42"},"x":2}"#))));
+    }
+
+    #[test]
+    #[should_panic(expected = "between two quotes")]
+    fn a_hole_elsewhere_is_refused() {
+        Document::new(b"{}".to_vec(), 1);
+    }
+}

@@ -1,0 +1,235 @@
+//! What the store knows: for every key its current version and, while the history reaches, older ones; for every
+//! resource the log that watchers read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use api::views::ObjectKey;
+use api::{Revision, Timestamp};
+use tokio::sync::Notify;
+
+use crate::backend::Record;
+use crate::history::{History, Limits};
+use crate::list::Gone;
+use crate::object::{Key, Op, Stored};
+use crate::watch::Event;
+
+pub(crate) struct State {
+    /// The revision of the last write.
+    revision: Revision,
+    /// Where this process began to remember: logs of resources not yet written reach back to here.
+    opened: Revision,
+    resources: BTreeMap<Arc<str>, Resource>,
+    history: History,
+}
+
+/// Everything of one resource.
+struct Resource {
+    keys: BTreeMap<Key, Versions>,
+    /// In order of revision.
+    log: VecDeque<Event>,
+    /// Lists and watches are exact from here on: the last revision that the log forgot.
+    oldest: Revision,
+    /// Told after the log has grown.
+    grown: Arc<Notify>,
+}
+
+/// Versions of one key, oldest first, never empty. The last is the current one; a delete leaves its own version, which
+/// goes when the history has passed it.
+#[derive(Default)]
+struct Versions(VecDeque<(Op, Arc<Stored>)>);
+
+/// A piece of a list.
+pub(crate) struct Piece {
+    pub objects: Vec<Arc<Stored>>,
+    /// The last key looked at, when there may be more behind it.
+    pub more_after: Option<ObjectKey>,
+}
+
+impl State {
+    pub fn new(limits: Limits) -> State {
+        State {
+            revision: Revision::ZERO,
+            opened: Revision::ZERO,
+            resources: BTreeMap::new(),
+            history: History::new(limits),
+        }
+    }
+
+    /// Takes in a record of an earlier process. Loaded records are no history: nobody can have a cursor into them.
+    pub fn load(&mut self, record: Record) {
+        let key = record.object.key.clone();
+        let keys = &mut self.resource_mut(&key.resource).keys;
+        match record.op {
+            Op::Put => keys.insert(key, Versions(VecDeque::from([(Op::Put, record.object)]))),
+            Op::Delete => keys.remove(&key),
+        };
+    }
+
+    /// Ends loading: history begins here.
+    pub fn loaded(&mut self, revision: Revision) {
+        self.revision = revision;
+        self.opened = revision;
+        self.resources.values_mut().for_each(|resource| resource.oldest = revision);
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    pub fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
+        self.resources.get(&key.resource)?.keys.get(key)?.at(self.revision)
+    }
+
+    /// Takes in what a commit decided and forgets what the limits no longer allow, but nothing behind `held`. Returns
+    /// whom to tell, in order of the resources' first events.
+    pub fn publish(&mut self, events: Vec<Event>, now: Timestamp, held: Option<Revision>) -> Vec<Arc<Notify>> {
+        let mut tell: Vec<Arc<Notify>> = Vec::new();
+        for event in events {
+            debug_assert_eq!(event.object.revision, self.revision.next(), "revisions have no gaps");
+            self.revision = event.object.revision;
+            self.history.remember(&event.object, now);
+            let resource = self.resource_mut(&event.object.key.resource);
+            let versions = resource.keys.entry(event.object.key.clone()).or_default();
+            versions.0.push_back((event.op, Arc::clone(&event.object)));
+            resource.log.push_back(event);
+            if !tell.iter().any(|told| Arc::ptr_eq(told, &resource.grown)) {
+                tell.push(Arc::clone(&resource.grown));
+            }
+        }
+        while let Some((key, revision)) = self.history.forget_oldest(now, held) {
+            let resource = self.resources.get_mut(&key.resource).expect("an event's resource is known");
+            resource.forget(&key, revision);
+        }
+        tell
+    }
+
+    /// Up to `count` objects of `resource` as they were at `at`, which must not be older than the history.
+    pub fn piece(
+        &self,
+        resource: &Arc<str>,
+        namespace: Option<&str>,
+        after: Option<&ObjectKey>,
+        at: Revision,
+        count: usize,
+    ) -> Piece {
+        let mut piece = Piece { objects: Vec::new(), more_after: None };
+        let Some(keys) = self.resources.get(resource).map(|resource| &resource.keys) else { return piece };
+        let in_namespace = namespace.unwrap_or_default();
+        let start = match after {
+            // A cursor from before the namespace starts at its beginning.
+            Some(after) if after.namespace.as_str() >= in_namespace => {
+                Bound::Excluded(Key::new(resource, after.namespace.as_str(), after.name.as_str()))
+            }
+            _ => Bound::Included(Key::new(resource, in_namespace, "")),
+        };
+        for (seen, (key, versions)) in keys.range((start, Bound::Unbounded)).enumerate() {
+            if namespace.is_some_and(|namespace| key.namespace != namespace) {
+                break;
+            }
+            piece.objects.extend(versions.at(at).cloned());
+            if seen + 1 == count {
+                piece.more_after = Some(key.object());
+                break;
+            }
+        }
+        piece
+    }
+
+    /// Whether lists and watches of `resource` can begin at `revision`.
+    pub fn reaches(&self, resource: &Arc<str>, revision: Revision) -> Result<(), Gone> {
+        let oldest = self.resources.get(resource).map_or(self.opened, |resource| resource.oldest);
+        if revision < oldest { Err(Gone { oldest }) } else { Ok(()) }
+    }
+
+    /// The events of `resource` after `revision`, oldest first, at most `count`.
+    pub fn events(&self, resource: &Arc<str>, after: Revision, count: usize) -> Result<Vec<Event>, Gone> {
+        self.reaches(resource, after)?;
+        let Some(log) = self.resources.get(resource).map(|resource| &resource.log) else { return Ok(Vec::new()) };
+        let start = log.partition_point(|event| event.object.revision <= after);
+        Ok(log.range(start..).take(count).cloned().collect())
+    }
+
+    /// Whether the log of `resource` has anything after `revision`, be it forgotten already.
+    pub fn has_events(&self, resource: &Arc<str>, after: Revision) -> bool {
+        self.resources.get(resource).is_some_and(|resource| {
+            after < resource.oldest || resource.log.back().is_some_and(|event| after < event.object.revision)
+        })
+    }
+
+    /// What is told when the log of `resource` grows.
+    pub fn grown(&mut self, resource: &Arc<str>) -> Arc<Notify> {
+        Arc::clone(&self.resource_mut(resource).grown)
+    }
+
+    fn resource_mut(&mut self, name: &Arc<str>) -> &mut Resource {
+        let oldest = self.opened;
+        // Not `entry`: it would copy the name on every write.
+        if !self.resources.contains_key(name) {
+            let resource = Resource { keys: BTreeMap::new(), log: VecDeque::new(), oldest, grown: Arc::default() };
+            self.resources.insert(Arc::clone(name), resource);
+        }
+        self.resources.get_mut(name).expect("inserted when it was missing")
+    }
+}
+
+impl Resource {
+    /// Forgets the event of `revision`, which is the oldest there is, and the versions that ended with it.
+    fn forget(&mut self, key: &Key, revision: Revision) {
+        let event = self.log.pop_front().expect("an event stands in the log until it is forgotten");
+        debug_assert_eq!(event.object.revision, revision, "events are forgotten in order");
+        self.oldest = revision;
+        let versions = self.keys.get_mut(key).expect("a key has versions while the log knows it");
+        while versions.0.get(1).is_some_and(|(_, next)| next.revision <= revision) {
+            versions.0.pop_front();
+        }
+        if versions.0.len() == 1 && versions.0[0].0 == Op::Delete {
+            self.keys.remove(key);
+        }
+    }
+}
+
+impl Versions {
+    /// The object as it was at `revision`; `None` before it was created and while it is deleted.
+    fn at(&self, revision: Revision) -> Option<&Arc<Stored>> {
+        let (op, object) = match self.0.back()? {
+            current if current.1.revision <= revision => current,
+            _ => {
+                let later = self.0.partition_point(|(_, object)| object.revision <= revision);
+                self.0.get(later.checked_sub(1)?)?
+            }
+        };
+        (*op == Op::Put).then_some(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Meta;
+
+    #[test]
+    fn what_history_has_passed_takes_no_memory() {
+        let pods: Arc<str> = Arc::from("pods");
+        let mut state = State::new(Limits { history_bytes: 0, ..Limits::default() });
+        let version = |revision, op| {
+            let (key, bytes) = (Key::new(&pods, "a", "b"), bytes::Bytes::from_static(b"{}"));
+            let (created, revision) = (Revision(1), Revision(revision));
+            let object = Arc::new(Stored { key, bytes, meta: Meta::default(), created, revision });
+            vec![Event { op, object, previous: None }]
+        };
+        let kept = |state: &State| {
+            let resource = &state.resources[&pods];
+            (resource.log.len(), resource.keys.values().map(|versions| versions.0.len()).collect::<Vec<_>>())
+        };
+        state.publish(version(1, Op::Put), Timestamp::UNIX_EPOCH, None);
+        state.publish(version(2, Op::Put), Timestamp::UNIX_EPOCH, None);
+        assert_eq!(kept(&state), (0, vec![1]), "the current version stays");
+        state.publish(version(3, Op::Delete), Timestamp::UNIX_EPOCH, Some(Revision(2)));
+        assert_eq!(kept(&state), (1, vec![2]), "a list at revision 2 is under way");
+        state.publish(version(4, Op::Put), Timestamp::UNIX_EPOCH, None);
+        state.publish(version(5, Op::Delete), Timestamp::UNIX_EPOCH, None);
+        assert_eq!(kept(&state), (0, vec![]), "a delete leaves nothing");
+    }
+}

@@ -1,0 +1,134 @@
+//! The store as others hold it.
+
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+
+use api::{Revision, Timestamp};
+use tokio::sync::Notify;
+
+use crate::backend::{Backend, BackendError, Memory, Record};
+use crate::commit::{self, Refused, Write};
+use crate::history::{Hold, Holds, Limits};
+use crate::list::{self, Gone, List, Listed};
+use crate::object::{Key, Stored};
+use crate::state::State;
+use crate::watch::Watcher;
+
+/// A handle to the store; clones are the same store.
+#[derive(Clone)]
+pub struct Store(Arc<Shared>);
+
+struct Shared {
+    /// Whoever holds this is the only one to change the state, so what it judged stays true while it waits for the disk
+    /// and others read. Locked before the state.
+    writer: Mutex<Writer>,
+    state: RwLock<State>,
+    /// Locked last, and only for a moment.
+    holds: Holds,
+    /// Told after every commit.
+    advanced: Notify,
+}
+
+struct Writer {
+    backend: Box<dyn Backend>,
+    /// Set once the backend failed, and for good.
+    failed: Option<BackendError>,
+}
+
+const LOCK: &str = "nothing panics while it holds the store";
+
+impl Store {
+    /// A store that ends with the process.
+    pub fn in_memory(limits: Limits) -> Store {
+        Store::open(Box::new(Memory), limits).expect("memory has nothing to read")
+    }
+
+    /// A store with what `backend` has kept. History begins anew: watches and lists from before are gone.
+    pub fn open(mut backend: Box<dyn Backend>, limits: Limits) -> Result<Store, BackendError> {
+        let mut state = State::new(limits);
+        let revision = backend.scan(&mut |record| state.load(record))?;
+        state.loaded(revision);
+        Ok(Store(Arc::new(Shared {
+            writer: Mutex::new(Writer { backend, failed: None }),
+            state: RwLock::new(state),
+            holds: Holds::default(),
+            advanced: Notify::new(),
+        })))
+    }
+
+    /// Judges every write against the state and the writes before it in `batch`, keeps the accepted ones in one go,
+    /// then shows them to readers and watchers. Answers are in the order of the writes.
+    ///
+    /// An error means that nothing was shown, that it is unknown what was kept, and that no later write will be taken.
+    pub fn commit(&self, batch: Vec<Write>, now: Timestamp) -> Result<Vec<Result<Arc<Stored>, Refused>>, BackendError> {
+        let mut writer = self.0.writer.lock().expect(LOCK);
+        let judged = commit::judge(&self.state(), batch);
+        if judged.events.is_empty() {
+            return Ok(judged.answers);
+        }
+        let records: Vec<Record> =
+            judged.events.iter().map(|event| Record { op: event.op, object: Arc::clone(&event.object) }).collect();
+        writer.keep(&records)?;
+        let mut state = self.0.state.write().expect(LOCK);
+        let tell = state.publish(judged.events, now, self.0.holds.lowest());
+        drop(state);
+        tell.iter().for_each(|grown| grown.notify_waiters());
+        self.0.advanced.notify_waiters();
+        Ok(judged.answers)
+    }
+
+    /// The object under `key`.
+    pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.state().get(key).cloned()
+    }
+
+    /// The revision of the last write.
+    pub fn revision(&self) -> Revision {
+        self.state().revision()
+    }
+
+    /// One page of a resource at one revision. `keep` decides per object, and may itself read the store.
+    pub fn list(&self, query: &List, keep: &mut dyn FnMut(&Stored) -> bool) -> Result<Listed, Gone> {
+        list::list(self, query, keep)
+    }
+
+    /// The events of `resource` with a revision larger than `after`.
+    pub fn watch(&self, resource: &Arc<str>, after: Revision) -> Result<Watcher, Gone> {
+        let mut state = self.0.state.write().expect(LOCK);
+        state.reaches(resource, after)?;
+        let grown = state.grown(resource);
+        Ok(Watcher::new(self.clone(), Arc::clone(resource), after, grown))
+    }
+
+    /// Waits until the store has come to `revision`.
+    pub async fn reached(&self, revision: Revision) {
+        loop {
+            // Made before the look, so that no advance is slept through.
+            let advanced = self.0.advanced.notified();
+            if self.revision() >= revision {
+                return;
+            }
+            advanced.await;
+        }
+    }
+
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.0.state.read().expect(LOCK)
+    }
+
+    /// Settles the revision of a list and keeps the history from moving past it.
+    pub(crate) fn hold(&self, resource: &Arc<str>, at: Option<Revision>) -> Result<(Revision, Hold<'_>), Gone> {
+        let state = self.state();
+        let revision = at.unwrap_or(state.revision()).min(state.revision());
+        state.reaches(resource, revision)?;
+        Ok((revision, self.0.holds.hold(revision)))
+    }
+}
+
+impl Writer {
+    fn keep(&mut self, records: &[Record]) -> Result<(), BackendError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        self.backend.commit(records).inspect_err(|failed| self.failed = Some(failed.clone()))
+    }
+}

@@ -1,0 +1,57 @@
+//! What the store's tests share: small objects and a way to write them.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::sync::Arc;
+
+use api::{Revision, Timestamp};
+use store::{Document, Expect, Key, Meta, Op, Refused, Store, Stored, Write};
+
+/// A document that carries one number.
+pub fn document(value: u32) -> Document {
+    let head = r#"{"metadata":{"resourceVersion":""#;
+    Document::new(format!(r#"{head}"}},"value":{value}}}"#).into_bytes(), head.len())
+}
+
+/// The number in a stored document.
+pub fn value(object: &Stored) -> u32 {
+    let text = std::str::from_utf8(&object.bytes).expect("documents are text");
+    let expected_head = format!(r#"{{"metadata":{{"resourceVersion":"{}"}},"value":"#, object.revision);
+    let rest = text.strip_prefix(&expected_head).expect("the object's revision is filled in");
+    rest.trim_end_matches('}').parse().expect("the value is a number")
+}
+
+pub fn pods() -> Arc<str> {
+    Arc::from("pods")
+}
+
+pub fn pod(name: &str) -> Key {
+    Key::new(&pods(), "default", name)
+}
+
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).expect("in range")
+}
+
+pub fn put(key: Key, expect: Expect, value: u32) -> Write {
+    Write { key, expect, op: Op::Put, document: document(value), meta: Meta::default() }
+}
+
+pub fn delete(key: Key, expect: Expect, value: u32) -> Write {
+    Write { op: Op::Delete, ..put(key, expect, value) }
+}
+
+/// One write at time zero.
+pub fn commit(store: &Store, write: Write) -> Result<Arc<Stored>, Refused> {
+    commit_at(store, write, at(0))
+}
+
+pub fn commit_at(store: &Store, write: Write, now: Timestamp) -> Result<Arc<Stored>, Refused> {
+    let mut answers = store.commit(vec![write], now).expect("memory does not fail");
+    assert_eq!(answers.len(), 1);
+    answers.remove(0)
+}
+
+/// Creates and returns the revision.
+pub fn create(store: &Store, name: &str) -> Revision {
+    commit(store, put(pod(name), Expect::Absent, 0)).expect("the name is free").revision
+}
