@@ -1,0 +1,102 @@
+//! `pods/NAME/binding`: gives a pod its node, once.
+
+use std::collections::BTreeMap;
+
+use api::clock::rfc3339;
+use api::core::validation::binding as validation;
+use bytes::Bytes;
+use http::Response;
+use k8s_openapi::api::core::v1::Binding;
+use serde_json::{Map, Value, json};
+use store::{Expect, Op};
+
+use crate::body::Body;
+use crate::object::Object;
+use crate::server::Call;
+use crate::status::{Answer, Status};
+use crate::write;
+
+/// Binds the pod in the path. Only the fields that a binding is about are looked at: the rest of the pod was judged
+/// when it came in.
+pub(crate) fn bind(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
+    let binding: Binding = serde_json::from_slice(body).map_err(|error| {
+        Status::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {error}"))
+    })?;
+    check(call, &binding)?;
+    let key = call.key();
+    for _ in 0..write::ATTEMPTS_MAX {
+        let stored = call.home.store.get(&key).ok_or_else(|| Status::not_found(call.resource, call.name()))?;
+        let mut pod = Object::stored(&stored);
+        if let Some(why) = refusal(&binding, &pod) {
+            return Err(Status::subresource_conflict(call.resource, "binding", call.name(), &why));
+        }
+        if call.info.options.dry_run {
+            return Ok(Status::created().into_response());
+        }
+        assign(&mut pod, &binding, rfc3339(call.home.clock.now()));
+        if write::commit(call, &pod, Expect::At(stored.revision), Op::Put)?.is_ok() {
+            return Ok(Status::created().into_response());
+        }
+    }
+    Err(Status::modified(call.resource, call.name()))
+}
+
+fn check(call: &Call<'_>, binding: &Binding) -> Answer<()> {
+    let name = binding.metadata.name.as_deref().unwrap_or_default();
+    let errors = validation::validate_create(binding);
+    if !errors.is_empty() {
+        return Err(Status::invalid_named("Binding", name, &errors));
+    }
+    if !name.is_empty() && name != call.name() {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
+    Ok(())
+}
+
+/// Why this pod cannot be bound; `None` when it can.
+fn refusal(binding: &Binding, pod: &Object) -> Option<String> {
+    let name = pod.name();
+    let wanted = binding.metadata.uid.as_deref().unwrap_or_default();
+    let node = pod.text(&["spec", "nodeName"]);
+    if !wanted.is_empty() && wanted != pod.uid() {
+        return Some(format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {}", pod.uid()));
+    }
+    if pod.is_deleting() {
+        return Some(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if !node.is_empty() {
+        return Some(format!("pod {name} is already assigned to node \"{node}\""));
+    }
+    if pod.document()["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        return Some(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    None
+}
+
+fn assign(pod: &mut Object, binding: &Binding, now: String) {
+    merge(pod.metadata_mut(), "annotations", &binding.metadata.annotations);
+    merge(pod.metadata_mut(), "labels", &binding.metadata.labels);
+    let document = pod.document_mut();
+    document["spec"]["nodeName"] = binding.target.name.as_deref().into();
+    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now});
+    if !document["status"].is_object() {
+        document["status"] = json!({});
+    }
+    let conditions = &mut document["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let conditions = conditions.as_array_mut().expect("it was made an array just now");
+    match conditions.iter_mut().find(|condition| condition["type"] == "PodScheduled") {
+        Some(condition) => *condition = scheduled,
+        None => conditions.push(scheduled),
+    }
+}
+
+fn merge(metadata: &mut Map<String, Value>, field: &str, entries: &Option<BTreeMap<String, String>>) {
+    let Some(entries) = entries else { return };
+    let held = metadata.entry(field).or_insert_with(|| json!({}));
+    for (key, value) in entries {
+        held[key] = value.as_str().into();
+    }
+}

@@ -1,0 +1,66 @@
+//! What an answer's body is: bytes that are there, a list written as it is read, or a watch.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::stream::{BoxStream, Stream, StreamExt};
+use http_body::{Frame, SizeHint};
+
+/// The body of an answer. Nothing runs on its behalf: it makes its next frame when asked for it.
+pub struct Body(Kind);
+
+enum Kind {
+    Whole(Option<Bytes>),
+    Stream(BoxStream<'static, Bytes>),
+}
+
+impl Body {
+    /// A body that is complete already.
+    pub fn whole(bytes: Bytes) -> Body {
+        Body(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+
+    /// A body that is made frame by frame.
+    pub fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+        Body(Kind::Stream(frames.boxed()))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Stream(frames) => {
+                frames.poll_next_unpin(context).map(|frame| frame.map(|bytes| Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Kind::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Whole(_) => "Body(whole)",
+            Kind::Stream(_) => "Body(stream)",
+        })
+    }
+}

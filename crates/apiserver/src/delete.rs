@@ -1,0 +1,232 @@
+//! Deletion: at once, after a grace period, or when everyone who holds the object has let go.
+
+use std::sync::Arc;
+
+use api::clock::rfc3339;
+use api::field::{Error, Path};
+use api::{Revision, Timestamp};
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use jiff::SignedDuration;
+use serde::Deserialize;
+use serde_json::Value;
+use store::{Expect, Key, List, Op, Stored};
+
+use crate::admission;
+use crate::body::Body;
+use crate::metadata;
+use crate::object::Object;
+use crate::read;
+use crate::request::Propagation;
+use crate::selection::Selection;
+use crate::server::Call;
+use crate::status::{Answer, Status};
+use crate::write;
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+/// `DeleteOptions`, from the body or the query.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Options {
+    grace_period_seconds: Option<i64>,
+    preconditions: Preconditions,
+    orphan_dependents: Option<bool>,
+    propagation_policy: Option<String>,
+    dry_run: Vec<String>,
+    #[serde(skip)]
+    propagation: Option<Propagation>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Preconditions {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+/// What is left of an object after its deletion was asked for.
+struct Deleted {
+    stored: Arc<Stored>,
+    gone: bool,
+}
+
+/// Deletes one object.
+pub(crate) fn delete(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
+    let options = Options::read(call, body)?;
+    let deleted = delete_one(call, &call.key(), &options)?;
+    let mut response = if deleted.gone && !call.resource.returns_deleted {
+        Status::deleted(call.resource, call.name(), &deleted.stored.meta.uid).into_response()
+    } else {
+        write::answer_stored(call, StatusCode::OK, &deleted.stored, &[])
+    };
+    if call.resource.propagation == Propagation::Orphan && options.propagation.is_none() {
+        let text = format!(
+            "child pods are preserved by default when {} are deleted; set propagationPolicy=Background to remove them \
+             or set propagationPolicy=Orphan to suppress this warning",
+            call.resource.plural
+        );
+        write::add_warnings(&mut response, &[text]);
+    }
+    Ok(response)
+}
+
+/// Deletes the objects that the selectors mean, and answers with them.
+pub(crate) fn delete_collection(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
+    let options = Options::read(call, body)?;
+    let selection = Selection::read(call.resource, call.info)?;
+    let query = List { namespace: call.info.namespace.clone(), ..List::all(&call.resource.store_name) };
+    let listed = call.home.store.list(&query, &mut |stored| selection.matches(stored));
+    let mut listed = listed.expect("the present is never gone");
+    let mut deleted = Vec::with_capacity(listed.items.len());
+    for stored in &listed.items {
+        match delete_one(call, &stored.key, &options) {
+            Ok(one) => deleted.push(one.stored),
+            // Somebody else was faster; the object is gone, as asked for.
+            Err(status) if status.is_not_found() => {}
+            Err(status) => return Err(status),
+        }
+    }
+    listed.items = deleted;
+    listed.revision = call.home.store.revision();
+    Ok(read::answer_list(call, listed, &selection))
+}
+
+fn delete_one(call: &Call<'_>, key: &Key, options: &Options) -> Answer<Deleted> {
+    for _ in 0..write::ATTEMPTS_MAX {
+        let stored = call.home.store.get(key).ok_or_else(|| Status::not_found(call.resource, &key.name))?;
+        options.check_preconditions(call, &stored)?;
+        admission::delete(call, &stored)?;
+        let (object, gone) = next_state(call, &Object::stored(&stored), options, call.home.clock.now());
+        if call.info.options.dry_run || !options.dry_run.is_empty() {
+            return Ok(Deleted { stored, gone });
+        }
+        let op = if gone { Op::Delete } else { Op::Put };
+        if let Ok(stored) = write::commit(call, &object, Expect::At(stored.revision), op)? {
+            return Ok(Deleted { stored, gone });
+        }
+    }
+    Err(Status::modified(call.resource, &key.name))
+}
+
+/// The object after its deletion was asked for, and whether that is its last state.
+fn next_state(call: &Call<'_>, old: &Object, options: &Options, now: Timestamp) -> (Object, bool) {
+    let strategy = &call.resource.strategy;
+    let mut object = old.clone();
+    set_finalizers(&mut object, call.resource.propagation, options.propagation);
+    let asked = (strategy.grace_seconds)(old, options.grace_period_seconds).max(0);
+    // Since when, and with how much grace, the object is being deleted.
+    let running = Deletion::of(old);
+    let grace = running.as_ref().map_or(asked, |running| running.grace.min(asked));
+    let held = object.finalizers().next().is_some() || (strategy.held)(&object);
+    if grace == 0 && !held {
+        return (object, true);
+    }
+    if running.as_ref().is_none_or(|running| running.grace != grace) {
+        // A second delete may shorten the grace period, which then still counts from the first; it cannot lengthen it.
+        let began = running.as_ref().map_or(now, |running| running.began);
+        let ends = began.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
+        let metadata = object.metadata_mut();
+        metadata.insert("deletionTimestamp".to_owned(), rfc3339(ends).into());
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        if call.resource.counts_generation && running.is_none() {
+            metadata::count_generation(&mut object);
+        }
+    }
+    (strategy.mark_deleting)(&mut object);
+    (object, false)
+}
+
+/// A deletion that is under way.
+struct Deletion {
+    began: Timestamp,
+    grace: i64,
+}
+
+impl Deletion {
+    fn of(object: &Object) -> Option<Deletion> {
+        let ends: Timestamp = object.text(&["metadata", "deletionTimestamp"]).parse().ok()?;
+        let grace = object.document()["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+        let began = ends.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MIN);
+        Some(Deletion { began, grace })
+    }
+}
+
+/// Puts the garbage collector's finalizers on the object, or takes them off, as asked or as the kind has it.
+fn set_finalizers(object: &mut Object, by_kind: Propagation, asked: Option<Propagation>) {
+    let had = |name: &str| object.finalizers().any(|held| held == name);
+    let propagation = match asked {
+        Some(asked) => asked,
+        None if had(ORPHAN) => Propagation::Orphan,
+        None if had(FOREGROUND) => Propagation::Foreground,
+        None => by_kind,
+    };
+    let wanted = match propagation {
+        Propagation::Background => None,
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Orphan => Some(ORPHAN),
+    };
+    let mut finalizers: Vec<Value> =
+        object.finalizers().filter(|held| ![FOREGROUND, ORPHAN].contains(held)).map(Value::from).collect();
+    finalizers.extend(wanted.map(Value::from));
+    if finalizers.is_empty() {
+        object.metadata_mut().remove("finalizers");
+    } else {
+        object.metadata_mut().insert("finalizers".to_owned(), finalizers.into());
+    }
+}
+
+impl Options {
+    /// The body wins over the query, as upstream: the query is for clients that send no body.
+    fn read(call: &Call<'_>, body: &Bytes) -> Answer<Options> {
+        let query = &call.info.options;
+        let mut options = Options::default();
+        if !body.iter().all(u8::is_ascii_whitespace) {
+            options = serde_json::from_slice(body)
+                .map_err(|error| Status::bad_request(format!("DeleteOptions cannot be read: {error}")))?;
+        }
+        options.grace_period_seconds = options.grace_period_seconds.or(query.grace_period_seconds);
+        let orphan = options.orphan_dependents.or(query.orphan_dependents);
+        let policy = Path::new("propagationPolicy");
+        let refuse = |error| Err(Status::invalid_named("DeleteOptions.meta.k8s.io", "", &vec![error]));
+        options.propagation = match &options.propagation_policy {
+            None => query.propagation_policy,
+            Some(text) => match Propagation::parse(text) {
+                Some(propagation) => Some(propagation),
+                None => {
+                    let supported = ["Background", "Foreground", "Orphan"];
+                    return refuse(Error::not_supported(&policy, text.as_str(), &supported));
+                }
+            },
+        };
+        match (orphan, options.propagation) {
+            (Some(_), Some(propagation)) => {
+                let text = format!("{propagation:?}");
+                let detail = "orphanDependents and deletionPropagation cannot be both set";
+                return refuse(Error::invalid(&policy, text, detail));
+            }
+            (Some(true), None) => options.propagation = Some(Propagation::Orphan),
+            (Some(false), None) => options.propagation = Some(Propagation::Background),
+            (None, _) => {}
+        }
+        Ok(options)
+    }
+
+    fn check_preconditions(&self, call: &Call<'_>, stored: &Stored) -> Answer<()> {
+        let refuse = |what: &str, wanted: &str, found: &str| {
+            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            Err(Status::conflict(call.resource, &stored.key.name, &why))
+        };
+        let Preconditions { uid, resource_version } = &self.preconditions;
+        if let Some(uid) = uid.as_ref().filter(|uid| **uid != stored.meta.uid) {
+            return refuse("UID", uid, &stored.meta.uid);
+        }
+        match resource_version {
+            Some(version) if Revision::parse(version) != Some(stored.revision) => {
+                refuse("ResourceVersion", version, &stored.revision.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Who asks.
+
+use std::task::{Context, Poll};
+
+use http::Request;
+use tower::Service;
+
+/// Whom a request without an identity comes from.
+pub const ANONYMOUS: &str = "system:anonymous";
+
+/// The user of a request. It travels as a request extension, which no byte on a network can set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// User name, such as `system:kube-scheduler`.
+    pub user: String,
+    /// Groups the user is in.
+    pub groups: Vec<String>,
+}
+
+impl Identity {
+    /// A user with groups.
+    pub fn new(user: impl Into<String>, groups: &[&str]) -> Identity {
+        Identity { user: user.into(), groups: groups.iter().map(|&group| group.to_owned()).collect() }
+    }
+
+    /// Who may do everything.
+    pub fn admin() -> Identity {
+        Identity::new("kubernetes-admin", &["system:masters", "system:authenticated"])
+    }
+}
+
+/// Puts one identity on every request that passes.
+#[derive(Clone, Debug)]
+pub(crate) struct Identified<S> {
+    pub inner: S,
+    pub identity: Identity,
+}
+
+impl<S: Service<Request<B>>, B> Service<Request<B>> for Identified<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        request.extensions_mut().insert(self.identity.clone());
+        self.inner.call(request)
+    }
+}

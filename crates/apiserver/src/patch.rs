@@ -1,0 +1,129 @@
+//! Patches: the object there is, with changes applied, goes through the same steps as an update.
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+use crate::body::Body;
+use crate::object::Object;
+use crate::server::{Call, media_type};
+use crate::status::{Answer, Status};
+use crate::write::{self, Part};
+
+/// The longest JSON patch that is applied, as upstream.
+const OPERATIONS_MAX: usize = 10_000;
+
+/// The most that the copy operations of one patch may copy together, as upstream.
+const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// What the parser takes, so that what is kept can be read again.
+const DEPTH_MAX: usize = 120;
+
+/// A patch that was read but not yet applied.
+enum Patch {
+    /// RFC 7386.
+    Merge(Value),
+    /// RFC 6902.
+    Json(json_patch::Patch),
+}
+
+/// Changes parts of an object, or of its status. A patch that names no resource version wins over writes that come in
+/// between.
+pub(crate) fn patch(call: &Call<'_>, part: Part, headers: &HeaderMap, body: &Bytes) -> Answer<Response<Body>> {
+    let patch = Patch::read(media_type(headers), body)?;
+    let api_version = call.resource.api_version(&call.info.version);
+    write::change(call, part, &mut |old, warnings| {
+        let mut document = old.document().clone();
+        document["apiVersion"] = Value::from(api_version.as_str());
+        patch.apply(&mut document)?;
+        let object = Object::new(document).map_err(|bad| Status::bad_request(bad.to_string()))?;
+        write::accept(call, object, warnings)
+    })
+}
+
+impl Patch {
+    fn read(media_type: &str, body: &Bytes) -> Answer<Patch> {
+        let malformed = |error: serde_json::Error| Status::bad_request(format!("error decoding patch: {error}"));
+        match media_type {
+            "application/merge-patch+json" => {
+                let changes: Value = serde_json::from_slice(body).map_err(malformed)?;
+                if !changes.is_object() {
+                    return Err(Status::bad_request("error decoding patch: a merge patch is a JSON object"));
+                }
+                Ok(Patch::Merge(changes))
+            }
+            "application/json-patch+json" => {
+                let operations: json_patch::Patch = serde_json::from_slice(body).map_err(malformed)?;
+                if operations.len() > OPERATIONS_MAX {
+                    let count = operations.len();
+                    return Err(Status::too_large(format!(
+                        "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
+                    )));
+                }
+                Ok(Patch::Json(operations))
+            }
+            // Upstream: takes strategic merge and apply patches too. They come with the issue that brings
+            // server-side apply.
+            other => Err(Status::unsupported_media_type(format!(
+                "the body of the request was in an unknown format ({other}) - accepted media types include: \
+                 application/json-patch+json, application/merge-patch+json"
+            ))),
+        }
+    }
+
+    fn apply(&self, document: &mut Value) -> Answer<()> {
+        match self {
+            Patch::Merge(changes) => {
+                json_patch::merge(document, changes);
+                Ok(())
+            }
+            Patch::Json(operations) => apply_operations(document, operations),
+        }
+    }
+}
+
+/// One operation after the other. The document is a copy that a failure throws away, so nothing needs to be undone.
+fn apply_operations(document: &mut Value, operations: &[PatchOperation]) -> Answer<()> {
+    let mut copied_bytes = 0;
+    for (index, operation) in operations.iter().enumerate() {
+        check_growth(document, operation, &mut copied_bytes)?;
+        json_patch::patch_unsafe(document, std::slice::from_ref(operation)).map_err(|mut error| {
+            error.operation = index;
+            Status::patch_does_not_apply(error.to_string())
+        })?;
+    }
+    Ok(())
+}
+
+/// A short patch can copy a document into itself again and again. Neither its size nor its depth may run away.
+fn check_growth(document: &Value, operation: &PatchOperation, copied_bytes: &mut usize) -> Answer<()> {
+    let brought = match operation {
+        PatchOperation::Add(add) => Some(&add.value),
+        PatchOperation::Replace(replace) => Some(&replace.value),
+        PatchOperation::Copy(copy) => document.pointer(copy.from.as_str()),
+        PatchOperation::Move(moved) => document.pointer(moved.from.as_str()),
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
+    };
+    let Some(value) = brought else { return Ok(()) };
+    if operation.path().count() + depth(value) > DEPTH_MAX {
+        return Err(Status::patch_does_not_apply(format!("the patched object is nested deeper than {DEPTH_MAX}")));
+    }
+    if matches!(operation, PatchOperation::Copy(_)) {
+        *copied_bytes += value.to_string().len();
+        if *copied_bytes > COPIED_BYTES_MAX {
+            let text = format!("the copy operations of the patch add up to more than {COPIED_BYTES_MAX} bytes");
+            return Err(Status::too_large(text));
+        }
+    }
+    Ok(())
+}
+
+/// How deeply a value is nested. It is bounded: by the parser, or by this check in earlier operations.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}

@@ -1,0 +1,195 @@
+//! Reads: stored bytes, put side by side. Nothing is decoded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Revision;
+use api::views::ObjectKey;
+use bytes::Bytes;
+use futures::stream;
+use http::{Response, StatusCode};
+use store::{List, Listed, Stored};
+
+use crate::body::Body;
+use crate::request::VersionMatch;
+use crate::selection::Selection;
+use crate::server::{Call, json_response};
+use crate::status::{Answer, Status};
+use crate::versions::Rename;
+use crate::write;
+
+/// How long a read waits for the store to reach the version it asks for.
+const WAIT_FOR_VERSION: Duration = Duration::from_secs(3);
+
+/// A list is written in frames of about this size, so that a large one is never in memory as a whole.
+const FRAME_BYTES: usize = 64 * 1024;
+
+/// One object.
+pub(crate) fn get(call: &Call<'_>) -> Answer<Response<Body>> {
+    let stored = call.home.store.get(&call.key()).ok_or_else(|| Status::not_found(call.resource, call.name()))?;
+    Ok(write::answer_stored(call, StatusCode::OK, &stored, &[]))
+}
+
+/// A collection, or one page of it.
+pub(crate) async fn list(call: &Call<'_>) -> Answer<Response<Body>> {
+    let options = &call.info.options;
+    let selection = Selection::read(call.resource, call.info)?;
+    let mut query = List {
+        namespace: selection.namespace().map(str::to_owned),
+        limit: options.limit,
+        ..List::all(&call.resource.store_name)
+    };
+    if let Some(token) = &options.resume {
+        if options.resource_version.is_some_and(|version| version != Revision::ZERO) {
+            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let resume = Resume::parse(token)
+            .ok_or_else(|| Status::bad_request("continue key is not valid: the token cannot be read"))?;
+        query.at = resume.at;
+        query.after = Some(resume.after);
+    } else if let Some(version) = options.resource_version.filter(|&version| version != Revision::ZERO) {
+        reach(call, version).await?;
+        let exact = options.resource_version_match == Some(VersionMatch::Exact)
+            // Upstream, for clients older than `resourceVersionMatch`: a page at a version means exactly that version.
+            || (options.resource_version_match.is_none() && options.limit.is_some());
+        query.at = exact.then_some(version);
+    }
+    match call.home.store.list(&query, &mut |stored| selection.matches(stored)) {
+        Ok(listed) => Ok(answer_list(call, listed, &selection)),
+        Err(_) => Err(gone(&query)),
+    }
+}
+
+/// Waits until the store has come to `version`; refuses when it does not.
+pub(crate) async fn reach(call: &Call<'_>, version: Revision) -> Answer<()> {
+    let store = &call.home.store;
+    if store.revision() >= version {
+        return Ok(());
+    }
+    let reached = tokio::time::timeout(WAIT_FOR_VERSION, store.reached(version)).await;
+    reached.map_err(|_| Status::version_too_large(version, store.revision()))
+}
+
+fn gone(query: &List) -> Status {
+    match &query.after {
+        Some(after) => {
+            let fresh = Resume { at: None, after: after.clone() };
+            Status::expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                 list without the continue parameter, or use the continue token in this response to retrieve the \
+                 remainder of the results. Continuing with the provided token results in an inconsistent list - \
+                 objects that were created, modified, or deleted between the time the first chunk was returned and \
+                 now may show up in the list.",
+            )
+            .resume_with(fresh.token())
+        }
+        None => Status::expired(format!(
+            "The resourceVersion for the provided list is too old: {}",
+            query.at.unwrap_or_default()
+        )),
+    }
+}
+
+/// The answer to a list: `{"apiVersion":…,"items":[…],"kind":…,"metadata":{…}}`.
+pub(crate) fn answer_list(call: &Call<'_>, listed: Listed, selection: &Selection) -> Response<Body> {
+    let Call { resource, info, .. } = *call;
+    let head = format!("{{\"apiVersion\":\"{}\",\"items\":[", resource.api_version(&info.version));
+    let mut metadata = format!("\"resourceVersion\":\"{}\"", listed.revision);
+    if let Some(after) = listed.more {
+        let token = Resume { at: Some(listed.revision), after }.token();
+        metadata = format!("\"continue\":\"{token}\",{metadata}");
+        // With selectors nobody knows how many of the rest are meant.
+        if selection.is_everything() {
+            metadata = format!("{metadata},\"remainingItemCount\":{}", listed.remaining);
+        }
+    }
+    let tail = format!("],\"kind\":\"{}List\",\"metadata\":{{{metadata}}}}}", resource.kind);
+    let pages = Pages {
+        rename: Rename::to(resource, &info.version),
+        head: Some(head),
+        items: listed.items.into_iter().peekable(),
+        tail,
+    };
+    json_response(StatusCode::OK, Body::stream(stream::iter(pages)))
+}
+
+/// The frames of a list.
+struct Pages {
+    rename: Rename,
+    /// Taken by the first frame.
+    head: Option<String>,
+    items: std::iter::Peekable<std::vec::IntoIter<Arc<Stored>>>,
+    /// Empty once the last frame is written.
+    tail: String,
+}
+
+impl Iterator for Pages {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.tail.is_empty() {
+            return None;
+        }
+        let mut frame = self.head.take().unwrap_or_default().into_bytes();
+        while frame.len() < FRAME_BYTES {
+            let Some(stored) = self.items.next() else {
+                frame.append(&mut std::mem::take(&mut self.tail).into_bytes());
+                break;
+            };
+            self.rename.append(&stored.bytes, &mut frame);
+            if self.items.peek().is_some() {
+                frame.push(b',');
+            }
+        }
+        Some(frame.into())
+    }
+}
+
+/// Where a page ended.
+#[derive(Debug, PartialEq)]
+struct Resume {
+    /// The revision that all pages show; `None` for whatever is the latest.
+    at: Option<Revision>,
+    after: ObjectKey,
+}
+
+impl Resume {
+    /// The token's text, which only this server reads: hex, so that it needs no escaping anywhere.
+    fn token(&self) -> String {
+        let at = self.at.map(|at| at.to_string()).unwrap_or_default();
+        let text = format!("{at}/{}/{}", self.after.namespace, self.after.name);
+        text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn parse(token: &str) -> Option<Resume> {
+        if !token.is_ascii() || !token.len().is_multiple_of(2) {
+            return None;
+        }
+        let byte = |at: usize| u8::from_str_radix(&token[at..at + 2], 16).ok();
+        let bytes: Vec<u8> = (0..token.len()).step_by(2).map(byte).collect::<Option<_>>()?;
+        let text = String::from_utf8(bytes).ok()?;
+        let mut parts = text.splitn(3, '/');
+        let at = match parts.next()? {
+            "" => None,
+            at => Some(Revision::parse(at)?),
+        };
+        let (namespace, name) = (parts.next()?, parts.next()?);
+        Some(Resume { at, after: ObjectKey::new(namespace, name) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_say_where_a_page_ended() {
+        for at in [None, Some(Revision(7))] {
+            let resume = Resume { at, after: ObjectKey::new("a", "b-ü") };
+            assert_eq!(Resume::parse(&resume.token()), Some(resume));
+        }
+        for token in ["", "0", "zz", "ffff", "2f", "ü1"] {
+            assert_eq!(Resume::parse(token), None, "{token}");
+        }
+    }
+}

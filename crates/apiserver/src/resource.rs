@@ -1,0 +1,151 @@
+//! What the pipeline knows about a kind: one value, nothing else. Nothing in the pipeline matches on a kind.
+
+use std::sync::Arc;
+
+use api::field::ErrorList;
+use api::gates::Gates;
+use store::Key;
+
+use crate::object::Object;
+use crate::request::Propagation;
+
+/// A kind as the server serves it.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// Versions served; objects differ in nothing but their `apiVersion` between them. Forms that differ in more are
+    /// converted before they come here.
+    pub versions: &'static [&'static str],
+    /// The version in which objects are kept.
+    pub storage_version: &'static str,
+    /// Plural, as in the path.
+    pub plural: &'static str,
+    /// Singular.
+    pub singular: &'static str,
+    /// Kind, as in `kind: Pod`.
+    pub kind: &'static str,
+    /// Shorter names for people.
+    pub short_names: &'static [&'static str],
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+    /// What can be asked of an object beside itself.
+    pub subresources: &'static [Subresource],
+    /// What becomes of dependents when a delete does not say.
+    pub propagation: Propagation,
+    /// Whether an update may leave the version out and win.
+    pub unconditional_update: bool,
+    /// Whether `metadata.generation` counts changes of the spec.
+    pub counts_generation: bool,
+    /// Whether the answer to a delete that took effect is the object instead of a `Status`.
+    pub returns_deleted: bool,
+    /// What the kind does its own way.
+    pub strategy: Strategy,
+    /// The name under which the store keeps the kind: `group/plural`, or the plural alone.
+    pub store_name: Arc<str>,
+}
+
+/// Something of an object with a path of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subresource {
+    /// `status`, which the owner of the spec cannot touch, nor the other way round.
+    Status,
+    /// `binding`, which gives a pod its node.
+    Binding,
+}
+
+impl Subresource {
+    /// Reads the path's form.
+    pub fn parse(text: &str) -> Option<Subresource> {
+        match text {
+            "status" => Some(Subresource::Status),
+            "binding" => Some(Subresource::Binding),
+            _ => None,
+        }
+    }
+}
+
+/// Field errors, or the reason why the typed form cannot be decoded at all.
+pub type Judged = Result<ErrorList, serde_json::Error>;
+
+/// What a kind does its own way, as plain functions in the order in which the pipeline calls them.
+#[derive(Clone, Copy, Debug)]
+pub struct Strategy {
+    /// Fills in what the user left out.
+    pub defaults: fn(&mut Object, &Gates),
+    /// Settles what a new object may not say for itself.
+    pub prepare_create: fn(&mut Object, &Gates),
+    /// Settles what an update may not change. Status is already as before.
+    pub prepare_update: fn(&mut Object, &Object, &Gates),
+    /// Settles what a status update may not change. All but metadata and status is already as before.
+    pub prepare_status_update: fn(&mut Object, &Object, &Gates),
+    /// Judges a new object.
+    pub validate_create: fn(&Object, &Gates) -> Judged,
+    /// Judges a change.
+    pub validate_update: fn(&Object, &Object, &Gates) -> Judged,
+    /// Judges a change of status.
+    pub validate_status_update: fn(&Object, &Object, &Gates) -> Judged,
+    /// What to tell a user whose object is accepted all the same.
+    pub warnings: fn(&Object, Option<&Object>) -> Vec<String>,
+    /// Selectable fields beside `metadata.name` and `metadata.namespace`.
+    pub selectable: &'static [&'static str],
+    /// The values of those of them that are not empty.
+    pub fields: fn(&Object) -> Vec<(&'static str, String)>,
+    /// The seconds that deletion gives the object to end, from what was asked for. Zero: it goes at once.
+    pub grace_seconds: fn(&Object, Option<i64>) -> i64,
+    /// What deletion does to an object that cannot go at once.
+    pub mark_deleting: fn(&mut Object),
+    /// Whether something besides `metadata.finalizers` still holds the object.
+    pub held: fn(&Object) -> bool,
+}
+
+impl Strategy {
+    /// A kind without ways of its own.
+    pub const PLAIN: Strategy = Strategy {
+        defaults: |_, _| {},
+        prepare_create: |_, _| {},
+        prepare_update: |_, _, _| {},
+        prepare_status_update: |_, _, _| {},
+        validate_create: |_, _| Ok(ErrorList::new()),
+        validate_update: |_, _, _| Ok(ErrorList::new()),
+        validate_status_update: |_, _, _| Ok(ErrorList::new()),
+        warnings: |_, _| Vec::new(),
+        selectable: &[],
+        fields: |_| Vec::new(),
+        grace_seconds: |_, _| 0,
+        mark_deleting: |_| {},
+        held: |_| false,
+    };
+}
+
+impl Resource {
+    /// `jobs.batch`, or `pods` in the core group: how messages name the resource.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// `Job.batch`, or `Pod` in the core group: how messages name the kind.
+    pub fn qualified_kind(&self) -> String {
+        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    /// `apiVersion` of objects in `version`.
+    pub fn api_version(&self, version: &str) -> String {
+        if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+    }
+
+    /// The store's key of one object.
+    pub fn key(&self, namespace: &str, name: &str) -> Key {
+        Key::new(&self.store_name, namespace, name)
+    }
+
+    /// Whether the kind has this subresource.
+    pub fn has(&self, subresource: Subresource) -> bool {
+        self.subresources.contains(&subresource)
+    }
+
+    /// Whether a field selector may name `field`.
+    pub fn is_selectable(&self, field: &str) -> bool {
+        matches!(field, "metadata.name" | "metadata.namespace") || self.strategy.selectable.contains(&field)
+    }
+}

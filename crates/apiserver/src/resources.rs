@@ -1,0 +1,53 @@
+//! The kinds that are served, one file each.
+
+mod events;
+mod jobs;
+mod namespaces;
+mod nodes;
+mod pods;
+mod pod_groups;
+mod priority_classes;
+mod workloads;
+
+use crate::request::Propagation;
+use crate::resource::{Resource, Strategy};
+
+/// Every kind.
+pub(crate) fn all() -> Vec<Resource> {
+    vec![
+        namespaces::resource(),
+        nodes::resource(),
+        pods::resource(),
+        events::resource(),
+        jobs::resource(),
+        priority_classes::resource(),
+        workloads::resource(),
+        pod_groups::resource(),
+    ]
+}
+
+/// The names of a kind: group, versions (the first is that of storage), plural, singular, kind.
+struct Names(&'static str, &'static [&'static str], &'static str, &'static str, &'static str);
+
+/// A namespaced kind without subresources, kept in its first version, whose dependents go with it.
+fn plain(names: Names, strategy: Strategy) -> Resource {
+    let Names(group, versions, plural, singular, kind) = names;
+    let store_name = if group.is_empty() { plural.to_owned() } else { format!("{group}/{plural}") };
+    Resource {
+        group,
+        versions,
+        storage_version: versions[0],
+        plural,
+        singular,
+        kind,
+        short_names: &[],
+        namespaced: true,
+        subresources: &[],
+        propagation: Propagation::Background,
+        unconditional_update: true,
+        counts_generation: false,
+        returns_deleted: false,
+        strategy,
+        store_name: store_name.into(),
+    }
+}

@@ -1,0 +1,56 @@
+//! Jobs. Unlike the pods of other kinds, those of a deleted Job stay unless the delete says otherwise.
+
+use api::batch::{defaults, prepare, validation};
+use api::metadata::names;
+
+use crate::object::Object;
+use crate::request::Propagation;
+use crate::resource::{Resource, Strategy, Subresource};
+
+pub(super) fn resource() -> Resource {
+    let strategy = Strategy {
+        defaults: |job, gates| defaults::set_defaults(job.document_mut(), gates),
+        prepare_create: |job, gates| prepare::prepare_create(job.document_mut(), gates),
+        prepare_update: |new, old, gates| prepare::prepare_update(new.document_mut(), old.document(), gates),
+        validate_create: |new, gates| Ok(validation::validate_create(&new.typed()?, gates)),
+        validate_update: |new, old, gates| Ok(validation::validate_update(&new.typed()?, &old.typed()?, gates)),
+        validate_status_update: |new, old, gates| {
+            Ok(validation::validate_status_update(&new.typed()?, &old.typed()?, gates))
+        },
+        warnings,
+        selectable: &["status.successful"],
+        fields: |job| {
+            let succeeded = job.document()["status"]["succeeded"].as_i64().unwrap_or(0);
+            vec![("status.successful", succeeded.to_string())]
+        },
+        ..Strategy::PLAIN
+    };
+    Resource {
+        subresources: &[Subresource::Status],
+        propagation: Propagation::Orphan,
+        counts_generation: true,
+        ..super::plain(super::Names("batch", &["v1"], "jobs", "job", "Job"), strategy)
+    }
+}
+
+fn warnings(job: &Object, old: Option<&Object>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let changed = old.is_none_or(|old| old.metadata().get("generation") != job.metadata().get("generation"));
+    let problems = names::dns_label(job.name());
+    if old.is_none() && !problems.is_empty() {
+        warnings.push(format!(
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
+             label is recommended: {problems:?}"
+        ));
+    }
+    let spec = &job.document()["spec"];
+    let large = |field: &str, limit: i64| spec[field].as_i64().is_some_and(|value| value > limit);
+    if changed && spec["completionMode"] == "Indexed" && large("completions", 100_000) && large("parallelism", 10_000) {
+        warnings.push(
+            "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
+             Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+                .to_owned(),
+        );
+    }
+    warnings
+}

@@ -1,0 +1,30 @@
+//! Priority classes.
+
+use api::scheduling::defaults;
+use api::scheduling::validation::priority_class;
+use serde_json::Value;
+
+use crate::resource::{Resource, Strategy};
+
+pub(super) fn resource() -> Resource {
+    let strategy = Strategy {
+        defaults: |class, gates| defaults::set_priority_class_defaults(class.document_mut(), gates),
+        validate_create: |new, gates| Ok(priority_class::validate_create(&new.typed()?, gates)),
+        validate_update: |new, old, gates| Ok(priority_class::validate_update(&new.typed()?, &old.typed()?, gates)),
+        // Not selectable, but kept beside the bytes: admission asks for it with every pod.
+        fields: |class| {
+            let default = class.document()["globalDefault"] == Value::Bool(true);
+            if default { vec![("globalDefault", "true".to_owned())] } else { Vec::new() }
+        },
+        ..Strategy::PLAIN
+    };
+    Resource {
+        short_names: &["pc"],
+        namespaced: false,
+        counts_generation: true,
+        ..super::plain(
+            super::Names("scheduling.k8s.io", &["v1"], "priorityclasses", "priorityclass", "PriorityClass"),
+            strategy,
+        )
+    }
+}

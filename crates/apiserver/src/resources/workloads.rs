@@ -1,0 +1,25 @@
+//! Workloads: what a controller wants its groups to look like. They have no status.
+
+use api::scheduling::prepare;
+use api::scheduling::validation::workload;
+
+use crate::resource::{Resource, Strategy};
+
+pub(super) fn resource() -> Resource {
+    let strategy = Strategy {
+        prepare_create: |new, gates| prepare::prepare_workload_create(new.document_mut(), gates),
+        prepare_update: |new, old, gates| {
+            prepare::prepare_workload_update(new.document_mut(), old.document(), gates);
+        },
+        validate_create: |new, gates| Ok(workload::validate_create(&new.typed()?, gates)),
+        validate_update: |new, old, gates| Ok(workload::validate_update(&new.typed()?, &old.typed()?, gates)),
+        ..Strategy::PLAIN
+    };
+    Resource {
+        unconditional_update: false,
+        ..super::plain(
+            super::Names("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "workloads", "workload", "Workload"),
+            strategy,
+        )
+    }
+}

@@ -1,0 +1,62 @@
+//! Which objects of a resource a list, watch or collection delete is about, told from what the store keeps beside
+//! the bytes.
+
+use api::selector::{Fields, Labels};
+use store::{Meta, Stored};
+
+use crate::request::RequestInfo;
+use crate::resource::Resource;
+use crate::status::{Answer, Status};
+
+/// Namespace, labels and fields that objects must have.
+#[derive(Debug)]
+pub struct Selection {
+    namespace: Option<String>,
+    labels: Labels,
+    fields: Fields,
+}
+
+impl Selection {
+    /// Reads the selectors of a request.
+    pub fn read(resource: &Resource, info: &RequestInfo) -> Answer<Selection> {
+        let labels = Labels::parse(info.options.label_selector.as_deref().unwrap_or_default())
+            .map_err(|bad| Status::bad_request(bad.to_string()))?;
+        let fields = Fields::parse(info.options.field_selector.as_deref().unwrap_or_default())
+            .map_err(|bad| Status::bad_request(bad.to_string()))?;
+        if let Some(unknown) = fields.requirements().iter().find(|term| !resource.is_selectable(&term.field)) {
+            let text = format!("field label \"{}\" not supported for {}", unknown.field, resource.kind);
+            return Err(Status::bad_request(text));
+        }
+        Ok(Selection { namespace: info.namespace.clone(), labels, fields })
+    }
+
+    /// The namespace, when only one is meant.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// Whether every object of the namespace is meant.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether this object is meant.
+    pub fn matches(&self, stored: &Stored) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| *namespace == stored.key.namespace)
+            && self.labels.matches(&stored.meta.labels)
+            && self.fields.matches(|field| field_value(stored, field))
+    }
+}
+
+fn field_value<'a>(stored: &'a Stored, field: &str) -> &'a str {
+    match field {
+        "metadata.name" => &stored.key.name,
+        "metadata.namespace" => &stored.key.namespace,
+        _ => kept_field(&stored.meta, field),
+    }
+}
+
+/// A selectable field's value; empty when the object has none.
+pub fn kept_field<'a>(meta: &'a Meta, field: &str) -> &'a str {
+    meta.fields.iter().find(|(name, _)| *name == field).map_or("", |(_, value)| value)
+}

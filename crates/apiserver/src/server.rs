@@ -1,0 +1,283 @@
+//! The service: reads the request, finds the resource, calls the step, writes the answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use api::gates::Gates;
+use api::{Clock, Random};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::json;
+use store::{Key, Store};
+use tower::{BoxError, Service};
+
+use crate::body::Body;
+use crate::identity::{ANONYMOUS, Identified, Identity};
+use crate::object::Object;
+use crate::request::{self, Options, RequestInfo, Route, Verb};
+use crate::resource::{Resource, Subresource};
+use crate::status::{Answer, Status};
+use crate::{binding, delete, patch, read, resources, watch, write};
+
+/// The largest body that is read, as upstream.
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Namespaces that are always there.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// What a server is made of.
+pub struct Config {
+    /// Where objects are kept.
+    pub store: Store,
+    /// The time that objects carry.
+    pub clock: Arc<dyn Clock>,
+    /// Where uids, generated names and the length of watches come from.
+    pub random: Random,
+    /// Which features are on.
+    pub gates: Gates,
+}
+
+/// The API server. Clones are the same server.
+#[derive(Clone)]
+pub struct Server(Arc<Home>);
+
+/// What every request needs.
+pub(crate) struct Home {
+    pub store: Store,
+    pub clock: Arc<dyn Clock>,
+    pub random: Random,
+    pub gates: Gates,
+    pub resources: Vec<Resource>,
+}
+
+/// One request on its way through the steps.
+pub(crate) struct Call<'a> {
+    pub home: &'a Home,
+    pub resource: &'a Resource,
+    pub info: &'a RequestInfo,
+}
+
+impl Call<'_> {
+    /// The namespace in the path; empty when there is none.
+    pub fn namespace(&self) -> &str {
+        self.info.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The name in the path; empty when there is none.
+    pub fn name(&self) -> &str {
+        self.info.name.as_deref().unwrap_or_default()
+    }
+
+    /// The store's key of the object in the path.
+    pub fn key(&self) -> Key {
+        self.resource.key(self.namespace(), self.name())
+    }
+}
+
+impl Home {
+    /// The resource of this name.
+    pub fn resource(&self, group: &str, plural: &str) -> Option<&Resource> {
+        self.resources.iter().find(|resource| resource.plural == plural && resource.group == group)
+    }
+}
+
+impl Server {
+    /// A server on `config.store`, which afterwards holds the namespaces that are always there.
+    pub fn new(config: Config) -> Server {
+        let Config { store, clock, random, gates } = config;
+        let home = Home { store, clock, random, gates, resources: resources::all() };
+        for name in NAMESPACES {
+            make_namespace(&home, name);
+        }
+        Server(Arc::new(home))
+    }
+
+    /// A client whose requests come from `identity`. Must be called inside a tokio runtime, which `kube::Client` needs.
+    pub fn client(&self, identity: Identity) -> kube::Client {
+        kube::Client::new(Identified { inner: self.clone(), identity }, "default")
+    }
+
+    /// The kinds that are served.
+    pub fn resources(&self) -> &[Resource] {
+        &self.0.resources
+    }
+
+    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        let route = match request::parse(&parts.method, &parts.uri) {
+            Ok(route) => route,
+            Err(status) => return status.into_response(),
+        };
+        let info = match route {
+            Route::Resource(info) => info,
+            Route::Other => return other(parts.uri.path()),
+        };
+        // Everyone may do everything so far; who it was is at least said.
+        let user = parts.extensions.get::<Identity>().map_or(ANONYMOUS, |identity| &identity.user);
+        tracing::trace!(user, verb = ?info.verb, path = parts.uri.path(), "request");
+        let answered = match find(&self.0, &info) {
+            Ok((resource, subresource)) => {
+                let call = Call { home: &self.0, resource, info: &info };
+                serve(&call, subresource, &parts.headers, body).await
+            }
+            Err(status) => Err(status),
+        };
+        answered.unwrap_or_else(Status::into_response)
+    }
+}
+
+/// The resource and subresource that a request names, if they are served.
+fn find<'a>(home: &'a Home, info: &RequestInfo) -> Answer<(&'a Resource, Option<Subresource>)> {
+    let resource = home.resource(&info.group, &info.resource).ok_or_else(Status::unknown_path)?;
+    // An object of a namespaced kind has no path without its namespace, though the collection has.
+    let misplaced = if resource.namespaced {
+        info.namespace.is_none() && (info.name.is_some() || info.verb == Verb::Create)
+    } else {
+        info.namespace.is_some()
+    };
+    if misplaced || !resource.versions.contains(&info.version.as_str()) {
+        return Err(Status::unknown_path());
+    }
+    let Some(text) = &info.subresource else { return Ok((resource, None)) };
+    let subresource = Subresource::parse(text).filter(|&subresource| resource.has(subresource));
+    subresource.map(|subresource| (resource, Some(subresource))).ok_or_else(Status::unknown_path)
+}
+
+/// Each verb is one file.
+async fn serve<B>(
+    call: &Call<'_>,
+    subresource: Option<Subresource>,
+    headers: &HeaderMap,
+    body: B,
+) -> Answer<Response<Body>>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    match (call.info.verb, subresource) {
+        (Verb::Get, None | Some(Subresource::Status)) => read::get(call),
+        (Verb::List, None) => read::list(call).await,
+        (Verb::Watch, None) => watch::watch(call).await,
+        (Verb::Create, None) if call.info.name.is_none() => write::create(call, &json_body(headers, body).await?),
+        (Verb::Create, Some(Subresource::Binding)) => binding::bind(call, &json_body(headers, body).await?),
+        (Verb::Update, None) => write::update(call, write::Part::Whole, &json_body(headers, body).await?),
+        (Verb::Update, Some(Subresource::Status)) => {
+            write::update(call, write::Part::Status, &json_body(headers, body).await?)
+        }
+        (Verb::Patch, None) => patch::patch(call, write::Part::Whole, headers, &collect(body).await?),
+        (Verb::Patch, Some(Subresource::Status)) => {
+            patch::patch(call, write::Part::Status, headers, &collect(body).await?)
+        }
+        (Verb::Delete, None) => delete::delete(call, &collect(body).await?),
+        (Verb::DeleteCollection, None) => delete::delete_collection(call, &collect(body).await?),
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+async fn json_body<B>(headers: &HeaderMap, body: B) -> Answer<Bytes>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    match media_type(headers) {
+        "" | "application/json" => collect(body).await,
+        other => Err(Status::unsupported_media_type(format!(
+            "the body of the request was in an unknown format ({other}) - accepted media types include: application/json"
+        ))),
+    }
+}
+
+/// The media type of the body, without parameters; empty when the request does not say.
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+async fn collect<B>(body: B) -> Answer<Bytes>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Status::too_large(format!("Request entity is too large: limit is {BODY_BYTES_MAX}")))
+        }
+        Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
+    }
+}
+
+/// An answer with a JSON body.
+pub(crate) fn json_response(code: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Paths that name no resource.
+fn other(path: &str) -> Response<Body> {
+    match path {
+        "/healthz" | "/livez" | "/readyz" => Response::new(Body::whole(Bytes::from_static(b"ok"))),
+        "/version" => {
+            let version = json!({
+                "major": "1", "minor": "37", "gitVersion": concat!("v1.37.1+phalanx-", env!("CARGO_PKG_VERSION")),
+                "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+                "goVersion": "", "compiler": "rustc", "platform": "",
+            });
+            json_response(StatusCode::OK, Body::whole(version.to_string().into()))
+        }
+        _ => Status::unknown_path().into_response(),
+    }
+}
+
+/// Makes a namespace the way a user would, so that it has all that a namespace has.
+fn make_namespace(home: &Home, name: &str) {
+    let resource = home.resource("", "namespaces").expect("namespaces are served");
+    if home.store.get(&resource.key("", name)).is_some() {
+        return;
+    }
+    let info = RequestInfo {
+        verb: Verb::Create,
+        group: String::new(),
+        version: "v1".to_owned(),
+        resource: "namespaces".to_owned(),
+        namespace: None,
+        name: None,
+        subresource: None,
+        options: Options::default(),
+    };
+    let call = Call { home, resource, info: &info };
+    let object = Object::new(json!({"metadata": {"name": name}})).expect("this is an object");
+    let body = Bytes::from(object.document().to_string());
+    if let Err(status) = write::create(&call, &body) {
+        panic!("namespace {name} cannot be made: {status:?}");
+    }
+}
+
+impl<B> Service<Request<B>> for Server
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.answer(request).await) })
+    }
+}

@@ -1,0 +1,284 @@
+//! Refusals and confirmations: the one place where an HTTP `Status` is made.
+
+use api::field::ErrorList;
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use serde::Serialize;
+
+use crate::body::Body;
+use crate::resource::Resource;
+
+/// What most functions of the pipeline return: a value, or the refusal to send.
+pub type Answer<T> = Result<T, Status>;
+
+/// A `Status` object before it is written: what went wrong (or right), in the words of the Kubernetes API.
+#[derive(Debug)]
+pub struct Status {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Option<Box<Details>>,
+    /// `metadata.continue`, for the one refusal that offers a way to go on.
+    resume: Option<Box<str>>,
+}
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    group: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct Cause {
+    reason: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    field: String,
+}
+
+impl Status {
+    /// 400: the request itself cannot be understood.
+    pub fn bad_request(message: impl Into<String>) -> Status {
+        Status::plain(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// 404: there is no such object.
+    pub fn not_found(resource: &Resource, name: &str) -> Status {
+        let message = format!("{} \"{name}\" not found", resource.qualified());
+        Status::about(StatusCode::NOT_FOUND, "NotFound", resource, name, message)
+    }
+
+    /// 404: nothing is served at this path.
+    pub fn unknown_path() -> Status {
+        Status::plain(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// 405: the resource does not have this verb.
+    pub fn method_not_allowed() -> Status {
+        let message = "the server does not allow this method on the requested resource";
+        Status::plain(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
+    /// 409: an object of this name exists already.
+    pub fn already_exists(resource: &Resource, name: &str) -> Status {
+        let message = format!("{} \"{name}\" already exists", resource.qualified());
+        Status::about(StatusCode::CONFLICT, "AlreadyExists", resource, name, message)
+    }
+
+    /// 409: every drawn name was taken; another try may do better.
+    pub fn no_free_name(resource: &Resource, name: &str) -> Status {
+        let message = format!(
+            "{} \"{name}\" already exists, the server was not able to generate a unique name for the object",
+            resource.qualified()
+        );
+        let mut status = Status::about(StatusCode::CONFLICT, "AlreadyExists", resource, name, message);
+        status.details.get_or_insert_default().retry_after_seconds = Some(1);
+        status
+    }
+
+    /// 409: the write does not fit the object's state, for the reason given.
+    pub fn conflict(resource: &Resource, name: &str, why: &str) -> Status {
+        Status::conflict_on(resource, resource.qualified(), name, why)
+    }
+
+    /// 409 for a subresource: `pods/binding`.
+    pub fn subresource_conflict(resource: &Resource, subresource: &str, name: &str, why: &str) -> Status {
+        Status::conflict_on(resource, format!("{}/{subresource}", resource.plural), name, why)
+    }
+
+    fn conflict_on(resource: &Resource, what: String, name: &str, why: &str) -> Status {
+        let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
+        Status::about(StatusCode::CONFLICT, "Conflict", resource, name, message)
+    }
+
+    /// 409: the object changed since the version that the request names.
+    pub fn modified(resource: &Resource, name: &str) -> Status {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Status::conflict(resource, name, why)
+    }
+
+    /// 422: the object breaks rules; every one is a cause.
+    pub fn invalid(resource: &Resource, name: &str, errors: &ErrorList) -> Status {
+        let kind = resource.qualified_kind();
+        let mut status = Status::invalid_named(&kind, name, errors);
+        let details = status.details.get_or_insert_default();
+        details.group = resource.group;
+        details.kind = resource.kind;
+        status
+    }
+
+    /// 422 for something that is not an object of a resource, such as `ListOptions.meta.k8s.io`.
+    pub fn invalid_named(kind: &str, name: &str, errors: &ErrorList) -> Status {
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let list = if let [only] = texts.as_slice() { only.clone() } else { format!("[{}]", texts.join(", ")) };
+        let causes = errors
+            .iter()
+            .map(|error| Cause {
+                reason: error.kind.reason(),
+                message: error.message(),
+                field: error.path.as_str().to_owned(),
+            })
+            .collect();
+        let mut status =
+            Status::plain(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", format!("{kind} \"{name}\" is invalid: {list}"));
+        status.details = Some(Box::new(Details { name: name.to_owned(), causes, ..Details::default() }));
+        status
+    }
+
+    /// 422: the patch does not apply to the object.
+    pub fn patch_does_not_apply(why: impl Into<String>) -> Status {
+        let message = "the server rejected our request due to an error in our request";
+        let mut status = Status::plain(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        let cause = Cause { reason: "UnexpectedServerResponse", message: why.into(), field: String::new() };
+        status.details = Some(Box::new(Details { causes: vec![cause], ..Details::default() }));
+        status
+    }
+
+    /// 403: admission says no.
+    pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Status {
+        let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
+        Status::about(StatusCode::FORBIDDEN, "Forbidden", resource, name, message)
+    }
+
+    /// 410: the version asked for is no longer known.
+    pub fn expired(message: impl Into<String>) -> Status {
+        Status::plain(StatusCode::GONE, "Expired", message)
+    }
+
+    /// The same refusal with a continue token that does work.
+    #[must_use]
+    pub fn resume_with(mut self, token: String) -> Status {
+        self.resume = Some(token.into());
+        self
+    }
+
+    /// 413: more than the server takes.
+    pub fn too_large(message: impl Into<String>) -> Status {
+        Status::plain(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    /// 415: a body in a form this server does not read.
+    pub fn unsupported_media_type(message: impl Into<String>) -> Status {
+        Status::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    /// 504: the request names a version that the store has not reached.
+    pub fn version_too_large(asked: api::Revision, current: api::Revision) -> Status {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let cause = Cause {
+            reason: "ResourceVersionTooLarge",
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        };
+        let mut status = Status::plain(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
+        let details = Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() };
+        status.details = Some(Box::new(details));
+        status
+    }
+
+    /// 500: the server is at fault.
+    pub fn internal(message: impl Into<String>) -> Status {
+        Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// The confirmation that an object is gone.
+    pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Status {
+        let details = Details {
+            name: name.to_owned(),
+            group: resource.group,
+            // Upstream prints the plural here, in every `details.kind` that stems from a path.
+            kind: resource.plural,
+            uid: uid.to_owned(),
+            ..Details::default()
+        };
+        Status { details: Some(Box::new(details)), ..Status::plain(StatusCode::OK, "", "") }
+    }
+
+    /// The confirmation that something was made that is not itself an object.
+    pub fn created() -> Status {
+        Status::plain(StatusCode::CREATED, "", "")
+    }
+
+    /// Whether this is the refusal 409 `AlreadyExists`.
+    pub fn is_already_exists(&self) -> bool {
+        self.reason == "AlreadyExists"
+    }
+
+    /// Whether this is the refusal 404.
+    pub fn is_not_found(&self) -> bool {
+        self.code == StatusCode::NOT_FOUND
+    }
+
+    fn plain(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Status {
+        Status { code, reason, message: message.into(), details: None, resume: None }
+    }
+
+    fn about(
+        code: StatusCode,
+        reason: &'static str,
+        resource: &Resource,
+        name: &str,
+        message: impl Into<String>,
+    ) -> Status {
+        let details =
+            Details { name: name.to_owned(), group: resource.group, kind: resource.plural, ..Details::default() };
+        Status { details: Some(Box::new(details)), ..Status::plain(code, reason, message) }
+    }
+
+    /// The object as JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wire<'a> {
+            kind: &'a str,
+            api_version: &'a str,
+            metadata: Metadata<'a>,
+            status: &'a str,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            message: &'a str,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            reason: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            details: Option<&'a Details>,
+            code: u16,
+        }
+        #[derive(Serialize)]
+        struct Metadata<'a> {
+            #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+            resume: Option<&'a str>,
+        }
+        let wire = Wire {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Metadata { resume: self.resume.as_deref() },
+            status: if self.code.is_success() { "Success" } else { "Failure" },
+            message: &self.message,
+            reason: self.reason,
+            details: self.details.as_deref(),
+            code: self.code.as_u16(),
+        };
+        serde_json::to_vec(&wire).expect("a status has only texts and numbers")
+    }
+
+    /// The whole answer.
+    pub fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::whole(Bytes::from(self.to_json())));
+        *response.status_mut() = self.code;
+        response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.details.and_then(|details| details.retry_after_seconds) {
+            response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,261 @@
+//! A write from start to end; the same steps for every kind. Read this first.
+//!
+//! decode → strict check → conversion → defaults → mutating admission → prepare → validate → validating admission →
+//! commit.
+
+use std::sync::Arc;
+
+use api::field::{Error, ErrorList, Path};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use store::{Expect, Op, Refused, Stored, Write};
+
+use crate::admission::{self, Attributes, Operation};
+use crate::body::Body;
+use crate::metadata::{self, Name};
+use crate::object::Object;
+use crate::resource::{Judged, Subresource};
+use crate::server::{Call, json_response};
+use crate::status::{Answer, Status};
+use crate::versions::Rename;
+use crate::{encode, strict};
+
+/// How many names are drawn before a create gives up.
+const NAMES_MAX: usize = 8;
+
+/// How often a change is made anew because another write came first.
+pub(crate) const ATTEMPTS_MAX: usize = 5;
+
+/// Which part of an object a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All but the status, where the kind has one.
+    Whole,
+    /// The status.
+    Status,
+}
+
+/// Makes an object.
+pub(crate) fn create(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
+    let mut names = 0;
+    loop {
+        let mut warnings = Vec::new();
+        let mut object = decode(call, body, &mut warnings)?;
+        metadata::place(call, &mut object)?;
+        let name = metadata::stamp(call, &mut object)?;
+        names += 1;
+        match complete_and_keep(call, &mut object, warnings) {
+            // A drawn name may be taken. The whole write is repeated then, because other fields follow from the name.
+            Err(status) if name == Name::Generated && status.is_already_exists() => {
+                if names == NAMES_MAX {
+                    return Err(Status::no_free_name(call.resource, object.name()));
+                }
+            }
+            answered => return answered,
+        }
+    }
+}
+
+/// The steps of a create from defaults on.
+fn complete_and_keep(call: &Call<'_>, object: &mut Object, mut warnings: Vec<String>) -> Answer<Response<Body>> {
+    let Call { home, resource, .. } = *call;
+    (resource.strategy.defaults)(object, &home.gates);
+    let attributes = Attributes { call, operation: Operation::Create, old: None };
+    admission::mutate(&attributes, object)?;
+    (resource.strategy.prepare_create)(object, &home.gates);
+    judge(call, object, (resource.strategy.validate_create)(object, &home.gates))?;
+    admission::validate(&attributes, object)?;
+    warnings.extend((resource.strategy.warnings)(object, None));
+    if call.info.options.dry_run {
+        return Ok(answer(StatusCode::CREATED, object.document().to_string().into(), &warnings));
+    }
+    match commit(call, object, Expect::Absent, Op::Put)? {
+        Ok(stored) => Ok(answer_stored(call, StatusCode::CREATED, &stored, &warnings)),
+        Err(_) => Err(Status::already_exists(resource, object.name())),
+    }
+}
+
+/// Replaces an object, or its status.
+pub(crate) fn update(call: &Call<'_>, part: Part, body: &Bytes) -> Answer<Response<Body>> {
+    change(call, part, &mut |_, warnings| decode(call, body, warnings))
+}
+
+/// Makes the next version of an object from the one there is. `next` is asked again when another write came first; it
+/// returns an object in the storage version, with the resource version it insists on, if any.
+pub(crate) fn change(
+    call: &Call<'_>,
+    part: Part,
+    next: &mut dyn FnMut(&Object, &mut Vec<String>) -> Answer<Object>,
+) -> Answer<Response<Body>> {
+    let Call { home, resource, .. } = *call;
+    let key = call.key();
+    for _ in 0..ATTEMPTS_MAX {
+        let stored = home.store.get(&key).ok_or_else(|| Status::not_found(resource, call.name()))?;
+        let old = Object::stored(&stored);
+        let mut warnings = Vec::new();
+        let mut new = next(&old, &mut warnings)?;
+        metadata::place(call, &mut new)?;
+        check_version(call, &new, &old, &stored)?;
+        complete_change(call, part, &mut new, &old)?;
+        if part == Part::Whole {
+            warnings.extend((resource.strategy.warnings)(&new, Some(&old)));
+        }
+        if call.info.options.dry_run {
+            return Ok(answer(StatusCode::OK, new.document().to_string().into(), &warnings));
+        }
+        // Whoever held the object may just have let it go.
+        let op = if old.is_deleting() && is_free(call, &new) { Op::Delete } else { Op::Put };
+        if let Ok(stored) = commit(call, &new, Expect::At(stored.revision), op)? {
+            return Ok(answer_stored(call, StatusCode::OK, &stored, &warnings));
+        }
+    }
+    Err(Status::modified(resource, call.name()))
+}
+
+/// The steps of a change from defaults to validating admission.
+fn complete_change(call: &Call<'_>, part: Part, new: &mut Object, old: &Object) -> Answer<()> {
+    let Call { home, resource, .. } = *call;
+    let (strategy, gates) = (&resource.strategy, &home.gates);
+    let operation = if part == Part::Status { Operation::UpdateStatus } else { Operation::Update };
+    let attributes = Attributes { call, operation, old: Some(old) };
+    metadata::carry_over(new, old);
+    (strategy.defaults)(new, gates);
+    admission::mutate(&attributes, new)?;
+    prepare_change(call, part, new, old);
+    let judged = match part {
+        Part::Whole => (strategy.validate_update)(new, old, gates),
+        Part::Status => (strategy.validate_status_update)(new, old, gates),
+    };
+    judge(call, new, judged)?;
+    admission::validate(&attributes, new)
+}
+
+/// Whether nothing holds a deleting object any longer.
+pub(crate) fn is_free(call: &Call<'_>, object: &Object) -> bool {
+    object.finalizers().next().is_none()
+        && object.document()["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && !(call.resource.strategy.held)(object)
+}
+
+/// Refuses a change of a version or of an object that is not there any more.
+fn check_version(call: &Call<'_>, new: &Object, old: &Object, stored: &Stored) -> Answer<()> {
+    let Call { resource, .. } = *call;
+    match new.text(&["metadata", "resourceVersion"]) {
+        "" | "0" if resource.unconditional_update => {}
+        "" | "0" => {
+            let path = Path::new("metadata").child("resourceVersion");
+            let errors = vec![Error::invalid(&path, 0, "must be specified for an update")];
+            return Err(Status::invalid(resource, call.name(), &errors));
+        }
+        version if api::Revision::parse(version) == Some(stored.revision) => {}
+        _ => return Err(Status::modified(resource, call.name())),
+    }
+    if !new.uid().is_empty() && new.uid() != old.uid() {
+        let why = format!("Precondition failed: UID in precondition: {}, UID in object meta: {}", new.uid(), old.uid());
+        return Err(Status::conflict(resource, call.name(), &why));
+    }
+    Ok(())
+}
+
+/// Undoes what this part of the object may not change, and counts what it did change.
+fn prepare_change(call: &Call<'_>, part: Part, new: &mut Object, old: &Object) {
+    let Call { home, resource, .. } = *call;
+    match part {
+        Part::Whole => {
+            if resource.has(Subresource::Status) {
+                new.take_part_from(old, "status");
+            }
+            (resource.strategy.prepare_update)(new, old, &home.gates);
+        }
+        Part::Status => {
+            new.top_mut()
+                .retain(|name, _| matches!(name.as_str(), "metadata" | "status") || old.top().contains_key(name));
+            for name in old.top().keys().filter(|name| !matches!(name.as_str(), "metadata" | "status")) {
+                new.take_part_from(old, name);
+            }
+            (resource.strategy.prepare_status_update)(new, old, &home.gates);
+        }
+    }
+    if resource.counts_generation && new.top().get("spec") != old.top().get("spec") {
+        metadata::count_generation(new);
+    }
+}
+
+/// Bytes → an object in the storage version that has only known fields.
+pub(crate) fn decode(call: &Call<'_>, body: &Bytes, warnings: &mut Vec<String>) -> Answer<Object> {
+    let object = Object::parse(body).map_err(|bad| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {bad}",
+            call.resource.kind
+        ))
+    })?;
+    accept(call, object, warnings)
+}
+
+/// The same for a document that is already read, in the version of the path.
+pub(crate) fn accept(call: &Call<'_>, mut object: Object, warnings: &mut Vec<String>) -> Answer<Object> {
+    let Call { resource, info, .. } = *call;
+    let api_version = resource.api_version(&info.version);
+    let (said_version, said_kind) = (object.text(&["apiVersion"]), object.text(&["kind"]));
+    if !said_version.is_empty() && said_version != api_version {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({said_version}) does not match the expected API version ({api_version})"
+        )));
+    }
+    if !said_kind.is_empty() && said_kind != resource.kind {
+        let kind = resource.kind;
+        let text = format!("{said_kind} in version \"{}\" cannot be handled as a {kind}", info.version);
+        return Err(Status::bad_request(text));
+    }
+    strict::check(resource, &info.version, info.options.field_validation, &mut object, warnings)?;
+    let storage_version = resource.api_version(resource.storage_version);
+    object.top_mut().insert("apiVersion".to_owned(), storage_version.into());
+    object.top_mut().insert("kind".to_owned(), resource.kind.into());
+    Ok(object)
+}
+
+/// Field errors → 422, an undecodable value → 400.
+fn judge(call: &Call<'_>, object: &Object, judged: Judged) -> Answer<()> {
+    let errors: ErrorList =
+        judged.map_err(|error| strict::undecodable(call.resource, &call.info.version, &error.to_string()))?;
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(call.resource, object.name(), &errors))
+}
+
+/// Hands one write to the store. The outer error is the server's, the inner one is an answer.
+pub(crate) fn commit(call: &Call<'_>, object: &Object, expect: Expect, op: Op) -> Answer<Result<Arc<Stored>, Refused>> {
+    let Call { home, resource, .. } = *call;
+    let write = Write {
+        key: resource.key(object.namespace(), object.name()),
+        expect,
+        op,
+        document: encode::document(object),
+        meta: encode::meta(resource, object),
+    };
+    let answers = home.store.commit(vec![write], home.clock.now());
+    let mut answers = answers.map_err(|error| Status::internal(format!("the store failed: {error}")))?;
+    Ok(answers.pop().expect("the store answers every write"))
+}
+
+/// The stored object as an answer, in the version of the path.
+pub(crate) fn answer_stored(call: &Call<'_>, code: StatusCode, stored: &Stored, warnings: &[String]) -> Response<Body> {
+    answer(code, Rename::to(call.resource, &call.info.version).whole(&stored.bytes), warnings)
+}
+
+fn answer(code: StatusCode, bytes: Bytes, warnings: &[String]) -> Response<Body> {
+    let mut response = json_response(code, Body::whole(bytes));
+    add_warnings(&mut response, warnings);
+    response
+}
+
+/// `Warning: 299 - "text"`, one header each.
+pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
+    for text in warnings {
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"").replace(char::is_control, " ");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A server for one test, and the few things that most tests say.
+
+use std::sync::Arc;
+
+use api::gates::Gates;
+use api::{Clock, Random, Timestamp};
+use apiserver::{Config, Identity, Server};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use store::{Limits, Store};
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+/// Wall time that moves with tokio's clock.
+struct TestClock(Timestamp, Instant);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        self.0 + self.1.elapsed()
+    }
+}
+
+pub struct Home {
+    pub server: Server,
+    pub store: Store,
+    pub client: Client,
+}
+
+pub fn home() -> Home {
+    home_with(Limits::default())
+}
+
+pub fn home_with(limits: Limits) -> Home {
+    on(Store::in_memory(limits), 1)
+}
+
+/// A server on a store that others may use too.
+pub fn on(store: Store, seed: u64) -> Home {
+    let clock = TestClock("2030-01-01T00:00:00Z".parse().unwrap(), Instant::now());
+    let server = Server::new(Config {
+        store: store.clone(),
+        clock: Arc::new(clock),
+        random: Random::seeded(seed),
+        gates: Gates::default(),
+    });
+    let client = server.client(Identity::admin());
+    Home { server, store, client }
+}
+
+impl Home {
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    pub fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    /// A request as a plain HTTP client would send it.
+    pub async fn send(&self, request: Request<Bytes>) -> Response<apiserver::Body> {
+        self.server.clone().oneshot(request.map(http_body_util::Full::new)).await.unwrap()
+    }
+
+    /// Sends JSON (or whatever `body` is) and reads the whole answer.
+    pub async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        media_type: &str,
+        body: impl Into<Bytes>,
+    ) -> (StatusCode, Value) {
+        let request = Request::builder().method(method).uri(path).header("content-type", media_type);
+        let response = self.send(request.body(body.into()).unwrap()).await;
+        let code = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    pub async fn get(&self, path: &str) -> (StatusCode, Value) {
+        self.call("GET", path, "", "").await
+    }
+
+    pub async fn post(&self, path: &str, object: Value) -> (StatusCode, Value) {
+        self.call("POST", path, "application/json", object.to_string()).await
+    }
+}
+
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+pub const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+
+pub fn pod(name: &str) -> Pod {
+    serde_json::from_value(pod_document(name)).unwrap()
+}
+
+pub fn pod_document(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+    })
+}
+
+pub fn labelled(name: &str, key: &str, value: &str) -> Pod {
+    let mut pod = pod(name);
+    pod.metadata.labels = Some([(key.to_owned(), value.to_owned())].into());
+    pod
+}
+
+pub fn job(name: &str) -> Job {
+    serde_json::from_value(job_document(name)).unwrap()
+}
+
+pub fn job_document(name: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+        "spec": {"template": {"spec": {
+            "restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}],
+        }}},
+    })
+}
+
+/// Code and message of a refusal.
+pub fn refusal<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> (u16, String) {
+    match result.unwrap_err() {
+        kube::Error::Api(status) => (status.code, status.message.clone()),
+        other => panic!("not a refusal: {other}"),
+    }
+}

@@ -1,0 +1,119 @@
+//! Reads: selectors, pages, revisions.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use serde_json::Value;
+use store::Limits;
+
+use crate::home::{Home, PODS, home, home_with, labelled, pod, refusal};
+
+fn names(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+async fn make(home: &Home, pods: &[&str]) {
+    for name in pods {
+        home.pods().create(&PostParams::default(), &pod(name)).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_hold_what_the_selectors_mean() {
+    let home = home();
+    let pods = home.pods();
+    for (name, value) in [("a", "1"), ("b", "2"), ("c", "1")] {
+        pods.create(&PostParams::default(), &labelled(name, "tier", value)).await.unwrap();
+    }
+    let list = |params: ListParams| {
+        let pods = pods.clone();
+        async move {
+            let list = pods.list(&params).await.unwrap();
+            list.items.into_iter().map(|pod| pod.metadata.name.unwrap()).collect::<Vec<_>>().join(" ")
+        }
+    };
+    assert_eq!(list(ListParams::default()).await, "a b c");
+    assert_eq!(list(ListParams::default().labels("tier=1")).await, "a c");
+    assert_eq!(list(ListParams::default().labels("tier in (2),!x")).await, "b");
+    assert_eq!(list(ListParams::default().fields("metadata.name!=a,status.phase=Pending")).await, "b c");
+    assert_eq!(list(ListParams::default().fields("spec.nodeName=n1")).await, "");
+    let bad = refusal(pods.list(&ListParams::default().fields("spec.volumes=x")).await);
+    assert_eq!(bad, (400, "field label \"spec.volumes\" not supported for Pod".to_owned()));
+    assert_eq!(refusal(pods.list(&ListParams::default().labels("a in (")).await).0, 400);
+    let system: Api<Pod> = Api::namespaced(home.client.clone(), "kube-system");
+    system.create(&PostParams::default(), &pod("d")).await.unwrap();
+    assert_eq!(list(ListParams::default()).await, "a b c");
+    assert_eq!(Api::<Pod>::all(home.client.clone()).list(&ListParams::default()).await.unwrap().items.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_show_one_state_whatever_is_written_meanwhile() {
+    let home = home();
+    make(&home, &["a", "b", "c", "d", "e"]).await;
+    let (_, first) = home.get(&format!("{PODS}?limit=2")).await;
+    assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a", "b"], &3.into()));
+    home.pods().delete("c", &DeleteParams::default()).await.unwrap();
+    make(&home, &["bb"]).await;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let (_, second) = home.get(&format!("{PODS}?limit=2&continue={token}")).await;
+    assert_eq!(names(&second), ["c", "d"]);
+    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    let token = second["metadata"]["continue"].as_str().unwrap();
+    let (_, third) = home.get(&format!("{PODS}?limit=2&continue={token}")).await;
+    assert_eq!((names(&third), &third["metadata"]["continue"]), (vec!["e"], &Value::Null));
+    assert_eq!(names(&home.get(PODS).await.1), ["a", "b", "bb", "d", "e"]);
+    assert_eq!(home.get(&format!("{PODS}?continue=nonsense")).await.0, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_whose_state_is_gone_offers_a_fresh_token() {
+    let home = home_with(Limits { history_bytes: 64 << 20, history_age: Duration::from_secs(60) });
+    make(&home, &["a", "b", "c"]).await;
+    let (_, first) = home.get(&format!("{PODS}?limit=1")).await;
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    make(&home, &["d"]).await;
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    make(&home, &["e"]).await;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let (code, status) = home.get(&format!("{PODS}?limit=1&continue={token}")).await;
+    assert_eq!((code, &status["reason"]), (StatusCode::GONE, &"Expired".into()), "{status}");
+    let fresh = status["metadata"]["continue"].as_str().unwrap();
+    assert_eq!(names(&home.get(&format!("{PODS}?continue={fresh}")).await.1), ["b", "c", "d", "e"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_as_old_or_as_new_as_asked() {
+    let home = home();
+    make(&home, &["a"]).await;
+    let version = home.store.revision();
+    make(&home, &["b"]).await;
+    let get = |query: String| {
+        let home = &home;
+        async move { home.get(&format!("{PODS}?{query}")).await }
+    };
+    let (_, exact) = get(format!("resourceVersion={version}&resourceVersionMatch=Exact")).await;
+    assert_eq!((names(&exact), &exact["metadata"]["resourceVersion"]), (vec!["a"], &version.to_string().into()));
+    let (_, newer) = get(format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan")).await;
+    assert_eq!(names(&newer), ["a", "b"]);
+    assert_eq!(names(&get("resourceVersion=0".to_owned()).await.1), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_does_not_come_is_a_timeout_after_three_seconds() {
+    let home = home();
+    let before = tokio::time::Instant::now();
+    let (code, status) = home.get(&format!("{PODS}?resourceVersion=1000")).await;
+    assert_eq!(before.elapsed(), Duration::from_secs(3));
+    assert_eq!(code, StatusCode::GATEWAY_TIMEOUT);
+    assert_eq!(status["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_longer_than_a_frame_is_whole() {
+    let home = home();
+    let many: Vec<String> = (0..200).map(|index| format!("p{index:03}")).collect();
+    make(&home, &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert_eq!(names(&home.get(PODS).await.1), many);
+}
