@@ -1,1 +1,25 @@
-//! What every control loop stands on: caches, queues, back-off, events
+//! What every control loop stands on: caches, queues, back-off, requests, events.
+//!
+//! In: a `kube::Client`, a clock, a generator of randomness.
+//! Out: ordered caches with change logs, keys to work on in order, answers to writes, Events.
+//! Promises: same input, same order. A cache that has reached a revision shows every write up to it.
+//! Never: knows a kind, spawns a task, reads the system's clock.
+
+pub mod informer; // the shared cache of one kind, and cursors into its changes; read this first
+pub mod list_watch; // keeps a cache up to date: list, watch, fold
+mod lines; // cuts a watch's bytes into lines
+pub mod queue; // which key to work on next
+pub mod backoff; // how long to wait after a failure
+pub mod request; // writes whose answers are read for metadata only
+pub mod failure; // what an error of the API server asks of its caller
+pub mod recorder; // Events, written behind everything else
+pub mod clock; // wall time on tokio's clock
+
+pub use backoff::Backoff;
+pub use clock::TokioClock;
+pub use failure::{is_already_exists, is_conflict, is_expired, is_not_found, is_retriable};
+pub use informer::{Cache, Change, Cursor};
+pub use list_watch::{ListWatchConfig, keep};
+pub use queue::WorkQueue;
+pub use recorder::{EventKind, ObjectRef, Recorder};
+pub use request::{PatchKind, WriteAnswer};

@@ -1,0 +1,68 @@
+//! What an error of the API server asks of its caller: do the work again, or tell the user?
+
+use kube::Error;
+
+/// Whether the same work may succeed later: the object has moved on (409 Conflict), or the server is busy, restarting
+/// or out of reach. Everything else is for the user.
+pub fn is_retriable(error: &Error) -> bool {
+    match error {
+        Error::Api(status) => is_conflict(error) || matches!(status.code, 429 | 500 | 502 | 503 | 504),
+        Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether the object has changed since it was read.
+pub fn is_conflict(error: &Error) -> bool {
+    // Both share code 409; only the reason tells a lost race from a taken name.
+    matches!(error, Error::Api(status) if status.code == 409 && status.reason != "AlreadyExists")
+}
+
+/// Whether the object is not there.
+pub fn is_not_found(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 404)
+}
+
+/// Whether the name is taken.
+pub fn is_already_exists(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 409 && status.reason == "AlreadyExists")
+}
+
+/// Whether the server no longer knows the revision or continue token that was asked for (410): list anew.
+pub fn is_expired(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 410)
+}
+
+/// What the server said, without the rest of its `Status`; for messages that people read.
+pub fn message(error: &Error) -> String {
+    match error {
+        Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    #[test]
+    fn codes_and_reasons_say_what_to_do() {
+        //                                   conflict, exists, not found, retriable
+        for (code, reason, want) in [
+            (409, "Conflict", (true, false, false, true)),
+            (409, "AlreadyExists", (false, true, false, false)),
+            (404, "NotFound", (false, false, true, false)),
+            (422, "Invalid", (false, false, false, false)),
+            (403, "Forbidden", (false, false, false, false)),
+            (429, "TooManyRequests", (false, false, false, true)),
+            (503, "ServiceUnavailable", (false, false, false, true)),
+            (504, "Timeout", (false, false, false, true)),
+        ] {
+            let error = Error::Api(Status::failure("", reason).with_code(code).boxed());
+            let got = (is_conflict(&error), is_already_exists(&error), is_not_found(&error), is_retriable(&error));
+            assert_eq!(got, want, "{code} {reason}");
+        }
+        assert!(is_retriable(&Error::Service("connection refused".into())));
+    }
+}

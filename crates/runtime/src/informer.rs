@@ -1,0 +1,443 @@
+//! The shared cache of one kind, and cursors into its changes.
+//!
+//! One watch per kind and process keeps the cache up to date (`list_watch`); every part of the process reads the same
+//! `Arc`s and follows the changes through a cursor of its own. The change log is one queue, cut to the slowest cursor.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::Revision;
+use api::views::{Index, ObjectKey, View};
+use tokio::sync::Notify;
+
+/// Every object of one kind, in key order, with indexes and a log of changes. Cloning shares the cache.
+pub struct Cache<V: View>(Arc<Shared<V>>);
+
+struct Shared<V: View> {
+    state: Mutex<State<V>>,
+    /// Wakes everyone who waits for a change, a revision or the first list.
+    changed: Notify,
+}
+
+struct State<V: View> {
+    objects: BTreeMap<Arc<ObjectKey>, Arc<V>>,
+    indexes: Vec<Indexed<V>>,
+    /// The highest revision seen on any object, bookmark or list: every write up to it shows.
+    revision: Revision,
+    /// Whether a first list has been folded in.
+    synced: bool,
+    /// Changes that some cursor has not read yet; the first one has position `log_start`.
+    log: VecDeque<Change<V>>,
+    log_start: u64,
+    /// Positions of live cursors, by cursor id.
+    cursors: BTreeMap<u64, u64>,
+    next_cursor: u64,
+}
+
+struct Indexed<V> {
+    index: Index<V>,
+    /// By index value; an entry without objects is removed.
+    entries: BTreeMap<String, BTreeMap<Arc<ObjectKey>, Arc<V>>>,
+}
+
+/// One object before and after. Created: `old` is `None`; deleted: `new` is `None`. Both always have the same uid:
+/// an object that was deleted and created again unseen is told as two changes.
+#[derive(Debug)]
+pub struct Change<V> {
+    /// What the cache held before.
+    pub old: Option<Arc<V>>,
+    /// What it holds now.
+    pub new: Option<Arc<V>>,
+}
+
+impl<V> Change<V> {
+    /// The newest state there is: the one after, or for a deletion the one before.
+    pub fn latest(&self) -> &Arc<V> {
+        self.new.as_ref().or(self.old.as_ref()).expect("a change has a state before or after")
+    }
+}
+
+// Not derived: a change is two pointers, cloneable whatever the view is.
+impl<V> Clone for Change<V> {
+    fn clone(&self) -> Self {
+        Change { old: self.old.clone(), new: self.new.clone() }
+    }
+}
+
+/// One event of a watch, ready to be folded in.
+#[derive(Debug)]
+pub enum Event<V> {
+    /// The object now looks like this.
+    Put(V),
+    /// The object is gone.
+    Gone(ObjectKey),
+}
+
+impl<V: View> Cache<V> {
+    /// An empty cache with these indexes.
+    pub fn new(indexes: &[Index<V>]) -> Cache<V> {
+        let indexes = indexes.iter().map(|index| Indexed { index: *index, entries: BTreeMap::new() }).collect();
+        let state = State {
+            objects: BTreeMap::new(),
+            indexes,
+            revision: Revision::ZERO,
+            synced: false,
+            log: VecDeque::new(),
+            log_start: 0,
+            cursors: BTreeMap::new(),
+            next_cursor: 0,
+        };
+        Cache(Arc::new(Shared { state: Mutex::new(state), changed: Notify::new() }))
+    }
+
+    /// The object at `key`.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<V>> {
+        self.lock().objects.get(key).cloned()
+    }
+
+    /// Every object, in key order.
+    pub fn all(&self) -> Vec<Arc<V>> {
+        self.lock().objects.values().cloned().collect()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.lock().objects.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lock().objects.is_empty()
+    }
+
+    /// The objects found under `value`, in key order. The cache must have been made with `index`.
+    pub fn by_index(&self, index: &Index<V>, value: &str) -> Vec<Arc<V>> {
+        let state = self.lock();
+        let Some(indexed) = state.indexes.iter().find(|indexed| indexed.index.name == index.name) else {
+            panic!("the cache of {} was made without index {}", V::RESOURCE.plural, index.name)
+        };
+        indexed.entries.get(value).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The highest revision seen: every write to this kind up to it shows.
+    pub fn revision(&self) -> Revision {
+        self.lock().revision
+    }
+
+    /// Whether a first list has been folded in.
+    pub fn is_synced(&self) -> bool {
+        self.lock().synced
+    }
+
+    /// Returns once a first list has been folded in.
+    pub async fn synced(&self) {
+        self.until(|state| state.synced).await;
+    }
+
+    /// Returns once every write up to `revision` shows: what one reads then includes one's own write.
+    pub async fn reached(&self, revision: Revision) {
+        self.until(|state| state.revision >= revision).await;
+    }
+
+    /// A cursor that first returns every object there is as a change from nothing, then every change after.
+    pub fn subscribe(&self) -> Cursor<V> {
+        let mut state = self.lock();
+        let id = state.next_cursor;
+        state.next_cursor += 1;
+        let end = state.log_end();
+        state.cursors.insert(id, end);
+        let initial = state.objects.values().cloned().collect::<Vec<_>>().into_iter();
+        Cursor { cache: Cache(self.0.clone()), id, initial }
+    }
+
+    /// Folds in events of a watch, in order, and moves the revision to at least `revision`.
+    pub fn fold(&self, events: impl IntoIterator<Item = Event<V>>, revision: Revision) {
+        let mut state = self.lock();
+        for event in events {
+            match event {
+                Event::Put(object) => state.put(object),
+                Event::Gone(key) => state.remove(&key),
+            }
+        }
+        state.revision = state.revision.max(revision);
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Folds in a whole list read at `revision`: what is neither in it nor among `unread` is gone. `unread` names
+    /// objects that are in the list but could not be decoded; of those the last known state stays.
+    pub fn replace(&self, objects: Vec<V>, unread: &BTreeSet<ObjectKey>, revision: Revision) {
+        let mut state = self.lock();
+        let listed: BTreeSet<ObjectKey> = objects.iter().map(|object| object.meta().key()).collect();
+        let held = state.objects.keys();
+        let gone = held.filter(|key| !listed.contains(&***key) && !unread.contains(&***key));
+        for key in gone.cloned().collect::<Vec<_>>() {
+            state.remove(&key);
+        }
+        for object in objects {
+            if !state.holds(&object) {
+                state.put(object);
+            }
+        }
+        state.revision = state.revision.max(revision);
+        state.synced = true;
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<V>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn until(&self, holds: impl Fn(&State<V>) -> bool) {
+        loop {
+            // Made before the check: a change between the check and the await is not missed.
+            let changed = self.0.changed.notified();
+            if holds(&self.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl<V: View> State<V> {
+    fn log_end(&self) -> u64 {
+        self.log_start + self.log.len() as u64
+    }
+
+    fn holds(&self, object: &V) -> bool {
+        let meta = object.meta();
+        self.objects
+            .get(&meta.key())
+            .is_some_and(|held| held.meta().uid == meta.uid && held.meta().resource_version == meta.resource_version)
+    }
+
+    fn put(&mut self, object: V) {
+        self.revision = self.revision.max(object.meta().resource_version);
+        let (key, new) = (object.meta().key(), Arc::new(object));
+        if self.objects.get(&key).is_some_and(|held| held.meta().uid != new.meta().uid) {
+            self.remove(&key);
+        }
+        let (key, old) = match self.objects.get_key_value(&key) {
+            Some((key, old)) => (key.clone(), Some(old.clone())),
+            None => (Arc::new(key), None),
+        };
+        for indexed in &mut self.indexes {
+            indexed.update(&key, old.as_deref(), Some(&new));
+        }
+        self.objects.insert(key, new.clone());
+        self.append(Change { old, new: Some(new) });
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        let Some((key, old)) = self.objects.remove_entry(key) else { return };
+        for indexed in &mut self.indexes {
+            indexed.update(&key, Some(&old), None);
+        }
+        self.append(Change { old: Some(old), new: None });
+    }
+
+    fn append(&mut self, change: Change<V>) {
+        if !self.cursors.is_empty() {
+            self.log.push_back(change);
+        }
+    }
+
+    /// The next change for cursor `id`, which then counts as read.
+    fn advance(&mut self, id: u64) -> Option<Change<V>> {
+        let position = *self.cursors.get(&id).expect("a live cursor is registered");
+        let change = self.log.get(usize::try_from(position - self.log_start).ok()?)?.clone();
+        self.cursors.insert(id, position + 1);
+        // Only the slowest cursor holds the log back.
+        if position == self.log_start {
+            self.trim();
+        }
+        Some(change)
+    }
+
+    fn trim(&mut self) {
+        let slowest = self.cursors.values().min().copied().unwrap_or_else(|| self.log_end());
+        while self.log_start < slowest {
+            self.log.pop_front();
+            self.log_start += 1;
+        }
+    }
+}
+
+impl<V> Indexed<V> {
+    fn update(&mut self, key: &Arc<ObjectKey>, old: Option<&V>, new: Option<&Arc<V>>) {
+        let values = new.map(|new| (self.index.values)(new)).unwrap_or_default();
+        for value in old.map(|old| (self.index.values)(old)).unwrap_or_default() {
+            if values.contains(&value) {
+                continue;
+            }
+            if let Some(objects) = self.entries.get_mut(&value) {
+                objects.remove(&**key);
+                if objects.is_empty() {
+                    self.entries.remove(&value);
+                }
+            }
+        }
+        let Some(new) = new else { return };
+        for value in values {
+            self.entries.entry(value).or_default().insert(key.clone(), new.clone());
+        }
+    }
+}
+
+// Not derived: cloning shares the cache, whatever the view is.
+impl<V: View> Clone for Cache<V> {
+    fn clone(&self) -> Self {
+        Cache(self.0.clone())
+    }
+}
+
+impl<V: View> fmt::Debug for Cache<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        let (plural, count, revision) = (V::RESOURCE.plural, state.objects.len(), state.revision);
+        write!(f, "Cache({plural}: {count} objects at {revision})")
+    }
+}
+
+/// A reader's place in the changes of one cache. While it lives, the log keeps what it has not read; a cursor that is
+/// no longer read must be dropped.
+#[derive(Debug)]
+pub struct Cursor<V: View> {
+    cache: Cache<V>,
+    id: u64,
+    /// What the cache held when the cursor was made.
+    initial: std::vec::IntoIter<Arc<V>>,
+}
+
+impl<V: View> Cursor<V> {
+    /// The next change, waiting for one. Cancel safe: a change is read when this returns, not before.
+    pub async fn next(&mut self) -> Change<V> {
+        loop {
+            // Made before the check: a change between the check and the await is not missed.
+            let shared = self.cache.0.clone();
+            let changed = shared.changed.notified();
+            if let Some(change) = self.try_next() {
+                return change;
+            }
+            changed.await;
+        }
+    }
+
+    /// The next change, if there is one now.
+    pub fn try_next(&mut self) -> Option<Change<V>> {
+        if let Some(object) = self.initial.next() {
+            return Some(Change { old: None, new: Some(object) });
+        }
+        self.cache.lock().advance(self.id)
+    }
+
+    /// Returns once [`Cursor::try_next`] has something to return. Cancel safe.
+    pub async fn ready(&self) {
+        if self.initial.as_slice().is_empty() {
+            self.cache.until(|state| state.cursors.get(&self.id).is_some_and(|at| *at < state.log_end())).await;
+        }
+    }
+}
+
+impl<V: View> Drop for Cursor<V> {
+    fn drop(&mut self) {
+        let mut state = self.cache.lock();
+        state.cursors.remove(&self.id);
+        state.trim();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::views::{Meta, PodSpecView, PodView};
+
+    fn pod(name: &str, node: &str, revision: u64) -> PodView {
+        let metadata = Meta {
+            namespace: "ns".into(),
+            name: name.into(),
+            uid: format!("uid-{name}"),
+            resource_version: Revision(revision),
+            ..Meta::default()
+        };
+        let spec = PodSpecView { node_name: node.into(), ..PodSpecView::default() };
+        PodView { metadata, spec, ..PodView::default() }
+    }
+
+    /// `+name` created, `~name` changed, `-name` deleted.
+    fn drain(cursor: &mut Cursor<PodView>) -> String {
+        let mut out = Vec::new();
+        while let Some(change) = cursor.try_next() {
+            let mark = match (&change.old, &change.new) {
+                (None, _) => '+',
+                (Some(_), Some(_)) => '~',
+                (_, None) => '-',
+            };
+            out.push(format!("{mark}{}", change.latest().metadata.name));
+        }
+        out.join(" ")
+    }
+
+    fn names(pods: &[Arc<PodView>]) -> Vec<&str> {
+        pods.iter().map(|pod| pod.metadata.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_cursor_sees_what_there_was_and_then_every_change() {
+        let cache = Cache::new(&[]);
+        cache.replace(vec![pod("b", "", 2), pod("a", "", 1)], &BTreeSet::new(), Revision(3));
+        let mut cursor = cache.subscribe();
+        cache.fold([Event::Put(pod("a", "n1", 4)), Event::Gone(ObjectKey::new("ns", "b"))], Revision(5));
+        assert_eq!(drain(&mut cursor), "+a +b ~a -b");
+        assert_eq!(drain(&mut cursor), "");
+        assert_eq!(cache.revision(), Revision(5));
+    }
+
+    #[test]
+    fn a_relist_tells_only_what_differs() {
+        let cache = Cache::new(&[]);
+        let mut cursor = cache.subscribe();
+        let first = vec![pod("a", "", 1), pod("b", "", 2), pod("c", "", 3), pod("d", "", 4)];
+        cache.replace(first, &BTreeSet::new(), Revision(4));
+        drain(&mut cursor);
+        let mut reborn = pod("c", "", 9);
+        reborn.metadata.uid = "another".into();
+        let unread = BTreeSet::from([ObjectKey::new("ns", "d")]);
+        cache.replace(vec![pod("b", "", 8), reborn, pod("a", "", 1)], &unread, Revision(9));
+        assert_eq!(drain(&mut cursor), "~b -c +c", "a is the same, d could not be read");
+        cache.replace(vec![pod("b", "", 8)], &BTreeSet::new(), Revision(10));
+        assert_eq!(drain(&mut cursor), "-a -c -d");
+    }
+
+    #[test]
+    fn indexes_follow_their_objects() {
+        let cache = Cache::new(&[PodView::BY_NODE]);
+        cache.fold(["c", "a", "b"].map(|name| Event::Put(pod(name, "n1", 1))), Revision(1));
+        cache.fold([Event::Put(pod("a", "n2", 2)), Event::Gone(ObjectKey::new("ns", "c"))], Revision(3));
+        cache.fold([Event::Put(pod("b", "n1", 4))], Revision(4));
+        assert_eq!(names(&cache.by_index(&PodView::BY_NODE, "n2")), ["a"]);
+        let on_n1 = cache.by_index(&PodView::BY_NODE, "n1");
+        assert_eq!(names(&on_n1), ["b"]);
+        assert_eq!(on_n1[0].metadata.resource_version, Revision(4), "the index shows the newest state");
+    }
+
+    #[test]
+    fn the_log_keeps_only_what_a_live_cursor_has_not_read() {
+        let cache = Cache::new(&[]);
+        let (mut fast, slow) = (cache.subscribe(), cache.subscribe());
+        cache.fold((0..10).map(|n| Event::Put(pod(&format!("p{n}"), "", n + 1))), Revision(10));
+        drain(&mut fast);
+        assert_eq!(cache.lock().log.len(), 10, "the slow cursor holds it");
+        drop(slow);
+        assert_eq!(cache.lock().log.len(), 0);
+        cache.fold([Event::Put(pod("last", "", 11))], Revision(11));
+        assert_eq!(drain(&mut fast), "+last");
+        assert_eq!(cache.lock().log.len(), 0, "what all have read is not kept");
+        drop(fast);
+        cache.fold([Event::Put(pod("unread", "", 12))], Revision(12));
+        assert_eq!(cache.lock().log.len(), 0, "without cursors nothing is kept");
+    }
+}

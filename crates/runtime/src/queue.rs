@@ -1,0 +1,194 @@
+//! Which key to work on next.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::backoff::Backoff;
+
+/// Keys in the order they were added, each at most once, never handed to two workers at a time. Cloning shares the
+/// queue.
+pub struct WorkQueue<K: Ord + Clone>(Arc<Shared<K>>);
+
+struct Shared<K> {
+    state: Mutex<State<K>>,
+    changed: Notify,
+    backoff: Backoff,
+}
+
+struct State<K> {
+    /// Keys a worker may take now, oldest first.
+    ready: VecDeque<K>,
+    /// Keys asked for and not yet taken: those in `ready`, and those that wait for `done`.
+    wanted: BTreeSet<K>,
+    /// Keys a worker has taken and not finished.
+    taken: BTreeSet<K>,
+    /// Keys to be added later. The number keeps keys of one instant in the order they were added.
+    delayed: BTreeMap<(Instant, u64), K>,
+    delayed_until: BTreeMap<K, (Instant, u64)>,
+    sequence: u64,
+    /// Failures in a row, for `add_with_backoff`.
+    failures: BTreeMap<K, u32>,
+}
+
+impl<K: Ord + Clone> WorkQueue<K> {
+    /// An empty queue; `backoff` is what `add_with_backoff` waits.
+    pub fn new(backoff: Backoff) -> WorkQueue<K> {
+        let state = State {
+            ready: VecDeque::new(),
+            wanted: BTreeSet::new(),
+            taken: BTreeSet::new(),
+            delayed: BTreeMap::new(),
+            delayed_until: BTreeMap::new(),
+            sequence: 0,
+            failures: BTreeMap::new(),
+        };
+        WorkQueue(Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), backoff }))
+    }
+
+    /// Asks for work on `key`. A key that is already waiting keeps its place; one that is being worked on is queued
+    /// again when that is done.
+    pub fn add(&self, key: K) {
+        self.lock().add(key);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Adds `key` after `delay`. Of several delays for one key the earliest counts.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        self.lock().add_at(key, Instant::now() + delay);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Adds `key` after a delay that grows with every call until [`WorkQueue::forget`].
+    pub fn add_with_backoff(&self, key: K) {
+        let failures = {
+            let mut state = self.lock();
+            let failures = state.failures.entry(key.clone()).or_insert(0);
+            *failures = failures.saturating_add(1);
+            *failures
+        };
+        self.add_after(key, self.0.backoff.delay(failures));
+    }
+
+    /// Work on `key` succeeded: its back-off starts anew.
+    pub fn forget(&self, key: &K) {
+        self.lock().failures.remove(key);
+    }
+
+    /// How often in a row `key` was added with back-off.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.lock().failures.get(key).copied().unwrap_or(0)
+    }
+
+    /// Takes the next key, waiting for one. The caller must call [`WorkQueue::done`] with it. Cancel safe.
+    pub async fn next(&self) -> K {
+        loop {
+            // Made before the check: a key added between the check and the await is not missed.
+            let changed = self.0.changed.notified();
+            let wake_at = {
+                let mut state = self.lock();
+                if let Some(key) = state.take(Instant::now()) {
+                    return key;
+                }
+                state.delayed.first_key_value().map(|((at, _), _)| *at)
+            };
+            match wake_at {
+                None => changed.await,
+                Some(at) => {
+                    tokio::select! { biased;
+                        () = changed => {}
+                        () = sleep_until(at) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Work on `key` has ended, well or not; if it was asked for meanwhile, it is queued again.
+    pub fn done(&self, key: &K) {
+        self.lock().done(key);
+        self.0.changed.notify_waiters();
+    }
+
+    /// How many keys wait for a worker, delayed ones aside.
+    pub fn len(&self) -> usize {
+        self.lock().ready.len()
+    }
+
+    /// Whether no key waits for a worker, delayed ones aside.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Ord + Clone> State<K> {
+    fn add(&mut self, key: K) {
+        if self.wanted.insert(key.clone()) && !self.taken.contains(&key) {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn add_at(&mut self, key: K, at: Instant) {
+        if let Some(earlier) = self.delayed_until.get(&key) {
+            if earlier.0 <= at {
+                return;
+            }
+            self.delayed.remove(earlier);
+        }
+        let place = (at, self.sequence);
+        self.sequence += 1;
+        self.delayed_until.insert(key.clone(), place);
+        self.delayed.insert(place, key);
+    }
+
+    fn take(&mut self, now: Instant) -> Option<K> {
+        while let Some(first) = self.delayed.first_entry()
+            && first.key().0 <= now
+        {
+            let key = first.remove();
+            self.delayed_until.remove(&key);
+            self.add(key);
+        }
+        let key = self.ready.pop_front()?;
+        self.wanted.remove(&key);
+        self.taken.insert(key.clone());
+        Some(key)
+    }
+
+    fn done(&mut self, key: &K) {
+        if self.taken.remove(key) && self.wanted.contains(key) {
+            self.ready.push_back(key.clone());
+        }
+    }
+}
+
+// Not derived: cloning shares the queue.
+impl<K: Ord + Clone> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        WorkQueue(self.0.clone())
+    }
+}
+
+impl<K: Ord + Clone> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        write!(
+            f,
+            "WorkQueue({} ready, {} taken, {} delayed)",
+            state.ready.len(),
+            state.taken.len(),
+            state.delayed.len()
+        )
+    }
+}

@@ -1,0 +1,359 @@
+//! Events, written behind everything else.
+//!
+//! Telling people what happened must never slow down what happens: `event` only pushes onto a bounded queue, and one
+//! writer drains it, one request at a time. When the queue is full the oldest event is dropped and counted.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::clock::rfc3339;
+use api::views::View;
+use api::{Clock, Random, Timestamp};
+use kube::{Client, Error};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::backoff::Backoff;
+use crate::failure::{is_not_found, is_retriable};
+use crate::request::{self, PatchKind};
+
+/// Events that wait for the writer; beyond this the oldest is dropped.
+const QUEUE_MAX: usize = 4096;
+/// Events remembered for counting repetitions.
+const MEMORY_MAX: usize = 4096;
+/// A repetition within this time of the last one is counted, not written anew.
+const REPEAT_WITHIN: Duration = Duration::from_secs(600);
+/// The API's limit for a message.
+const MESSAGE_CHARS_MAX: usize = 1024;
+/// The API's limit for a name (253), less a dot and 16 digits.
+const NAME_STEM_MAX: usize = 236;
+/// An event is worth this many attempts.
+const ATTEMPTS_MAX: u32 = 4;
+const BACKOFF: Backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(10) };
+
+/// The object an Event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// `v1` or `group/version`.
+    pub api_version: String,
+    /// Kind of the object.
+    pub kind: String,
+    /// Empty for cluster-scoped kinds.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The object's uid.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// The version the Event speaks of.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
+}
+
+impl ObjectRef {
+    /// Refers to `object`.
+    pub fn of<V: View>(object: &V) -> ObjectRef {
+        let meta = object.meta();
+        ObjectRef {
+            api_version: V::RESOURCE.api_version(),
+            kind: V::RESOURCE.kind.to_owned(),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.to_string(),
+        }
+    }
+}
+
+/// `type` of an Event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum EventKind {
+    /// Something went as it should.
+    Normal,
+    /// Somebody may want to look.
+    Warning,
+}
+
+/// Takes Events and never blocks. Cloning shares the queue.
+#[derive(Clone)]
+pub struct Recorder(Arc<Shared>);
+
+struct Shared {
+    component: String,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    added: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Note>,
+    dropped: u64,
+}
+
+/// What `event` was told.
+struct Note {
+    about: ObjectRef,
+    kind: EventKind,
+    reason: String,
+    action: String,
+    message: String,
+    at: Timestamp,
+}
+
+impl Recorder {
+    /// A recorder for `component`, and the writer that must be polled for its Events to appear.
+    pub fn new(
+        component: &str,
+        client: Client,
+        clock: Arc<dyn Clock>,
+        random: Random,
+    ) -> (Recorder, impl Future<Output = ()> + Send + 'static + use<>) {
+        let recorder = Recorder(Arc::new(Shared {
+            component: component.to_owned(),
+            clock,
+            state: Mutex::new(State::default()),
+            added: Notify::new(),
+        }));
+        let writer = Writer { recorder: recorder.clone(), client, random, memory: Memory::default() };
+        (recorder, writer.run())
+    }
+
+    /// Tells people about `about`. `reason` and `action` are CamelCase; `message` is cut to 1,024 characters.
+    pub fn event(&self, about: &ObjectRef, kind: EventKind, reason: &str, action: &str, message: &str) {
+        let note = Note {
+            about: about.clone(),
+            kind,
+            reason: reason.to_owned(),
+            action: action.to_owned(),
+            message: cut(message),
+            at: self.0.clock.now(),
+        };
+        let mut state = self.lock();
+        if state.waiting.len() == QUEUE_MAX {
+            state.waiting.pop_front();
+            state.dropped += 1;
+        }
+        state.waiting.push_back(note);
+        drop(state);
+        self.0.added.notify_one();
+    }
+
+    /// How many Events never reached the server: the queue was full, or it would not take them.
+    pub fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Recorder({})", self.0.component)
+    }
+}
+
+fn cut(message: &str) -> String {
+    match message.char_indices().nth(MESSAGE_CHARS_MAX) {
+        None => message.to_owned(),
+        Some(_) => message.chars().take(MESSAGE_CHARS_MAX - 4).chain(" ...".chars()).collect(),
+    }
+}
+
+struct Writer {
+    recorder: Recorder,
+    client: Client,
+    random: Random,
+    memory: Memory,
+}
+
+impl Writer {
+    async fn run(mut self) {
+        loop {
+            let note = self.recorder.lock().waiting.pop_front();
+            match note {
+                Some(note) => self.write(note).await,
+                None => self.recorder.0.added.notified().await,
+            }
+        }
+    }
+
+    async fn write(&mut self, note: Note) {
+        let (about, reason) = (&note.about, &note.reason);
+        let key = Arc::new(Sameness { uid: about.uid.clone(), reason: reason.clone(), message: note.message.clone() });
+        if let Some((path, count)) = self.memory.repeat(&key, note.at) {
+            let body = json!({"count": count, "lastTimestamp": rfc3339(note.at)});
+            match self.attempt(|client| request::patch(client, &path, PatchKind::Merge, &body)).await {
+                // The server forgets Events after a while; then this one is new again.
+                Err(error) if is_not_found(&error) => {}
+                outcome => return self.count_drop(&note, outcome),
+            }
+        }
+        let body = self.compose(&note);
+        let collection = format!("/api/v1/namespaces/{}/events", body.metadata.namespace);
+        let outcome = self.attempt(|client| request::post(client, &collection, &body)).await;
+        if outcome.is_ok() {
+            self.memory.keep(key, format!("{collection}/{}", body.metadata.name), note.at);
+        }
+        self.count_drop(&note, outcome);
+    }
+
+    /// Tries a few times while the server is busy or out of reach.
+    async fn attempt<'a, F>(&'a self, send: impl Fn(&'a Client) -> F) -> Result<(), Error>
+    where
+        F: Future<Output = Result<request::WriteAnswer, Error>>,
+    {
+        let mut failures = 0;
+        loop {
+            match send(&self.client).await {
+                Ok(_) => return Ok(()),
+                Err(error) if is_retriable(&error) && failures + 1 < ATTEMPTS_MAX => {
+                    failures += 1;
+                    tokio::time::sleep(BACKOFF.delay(failures)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn count_drop(&self, note: &Note, outcome: Result<(), Error>) {
+        if let Err(error) = outcome {
+            tracing::debug!("event {} about {}/{}: {error}", note.reason, note.about.namespace, note.about.name);
+            self.recorder.lock().dropped += 1;
+        }
+    }
+
+    fn compose<'a>(&'a self, note: &'a Note) -> EventBody<'a> {
+        let (about, component, time) = (&note.about, &self.recorder.0.component, rfc3339(note.at));
+        // Events about cluster-scoped objects live in the default namespace.
+        let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
+        let stem = &about.name[..about.name.len().min(NAME_STEM_MAX)];
+        let stem = stem.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        EventBody {
+            api_version: "v1",
+            kind: "Event",
+            metadata: EventMeta { name: format!("{stem}.{:016x}", self.random.next_u64()), namespace },
+            involved_object: about,
+            event_type: note.kind,
+            reason: &note.reason,
+            action: &note.action,
+            message: &note.message,
+            reporting_component: component,
+            reporting_instance: component,
+            source: Source { component },
+            first_timestamp: time.clone(),
+            last_timestamp: time,
+            event_time: (),
+            count: 1,
+        }
+    }
+}
+
+/// A core/v1 Event as it is posted.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventBody<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: EventMeta<'a>,
+    involved_object: &'a ObjectRef,
+    #[serde(rename = "type")]
+    event_type: EventKind,
+    reason: &'a str,
+    action: &'a str,
+    message: &'a str,
+    reporting_component: &'a str,
+    reporting_instance: &'a str,
+    source: Source<'a>,
+    first_timestamp: String,
+    last_timestamp: String,
+    /// Always null: set, it would make the Event one of the newer, stricter kind.
+    event_time: (),
+    count: u32,
+}
+
+#[derive(Serialize)]
+struct EventMeta<'a> {
+    name: String,
+    namespace: &'a str,
+}
+
+#[derive(Serialize)]
+struct Source<'a> {
+    component: &'a str,
+}
+
+/// Events with the same of these are repetitions of one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Sameness {
+    uid: String,
+    reason: String,
+    message: String,
+}
+
+/// What was written lately, least recently used forgotten first.
+#[derive(Default)]
+struct Memory {
+    seen: BTreeMap<Arc<Sameness>, Seen>,
+    /// Keys of `seen` by their last use.
+    by_use: BTreeMap<u64, Arc<Sameness>>,
+    uses: u64,
+}
+
+struct Seen {
+    path: String,
+    count: u32,
+    last: Timestamp,
+    used: u64,
+}
+
+impl Memory {
+    /// The Event to count up and its new count, if `key` was written lately.
+    fn repeat(&mut self, key: &Arc<Sameness>, at: Timestamp) -> Option<(String, u32)> {
+        let seen = self.seen.get_mut(key)?;
+        if at.duration_since(seen.last).unsigned_abs() > REPEAT_WITHIN {
+            return None;
+        }
+        seen.count = seen.count.saturating_add(1);
+        seen.last = at;
+        self.by_use.remove(&seen.used);
+        self.uses += 1;
+        seen.used = self.uses;
+        self.by_use.insert(self.uses, key.clone());
+        Some((seen.path.clone(), seen.count))
+    }
+
+    fn keep(&mut self, key: Arc<Sameness>, path: String, at: Timestamp) {
+        self.uses += 1;
+        let seen = Seen { path, count: 1, last: at, used: self.uses };
+        if let Some(before) = self.seen.insert(key.clone(), seen) {
+            self.by_use.remove(&before.used);
+        }
+        self.by_use.insert(self.uses, key);
+        if self.seen.len() > MEMORY_MAX
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.seen.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_are_cut_by_characters() {
+        assert_eq!(cut("short"), "short");
+        let long = cut(&"é".repeat(2000));
+        assert_eq!(long.chars().count(), 1024);
+        assert!(long.ends_with("é ..."));
+    }
+}

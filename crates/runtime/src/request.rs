@@ -1,0 +1,162 @@
+//! Writes, as all control loops make them: a path and a body in, the answer's metadata out.
+//!
+//! The answer to a write is the whole object; decoding it would cost more than the write is worth, so only its
+//! version and uid are read. What the object now looks like arrives in the cache.
+
+use api::Revision;
+use api::views::{ObjectKey, ResourceRef};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, Request};
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Client, Error};
+use serde::{Deserialize, Serialize};
+
+const JSON: &str = "application/json";
+
+/// What is read of a write's answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteAnswer {
+    /// The object's version after the write; zero where the server answers with a bare `Status` (bind, some deletes).
+    pub revision: Revision,
+    /// The object's uid; empty where the server answers with a bare `Status` that does not name it.
+    pub uid: String,
+    /// The object's name, which the server may have generated; empty where the answer does not name it.
+    pub name: String,
+}
+
+/// How the body of a PATCH is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    /// RFC 7386: objects merge, everything else (lists too) is replaced, null removes.
+    Merge,
+    /// RFC 6902: a list of operations, applied all or none.
+    Json,
+}
+
+impl PatchKind {
+    fn content_type(self) -> &'static str {
+        match self {
+            PatchKind::Merge => "application/merge-patch+json",
+            PatchKind::Json => "application/json-patch+json",
+        }
+    }
+}
+
+/// The path of a collection in `namespace`, which cluster-scoped kinds leave out.
+pub fn collection_path(resource: &ResourceRef, namespace: &str) -> String {
+    if !resource.namespaced || namespace.is_empty() {
+        return resource.path();
+    }
+    let (root, version, plural) = (root(resource), resource.version, resource.plural);
+    format!("{root}/{version}/namespaces/{namespace}/{plural}")
+}
+
+/// The path of one object.
+pub fn object_path(resource: &ResourceRef, key: &ObjectKey) -> String {
+    format!("{}/{}", collection_path(resource, &key.namespace), key.name)
+}
+
+fn root(resource: &ResourceRef) -> String {
+    if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) }
+}
+
+/// Creates an object in the collection at `path` (or posts to a subresource).
+pub async fn post(client: &Client, path: &str, body: &impl Serialize) -> Result<WriteAnswer, Error> {
+    write(client, Method::POST, path, JSON, encode(body)?).await
+}
+
+/// Replaces the object at `path`.
+pub async fn put(client: &Client, path: &str, body: &impl Serialize) -> Result<WriteAnswer, Error> {
+    write(client, Method::PUT, path, JSON, encode(body)?).await
+}
+
+/// Changes the object at `path`.
+pub async fn patch(client: &Client, path: &str, kind: PatchKind, body: &impl Serialize) -> Result<WriteAnswer, Error> {
+    write(client, Method::PATCH, path, kind.content_type(), encode(body)?).await
+}
+
+/// Deletes the object at `path`; `options` is a `DeleteOptions` document (`{}` for none).
+pub async fn delete(client: &Client, path: &str, options: &impl Serialize) -> Result<WriteAnswer, Error> {
+    write(client, Method::DELETE, path, JSON, encode(options)?).await
+}
+
+/// Reads `path` as the server answers it. For the rare read that a cache cannot answer.
+pub async fn get(client: &Client, path: &str) -> Result<Bytes, Error> {
+    let request = Request::get(path).header(ACCEPT, JSON).body(Body::empty()).map_err(Error::HttpError)?;
+    send(client, request).await
+}
+
+/// Sends `request` and returns the answer's body as it came, or the `Status` it carries as an error.
+pub(crate) async fn send(client: &Client, request: Request<Body>) -> Result<Bytes, Error> {
+    let response = client.send(request).await?;
+    let code = response.status();
+    let bytes = response.into_body().collect_bytes().await?;
+    if !code.is_client_error() && !code.is_server_error() {
+        return Ok(bytes);
+    }
+    // A proxy in between may answer with something that is no Status; its code still says what to do.
+    let status = serde_json::from_slice::<Status>(&bytes).unwrap_or_else(|_| {
+        Status::failure(String::from_utf8_lossy(&bytes).trim(), "Unknown").with_code(code.as_u16())
+    });
+    Err(Error::Api(status.boxed()))
+}
+
+async fn write(client: &Client, method: Method, path: &str, kind: &str, body: Vec<u8>) -> Result<WriteAnswer, Error> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(CONTENT_TYPE, kind)
+        .header(ACCEPT, JSON)
+        .body(Body::from(body))
+        .map_err(Error::HttpError)?;
+    let bytes = send(client, request).await?;
+    let answer: Answer = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
+    let uid = if answer.metadata.uid.is_empty() { answer.details.uid } else { answer.metadata.uid };
+    Ok(WriteAnswer { revision: answer.metadata.resource_version, uid, name: answer.metadata.name })
+}
+
+fn encode(body: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(body).map_err(Error::SerdeError)
+}
+
+/// An object or a `Status`, as far as it is read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    metadata: AnswerMeta,
+    details: AnswerDetails,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AnswerMeta {
+    resource_version: Revision,
+    uid: String,
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AnswerDetails {
+    uid: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::views::{NodeView, PodGroupView, PodView, View};
+
+    #[test]
+    fn paths_follow_group_and_scope() {
+        let key = ObjectKey::new("training", "x1");
+        assert_eq!(object_path(&PodView::RESOURCE, &key), "/api/v1/namespaces/training/pods/x1");
+        assert_eq!(
+            object_path(&PodGroupView::RESOURCE, &key),
+            "/apis/scheduling.k8s.io/v1beta1/namespaces/training/podgroups/x1"
+        );
+        assert_eq!(object_path(&NodeView::RESOURCE, &ObjectKey::new("", "n1")), "/api/v1/nodes/n1");
+        assert_eq!(collection_path(&PodView::RESOURCE, ""), "/api/v1/pods");
+    }
+}

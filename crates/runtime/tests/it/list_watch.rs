@@ -1,0 +1,185 @@
+//! The cache kept up to date by list and watch against a scripted server.
+
+use std::time::Duration;
+
+use api::Revision;
+use api::views::{ObjectKey, PodView};
+use runtime::{Cache, Cursor, ListWatchConfig, keep};
+use tokio::time::{Instant, timeout};
+
+use crate::fake_server::FakeServer;
+
+/// A pod's JSON at `revision`.
+fn pod(name: &str, revision: u64) -> String {
+    format!(r#"{{"metadata":{{"namespace":"ns","name":"{name}","uid":"uid-{name}","resourceVersion":"{revision}"}}}}"#)
+}
+
+fn list(revision: u64, next: &str, pods: &[String]) -> String {
+    let meta = format!(r#"{{"resourceVersion":"{revision}","continue":"{next}"}}"#);
+    format!(r#"{{"kind":"PodList","metadata":{meta},"items":[{}]}}"#, pods.join(","))
+}
+
+fn event(kind: &str, object: &str) -> String {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
+}
+
+struct World {
+    server: FakeServer,
+    cache: Cache<PodView>,
+    cursor: Cursor<PodView>,
+}
+
+impl World {
+    fn start(prepare: impl FnOnce(&FakeServer)) -> World {
+        let server = FakeServer::default();
+        prepare(&server);
+        let cache = Cache::new(&[]);
+        tokio::spawn(keep(server.client(), cache.clone(), ListWatchConfig::default()));
+        World { server, cursor: cache.subscribe(), cache }
+    }
+
+    /// The next `count` changes: `+` created, `~` changed, `-` deleted.
+    async fn changes(&mut self, count: usize) -> String {
+        let mut out = Vec::new();
+        for _ in 0..count {
+            let change = timeout(Duration::from_secs(60), self.cursor.next()).await.expect("a change is due");
+            let mark = match (&change.old, &change.new) {
+                (None, _) => '+',
+                (Some(_), Some(_)) => '~',
+                (_, None) => '-',
+            };
+            out.push(format!("{mark}{}", change.latest().metadata.name));
+        }
+        out.join(" ")
+    }
+}
+
+const PODS: &str = "GET /api/v1/pods?&";
+
+#[tokio::test(start_paused = true)]
+async fn a_list_in_pages_and_its_watch_fold_into_the_cache() {
+    let mut watch = None;
+    let mut world = World::start(|server| {
+        server.reply(200, &list(5, "next/page=", &[pod("a", 1)]));
+        server.reply(200, &list(5, "", &[pod("b", 2)]));
+        watch = Some(server.reply_watch());
+    });
+    world.cache.synced().await;
+    assert_eq!(world.changes(2).await, "+a +b");
+    assert_eq!(world.cache.revision(), Revision(5));
+    // Several events in one chunk, and one event over two chunks.
+    let watch = watch.unwrap();
+    let last = event("DELETED", &pod("b", 8));
+    let (head, tail) = last.split_at(20);
+    watch.send(&format!("{}{}{head}", event("ADDED", &pod("c", 6)), event("MODIFIED", &pod("a", 7))));
+    watch.send(tail);
+    assert_eq!(world.changes(3).await, "+c ~a -b");
+    assert_eq!(world.cache.revision(), Revision(8));
+    assert!(world.cache.get(&ObjectKey::new("ns", "b")).is_none());
+    let watching = "watch=true&timeoutSeconds=290&allowWatchBookmarks=true&resourceVersion=5";
+    assert_eq!(
+        world.server.asked(),
+        [format!("{PODS}limit=500"), format!("{PODS}limit=500&continue=next%2Fpage%3D"), format!("{PODS}{watching}")]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_moves_the_revision_and_wakes_who_waits_for_it() {
+    let mut watch = None;
+    let world = World::start(|server| {
+        server.reply(200, &list(5, "", &[]));
+        watch = Some(server.reply_watch());
+    });
+    world.cache.synced().await;
+    let (cache, watch) = (world.cache.clone(), watch.unwrap());
+    let waiting = tokio::spawn(async move { cache.reached(Revision(40)).await });
+    watch.send(&event("BOOKMARK", r#"{"kind":"Pod","metadata":{"resourceVersion":"39"}}"#));
+    assert!(timeout(Duration::from_secs(1), world.cache.reached(Revision(40))).await.is_err());
+    watch.send(&event("BOOKMARK", r#"{"kind":"Pod","metadata":{"resourceVersion":"41"}}"#));
+    timeout(Duration::from_secs(1), waiting).await.expect("revision 40 is reached").unwrap();
+    assert_eq!(world.cache.revision(), Revision(41));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_watch_resumes_after_the_last_event_seen() {
+    let mut watches = Vec::new();
+    let mut world = World::start(|server| {
+        server.reply(200, &list(5, "", &[]));
+        watches.extend([server.reply_watch(), server.reply_watch()]);
+    });
+    let second = watches.pop().unwrap();
+    let first = watches.pop().unwrap();
+    first.send(&event("ADDED", &pod("a", 9)));
+    assert_eq!(world.changes(1).await, "+a");
+    let before = Instant::now();
+    first.cut();
+    second.send(&event("ADDED", &pod("b", 10)));
+    assert_eq!(world.changes(1).await, "+b");
+    assert_eq!(before.elapsed(), Duration::from_millis(200), "one step of back-off");
+    let asked = world.server.asked();
+    assert_eq!(asked.len(), 3, "no second list: {asked:?}");
+    assert!(asked[2].ends_with("resourceVersion=9"), "{}", asked[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_brought_something_starts_the_back_off_anew() {
+    let mut watches = Vec::new();
+    let mut world = World::start(|server| {
+        server.reply(200, &list(5, "", &[]));
+        watches.extend((0..6).map(|_| server.reply_watch()));
+    });
+    let before = Instant::now();
+    for (number, watch) in watches.into_iter().enumerate() {
+        watch.send(&event("ADDED", &pod(&format!("p{number}"), 10 + number as u64)));
+        world.changes(1).await;
+        watch.cut();
+    }
+    assert_eq!(before.elapsed(), Duration::from_millis(5 * 200), "five cuts, each as if it were the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_watch_lists_anew_and_tells_what_went_missing() {
+    for by_status_code in [false, true] {
+        let gone = r#"{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"too old"}"#;
+        let mut watch = None;
+        let mut world = World::start(|server| {
+            server.reply(200, &list(5, "", &[pod("a", 1), pod("b", 2)]));
+            if by_status_code {
+                server.reply(410, gone);
+            } else {
+                watch = Some(server.reply_watch());
+            }
+            server.reply(200, &list(20, "", &[pod("b", 2), pod("c", 18)]));
+        });
+        if let Some(watch) = &watch {
+            watch.send(&event("ERROR", gone));
+        }
+        assert_eq!(world.changes(4).await, "+a +b -a +c", "by status code: {by_status_code}");
+        assert_eq!(world.cache.revision(), Revision(20));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_decode_is_skipped_and_the_watch_goes_on() {
+    let bad = r#"{"metadata":{"namespace":"ns","name":"bad","resourceVersion":"6"},"spec":{"containers":"none"}}"#;
+    let mut watch = None;
+    let mut world = World::start(|server| {
+        server.reply(200, &list(5, "", &[pod("a", 1), bad.to_owned()]));
+        watch = Some(server.reply_watch());
+    });
+    let watch = watch.unwrap();
+    watch.send(&format!("{}not json\n{}", event("ADDED", bad), event("ADDED", &pod("b", 7))));
+    assert_eq!(world.changes(2).await, "+a +b");
+    assert_eq!(world.cache.all().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_is_asked_again_with_growing_pauses() {
+    let before = Instant::now();
+    let world = World::start(|server| {
+        (0..3).for_each(|_| server.reply(503, "upstream connect error"));
+        server.reply(200, &list(5, "", &[]));
+    });
+    world.cache.synced().await;
+    assert_eq!(before.elapsed().as_millis() / 100, 14, "200 + 400 + 800 ms");
+}

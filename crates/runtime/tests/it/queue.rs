@@ -1,0 +1,72 @@
+//! The work queue: order, delays, back-off.
+
+use std::time::Duration;
+
+use runtime::{Backoff, WorkQueue};
+use tokio::time::{Instant, timeout};
+
+fn queue() -> WorkQueue<&'static str> {
+    WorkQueue::new(Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(4) })
+}
+
+async fn take(queue: &WorkQueue<&'static str>) -> &'static str {
+    let key = queue.next().await;
+    queue.done(&key);
+    key
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_come_in_order_and_once() {
+    let queue = queue();
+    for key in ["b", "a", "b", "c", "a"] {
+        queue.add(key);
+    }
+    assert_eq!([take(&queue).await, take(&queue).await, take(&queue).await], ["b", "a", "c"]);
+    assert!(timeout(Duration::from_secs(5), queue.next()).await.is_err(), "nothing is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_added_while_worked_on_comes_again_only_when_done() {
+    let queue = queue();
+    queue.add("a");
+    let taken = queue.next().await;
+    queue.add("a");
+    assert!(timeout(Duration::from_secs(5), queue.next()).await.is_err(), "no second worker gets it");
+    queue.done(&taken);
+    assert_eq!(timeout(Duration::from_secs(5), queue.next()).await, Ok("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_are_kept_and_the_earliest_counts() {
+    let (queue, start) = (queue(), Instant::now());
+    queue.add_after("late", Duration::from_secs(9));
+    queue.add_after("early", Duration::from_secs(8));
+    queue.add_after("early", Duration::from_secs(3));
+    queue.add_after("early", Duration::from_secs(7));
+    assert_eq!((take(&queue).await, start.elapsed().as_secs()), ("early", 3));
+    assert_eq!((take(&queue).await, start.elapsed().as_secs()), ("late", 9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_delay_wakes_a_worker_that_sleeps_for_a_longer_one() {
+    let (queue, start) = (queue(), Instant::now());
+    queue.add_after("late", Duration::from_secs(9));
+    let (taken, ()) = tokio::join!(take(&queue), async { queue.add_after("early", Duration::from_secs(2)) });
+    assert_eq!((taken, start.elapsed().as_secs()), ("early", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn back_off_grows_until_forgotten() {
+    let queue = queue();
+    let mut waits = Vec::new();
+    for forget in [false, false, false, true, false] {
+        let start = Instant::now();
+        queue.add_with_backoff("a");
+        take(&queue).await;
+        waits.push(start.elapsed().as_secs());
+        if forget {
+            queue.forget(&"a");
+        }
+    }
+    assert_eq!(waits, [1, 2, 4, 4, 1]);
+}
