@@ -1,1 +1,9 @@
-//! Control loops: Job and garbage collection
+//! Control loops that turn what users ask for into objects, and clean up after them.
+//!
+//! In: the shared caches, a client, a clock, settings.
+//! Out: one future per controller, which runs for ever.
+//! Promises: each controller is `observe`, `next_step`, `carry_out`; all state is in the API, so a restart resumes.
+//! Never: decides inside I/O.
+
+pub mod job; // Jobs: scheduling objects, pods, counts
+pub mod gc; // objects whose owners are gone

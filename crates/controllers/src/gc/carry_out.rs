@@ -1,0 +1,84 @@
+//! Does what was decided about one object.
+
+use api::views::{Meta, ObjectKey, OwnerRef, ResourceRef};
+use kube::{Client, Error};
+use runtime::request::{delete, get, object_path, patch};
+use runtime::{PatchKind, is_not_found};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::decide::OwnerState;
+use super::graph::{FOREGROUND, Object};
+
+/// Deletes `object` unless another has come to bear its name. `policy` is a propagation policy of the API.
+pub async fn delete_object(client: &Client, object: &Object, policy: &str) -> Result<(), Error> {
+    let options = json!({ "propagationPolicy": policy, "preconditions": { "uid": object.uid } });
+    settled(delete(client, &path(object), &options).await.map(|_| ()))
+}
+
+/// Takes the owner references at `positions` (ascending) off `object`.
+pub async fn strip(client: &Client, object: &Object, positions: &[usize]) -> Result<(), Error> {
+    let mut operations = vec![same_uid("/metadata/uid", &object.uid)];
+    // From the end, so that a position still means the same reference when its turn comes.
+    for position in positions.iter().rev() {
+        let path = format!("/metadata/ownerReferences/{position}");
+        operations.push(same_uid(&format!("{path}/uid"), &object.owners[*position].uid));
+        operations.push(json!({ "op": "remove", "path": path }));
+    }
+    settled(patch(client, &path(object), PatchKind::Json, &operations).await.map(|_| ()))
+}
+
+/// Takes `finalizer` off `object`.
+pub async fn remove_finalizer(client: &Client, object: &Object, finalizer: &str) -> Result<(), Error> {
+    let Some(position) = object.finalizers.iter().position(|held| held == finalizer) else { return Ok(()) };
+    let place = format!("/metadata/finalizers/{position}");
+    let operations = json!([
+        same_uid("/metadata/uid", &object.uid),
+        { "op": "test", "path": place, "value": finalizer },
+        { "op": "remove", "path": place },
+    ]);
+    settled(patch(client, &path(object), PatchKind::Json, &operations).await.map(|_| ()))
+}
+
+/// Asks the server how an owner stands that no cache knows.
+pub async fn ask(
+    client: &Client,
+    resource: &ResourceRef,
+    owner: &OwnerRef,
+    namespace: &str,
+) -> Result<OwnerState, Error> {
+    #[derive(Deserialize)]
+    struct Answer {
+        metadata: Meta,
+    }
+    let namespace = if resource.namespaced { namespace } else { "" };
+    match get(client, &object_path(resource, &ObjectKey::new(namespace, &owner.name))).await {
+        Ok(bytes) => {
+            let Answer { metadata } = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
+            let waits = metadata.is_deleting() && metadata.has_finalizer(FOREGROUND);
+            Ok(match metadata.uid == owner.uid {
+                false => OwnerState::Absent,
+                true if waits => OwnerState::Waiting,
+                true => OwnerState::Solid,
+            })
+        }
+        Err(error) if is_not_found(&error) => Ok(OwnerState::Absent),
+        Err(error) => Err(error),
+    }
+}
+
+fn path(object: &Object) -> String {
+    object_path(&object.id.resource, &object.id.key)
+}
+
+fn same_uid(path: &str, uid: &str) -> Value {
+    json!({ "op": "test", "path": path, "value": uid })
+}
+
+/// An object that is gone needs nothing more. One that changed meanwhile is looked at again: the write is tried anew.
+fn settled(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if is_not_found(&error) => Ok(()),
+        other => other,
+    }
+}

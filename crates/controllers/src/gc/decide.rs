@@ -1,0 +1,243 @@
+//! What is to be done about one object, from the graph alone.
+
+use std::collections::BTreeMap;
+
+use api::views::OwnerRef;
+
+use super::graph::{FOREGROUND, Graph, ORPHAN, Object};
+
+/// Chains of owners longer than this hold; Job, Workload, PodGroup, pod is a chain of four.
+const DEPTH_MAX: usize = 8;
+
+/// How an owner stands to its dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerState {
+    /// It holds its dependents.
+    Solid,
+    /// It is being deleted and waits for its dependents to go first.
+    Waiting,
+    /// It is there, but as good as gone: it holds nothing, and its reference needs no tidying.
+    Going,
+    /// It is gone.
+    Absent,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    Keep,
+    /// The server has to be asked for these owners first.
+    Ask(Vec<OwnerRef>),
+    /// Take away the owner references at these positions.
+    Strip(Vec<usize>),
+    /// Take the reference to this object off its dependents.
+    LetDependentsGo,
+    /// Take this finalizer away.
+    RemoveFinalizer(&'static str),
+    /// Delete it; its dependents follow.
+    Delete,
+    /// Delete it after its dependents.
+    DeleteForeground,
+}
+
+/// Decides about `object`. `asked` holds what the server said about owners the graph does not know.
+pub fn decide(graph: &Graph, object: &Object, asked: &BTreeMap<String, OwnerState>) -> Action {
+    if object.orphans_dependents() {
+        let has_dependents = graph.dependents(&object.uid).next().is_some();
+        return if has_dependents { Action::LetDependentsGo } else { Action::RemoveFinalizer(ORPHAN) };
+    }
+    if object.waits_for_dependents() {
+        let blocks = |owner: &OwnerRef| owner.uid == object.uid && owner.block_owner_deletion;
+        let blocked = graph.dependents(&object.uid).any(|dependent| dependent.owners.iter().any(blocks));
+        return if blocked { Action::Keep } else { Action::RemoveFinalizer(FOREGROUND) };
+    }
+    if object.deleting || object.owners.is_empty() {
+        return Action::Keep;
+    }
+    let states: Vec<_> = object.owners.iter().map(|owner| state(graph, owner, asked, DEPTH_MAX)).collect();
+    let unknown = object.owners.iter().zip(&states).filter(|(_, state)| state.is_none());
+    let unknown: Vec<OwnerRef> = unknown.map(|(owner, _)| owner.clone()).collect();
+    if !unknown.is_empty() {
+        return Action::Ask(unknown);
+    }
+    if states.contains(&Some(OwnerState::Solid)) {
+        let spent = |state: &Option<OwnerState>| matches!(state, Some(OwnerState::Absent | OwnerState::Waiting));
+        let positions: Vec<usize> = (0..states.len()).filter(|position| spent(&states[*position])).collect();
+        return if positions.is_empty() { Action::Keep } else { Action::Strip(positions) };
+    }
+    let has_dependents = graph.dependents(&object.uid).next().is_some();
+    if has_dependents && states.contains(&Some(OwnerState::Waiting)) {
+        Action::DeleteForeground
+    } else {
+        Action::Delete
+    }
+}
+
+/// How the owner stands; `None` if neither the graph nor the server has said.
+fn state(graph: &Graph, owner: &OwnerRef, asked: &BTreeMap<String, OwnerState>, depth: usize) -> Option<OwnerState> {
+    let Some(object) = graph.get(&owner.uid) else {
+        let seen_to_go = graph.is_absent(&owner.uid).then_some(OwnerState::Absent);
+        return seen_to_go.or_else(|| asked.get(&owner.uid).copied());
+    };
+    if object.waits_for_dependents() {
+        return Some(OwnerState::Waiting);
+    }
+    // Upstream: an owner that is being deleted but held by a finalizer is as solid as any. For a PodGroup that would be
+    // a deadlock: its protection finalizer waits for the pods, which would wait for it.
+    if object.deleting && object.id.resource.kind == "PodGroup" {
+        return Some(OwnerState::Going);
+    }
+    // Upstream: an owner holds until it is deleted itself, so the dependents of a deleted Job first lose one reference
+    // and are deleted in a second round. An owner all of whose owners are gone goes anyway, and does not hold them up.
+    let goes = |owner: &OwnerRef| state(graph, owner, asked, depth - 1).is_some_and(|state| state != OwnerState::Solid);
+    let is_doomed = depth > 0 && !object.owners.is_empty() && object.owners.iter().all(goes);
+    Some(if is_doomed { OwnerState::Going } else { OwnerState::Solid })
+}
+
+#[cfg(test)]
+mod tests {
+    use api::views::{JobView, ObjectKey, PodGroupView, PodView, View, WorkloadView};
+
+    use super::*;
+    use crate::gc::graph::Id;
+
+    /// `job`, `workload<job`, `group<job!,workload`: `!` blocks the owner's deletion; `~` is being deleted;
+    /// `+finalizer` is held.
+    fn object(text: &str) -> Object {
+        let (head, owners) = text.split_once('<').unwrap_or((text, ""));
+        let mut parts = head.split('+');
+        let head = parts.next().unwrap_or_default();
+        let uid = head.trim_end_matches('~').to_owned();
+        let resource = match uid.chars().next() {
+            Some('j') => JobView::RESOURCE,
+            Some('w') => WorkloadView::RESOURCE,
+            Some('g') => PodGroupView::RESOURCE,
+            _ => PodView::RESOURCE,
+        };
+        let owner = |text: &str| OwnerRef {
+            uid: text.trim_end_matches('!').to_owned(),
+            block_owner_deletion: text.ends_with('!'),
+            ..OwnerRef::default()
+        };
+        Object {
+            id: Id { resource, key: ObjectKey::new("ns", &uid) },
+            uid,
+            owners: owners.split(',').filter(|text| !text.is_empty()).map(owner).collect(),
+            finalizers: parts.map(str::to_owned).collect(),
+            deleting: head.ends_with('~'),
+        }
+    }
+
+    #[test]
+    fn an_object_goes_when_nothing_holds_it() {
+        for (case, gone, world, about, want) in [
+            ("no owner", "", "job", "job", Action::Keep),
+            ("a living owner", "", "job pod<job!", "pod", Action::Keep),
+            ("an owner that went", "job", "pod<job!", "pod", Action::Delete),
+            ("an owner nobody has seen", "", "pod<job!", "pod", Action::Ask(vec![object("x<job!").owners[0].clone()])),
+            ("one owner of two went", "workload", "job group<job!,workload", "group", Action::Strip(vec![1])),
+            ("already on its way", "job", "pod~<job!", "pod", Action::Keep),
+            ("the Job went: its Workload", "job", "workload<job! group<job!,workload", "workload", Action::Delete),
+            (
+                "its group, the Workload being doomed",
+                "job",
+                "workload<job! group<job!,workload",
+                "group",
+                Action::Delete,
+            ),
+            (
+                "its pods, the group being doomed",
+                "job",
+                "workload<job! group<job!,workload pod<job!,group",
+                "pod",
+                Action::Delete,
+            ),
+            (
+                "a group with a life of its own holds the pod",
+                "job",
+                "workload group<workload pod<job!,group",
+                "pod",
+                Action::Strip(vec![0]),
+            ),
+            (
+                "a group that is being deleted holds no pod",
+                "job",
+                "group~+protection pod<job!,group",
+                "pod",
+                Action::Delete,
+            ),
+            ("but the Job does", "", "job group~+protection pod<job!,group", "pod", Action::Keep),
+            ("a deleting owner held by others holds", "", "job~+other pod<job!", "pod", Action::Keep),
+        ] {
+            assert_eq!(decide_text(gone, world, about), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_waiting_owner_goes_after_its_dependents() {
+        for (case, world, about, want) in [
+            ("dependents go first", "job~+foregroundDeletion pod<job!", "pod", Action::Delete),
+            ("the owner waits", "job~+foregroundDeletion pod~<job!", "job", Action::Keep),
+            (
+                "not for those that do not block",
+                "job~+foregroundDeletion pod<job",
+                "job",
+                Action::RemoveFinalizer(FOREGROUND),
+            ),
+            ("nothing left", "job~+foregroundDeletion", "job", Action::RemoveFinalizer(FOREGROUND)),
+            (
+                "a dependent with dependents waits in turn",
+                "job~+foregroundDeletion group<job! pod<job!,group",
+                "group",
+                Action::DeleteForeground,
+            ),
+            (
+                "a solid owner keeps it",
+                "job~+foregroundDeletion workload group<job!,workload",
+                "group",
+                Action::Strip(vec![0]),
+            ),
+        ] {
+            assert_eq!(decide_text("", world, about), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn an_orphaning_owner_lets_its_dependents_go() {
+        assert_eq!(decide_text("", "job~+orphan pod<job!", "job"), Action::LetDependentsGo);
+        assert_eq!(decide_text("", "job~+orphan pod<job!", "pod"), Action::Keep);
+        assert_eq!(decide_text("", "job~+orphan pod", "job"), Action::RemoveFinalizer(ORPHAN));
+    }
+
+    #[test]
+    fn owners_that_own_each_other_stay() {
+        assert_eq!(decide_text("", "w1<w2 w2<w1", "w1"), Action::Keep);
+    }
+
+    fn decide_text(gone: &str, world: &str, about: &str) -> Action {
+        let mut graph = Graph::default();
+        gone.split_whitespace().for_each(|uid| graph.note_absent(uid));
+        for text in world.split_whitespace() {
+            graph.apply(None, Some(object(text)));
+        }
+        decide(&graph, graph.get(about).expect("the object is in the world"), &BTreeMap::new())
+    }
+
+    #[test]
+    fn a_change_calls_for_a_look_at_those_it_concerns() {
+        let mut graph = Graph::default();
+        for text in ["job", "workload<job", "pod<job"] {
+            graph.apply(None, Some(object(text)));
+        }
+        let cases = [
+            ("starts to go", object("job"), Some(object("job~")), vec!["job", "pod", "workload"]),
+            ("a dependent is gone", object("pod<job"), None, vec!["job"]),
+            ("the owner is gone", object("job~"), None, vec!["workload"]),
+        ];
+        for (case, old, new, want) in cases {
+            assert_eq!(graph.apply(Some(&old), new), want, "{case}");
+        }
+        assert!(graph.is_absent("job") && !graph.is_absent("workload"));
+    }
+}

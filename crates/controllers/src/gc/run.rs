@@ -1,0 +1,151 @@
+//! The loop: changes become uids, uids become actions.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::views::{JobView, NodeView, OwnerRef, PodGroupView, PodView, ResourceRef, View, WorkloadView};
+use futures::future::{join, join_all};
+use futures::stream::{self, StreamExt};
+use kube::{Client, Error};
+use runtime::{Backoff, WorkQueue};
+
+use super::carry_out::{ask, delete_object, remove_finalizer, strip};
+use super::decide::{Action, OwnerState, decide};
+use super::graph::{Graph, Object};
+use super::{Kind, Parts};
+
+/// How many objects are worked on side by side.
+const WORKERS: usize = 20;
+const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
+
+/// Owners we can ask the server for although we may hold no cache of their kind.
+const KNOWN: [ResourceRef; 8] = [
+    PodView::RESOURCE,
+    NodeView::RESOURCE,
+    JobView::RESOURCE,
+    WorkloadView::RESOURCE,
+    PodGroupView::RESOURCE,
+    ResourceRef { group: "batch", version: "v1", kind: "CronJob", plural: "cronjobs", namespaced: true },
+    ResourceRef { group: "", version: "v1", kind: "Namespace", plural: "namespaces", namespaced: false },
+    ResourceRef {
+        group: "scheduling.k8s.io",
+        version: "v1alpha3",
+        kind: "CompositePodGroup",
+        plural: "compositepodgroups",
+        namespaced: true,
+    },
+];
+
+struct Collector {
+    client: Client,
+    graph: Mutex<Graph>,
+    queue: WorkQueue<String>,
+    resources: Vec<ResourceRef>,
+}
+
+/// Runs the garbage collector for ever.
+pub async fn run(parts: Parts) {
+    let Parts { client, mut kinds } = parts;
+    // An owner whose kind is still being listed would be asked for in vain.
+    join_all(kinds.iter_mut().map(|kind| &mut kind.synced)).await;
+    let resources = kinds.iter().map(|kind| kind.resource).chain(KNOWN).collect();
+    let collector = Collector { client, graph: Mutex::new(Graph::default()), queue: WorkQueue::new(RETRY), resources };
+    join(collector.watch(kinds), collector.work()).await;
+}
+
+impl Collector {
+    async fn watch(&self, kinds: Vec<Kind>) {
+        let mut changes = stream::select_all(kinds.into_iter().map(|kind| kind.changes));
+        while let Some(change) = changes.next().await {
+            let affected = self.graph().apply(change.old.as_ref(), change.new);
+            affected.into_iter().for_each(|uid| self.queue.add(uid));
+        }
+    }
+
+    async fn work(&self) {
+        let uids = stream::unfold((), |()| async { Some((self.queue.next().await, ())) });
+        uids.for_each_concurrent(WORKERS, |uid| async move {
+            match self.reconcile(&uid).await {
+                Ok(()) => self.queue.forget(&uid),
+                Err(error) => {
+                    tracing::warn!(uid, %error, "garbage collection will be tried again");
+                    self.queue.add_with_backoff(uid.clone());
+                }
+            }
+            self.queue.done(&uid);
+        })
+        .await;
+    }
+
+    /// Observe, decide, do. What is done comes back as a change, which calls for the next look.
+    async fn reconcile(&self, uid: &str) -> Result<(), Error> {
+        let mut asked = BTreeMap::new();
+        loop {
+            let Some((object, action)) = self.decide(uid, &asked) else { return Ok(()) };
+            let client = &self.client;
+            return match action {
+                Action::Keep => Ok(()),
+                Action::Ask(owners) => {
+                    self.ask(&object, owners, &mut asked).await?;
+                    continue;
+                }
+                Action::Strip(positions) => strip(client, &object, &positions).await,
+                Action::LetDependentsGo => self.let_dependents_go(&object).await,
+                Action::RemoveFinalizer(finalizer) => remove_finalizer(client, &object, finalizer).await,
+                Action::Delete => delete_object(client, &object, "Background").await,
+                Action::DeleteForeground => delete_object(client, &object, "Foreground").await,
+            };
+        }
+    }
+
+    fn decide(&self, uid: &str, asked: &BTreeMap<String, OwnerState>) -> Option<(Object, Action)> {
+        let graph = self.graph();
+        let object = graph.get(uid)?;
+        let action = decide(&graph, object, asked);
+        Some((object.clone(), action))
+    }
+
+    async fn ask(
+        &self,
+        object: &Object,
+        owners: Vec<OwnerRef>,
+        asked: &mut BTreeMap<String, OwnerState>,
+    ) -> Result<(), Error> {
+        for owner in owners {
+            let state = match self.resource_of(&owner) {
+                Some(resource) => ask(&self.client, resource, &owner, &object.id.key.namespace).await?,
+                None => {
+                    let (kind, api_version) = (&owner.kind, &owner.api_version);
+                    tracing::info!(object = %object.id.key, kind, api_version, "owner of an unknown kind: left alone");
+                    OwnerState::Solid
+                }
+            };
+            if state == OwnerState::Absent {
+                self.graph().note_absent(&owner.uid);
+            }
+            asked.insert(owner.uid, state);
+        }
+        Ok(())
+    }
+
+    async fn let_dependents_go(&self, owner: &Object) -> Result<(), Error> {
+        let dependents: Vec<Object> = self.graph().dependents(&owner.uid).cloned().collect();
+        for dependent in &dependents {
+            let is_it = |position: &usize| dependent.owners[*position].uid == owner.uid;
+            let positions: Vec<usize> = (0..dependent.owners.len()).filter(is_it).collect();
+            strip(&self.client, dependent, &positions).await?;
+        }
+        Ok(())
+    }
+
+    fn resource_of(&self, owner: &OwnerRef) -> Option<&ResourceRef> {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        self.resources.iter().find(|resource| resource.group == group && resource.kind == owner.kind)
+    }
+
+    // Held for the time of a look or a change, never across an await.
+    fn graph(&self) -> MutexGuard<'_, Graph> {
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,91 @@
+//! Runs Jobs: makes their scheduling objects and pods, counts how the pods end, and says when the Job is over.
+//!
+//! In: the caches of Jobs, pods, Workloads and PodGroups.
+//! Out: Workloads, PodGroups and pods, in that order; Job status; Events.
+//! Promises: a pod's end is counted exactly once, whatever crashes when. No pod is created without its group because a
+//! cache was late. Objects made by others are used, never written.
+//! Never: decides inside I/O; keeps anything in memory that a restart would miss.
+//!
+//! Not yet: `podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex` (a Job that sets them gets a Warning
+//! `UnsupportedField` and counts as usual), adoption of pods by selector.
+
+pub mod run; // the loop: changes to keys, keys to reconcile; read this first
+pub mod observe; // what the caches say about one Job
+pub mod next_step; // the decision: one write, in creation order
+pub mod scheduling; // the Workload and PodGroup the pods belong to
+pub mod pods; // which pods are missing or too many, and what a new one looks like
+pub mod backoff; // how long failures hold up new pods
+pub mod verdict; // whether the Job has reached its end
+pub mod status; // the counts, the conditions, and which pods may go
+pub mod tally; // what the pods add up to
+pub mod indexes; // `0-3,5`
+pub mod shape; // what the Job asks for, and wire names
+pub mod carry_out; // does what was decided
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Clock;
+use api::gates::Gates;
+use api::views::{JobView, PodGroupView, PodView, WorkloadView};
+use runtime::{Backoff, Cache, Recorder};
+
+pub use run::run;
+
+/// What the Job controller is made of. `pods` is indexed by controller, `workloads` by controller reference,
+/// `pod_groups` by Workload.
+pub struct Parts {
+    /// The API server.
+    pub client: kube::Client,
+    /// All Jobs.
+    pub jobs: Cache<JobView>,
+    /// All pods.
+    pub pods: Cache<PodView>,
+    /// All Workloads.
+    pub workloads: Cache<WorkloadView>,
+    /// All PodGroups.
+    pub pod_groups: Cache<PodGroupView>,
+    /// The time that objects carry.
+    pub clock: Arc<dyn Clock>,
+    /// Where Events go.
+    pub recorder: Recorder,
+    /// Settings.
+    pub config: Config,
+    /// What of workload-aware scheduling is on.
+    pub gates: Gates,
+}
+
+/// Settings of the Job controller.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many Jobs are worked on side by side.
+    pub workers: usize,
+    /// How many pods of one Job are written side by side.
+    pub writes_in_flight: usize,
+    /// How long pod and status events gather before the Job is looked at.
+    // Upstream: 1 s. It saves status writes, but adds to the time from the last pod's end to the Job's.
+    pub sync_batch: Duration,
+    /// The wait after an error of the API server.
+    pub retry: Backoff,
+    /// The wait before failed pods are replaced.
+    pub pod_backoff: Backoff,
+    /// Whether the garbage collector is ours. Only then pods name their PodGroup as a second owner: upstream's would
+    /// keep pods of a deleted Job for a PodGroup that in turn waits for the pods.
+    pub own_gc: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            workers: 5,
+            writes_in_flight: 64,
+            sync_batch: Duration::from_millis(200),
+            retry: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
+            pod_backoff: Backoff { initial: Duration::from_secs(10), max: Duration::from_secs(600) },
+            own_gc: true,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The decision: from what was observed to the one thing to do next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::gates::Gates;
+use api::views::{JobStatusView, JobView, PodView};
+use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
+use workloadbuilder::BuildError;
+
+use super::Config;
+use super::backoff;
+use super::observe::Observed;
+use super::pods::{PodPlan, Slot, plan};
+use super::scheduling::{Group, MinCount, Scheduling, scheduling};
+use super::shape::{PODS_PER_STEP_MAX, Shape, is_active, is_finished, is_held, is_managed_by_others};
+use super::status::{News, next_status, releasable};
+use super::tally::Tally;
+use super::verdict::{deadline_in, verdict};
+
+/// The next write. The variants stand in creation order, and each is decided from what the earlier ones left in the
+/// API, so a crash between any two resumes where it stopped.
+#[derive(Clone, Debug)]
+pub enum NextStep {
+    /// Create the Workload.
+    CreateWorkload(Box<Workload>),
+    /// Create the PodGroup.
+    CreatePodGroup(Box<PodGroup>),
+    /// Let `minCount` of one of the two follow the Job.
+    SetMinCount(MinCount),
+    /// Create pods, in the group if there is one.
+    CreatePods(Vec<Slot>, Option<Group>),
+    /// Delete pods whose end is not counted: the Job is suspended or became smaller.
+    DropPods(Vec<Arc<PodView>>),
+    /// Delete pods whose end is counted: the Job is over.
+    StopPods(Vec<Arc<PodView>>),
+    /// Write the status, then tell the news.
+    WriteStatus(Box<JobStatusView>, Vec<News>),
+    /// Let go of pods whose end is in the status.
+    ReleasePods(Vec<Arc<PodView>>),
+    /// Say why nothing can be done.
+    Report(News),
+    /// Nothing until something changes or this time has passed.
+    Rest(Option<Duration>),
+}
+
+/// What to do next about a Job.
+pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<NextStep, BuildError> {
+    let (job, now) = (&observed.job, observed.now);
+    if is_managed_by_others(job) {
+        return Ok(NextStep::Rest(None));
+    }
+    if is_finished(job) {
+        return Ok(release(held(observed)).unwrap_or(NextStep::Rest(None)));
+    }
+    let Some(shape) = Shape::of(job) else {
+        let message = format!("Unknown completion mode: {}", job.spec.completion_mode.as_deref().unwrap_or_default());
+        let reason = "UnknownCompletionMode".to_owned();
+        return Ok(NextStep::Report(News { warning: true, reason, message }));
+    };
+    let tally = Tally::of(job, &shape, &observed.pods);
+    let verdict = verdict(job, &shape, &tally, now);
+    let goes_on = verdict.is_none() && !job.metadata.is_deleting();
+
+    let mut scheduled = Scheduling::Plain(None);
+    let mut recheck = deadline_in(job, &shape, now).filter(|_| verdict.is_none());
+    if goes_on {
+        scheduled = scheduling(observed, gates, config.own_gc)?;
+        let pause = backoff::remaining(&observed.pods, config.pod_backoff, now);
+        let planned = plan(&shape, &tally, pause);
+        if let Some(step) = step_toward_pods(job, &scheduled, &planned) {
+            return Ok(step);
+        }
+        if let PodPlan::CreateAfter(pause) = planned {
+            recheck = Some(recheck.map_or(pause, |deadline| deadline.min(pause)));
+        }
+    }
+    if verdict.as_ref().is_some_and(|verdict| verdict.written) && !job.metadata.is_deleting() {
+        let active: Vec<_> = observed.pods.iter().filter(|pod| is_active(pod)).cloned().collect();
+        if !active.is_empty() {
+            return Ok(NextStep::StopPods(active));
+        }
+    }
+    let (status, news) = next_status(observed, &shape, &tally, verdict.as_ref(), &scheduled);
+    if status != job.status {
+        return Ok(NextStep::WriteStatus(Box::new(status), news));
+    }
+    let free = releasable(observed, &shape, verdict.as_ref());
+    Ok(release(free).unwrap_or(NextStep::Rest(recheck)))
+}
+
+/// What a Job that goes on lacks, in creation order.
+fn step_toward_pods(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) -> Option<NextStep> {
+    match (scheduled, planned) {
+        (Scheduling::NeedsWorkload(workload), _) => Some(NextStep::CreateWorkload(workload.clone())),
+        (Scheduling::NeedsPodGroup(group), _) => Some(NextStep::CreatePodGroup(group.clone())),
+        (Scheduling::NeedsMinCount(min_count), _) => Some(NextStep::SetMinCount(min_count.clone())),
+        (_, PodPlan::Delete(pods)) => Some(NextStep::DropPods(pods.clone())),
+        (Scheduling::Join(group), PodPlan::Create(slots)) => {
+            Some(NextStep::CreatePods(slots.clone(), Some(group.clone())))
+        }
+        // The condition that explains plain pods is written before the first of them.
+        (Scheduling::Plain(Some(fallback)), _) if !fallback.is_noted(job) => None,
+        (Scheduling::Plain(_), PodPlan::Create(slots)) => Some(NextStep::CreatePods(slots.clone(), None)),
+        (Scheduling::NeedsParent | Scheduling::Plain(_) | Scheduling::Join(_), _) => None,
+    }
+}
+
+fn held(observed: &Observed) -> Vec<Arc<PodView>> {
+    observed.pods.iter().filter(|pod| is_held(pod)).take(PODS_PER_STEP_MAX).cloned().collect()
+}
+
+fn release(pods: Vec<Arc<PodView>>) -> Option<NextStep> {
+    (!pods.is_empty()).then_some(NextStep::ReleasePods(pods))
+}

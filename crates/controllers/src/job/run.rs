@@ -1,0 +1,204 @@
+//! The loop: changes become keys, keys are worked on one after the other.
+
+use std::sync::Arc;
+
+use api::views::{JobView, Meta, ObjectKey, OwnerRef, PodView, WorkloadView};
+use futures::future::join5;
+use futures::{StreamExt, stream};
+use runtime::{Change, Cursor, WorkQueue};
+
+use super::Parts;
+use super::carry_out::{Failure, Then, carry_out, is_gone, release_pods, warn};
+use super::next_step::{NextStep, next_step};
+use super::observe::observe;
+use super::shape::{PODS_PER_STEP_MAX, is_held, is_ready};
+
+/// A Job that takes more steps than this in a row lets others go first.
+const STEPS_MAX: usize = 32;
+
+/// What is worked on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// A Job, there or gone. The uid tells it from another Job of the same name.
+    Job { key: ObjectKey, uid: String },
+    /// A pod that holds the tracking finalizer and has no controller: nobody will ever count it.
+    Orphan(ObjectKey),
+}
+
+/// Runs the Job controller for ever.
+pub async fn run(parts: Parts) {
+    parts.jobs.synced().await;
+    parts.pods.synced().await;
+    parts.workloads.synced().await;
+    parts.pod_groups.synced().await;
+    let queue = WorkQueue::new(parts.config.retry);
+    join5(
+        jobs(parts.jobs.subscribe(), &queue, &parts),
+        pods(parts.pods.subscribe(), &queue, &parts),
+        workloads(parts.workloads.subscribe(), &queue, &parts),
+        pod_groups(&queue, &parts),
+        work(&queue, &parts),
+    )
+    .await;
+}
+
+async fn work(queue: &WorkQueue<Key>, parts: &Parts) {
+    let keys = stream::unfold((), |()| async { Some((queue.next().await, ())) });
+    keys.for_each_concurrent(parts.config.workers, |key| async move {
+        let worked = match &key {
+            Key::Job { key: job, uid } => reconcile(parts, queue, &key, job, uid).await,
+            Key::Orphan(pod) => release_orphan(parts, pod).await,
+        };
+        match worked {
+            Ok(()) => queue.forget(&key),
+            Err(failure) => {
+                let cause = std::error::Error::source(&failure).map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(?key, %failure, cause, "will be tried again");
+                queue.add_with_backoff(key.clone());
+            }
+        }
+        queue.done(&key);
+    })
+    .await;
+}
+
+/// Observe, decide, do; again until there is nothing left to do.
+async fn reconcile(
+    parts: &Parts,
+    queue: &WorkQueue<Key>,
+    key: &Key,
+    job: &ObjectKey,
+    uid: &str,
+) -> Result<(), Failure> {
+    for _ in 0..STEPS_MAX {
+        let Some(observed) = observe(parts, job, uid) else { return release_leftovers(parts, job, uid).await };
+        let step = next_step(&observed, &parts.gates, &parts.config).map_err(|error| {
+            warn(parts, &observed.job, "FailedWorkloadCompilation", "Compile", &error.to_string());
+            Failure::Compile(error)
+        })?;
+        if let NextStep::Rest(recheck) = step {
+            recheck.into_iter().for_each(|delay| queue.add_after(key.clone(), delay));
+            return Ok(());
+        }
+        if carry_out(parts, &observed, step).await? == Then::AwaitEvents {
+            return Ok(());
+        }
+    }
+    queue.add(key.clone());
+    Ok(())
+}
+
+/// The pods of a Job that is gone are let go, or they could never be deleted.
+async fn release_leftovers(parts: &Parts, job: &ObjectKey, uid: &str) -> Result<(), Failure> {
+    let pods = parts.pods.by_index(&PodView::BY_CONTROLLER, uid);
+    let held: Vec<_> = pods.into_iter().filter(|pod| is_held(pod)).collect();
+    if held.is_empty() || !is_gone(parts, job, uid).await? {
+        return Ok(());
+    }
+    for batch in held.chunks(PODS_PER_STEP_MAX) {
+        release_pods(parts, batch).await?;
+    }
+    Ok(())
+}
+
+async fn release_orphan(parts: &Parts, pod: &ObjectKey) -> Result<(), Failure> {
+    let orphan = |pod: &Arc<PodView>| is_held(pod) && pod.metadata.controller().is_none();
+    let pods: Vec<_> = parts.pods.get(pod).filter(orphan).into_iter().collect();
+    release_pods(parts, &pods).await.map(|_| ())
+}
+
+/// A new spec is acted on at once; a new status is mostly our own and can wait for what comes with it.
+async fn jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<Key>, parts: &Parts) {
+    loop {
+        let change = cursor.next().await;
+        let key = key_of(&change.latest().metadata);
+        let only_status = matches!((&change.old, &change.new), (Some(old), Some(new))
+            if old.metadata.generation == new.metadata.generation
+                && old.metadata.is_deleting() == new.metadata.is_deleting());
+        if only_status { queue.add_after(key, parts.config.sync_batch) } else { queue.add(key) }
+    }
+}
+
+async fn pods(mut cursor: Cursor<PodView>, queue: &WorkQueue<Key>, parts: &Parts) {
+    loop {
+        let change = cursor.next().await;
+        if !matters(&change) {
+            continue;
+        }
+        let pod = change.latest();
+        match pod.metadata.controller() {
+            Some(owner) if is_job(owner) => {
+                let key =
+                    Key::Job { key: ObjectKey::new(&pod.metadata.namespace, &owner.name), uid: owner.uid.clone() };
+                queue.add_after(key, parts.config.sync_batch);
+            }
+            None if change.new.is_some() && is_held(pod) => queue.add(Key::Orphan(pod.metadata.key())),
+            _ => {}
+        }
+    }
+}
+
+/// Whether anything changed that a Job counts; most changes of a pod (bound, an address, a condition) are not.
+fn matters(change: &Change<PodView>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
+    let counted = |pod: &PodView| {
+        let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+        let restarts: i32 = statuses.map(|status| status.restart_count).sum();
+        (pod.status.phase, is_ready(pod), pod.metadata.is_deleting(), is_held(pod), restarts)
+    };
+    counted(old) != counted(new) || old.metadata.owner_references != new.metadata.owner_references
+}
+
+async fn workloads(mut cursor: Cursor<WorkloadView>, queue: &WorkQueue<Key>, parts: &Parts) {
+    loop {
+        let change = cursor.next().await;
+        wake_jobs_of(change.latest(), queue, parts);
+    }
+}
+
+/// A PodGroup wakes the Job of its Workload and the Job that controls it. Conditions are the scheduler's affair.
+async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts) {
+    let mut cursor = parts.pod_groups.subscribe();
+    loop {
+        let change = cursor.next().await;
+        if let (Some(old), Some(new)) = (&change.old, &change.new)
+            && old.min_count() == new.min_count()
+            && old.metadata.is_deleting() == new.metadata.is_deleting()
+        {
+            continue;
+        }
+        let group = change.latest();
+        let namespace = &group.metadata.namespace;
+        if let Some(owner) = group.metadata.controller().filter(|owner| is_job(owner)) {
+            queue.add(Key::Job { key: ObjectKey::new(namespace, &owner.name), uid: owner.uid.clone() });
+        }
+        let origin = group.spec.workload_ref.as_ref();
+        let workload = origin.and_then(|origin| parts.workloads.get(&ObjectKey::new(namespace, &origin.workload_name)));
+        workload.into_iter().for_each(|workload| wake_jobs_of(&workload, queue, parts));
+    }
+}
+
+/// Wakes the Job a Workload stands for or, if it stands for something else, the Jobs that this controls.
+fn wake_jobs_of(workload: &WorkloadView, queue: &WorkQueue<Key>, parts: &Parts) {
+    let namespace = &workload.metadata.namespace;
+    let Some(reference) = &workload.spec.controller_ref else { return };
+    if reference.kind == "Job" && reference.api_group.as_deref() == Some("batch") {
+        let job = parts.jobs.get(&ObjectKey::new(namespace, &reference.name));
+        job.into_iter().for_each(|job| queue.add(key_of(&job.metadata)));
+        return;
+    }
+    let is_child = |job: &&Arc<JobView>| {
+        let parent = job.metadata.controller();
+        job.metadata.namespace == *namespace
+            && parent.is_some_and(|parent| parent.kind == reference.kind && parent.name == reference.name)
+    };
+    parts.jobs.all().iter().filter(is_child).for_each(|job| queue.add(key_of(&job.metadata)));
+}
+
+fn key_of(job: &Meta) -> Key {
+    Key::Job { key: job.key(), uid: job.uid.clone() }
+}
+
+fn is_job(owner: &OwnerRef) -> bool {
+    owner.kind == "Job" && owner.api_version.starts_with("batch/")
+}

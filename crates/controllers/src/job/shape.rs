@@ -1,0 +1,131 @@
+//! What a Job asks for, with the API's defaults filled in, and the wire names the Job controller uses.
+
+use api::views::{Condition, JobView, PodPhase, PodView};
+
+/// The controller's name: in `spec.managedBy`, in events, and in the annotation on the objects it makes.
+pub const CONTROLLER: &str = "job-controller";
+/// `spec.managedBy` of a Job that is ours, if it is set at all.
+pub const MANAGED_BY: &str = "kubernetes.io/job-controller";
+/// Annotation on Workloads and PodGroups made by a controller of ours: which one.
+pub const MANAGED_BY_ANNOTATION: &str = "phalanx.dev/managed-by";
+/// Finalizer that keeps a pod until its end is in the Job's counts.
+pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+/// Annotation and label with a pod's completion index.
+pub const INDEX_KEY: &str = "batch.kubernetes.io/job-completion-index";
+
+/// At most this many pods are created, deleted or let go in one step, and so many ends wait to be counted.
+pub const PODS_PER_STEP_MAX: usize = 500;
+
+/// How completions are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// All pods are alike.
+    NonIndexed,
+    /// Each index from 0 to `completions - 1` must succeed once.
+    Indexed {
+        /// How many indexes there are.
+        completions: i32,
+    },
+}
+
+/// The numbers a Job is run by.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// NonIndexed or Indexed.
+    pub mode: Mode,
+    /// How many must succeed; `None`: one success ends it.
+    pub completions: Option<i32>,
+    /// Most pods at a time.
+    pub parallelism: i32,
+    /// More failures than this end the Job.
+    pub backoff_limit: i32,
+    /// No pods while set.
+    pub suspended: bool,
+    /// A pod is replaced only once it has ended, not already while it is being deleted.
+    pub replaces_ended_only: bool,
+    /// Containers are restarted in place, and restarts count toward the limit.
+    pub restarts_in_place: bool,
+}
+
+impl Shape {
+    /// Reads a Job; `None` for a completion mode that this version does not know.
+    pub fn of(job: &JobView) -> Option<Shape> {
+        let spec = &job.spec;
+        let mode = match spec.completion_mode.as_deref() {
+            None | Some("NonIndexed") => Mode::NonIndexed,
+            Some("Indexed") => Mode::Indexed { completions: spec.completions.unwrap_or(0) },
+            Some(_) => return None,
+        };
+        Some(Shape {
+            mode,
+            completions: spec.completions,
+            parallelism: spec.parallelism.unwrap_or(1),
+            backoff_limit: spec.backoff_limit.unwrap_or(6),
+            suspended: spec.suspend.unwrap_or(false),
+            replaces_ended_only: spec.pod_replacement_policy.as_deref() == Some("Failed"),
+            restarts_in_place: spec.template.restart_policy == "OnFailure",
+        })
+    }
+
+    /// The pod's index if the Job has such an index.
+    pub fn index_of(&self, pod: &PodView) -> Option<i32> {
+        let Mode::Indexed { completions } = self.mode else { return None };
+        let index = pod.metadata.annotations.get(INDEX_KEY)?.parse().ok()?;
+        (0..completions).contains(&index).then_some(index)
+    }
+
+    /// Whether the end of this pod can be counted: on an Indexed Job only a pod with a valid index is.
+    pub fn counts(&self, pod: &PodView) -> bool {
+        self.mode == Mode::NonIndexed || self.index_of(pod).is_some()
+    }
+
+    /// Whether the pod counts as failed. Unless the Job replaces only ended pods, one that is being deleted has
+    /// failed already, whatever its containers still do.
+    pub fn has_failed(&self, pod: &PodView) -> bool {
+        let gone_for_us = pod.metadata.is_deleting() && !self.replaces_ended_only;
+        pod.status.phase == PodPhase::Failed || (gone_for_us && pod.status.phase != PodPhase::Succeeded)
+    }
+}
+
+/// Whether the Job has reached its end.
+pub fn is_finished(job: &JobView) -> bool {
+    ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind))
+}
+
+/// Whether another controller runs this Job.
+pub fn is_managed_by_others(job: &JobView) -> bool {
+    job.spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGED_BY)
+}
+
+/// Fields this version does not act on yet; a Job that sets them is told so and otherwise counted as usual.
+pub fn unsupported_fields(job: &JobView) -> Vec<&'static str> {
+    let spec = &job.spec;
+    [
+        (spec.pod_failure_policy.is_some(), "spec.podFailurePolicy"),
+        (spec.success_policy.is_some(), "spec.successPolicy"),
+        (spec.backoff_limit_per_index.is_some(), "spec.backoffLimitPerIndex"),
+    ]
+    .into_iter()
+    .filter_map(|(set, field)| set.then_some(field))
+    .collect()
+}
+
+/// Neither ended nor being deleted.
+pub fn is_active(pod: &PodView) -> bool {
+    !pod.is_finished() && !pod.metadata.is_deleting()
+}
+
+/// Being deleted, but not ended.
+pub fn is_terminating(pod: &PodView) -> bool {
+    !pod.is_finished() && pod.metadata.is_deleting()
+}
+
+/// Whether the pod's end is still to be counted (or its Job has not let go of it yet).
+pub fn is_held(pod: &PodView) -> bool {
+    pod.metadata.has_finalizer(TRACKING_FINALIZER)
+}
+
+/// Ready to serve.
+pub fn is_ready(pod: &PodView) -> bool {
+    Condition::is_true(&pod.status.conditions, "Ready")
+}

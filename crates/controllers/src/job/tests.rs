@@ -1,0 +1,184 @@
+//! The Job controller's decisions, without a server: values in, the next step out.
+
+#![allow(clippy::unwrap_used)]
+
+mod decisions; // tables: one observation, one step
+mod groups; // scheduling objects: created, found, followed, left alone
+mod world; // a world in memory that crashes: counts stay exact
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Timestamp;
+use api::gates::Gates;
+use api::views::{
+    Condition, ContainerStatusView, JobView, OwnerRef, PodPhase, PodView, TerminatedView, UncountedView, View,
+};
+use serde_json::{Value, json};
+
+use super::Config;
+use super::next_step::{NextStep, next_step};
+use super::observe::Observed;
+use super::shape::{INDEX_KEY, TRACKING_FINALIZER};
+
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A Job with this spec that started at second 0.
+pub(crate) fn job(spec: Value) -> JobBuilder {
+    let mut document = json!({
+        "metadata": { "name": "train", "namespace": "ns", "uid": "job-uid", "resourceVersion": "7" },
+        "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "main" }] } } },
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        document["spec"][field] = value.clone();
+    }
+    let mut job = JobView::decode(document.to_string().as_bytes()).unwrap();
+    job.status.start_time = Some(at(0));
+    job.status.uncounted_terminated_pods = Some(UncountedView::default());
+    (job.status.ready, job.status.terminating) = (Some(0), Some(0));
+    JobBuilder(job)
+}
+
+pub(crate) struct JobBuilder(pub JobView);
+
+impl JobBuilder {
+    pub fn with(mut self, change: impl FnOnce(&mut JobView)) -> Self {
+        change(&mut self.0);
+        self
+    }
+
+    pub fn condition(self, kind: &str, reason: &str) -> Self {
+        let condition = Condition {
+            kind: kind.to_owned(),
+            status: "True".to_owned(),
+            reason: reason.to_owned(),
+            ..Condition::default()
+        };
+        self.with(|job| job.status.conditions.push(condition))
+    }
+
+    pub fn uncounted(self, succeeded: &[&str], failed: &[&str]) -> Self {
+        let own = |uids: &[&str]| uids.iter().map(|uid| (*uid).to_owned()).collect();
+        let uncounted = UncountedView { succeeded: own(succeeded), failed: own(failed) };
+        self.with(|job| job.status.uncounted_terminated_pods = Some(uncounted))
+    }
+}
+
+/// A pending pod of the Job that holds the tracking finalizer; its uid is its name.
+pub(crate) fn pod(name: &str) -> PodBuilder {
+    let mut pod = PodView::default();
+    pod.metadata.name = name.to_owned();
+    pod.metadata.namespace = "ns".to_owned();
+    pod.metadata.uid = name.to_owned();
+    pod.metadata.finalizers = vec![TRACKING_FINALIZER.to_owned()];
+    pod.metadata.owner_references = vec![OwnerRef {
+        api_version: "batch/v1".to_owned(),
+        kind: "Job".to_owned(),
+        name: "train".to_owned(),
+        uid: "job-uid".to_owned(),
+        controller: true,
+        block_owner_deletion: true,
+    }];
+    PodBuilder(pod)
+}
+
+pub(crate) struct PodBuilder(pub PodView);
+
+impl PodBuilder {
+    pub fn index(mut self, index: i32) -> Self {
+        self.0.metadata.annotations.insert(INDEX_KEY.to_owned(), index.to_string());
+        self
+    }
+
+    pub fn running(mut self) -> Self {
+        self.0.status.phase = PodPhase::Running;
+        self
+    }
+
+    pub fn succeeded_at(self, second: i64) -> Self {
+        self.ended(PodPhase::Succeeded, second)
+    }
+
+    pub fn failed_at(self, second: i64) -> Self {
+        self.ended(PodPhase::Failed, second)
+    }
+
+    pub fn deleting(mut self) -> Self {
+        self.0.metadata.deletion_timestamp = Some(at(0));
+        self
+    }
+
+    pub fn released(mut self) -> Self {
+        self.0.metadata.finalizers.clear();
+        self
+    }
+
+    pub fn build(self) -> Arc<PodView> {
+        Arc::new(self.0)
+    }
+
+    fn ended(mut self, phase: PodPhase, second: i64) -> Self {
+        let mut status = ContainerStatusView { name: "main".to_owned(), ..ContainerStatusView::default() };
+        status.state.terminated = Some(TerminatedView { exit_code: 0, finished_at: Some(at(second)) });
+        self.0.status.container_statuses = vec![status];
+        self.0.status.phase = phase;
+        self
+    }
+}
+
+pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Observed {
+    Observed {
+        job: Arc::new(job.0),
+        pods: pods.into_iter().map(PodBuilder::build).collect(),
+        workloads: Vec::new(),
+        pod_groups: Vec::new(),
+        now: at(now),
+    }
+}
+
+/// Without scheduling objects, which have tests of their own.
+pub(crate) fn plain_step(observed: &Observed) -> NextStep {
+    let mut observed = observed.clone();
+    let mut job = (*observed.job).clone();
+    job.spec.template.scheduling_group = Some("brought-along".to_owned());
+    observed.job = Arc::new(job);
+    next_step(&observed, &Gates::default(), &Config::default()).unwrap()
+}
+
+/// The step in a line of text.
+pub(crate) fn text(step: &NextStep) -> String {
+    let names = |pods: &[Arc<PodView>]| pods.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>().join(" ");
+    match step {
+        NextStep::CreateWorkload(workload) => format!("create workload {}", workload.metadata.name.as_deref().unwrap()),
+        NextStep::CreatePodGroup(group) => format!("create group {}", group.metadata.name.as_deref().unwrap()),
+        NextStep::SetMinCount(change) => format!("set minCount {}", change.min_count),
+        NextStep::CreatePods(slots, group) => {
+            let indexes: Vec<String> = slots.iter().filter_map(|slot| slot.index).map(|i| i.to_string()).collect();
+            let which = if indexes.is_empty() { slots.len().to_string() } else { format!("[{}]", indexes.join(" ")) };
+            format!("create {which}{}", group.as_ref().map(|group| format!(" in {}", group.name)).unwrap_or_default())
+        }
+        NextStep::DropPods(pods) => format!("drop {}", names(pods)),
+        NextStep::StopPods(pods) => format!("stop {}", names(pods)),
+        NextStep::WriteStatus(status, news) => {
+            let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
+            let conditions = status.conditions.iter().filter(|condition| condition.status == "True");
+            let conditions: Vec<&str> = conditions.map(|condition| condition.kind.as_str()).collect();
+            let news: Vec<&str> = news.iter().map(|news| news.reason.as_str()).collect();
+            let mut parts = vec![
+                format!("active={} succeeded={} failed={}", status.active, status.succeeded, status.failed),
+                format!("indexes={}", status.completed_indexes),
+                format!("uncounted={}/{}", uncounted.succeeded.join("+"), uncounted.failed.join("+")),
+                conditions.join("+"),
+                news.iter().map(|reason| format!("!{reason}")).collect::<Vec<_>>().join(" "),
+            ];
+            parts.retain(|part| !part.is_empty() && !part.ends_with("indexes=") && part != "uncounted=/");
+            format!("status {}", parts.join(" "))
+        }
+        NextStep::ReleasePods(pods) => format!("release {}", names(pods)),
+        NextStep::Report(news) => format!("report {}", news.reason),
+        NextStep::Rest(None) => "rest".to_owned(),
+        NextStep::Rest(Some(delay)) => format!("rest {}s", Duration::as_secs(delay)),
+    }
+}

@@ -1,0 +1,385 @@
+//! One observation, one step.
+
+use serde_json::json;
+
+use super::*;
+use crate::job::pods::{Slot, Stamp};
+
+fn table(rows: Vec<(&str, JobBuilder, Vec<PodBuilder>, i64, &str)>) {
+    for (case, job, pods, now, want) in rows {
+        assert_eq!(text(&plain_step(&observed(job, pods, now))), want, "{case}");
+    }
+}
+
+#[test]
+fn pods_are_created_up_to_what_is_asked_for() {
+    let fixed = || job(json!({ "completions": 5, "parallelism": 3 }));
+    let queue = || job(json!({ "parallelism": 3 }));
+    let running = |names: &[&str]| names.iter().map(|name| pod(name).running()).collect::<Vec<_>>();
+    table(vec![
+        ("none yet", fixed(), vec![], 1, "create 3"),
+        ("one there", fixed(), running(&["a"]), 1, "create 2"),
+        ("no more than are still needed", fixed().with(|job| job.status.succeeded = 4), vec![], 1, "create 1"),
+        (
+            "an end nobody recorded counts already",
+            fixed().with(|job| job.status.succeeded = 3),
+            vec![pod("a").succeeded_at(1)],
+            1,
+            "create 1",
+        ),
+        ("a queue is filled", queue(), running(&["a"]), 1, "create 2"),
+        (
+            "but not after a success",
+            queue().with(|job| {
+                job.status.succeeded = 1;
+                job.status.active = 1
+            }),
+            running(&["a"]),
+            1,
+            "rest",
+        ),
+        ("parallelism 0 makes none", job(json!({ "parallelism": 0 })), vec![], 1, "rest"),
+        ("at most 500 at once", job(json!({ "parallelism": 900 })), vec![], 1, "create 500"),
+        (
+            "too many",
+            fixed().with(|job| job.spec.parallelism = Some(1)),
+            vec![pod("a").running(), pod("b"), pod("c")],
+            1,
+            "drop c b",
+        ),
+        (
+            "a deleting Job creates none",
+            fixed().with(|job| job.metadata.deletion_timestamp = Some(at(1))),
+            vec![],
+            1,
+            "rest",
+        ),
+        (
+            "a Job of others is left alone",
+            fixed().with(|job| job.spec.managed_by = Some("kueue".to_owned())),
+            vec![],
+            1,
+            "rest",
+        ),
+        (
+            "unknown mode",
+            fixed().with(|job| job.spec.completion_mode = Some("Odd".to_owned())),
+            vec![],
+            1,
+            "report UnknownCompletionMode",
+        ),
+    ]);
+}
+
+#[test]
+fn a_pod_being_deleted_is_replaced_by_policy() {
+    let fixed = |policy: &str| job(json!({ "completions": 2, "parallelism": 2, "podReplacementPolicy": policy }));
+    let pods = || vec![pod("a").running(), pod("b").running().deleting()];
+    table(vec![
+        ("at once", fixed("TerminatingOrFailed"), pods(), 1, "create 1"),
+        ("once it has ended", fixed("Failed"), pods(), 1, "status active=1 succeeded=0 failed=0"),
+    ]);
+}
+
+#[test]
+fn each_index_succeeds_once() {
+    let indexed = || job(json!({ "completionMode": "Indexed", "completions": 4, "parallelism": 3 }));
+    table(vec![
+        ("the first ones", indexed(), vec![], 1, "create [0 1 2]"),
+        ("those without a pod", indexed(), vec![pod("b").index(1).running()], 1, "create [0 2]"),
+        (
+            "not those that succeeded",
+            indexed().with(|job| job.status.completed_indexes = "0,2".to_owned()),
+            vec![],
+            1,
+            "create [1 3]",
+        ),
+        (
+            "a second pod of one index goes",
+            indexed(),
+            vec![pod("a").index(1).running(), pod("b").index(1)],
+            1,
+            "drop b",
+        ),
+        ("so does one without a valid index", indexed(), vec![pod("a").index(9), pod("b")], 1, "drop a b"),
+        (
+            "success is recorded as an index",
+            indexed().with(|job| job.spec.parallelism = Some(0)),
+            vec![pod("a").index(2).succeeded_at(1)],
+            1,
+            "status active=0 succeeded=1 failed=0 indexes=2",
+        ),
+        (
+            "then the pod is let go",
+            indexed().with(|job| {
+                job.spec.parallelism = Some(0);
+                (job.status.succeeded, job.status.completed_indexes) = (1, "2".to_owned());
+            }),
+            vec![pod("a").index(2).succeeded_at(1)],
+            1,
+            "release a",
+        ),
+    ]);
+}
+
+#[test]
+fn an_end_is_recorded_then_let_go_then_counted() {
+    let one = || job(json!({ "completions": 2, "parallelism": 0 }));
+    table(vec![
+        (
+            "recorded",
+            one(),
+            vec![pod("a").succeeded_at(1), pod("b").failed_at(1)],
+            1,
+            "status active=0 succeeded=0 failed=0 uncounted=a/b",
+        ),
+        (
+            "let go",
+            one().uncounted(&["a"], &["b"]),
+            vec![pod("a").succeeded_at(1), pod("b").failed_at(1)],
+            1,
+            "release a b",
+        ),
+        (
+            "counted",
+            one().uncounted(&["a"], &["b"]),
+            vec![pod("a").succeeded_at(1).released(), pod("b").failed_at(1).released()],
+            1,
+            "status active=0 succeeded=1 failed=1",
+        ),
+        (
+            "counted also when the pod is gone",
+            one().uncounted(&["a"], &["b"]),
+            vec![],
+            1,
+            "status active=0 succeeded=1 failed=1",
+        ),
+        (
+            "not counted again",
+            one().with(|job| job.status.succeeded = 1),
+            vec![pod("a").succeeded_at(1).released()],
+            1,
+            "rest",
+        ),
+    ]);
+}
+
+#[test]
+fn a_job_completes_when_enough_succeeded_and_all_are_counted() {
+    let two = || job(json!({ "completions": 2, "parallelism": 2 }));
+    let ends = || vec![pod("a").succeeded_at(1), pod("b").succeeded_at(2)];
+    table(vec![
+        (
+            "said before the pods are let go",
+            two(),
+            ends(),
+            3,
+            "status active=0 succeeded=0 failed=0 uncounted=a+b/ SuccessCriteriaMet",
+        ),
+        (
+            "let go",
+            two().condition("SuccessCriteriaMet", "CompletionsReached").uncounted(&["a", "b"], &[]),
+            ends(),
+            3,
+            "release a b",
+        ),
+        (
+            "complete",
+            two().condition("SuccessCriteriaMet", "CompletionsReached").uncounted(&["a", "b"], &[]),
+            vec![],
+            3,
+            "status active=0 succeeded=2 failed=0 SuccessCriteriaMet+Complete !Completed",
+        ),
+        (
+            "nothing to do at all",
+            job(json!({ "completions": 0 })),
+            vec![],
+            3,
+            "status active=0 succeeded=0 failed=0 SuccessCriteriaMet+Complete !Completed",
+        ),
+        (
+            "a queue with an active pod goes on",
+            job(json!({ "parallelism": 2 })).with(|job| {
+                job.status.succeeded = 1;
+                job.status.active = 1
+            }),
+            vec![pod("b").running()],
+            3,
+            "rest",
+        ),
+        ("a finished Job lets go of what is left", two().condition("Complete", ""), ends(), 3, "release a b"),
+        ("and rests", two().condition("Complete", ""), vec![], 3, "rest"),
+    ]);
+}
+
+#[test]
+fn too_many_failures_or_too_long_fail_the_job() {
+    let limited = || job(json!({ "completions": 3, "parallelism": 3, "backoffLimit": 1 }));
+    let failing = || limited().condition("FailureTarget", "BackoffLimitExceeded");
+    let deadline = || job(json!({ "parallelism": 1, "activeDeadlineSeconds": 30 })).with(|job| job.status.active = 1);
+    table(vec![
+        (
+            "said before anything is stopped",
+            limited().with(|job| job.status.failed = 1),
+            vec![pod("a").failed_at(1), pod("b").running()],
+            50,
+            "status active=1 succeeded=0 failed=1 uncounted=/a FailureTarget",
+        ),
+        (
+            "the others are stopped",
+            failing().uncounted(&[], &["a"]),
+            vec![pod("a").failed_at(1), pod("b").running()],
+            50,
+            "stop b",
+        ),
+        (
+            "and are part of the failure",
+            failing().uncounted(&[], &["a"]),
+            vec![pod("a").failed_at(1), pod("b").running().deleting()],
+            50,
+            "status active=0 succeeded=0 failed=0 uncounted=/a+b FailureTarget",
+        ),
+        (
+            "no end while a pod is terminating",
+            failing().with(|job| (job.status.failed, job.status.terminating) = (2, Some(1))),
+            vec![pod("b").running().deleting().released()],
+            50,
+            "rest",
+        ),
+        (
+            "failed",
+            failing().with(|job| job.status.failed = 2),
+            vec![],
+            50,
+            "status active=0 succeeded=0 failed=2 FailureTarget+Failed !BackoffLimitExceeded",
+        ),
+        ("the deadline is waited for", deadline(), vec![pod("a").running()], 10, "rest 20s"),
+        ("and kept", deadline(), vec![pod("a").running()], 30, "status active=1 succeeded=0 failed=0 FailureTarget"),
+    ]);
+}
+
+#[test]
+fn restarts_in_place_count_toward_the_limit() {
+    let on_failure = json!({ "spec": { "restartPolicy": "OnFailure", "containers": [] } });
+    let limited = |limit: i32| job(json!({ "parallelism": 1, "backoffLimit": limit, "template": on_failure }));
+    let restarted = |times: i32| {
+        let mut builder = pod("a").running();
+        builder.0.status.container_statuses = vec![ContainerStatusView { restart_count: times, ..Default::default() }];
+        vec![builder]
+    };
+    let failed = "status active=1 succeeded=0 failed=0 FailureTarget";
+    let goes_on = "status active=1 succeeded=0 failed=0";
+    table(vec![
+        ("below the limit", limited(2), restarted(1), 1, goes_on),
+        ("at the limit", limited(2), restarted(2), 1, failed),
+        ("none allowed, none happened", limited(0), restarted(0), 1, goes_on),
+        ("none allowed, one happened", limited(0), restarted(1), 1, failed),
+    ]);
+}
+
+#[test]
+fn failed_pods_are_replaced_after_a_pause() {
+    let two =
+        || job(json!({ "completions": 2, "parallelism": 2 })).uncounted(&[], &[]).with(|job| job.status.failed = 1);
+    let failed = || vec![pod("a").failed_at(100).released()];
+    table(vec![
+        ("at first it waits", two(), failed(), 103, "rest 7s"),
+        ("then it creates", two(), failed(), 110, "create 2"),
+    ]);
+}
+
+#[test]
+fn suspend_takes_the_pods_away_and_resume_starts_anew() {
+    let suspended = || job(json!({ "completions": 2, "parallelism": 2, "suspend": true }));
+    table(vec![
+        ("pods go first, uncounted", suspended(), vec![pod("a").running(), pod("b")], 5, "drop b a"),
+        ("then it says so", suspended(), vec![], 5, "status active=0 succeeded=0 failed=0 Suspended !Suspended"),
+        (
+            "once",
+            suspended().condition("Suspended", "JobSuspended").with(|job| {
+                job.status.start_time = None;
+                job.status.conditions[0].message = "Job suspended".to_owned();
+            }),
+            vec![],
+            5,
+            "rest",
+        ),
+        (
+            "what went away does not count",
+            suspended().condition("Suspended", "JobSuspended").with(|job| {
+                (job.status.start_time, job.status.terminating) = (None, Some(1));
+                job.status.conditions[0].message = "Job suspended".to_owned();
+            }),
+            vec![pod("a").running().deleting().released()],
+            5,
+            "rest",
+        ),
+        (
+            "the deadline does not run",
+            job(json!({ "suspend": true, "activeDeadlineSeconds": 1 })),
+            vec![],
+            9,
+            "status active=0 succeeded=0 failed=0 Suspended !Suspended",
+        ),
+    ]);
+    let resumed = job(json!({ "completions": 2, "parallelism": 2 })).condition("Suspended", "JobSuspended");
+    let pods = || vec![pod("a"), pod("b")];
+    let step = plain_step(&observed(resumed.with(|job| job.status.start_time = None), pods(), 9));
+    assert_eq!(text(&step), "status active=2 succeeded=0 failed=0 !Resumed");
+    let NextStep::WriteStatus(status, _) = step else { panic!("a status") };
+    assert_eq!(status.start_time, Some(at(9)));
+}
+
+#[test]
+fn a_deleting_job_counts_what_ended_and_lets_the_rest_go() {
+    let deleting = || {
+        job(json!({ "completions": 3, "parallelism": 3 })).with(|job| {
+            job.metadata.deletion_timestamp = Some(at(1));
+            job.status.active = 1;
+        })
+    };
+    let pods = || vec![pod("a").running(), pod("b").succeeded_at(1)];
+    table(vec![
+        ("first the record", deleting(), pods(), 2, "status active=1 succeeded=0 failed=0 uncounted=b/"),
+        ("then all may go", deleting().uncounted(&["b"], &[]), pods(), 2, "release a b"),
+    ]);
+}
+
+#[test]
+fn fields_that_are_not_supported_yet_are_named_when_the_job_starts() {
+    let spec =
+        json!({ "parallelism": 0, "completions": 1, "podFailurePolicy": { "rules": [] }, "backoffLimitPerIndex": 1 });
+    let fresh = job(spec).with(|job| job.status = Default::default());
+    let NextStep::WriteStatus(_, news) = plain_step(&observed(fresh, vec![], 1)) else { panic!("a status") };
+    let said: Vec<&str> = news.iter().map(|news| news.message.as_str()).collect();
+    assert_eq!(said.len(), 2);
+    assert!(
+        said[0].starts_with("spec.podFailurePolicy") && said[1].starts_with("spec.backoffLimitPerIndex"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn an_indexed_pod_knows_its_index() {
+    let indexed = job(json!({ "completionMode": "Indexed", "completions": 4 }));
+    let stamp = Stamp::new(&indexed.0, None).unwrap();
+    let pod = serde_json::to_value(stamp.pod(Slot { index: Some(3) })).unwrap();
+    assert_eq!(pod["metadata"]["generateName"], "train-3-");
+    assert_eq!(pod["metadata"]["labels"][INDEX_KEY], "3");
+    assert_eq!(pod["metadata"]["annotations"][INDEX_KEY], "3");
+    assert_eq!(pod["metadata"]["finalizers"], json!([TRACKING_FINALIZER]));
+    assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], "job-uid");
+    assert_eq!(pod["spec"]["hostname"], "train-3");
+    let variable = &pod["spec"]["containers"][0]["env"][0];
+    assert_eq!(variable["name"], "JOB_COMPLETION_INDEX");
+    assert_eq!(variable["valueFrom"]["fieldRef"]["fieldPath"], format!("metadata.labels['{INDEX_KEY}']"));
+    assert_eq!(stamp.pod(Slot { index: None }).metadata.generate_name.as_deref(), Some("train-"));
+}
+
+#[test]
+fn a_generated_name_keeps_its_index_however_long_the_job_name_is() {
+    let long =
+        job(json!({ "completionMode": "Indexed", "completions": 4 })).with(|job| job.metadata.name = "j".repeat(60));
+    let name = Stamp::new(&long.0, None).unwrap().pod(Slot { index: Some(12) }).metadata.generate_name.unwrap();
+    assert_eq!(name, format!("{}-12-", "j".repeat(54)));
+}

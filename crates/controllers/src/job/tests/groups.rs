@@ -1,0 +1,198 @@
+//! Scheduling objects: created in order, found, followed, and left alone when they are not ours.
+
+use api::gates::Gate;
+use api::views::{PodGroupView, WorkloadView};
+use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
+
+use super::*;
+use crate::job::pods::{Slot, Stamp};
+use crate::job::scheduling::{ManagementMode, TEMPLATE_ANNOTATION, management_mode};
+
+fn gang(min_count: Option<i32>) -> JobBuilder {
+    let gang = min_count.map_or(json!({}), |count| json!({ "minCount": count }));
+    let scheduling = json!({ "schedulingPolicy": { "gang": gang } });
+    job(json!({ "completions": 4, "parallelism": 4, "scheduling": scheduling }))
+}
+
+fn step(observed: &Observed) -> NextStep {
+    next_step(observed, &Gates::default(), &Config::default()).unwrap()
+}
+
+/// The world after the server took the object in.
+fn stored_workload(workload: &Workload) -> Arc<WorkloadView> {
+    let mut document = serde_json::to_value(workload).unwrap();
+    document["metadata"]["uid"] = json!("workload-uid");
+    Arc::new(WorkloadView::decode(document.to_string().as_bytes()).unwrap())
+}
+
+fn stored_group(group: &PodGroup) -> Arc<PodGroupView> {
+    let mut document = serde_json::to_value(group).unwrap();
+    document["metadata"]["uid"] = json!("group-uid");
+    Arc::new(PodGroupView::decode(document.to_string().as_bytes()).unwrap())
+}
+
+/// A Job with the Workload and PodGroup that were made for it.
+fn with_objects(job: JobBuilder) -> Observed {
+    let mut observed = observed(job, vec![], 1);
+    let NextStep::CreateWorkload(workload) = step(&observed) else { panic!("a workload") };
+    observed.workloads = vec![stored_workload(&workload)];
+    let NextStep::CreatePodGroup(group) = step(&observed) else { panic!("a group") };
+    observed.pod_groups = vec![stored_group(&group)];
+    observed
+}
+
+fn user_made<V: View>(document: Value) -> Arc<V> {
+    Arc::new(V::decode(document.to_string().as_bytes()).unwrap())
+}
+
+fn user_workload(name: &str, templates: Value) -> Arc<WorkloadView> {
+    user_made(json!({
+        "metadata": { "name": name, "namespace": "ns", "uid": name },
+        "spec": { "controllerRef": { "apiGroup": "batch", "kind": "Job", "name": "train" }, "podGroupTemplates": templates },
+    }))
+}
+
+#[test]
+fn workload_comes_before_group_before_pods() {
+    let mut seen = observed(gang(None), vec![], 1);
+    let NextStep::CreateWorkload(workload) = step(&seen) else { panic!("a workload") };
+    assert_eq!(workload.metadata.name, Some(workloadbuilder::names::workload_name("train", "job-uid")));
+    let meta = serde_json::to_value(&workload.metadata).unwrap();
+    assert_eq!(meta["annotations"], json!({ "phalanx.dev/managed-by": "job-controller" }));
+    assert_eq!(meta["ownerReferences"][0]["controller"], true);
+    seen.workloads = vec![stored_workload(&workload)];
+
+    let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group") };
+    let owners = group.metadata.owner_references.clone().unwrap();
+    assert_eq!(owners.iter().map(|owner| owner.kind.as_str()).collect::<Vec<_>>(), ["Job", "Workload"]);
+    assert_eq!((owners[0].controller, owners[1].controller), (Some(true), None));
+    assert_eq!(group.spec.scheduling_policy.gang.as_ref().unwrap().min_count, 4);
+    seen.pod_groups = vec![stored_group(&group)];
+
+    let NextStep::CreatePods(slots, joined) = step(&seen) else { panic!("pods") };
+    assert_eq!(slots.len(), 4);
+    let made = Stamp::new(&seen.job, joined.as_ref()).unwrap().pod(Slot { index: None });
+    let owners = made.metadata.owner_references.unwrap();
+    assert_eq!(owners.iter().map(|owner| owner.uid.as_str()).collect::<Vec<_>>(), ["job-uid", "group-uid"]);
+    assert_eq!((owners[1].controller, owners[1].block_owner_deletion), (None, None));
+    assert_eq!(made.spec.unwrap().scheduling_group.unwrap().pod_group_name, group.metadata.name);
+}
+
+#[test]
+fn pods_name_no_second_owner_where_the_collector_is_not_ours() {
+    let seen = with_objects(gang(None));
+    let config = Config { own_gc: false, ..Config::default() };
+    let NextStep::CreatePods(_, group) = next_step(&seen, &Gates::default(), &config).unwrap() else { panic!("pods") };
+    assert_eq!(group.unwrap().owner, None);
+}
+
+#[test]
+fn who_looks_after_the_objects() {
+    let owned_by = |api_version: &str, kind: &str| {
+        let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
+        let owner = OwnerRef { api_version, kind, name: "parent".to_owned(), controller: true, ..OwnerRef::default() };
+        gang(None).with(|job| job.metadata.owner_references = vec![owner])
+    };
+    let delegate =
+        |job: &mut JobView| _ = job.metadata.annotations.insert(TEMPLATE_ANNOTATION.to_owned(), String::new());
+    for (case, job, want) in [
+        ("a root", gang(None), ManagementMode::ManageBoth),
+        ("a root whatever its annotations", gang(None).with(delegate), ManagementMode::ManageBoth),
+        ("a CronJob's", owned_by("batch/v1", "CronJob"), ManagementMode::ManageBoth),
+        ("somebody's", owned_by("example.com/v1", "Training"), ManagementMode::ManageNone),
+        (
+            "a child that was asked",
+            owned_by("example.com/v1", "Training").with(delegate),
+            ManagementMode::ManagePodGroupOnly,
+        ),
+        (
+            "one that brings its group",
+            gang(None).with(|job| job.spec.template.scheduling_group = Some("mine".to_owned())),
+            ManagementMode::ManageNone,
+        ),
+    ] {
+        assert_eq!(management_mode(&job.0, &Gates::default()), want, "{case}");
+    }
+    let off = Gates::default().with(Gate::WorkloadWithJob, false);
+    assert_eq!(management_mode(&gang(None).0, &off), ManagementMode::ManageNone);
+}
+
+#[test]
+fn a_job_with_pods_gets_no_objects_any_more() {
+    let seen = observed(gang(None), vec![pod("a").failed_at(1).released()], 100);
+    assert_eq!(text(&step(&seen)), "create 4");
+}
+
+#[test]
+fn min_count_follows_the_job_workload_first() {
+    let mut seen = with_objects(gang(None));
+    let mut grown = (*seen.job).clone();
+    (grown.spec.parallelism, grown.spec.completions) = (Some(6), Some(6));
+    seen.job = Arc::new(grown);
+    assert_eq!(text(&step(&seen)), "set minCount 6");
+    let mut workload = (*seen.workloads[0]).clone();
+    let templates = workload.spec.pod_group_templates.as_mut().unwrap();
+    templates[0].scheduling_policy.gang.as_mut().unwrap().min_count = 6;
+    seen.workloads = vec![Arc::new(workload)];
+    let NextStep::SetMinCount(change) = step(&seen) else { panic!("the group follows") };
+    assert!(matches!(change.object, crate::job::scheduling::MinCountObject::PodGroup(_)));
+}
+
+#[test]
+fn objects_of_others_are_used_and_never_written() {
+    let gang_template = json!([{ "name": "t", "schedulingPolicy": { "gang": { "minCount": 2 } } }]);
+    let mut seen = observed(gang(None), vec![], 1);
+    seen.workloads = vec![user_workload("mine", gang_template)];
+    let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group from the user's template") };
+    assert_eq!(group.spec.scheduling_policy.gang.as_ref().unwrap().min_count, 2);
+
+    seen.pod_groups = vec![user_made(json!({
+        "metadata": { "name": "my-group", "namespace": "ns", "uid": "u" },
+        "spec": { "workloadRef": { "workloadName": "mine", "templateName": "t" }, "schedulingPolicy": { "gang": { "minCount": 3 } } },
+    }))];
+    assert_eq!(text(&step(&seen)), "create 4 in my-group");
+}
+
+#[test]
+fn what_cannot_be_told_is_said_and_pods_are_plain() {
+    let one = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]);
+    let two = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }, { "name": "u", "schedulingPolicy": { "basic": {} } }]);
+    for (workloads, reason) in [
+        (vec![user_workload("a", one.clone()), user_workload("b", one)], "AmbiguousWorkload"),
+        (vec![user_workload("a", two)], "UnsupportedWorkload"),
+    ] {
+        let mut seen = observed(gang(None), vec![], 1);
+        seen.workloads = workloads;
+        let said = step(&seen);
+        assert_eq!(text(&said), format!("status active=0 succeeded=0 failed=0 SchedulingFallback !{reason}"));
+        let NextStep::WriteStatus(status, _) = said else { panic!("a status") };
+        seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
+        assert_eq!(text(&step(&seen)), "create 4", "{reason}");
+    }
+}
+
+#[test]
+fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
+    let owner = OwnerRef {
+        api_version: "example.com/v1".to_owned(),
+        kind: "Training".to_owned(),
+        name: "parent".to_owned(),
+        controller: true,
+        ..OwnerRef::default()
+    };
+    let child = gang(None).with(|job| {
+        job.metadata.owner_references = vec![owner];
+        job.metadata.annotations.insert(TEMPLATE_ANNOTATION.to_owned(), "workers".to_owned());
+    });
+    let mut seen = observed(child, vec![], 1);
+    assert_eq!(text(&step(&seen)), "rest");
+    let templates = json!([
+        { "name": "driver", "schedulingPolicy": { "basic": {} } },
+        { "name": "workers", "schedulingPolicy": { "gang": { "minCount": 3 } } },
+    ]);
+    seen.workloads = vec![user_workload("parents", templates)];
+    let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group") };
+    assert!(group.metadata.name.as_ref().unwrap().starts_with("train-workers-"));
+    assert_eq!(group.spec.scheduling_policy.gang.as_ref().unwrap().min_count, 3);
+    assert_eq!(group.metadata.owner_references.as_ref().unwrap().len(), 1);
+}

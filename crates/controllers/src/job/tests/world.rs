@@ -1,0 +1,187 @@
+//! A world in memory whose controller dies at any moment: however it goes, each end is counted once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Random;
+use serde_json::json;
+
+use super::*;
+use crate::job::shape::{is_active, is_finished, is_held};
+
+struct World {
+    job: JobView,
+    pods: BTreeMap<String, PodView>,
+    /// Uids of pods that ended, or were deleted, while the Job held them: each must be counted, once.
+    owed: BTreeSet<String>,
+    made: u32,
+    second: i64,
+    random: Random,
+    history: Vec<String>,
+}
+
+impl World {
+    fn new(job: JobView, seed: u64) -> World {
+        let random = Random::seeded(seed);
+        let (pods, owed) = (BTreeMap::new(), BTreeSet::new());
+        World { job, pods, owed, made: 0, second: 0, random, history: vec![format!("seed {seed}")] }
+    }
+
+    fn chance(&self, percent: u64) -> bool {
+        self.random.below(100) < percent
+    }
+
+    /// One step of the controller; it may die half-way through a batch, or before the one write it wanted to make.
+    fn control(&mut self) {
+        let pods = self.pods.values().cloned().map(Arc::new).collect();
+        let (workloads, pod_groups) = (Vec::new(), Vec::new());
+        let observed = Observed { job: Arc::new(self.job.clone()), pods, workloads, pod_groups, now: at(self.second) };
+        let step = plain_step(&observed);
+        self.history.push(text(&step));
+        let dies = self.chance(20);
+        match step {
+            NextStep::CreatePods(slots, _) => slots[..self.survivors(slots.len(), dies)].iter().for_each(|slot| {
+                self.made += 1;
+                let new = pod(&format!("p{:04}", self.made));
+                let new = slot.index.into_iter().fold(new, PodBuilder::index);
+                self.pods.insert(new.0.metadata.name.clone(), new.0);
+            }),
+            NextStep::DropPods(pods) => {
+                let released = self.survivors(pods.len(), dies);
+                pods[..released].iter().for_each(|pod| self.release(&pod.metadata.name));
+                let deleted = if released == pods.len() { self.survivors(released, dies) } else { 0 };
+                pods[..deleted].iter().for_each(|pod| self.delete(&pod.metadata.name));
+            }
+            NextStep::StopPods(pods) => {
+                pods[..self.survivors(pods.len(), dies)].iter().for_each(|pod| self.delete(&pod.metadata.name));
+            }
+            NextStep::ReleasePods(pods) => {
+                pods[..self.survivors(pods.len(), dies)].iter().for_each(|pod| self.release(&pod.metadata.name));
+            }
+            NextStep::WriteStatus(status, _) if !dies => {
+                let counts = |job: &JobView| (job.status.succeeded, job.status.failed);
+                let before = counts(&self.job);
+                self.job.status = *status;
+                let after = counts(&self.job);
+                assert!(before.0 <= after.0 && before.1 <= after.1, "counts went back: {:#?}", self.history);
+            }
+            _ => {}
+        }
+    }
+
+    /// How many writes of a batch are done before the controller dies, if it does.
+    fn survivors(&self, all: usize, dies: bool) -> usize {
+        if dies { self.random.below(all as u64 + 1) as usize } else { all }
+    }
+
+    /// What nodes and people do to one pod.
+    fn happen(&mut self, percent_failed: u64, percent_deleted: u64) {
+        let alive: Vec<String> =
+            self.pods.values().filter(|pod| !pod.is_finished()).map(|pod| pod.metadata.name.clone()).collect();
+        if alive.is_empty() {
+            return;
+        }
+        let name = &alive[self.random.below(alive.len() as u64) as usize];
+        if self.chance(percent_deleted) && is_active(&self.pods[name]) {
+            self.history.push(format!("{name} is deleted"));
+            return self.delete(name);
+        }
+        let phase = if self.chance(percent_failed) { PodPhase::Failed } else { PodPhase::Succeeded };
+        self.history.push(format!("{name} ends {phase:?}"));
+        let pod = self.pods.get_mut(name).unwrap();
+        pod.status.phase = phase;
+        if is_held(pod) {
+            self.owed.insert(name.clone());
+        }
+        self.sweep(name);
+    }
+
+    fn delete(&mut self, name: &str) {
+        let Some(pod) = self.pods.get_mut(name) else { return };
+        pod.metadata.deletion_timestamp = Some(at(self.second));
+        if is_held(pod) {
+            self.owed.insert(name.to_owned());
+        }
+    }
+
+    fn release(&mut self, name: &str) {
+        self.pods.get_mut(name).into_iter().for_each(|pod| pod.metadata.finalizers.clear());
+        self.sweep(name);
+    }
+
+    /// A pod that ended, is being deleted and is held by nothing goes.
+    fn sweep(&mut self, name: &str) {
+        if self.pods.get(name).is_some_and(|pod| pod.is_finished() && pod.metadata.is_deleting() && !is_held(pod)) {
+            self.pods.remove(name);
+        }
+    }
+
+    fn run(mut self, percent_failed: u64, percent_deleted: u64) -> World {
+        for _ in 0..2_000 {
+            if is_finished(&self.job) {
+                return self;
+            }
+            self.second += 700;
+            if self.chance(40) { self.happen(percent_failed, percent_deleted) } else { self.control() }
+        }
+        panic!("never finished: {:#?}", self.history)
+    }
+}
+
+#[test]
+fn counts_are_exact_whatever_ends_and_whoever_dies_when() {
+    for seed in 0..300 {
+        let spec = json!({ "completions": 7, "parallelism": 4, "backoffLimit": 10_000 });
+        let world = World::new(job(spec).0, seed).run(30, 20);
+        let status = &world.job.status;
+        assert_eq!((status.succeeded + status.failed) as usize, world.owed.len(), "{:#?}", world.history);
+        assert!(status.succeeded >= 7, "{:#?}", world.history);
+        assert!(!world.pods.values().any(is_held), "{:#?}", world.history);
+    }
+}
+
+#[test]
+fn exactly_the_completions_succeed_when_nobody_deletes_pods() {
+    for seed in 0..200 {
+        let spec = json!({ "completions": 7, "parallelism": 4, "backoffLimit": 10_000 });
+        let world = World::new(job(spec).0, seed).run(30, 0);
+        assert_eq!(world.job.status.succeeded, 7, "{:#?}", world.history);
+    }
+}
+
+#[test]
+fn every_index_succeeds_and_every_failure_counts() {
+    for seed in 0..200 {
+        let spec = json!({ "completionMode": "Indexed", "completions": 6, "parallelism": 3, "backoffLimit": 10_000 });
+        let world = World::new(job(spec).0, seed).run(30, 0);
+        let status = &world.job.status;
+        assert_eq!((status.succeeded, status.completed_indexes.as_str()), (6, "0-5"), "{:#?}", world.history);
+        assert_eq!(status.failed as usize, world.owed.len() - 6, "{:#?}", world.history);
+    }
+}
+
+#[test]
+fn an_indexed_job_ends_also_when_pods_are_deleted_under_it() {
+    for policy in ["TerminatingOrFailed", "Failed"] {
+        for seed in 0..200 {
+            let spec = json!({
+                "completionMode": "Indexed", "completions": 6, "parallelism": 3, "backoffLimit": 10_000,
+                "podReplacementPolicy": policy,
+            });
+            let world = World::new(job(spec).0, seed).run(30, 30);
+            assert_eq!(world.job.status.completed_indexes, "0-5", "{policy}: {:#?}", world.history);
+            assert!(!world.pods.values().any(is_held), "{policy}: {:#?}", world.history);
+        }
+    }
+}
+
+#[test]
+fn a_failing_job_counts_all_its_pods_and_leaves_none_behind() {
+    for seed in 0..200 {
+        let spec = json!({ "completions": 9, "parallelism": 4, "backoffLimit": 3 });
+        let world = World::new(job(spec).0, seed).run(80, 0);
+        let status = &world.job.status;
+        assert_eq!((status.succeeded + status.failed) as usize, world.owed.len(), "{:#?}", world.history);
+        assert!(!world.pods.values().any(|pod| is_held(pod) || is_active(pod)), "{:#?}", world.history);
+        assert!(Condition::is_true(&status.conditions, "Complete") || status.failed > 3, "{:#?}", world.history);
+    }
+}

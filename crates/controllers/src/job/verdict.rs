@@ -1,0 +1,88 @@
+//! Whether the Job has reached its end, and which.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Timestamp;
+use api::views::{Condition, JobView, PodPhase, PodView};
+use jiff::SignedDuration;
+
+use super::shape::Shape;
+use super::tally::Tally;
+
+/// Why a Job ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Well or not.
+    pub succeeded: bool,
+    /// CamelCase reason, the same on the interim and on the final condition.
+    pub reason: String,
+    /// Text for people.
+    pub message: String,
+    /// Whether the interim condition is in the status already. Only then may pods be deleted because of it: the
+    /// decision must outlive a crash before anything is done that cannot be undone.
+    pub written: bool,
+}
+
+impl Verdict {
+    /// The condition that says where the Job is heading while its last pods are counted.
+    pub fn interim_condition(&self) -> &'static str {
+        if self.succeeded { "SuccessCriteriaMet" } else { "FailureTarget" }
+    }
+
+    /// The condition of the finished Job.
+    pub fn final_condition(&self) -> &'static str {
+        if self.succeeded { "Complete" } else { "Failed" }
+    }
+}
+
+/// The verdict on a Job, if there is one yet. A verdict once written stands, whatever the pods do later.
+pub fn verdict(job: &JobView, shape: &Shape, tally: &Tally, now: Timestamp) -> Option<Verdict> {
+    let new = |succeeded, reason: &str, message: &str| {
+        Some(Verdict { succeeded, reason: reason.to_owned(), message: message.to_owned(), written: false })
+    };
+    if let Some(written) = written(job, true).or_else(|| written(job, false)) {
+        return Some(written);
+    }
+    if tally.failed > shape.backoff_limit || restarted_too_often(shape, &tally.active) {
+        return new(false, "BackoffLimitExceeded", "Job has reached the specified backoff limit");
+    }
+    if deadline_in(job, shape, now) == Some(Duration::ZERO) {
+        return new(false, "DeadlineExceeded", "Job was active longer than specified deadline");
+    }
+    let enough = shape.completions.map_or(tally.succeeded > 0, |completions| tally.succeeded >= completions);
+    if enough && tally.active.is_empty() {
+        return new(true, "CompletionsReached", "Reached expected number of succeeded pods");
+    }
+    None
+}
+
+/// How long the Job may still be active; `None` without a deadline or while its clock does not run.
+pub fn deadline_in(job: &JobView, shape: &Shape, now: Timestamp) -> Option<Duration> {
+    let seconds = job.spec.active_deadline_seconds.filter(|_| !shape.suspended)?;
+    let active_for = now.duration_since(job.status.start_time?);
+    let left = SignedDuration::from_secs(seconds) - active_for;
+    Some(left.try_into().unwrap_or(Duration::ZERO))
+}
+
+fn written(job: &JobView, succeeded: bool) -> Option<Verdict> {
+    let mut verdict = Verdict { succeeded, reason: String::new(), message: String::new(), written: true };
+    let is_it = |condition: &&Condition| condition.kind == verdict.interim_condition() && condition.status == "True";
+    let condition = job.status.conditions.iter().find(is_it)?.clone();
+    (verdict.reason, verdict.message) = (condition.reason, condition.message);
+    Some(verdict)
+}
+
+/// Restarts in place are failures that leave no failed pod behind.
+fn restarted_too_often(shape: &Shape, active: &[Arc<PodView>]) -> bool {
+    if !shape.restarts_in_place {
+        return false;
+    }
+    let restarts = |pod: &PodView| {
+        let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+        statuses.map(|status| status.restart_count).sum::<i32>()
+    };
+    let running = active.iter().filter(|pod| matches!(pod.status.phase, PodPhase::Running | PodPhase::Pending));
+    let total: i32 = running.map(|pod| restarts(pod)).sum();
+    if shape.backoff_limit == 0 { total > 0 } else { total >= shape.backoff_limit }
+}

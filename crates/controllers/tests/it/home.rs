@@ -1,0 +1,186 @@
+//! Server, caches and controllers around a test. There is no scheduler: the test says what becomes of pods.
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use api::gates::Gates;
+use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodView, View, WorkloadView};
+use api::{Clock, Random, Timestamp};
+use apiserver::{Identity, Server};
+use controllers::job::shape::TRACKING_FINALIZER;
+use controllers::{gc, job};
+use futures::FutureExt;
+use kube::Client;
+use runtime::request::{self, collection_path, object_path};
+use runtime::{Cache, ListWatchConfig, PatchKind, Recorder, TokioClock, keep};
+use serde_json::{Value, json};
+use store::{Limits, Store};
+
+/// What a test sees: a client, and the caches to wait on.
+#[derive(Clone)]
+pub struct Home {
+    pub client: Client,
+    pub jobs: Cache<JobView>,
+    pub pods: Cache<PodView>,
+    pub workloads: Cache<WorkloadView>,
+    pub pod_groups: Cache<PodGroupView>,
+}
+
+/// Runs `test` with everything around it.
+pub async fn at_home<F: Future<Output = ()>>(test: impl FnOnce(Home) -> F) {
+    with_lives(None, test).await;
+}
+
+/// Runs `test` while the controllers die at any await point and start again with nothing in memory. `seed` draws when.
+pub async fn at_a_home_that_crashes<F: Future<Output = ()>>(seed: u64, test: impl FnOnce(Home) -> F) {
+    with_lives(Some(Random::seeded(seed)), test).await;
+}
+
+async fn with_lives<F: Future<Output = ()>>(lives: Option<Random>, test: impl FnOnce(Home) -> F) {
+    let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::from_second(1_700_000_000).unwrap()));
+    let random = Random::seeded(1);
+    let server = Server::new(apiserver::Config {
+        store: Store::in_memory(Limits::default()),
+        clock: clock.clone(),
+        random: random.clone(),
+        gates: Gates::default(),
+    });
+    let client = server.client(Identity { user: "test".to_owned(), groups: vec!["system:masters".to_owned()] });
+    let home = Home {
+        client: client.clone(),
+        jobs: Cache::new(&[]),
+        pods: Cache::new(&[PodView::BY_CONTROLLER]),
+        workloads: Cache::new(&[WorkloadView::BY_CONTROLLER_REF]),
+        pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD]),
+    };
+    let (recorder, events) = Recorder::new("job-controller", client.clone(), clock.clone(), random);
+    let watch = ListWatchConfig::default;
+    let around = async {
+        tokio::join!(
+            keep(client.clone(), home.jobs.clone(), watch()),
+            keep(client.clone(), home.pods.clone(), watch()),
+            keep(client.clone(), home.workloads.clone(), watch()),
+            keep(client.clone(), home.pod_groups.clone(), watch()),
+            live(lives, || controllers(home.clone(), clock.clone(), recorder.clone())),
+            events,
+        )
+    };
+    tokio::select! { biased;
+        () = test(home.clone()) => {}
+        _ = around => panic!("a controller ended"),
+    }
+}
+
+async fn controllers(home: Home, clock: Arc<dyn Clock>, recorder: Recorder) {
+    let collector = gc::Parts::new(home.client.clone())
+        .over(&home.jobs)
+        .over(&home.pods)
+        .over(&home.workloads)
+        .over(&home.pod_groups);
+    let Home { client, jobs, pods, workloads, pod_groups } = home;
+    let (config, gates) = (job::Config::default(), Gates::default());
+    let parts = job::Parts { client, jobs, pods, workloads, pod_groups, clock, recorder, config, gates };
+    // Boxed as a task would be: both must be `Send`.
+    tokio::join!(job::run(parts).boxed(), gc::run(collector).boxed());
+}
+
+/// Polls what `born` makes; after a drawn number of polls it is dropped wherever it is and made anew.
+async fn live<F: Future<Output = ()>>(lives: Option<Random>, born: impl Fn() -> F) {
+    loop {
+        let mut life = Box::pin(born());
+        let mut polls = lives.as_ref().map_or(u64::MAX, |random| 1 + random.below(40));
+        poll_fn(|context| {
+            polls -= 1;
+            if polls == 0 {
+                // Woken at once, or nobody would poll the next life.
+                context.waker().wake_by_ref();
+                return Poll::Ready(());
+            }
+            life.as_mut().poll(context)
+        })
+        .await;
+        tokio::task::yield_now().await;
+    }
+}
+
+impl Home {
+    /// Posts a Job called `train` with this spec.
+    pub async fn post_job(&self, spec: Value) {
+        let mut job = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "train" },
+            "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "main", "image": "app" }] } } },
+        });
+        spec.as_object().unwrap().iter().for_each(|(field, value)| job["spec"][field] = value.clone());
+        let path = collection_path(&JobView::RESOURCE, "default");
+        let answer = request::post(&self.client, &path, &job).await.unwrap();
+        self.jobs.reached(answer.revision).await;
+    }
+
+    pub async fn delete_job(&self, policy: &str) {
+        let path = object_path(&JobView::RESOURCE, &ObjectKey::new("default", "train"));
+        request::delete(&self.client, &path, &json!({ "propagationPolicy": policy })).await.unwrap();
+    }
+
+    pub async fn patch_job(&self, patch: Value) {
+        let path = object_path(&JobView::RESOURCE, &ObjectKey::new("default", "train"));
+        request::patch(&self.client, &path, PatchKind::Merge, &patch).await.unwrap();
+    }
+
+    /// What kubelets would write; returns when the cache shows it, so that no pod ends twice. Tells how many of the
+    /// pods were held by the Job at that very moment: so many ends must be counted.
+    pub async fn end_pods(&self, phase: &str) -> usize {
+        let mut owed = 0;
+        for pod in self.pods.all().into_iter().filter(|pod| !pod.is_finished()) {
+            let path = format!("{}/status", object_path(&PodView::RESOURCE, &pod.metadata.key()));
+            let end = json!({ "op": "add", "path": "/status/phase", "value": phase });
+            let held = json!({ "op": "test", "path": "/metadata/finalizers/0", "value": TRACKING_FINALIZER });
+            let answer = match request::patch(&self.client, &path, PatchKind::Json, &json!([held, end])).await {
+                Ok(answer) => {
+                    owed += 1;
+                    Ok(answer)
+                }
+                Err(_) => request::patch(&self.client, &path, PatchKind::Json, &json!([end])).await,
+            };
+            // A pod that was one too many may be gone by now.
+            if let Ok(answer) = answer {
+                self.pods.reached(answer.revision).await;
+            }
+        }
+        owed
+    }
+
+    pub fn job(&self) -> Arc<JobView> {
+        self.jobs.get(&ObjectKey::new("default", "train")).expect("the Job is there")
+    }
+
+    /// The kinds of all objects, and whether deletion was asked for.
+    pub fn objects(&self) -> Vec<String> {
+        fn of<V: View>(cache: &Cache<V>) -> Vec<String> {
+            let line =
+                |meta: &Meta| format!("{}{}", V::RESOURCE.kind, if meta.is_deleting() { " (deleting)" } else { "" });
+            cache.all().iter().map(|object| line(object.meta())).collect()
+        }
+        [of(&self.jobs), of(&self.workloads), of(&self.pod_groups), of(&self.pods)].concat()
+    }
+
+    /// Waits until it holds, at most ten simulated minutes.
+    pub async fn eventually(&self, what: &str, holds: impl Fn(&Home) -> bool) {
+        for _ in 0..6_000 {
+            if holds(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("never happened: {what}; there are {:?}; {:#?}", self.objects(), self.jobs.all());
+    }
+
+    /// The reasons of all Events.
+    pub async fn events(&self) -> Vec<String> {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let answer = request::get(&self.client, "/api/v1/namespaces/default/events").await.unwrap();
+        let list: Value = serde_json::from_slice(&answer).unwrap();
+        list["items"].as_array().unwrap().iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+    }
+}

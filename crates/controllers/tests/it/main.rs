@@ -1,0 +1,5 @@
+//! Both controllers against the real API server, in one task on the paused clock.
+#![allow(clippy::unwrap_used)]
+
+mod gang_job; // from a Job to its objects, its end and its deletion
+mod home; // server, caches and controllers around a test
