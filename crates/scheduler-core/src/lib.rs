@@ -1,1 +1,36 @@
-//! Decides where the pods of a group go
+//! Decides where the pods of a group go.
+//!
+//! In: changes of pods, nodes and PodGroups (`observe`), the time (`next`), what became of a bind (`settled`).
+//! Out: one [`Decision`] at a time: bind these pods to these nodes, or wait, with reasons.
+//! Promises: same input, same output. A decision brings a gang to its `minCount` or binds none of it. No node is
+//! over-committed by a decision. All pods of a group with a topology key go to one domain of that key.
+//! Never: reads a clock, talks to the API server, spawns a task.
+//!
+//! Ties between nodes of equal score go to the node that was seen first; ties between domains to the smaller value.
+
+pub mod decision; // the words of this room: what comes in, what goes out
+pub mod state; // the state machine: observe, next, settled
+mod cycle; // one decision from start to end; read this next
+mod queue; // who is next
+mod groups; // groups and who belongs to them
+mod pods; // pods as the core keeps them, and where each one stands
+mod need; // what a unit asks for: classes, counts, domain
+mod cluster; // what the cluster looks like, kept up to date
+mod classes; // pods that are alike
+mod requests; // what one pod takes from its node
+mod filters; // where a class may go, and how often
+mod scores; // where it had better go
+mod index; // where a class fits, kept up to date
+mod tournament; // the best of many, again and again
+mod slots; // how many fit, per topology domain
+mod place; // puts a group's pods on nodes, tentatively
+mod reasons; // counts who refused
+pub mod refusal; // a "no", and its words
+mod names; // strings as numbers
+
+#[cfg(test)]
+mod tests;
+
+pub use decision::{Change, ChosenDomain, Config, Decision, Outcome, Placement, Unit, Verdict};
+pub use refusal::{Cause, DomainReport, Histogram, NearestDomain, Refusal};
+pub use state::Core;

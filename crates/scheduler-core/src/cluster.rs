@@ -1,0 +1,299 @@
+//! What the cluster looks like, kept up to date: dense columns of integers per node.
+//!
+//! A node has an index for as long as it exists or pods are on it. Everything a filter or score reads about it stands
+//! in columns at that index. Each change appends the index to the dirty log, from which the class indexes catch up.
+
+mod dirty; // which nodes changed, in order
+mod node; // a node's fixed side: labels, taints
+mod resources; // resource names and their columns
+mod tentative; // a layer that is dropped to undo
+mod topology; // nodes by the value of a label
+
+use api::views::NodeView;
+use rustc_hash::FxHashMap;
+
+pub(crate) use dirty::Touch;
+pub(crate) use node::{Effect, Node, Taint};
+pub(crate) use resources::ResourceId;
+pub(crate) use tentative::Tentative;
+pub(crate) use topology::{DomainId, Topology, TopologyId};
+
+use self::dirty::DirtyLog;
+use self::resources::Resources;
+use crate::filters::Wakes;
+use crate::names::{NameId, Names};
+use crate::requests::{HostPort, Scored, Usage};
+
+/// Where a node stands in every column. Given out in the order nodes are first seen, reused once free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeIndex(pub(crate) u32);
+
+impl NodeIndex {
+    pub(crate) fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// All nodes and what is taken from them.
+#[derive(Debug, Default)]
+pub(crate) struct Cluster {
+    pub(crate) names: Names,
+    resources: Resources,
+    nodes: Vec<Node>,
+    by_name: FxHashMap<NameId, NodeIndex>,
+    /// Indices that no node and no pod uses, the next one to reuse last.
+    free: Vec<NodeIndex>,
+    pods_allowed: Vec<i64>,
+    pods_count: Vec<i64>,
+    /// What scores count as taken.
+    scored: Vec<Scored>,
+    /// Host ports in use; a port stands here once per pod that has it.
+    ports: Vec<Vec<HostPort>>,
+    topologies: Vec<Topology>,
+    present_count: usize,
+    /// Grows whenever something other than pods changes.
+    shape: u64,
+    log: DirtyLog,
+}
+
+/// What a change of a node amounts to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NodeChange {
+    /// Kinds of change a filter may wait for.
+    pub(crate) kinds: Wakes,
+    /// Whether the node is now in other topology domains than before.
+    pub(crate) moved: bool,
+}
+
+impl Cluster {
+    /// Takes in a node, new or changed.
+    pub(crate) fn set_node(&mut self, view: &NodeView) -> NodeChange {
+        let index = self.index_of(&view.metadata.name);
+        let at = index.at();
+        let name = self.nodes[at].name;
+        let next = Node::of(view, name, &mut self.names);
+        let mut change = NodeChange { kinds: next.differs_by(&self.nodes[at]), moved: false };
+        if self.set_allocatable(at, view) {
+            change.kinds |= Wakes::ALLOCATABLE;
+        }
+        if change.kinds.is_empty() {
+            return change;
+        }
+        self.present_count += usize::from(!self.nodes[at].present);
+        self.nodes[at] = next;
+        for topology in &mut self.topologies {
+            change.moved |= topology.set(index, &self.nodes[at]);
+        }
+        self.reshaped(index);
+        change
+    }
+
+    /// Forgets a node. Pods that are still on it keep its index alive until they are gone.
+    pub(crate) fn remove_node(&mut self, name: &str) -> NodeChange {
+        let Some(index) = self.find(name).filter(|index| self.nodes[index.at()].present) else {
+            return NodeChange::default();
+        };
+        let at = index.at();
+        self.nodes[at] = Node::absent(self.nodes[at].name);
+        self.present_count -= 1;
+        self.pods_allowed[at] = 0;
+        self.resources.clear_allocatable(at);
+        let mut moved = false;
+        for topology in &mut self.topologies {
+            moved |= topology.set(index, &self.nodes[at]);
+        }
+        self.reshaped(index);
+        self.release_if_unused(index);
+        NodeChange { kinds: Wakes::NONE, moved }
+    }
+
+    /// The index of the node called `name`, which may be yet to come: pods can be seen before their node.
+    pub(crate) fn index_of(&mut self, name: &str) -> NodeIndex {
+        let name = self.names.intern(name);
+        if let Some(index) = self.by_name.get(&name) {
+            return *index;
+        }
+        let index = self.free.pop().unwrap_or(NodeIndex(self.nodes.len() as u32));
+        if index.at() == self.nodes.len() {
+            self.nodes.push(Node::absent(name));
+            self.pods_allowed.push(0);
+            self.pods_count.push(0);
+            self.scored.push(Scored::default());
+            self.ports.push(Vec::new());
+            self.resources.grow(self.nodes.len());
+        }
+        self.nodes[index.at()].name = name;
+        self.by_name.insert(name, index);
+        index
+    }
+
+    /// The index of the node called `name`, if the node or a pod on it was seen.
+    pub(crate) fn find(&self, name: &str) -> Option<NodeIndex> {
+        self.by_name.get(&self.names.get(name)?).copied()
+    }
+
+    /// Counts a pod on a node.
+    pub(crate) fn take(&mut self, index: NodeIndex, usage: &Usage) {
+        self.count(index, usage, 1);
+        self.ports[index.at()].extend_from_slice(&usage.ports);
+    }
+
+    /// Stops counting a pod on a node.
+    pub(crate) fn give_back(&mut self, index: NodeIndex, usage: &Usage) {
+        self.count(index, usage, -1);
+        for port in &usage.ports {
+            let used = &mut self.ports[index.at()];
+            let at = used.iter().position(|held| held == port).expect("a counted pod's ports are in use");
+            used.swap_remove(at);
+        }
+        self.release_if_unused(index);
+    }
+
+    /// A layer of tentative pods over this cluster; dropping it takes them off again.
+    pub(crate) fn tentative(&mut self) -> Tentative<'_> {
+        Tentative::over(self)
+    }
+
+    /// The column number of a resource; a new name gets a new column.
+    pub(crate) fn resource(&mut self, name: &str) -> ResourceId {
+        self.resources.intern(name, self.nodes.len())
+    }
+
+    /// The name of a resource.
+    pub(crate) fn resource_name(&self, resource: ResourceId) -> &str {
+        self.resources.name(resource)
+    }
+
+    /// What pods may use of a resource on a node.
+    pub(crate) fn allocatable(&self, resource: ResourceId, index: NodeIndex) -> i64 {
+        self.resources.column(resource).allocatable[index.at()]
+    }
+
+    /// What pods have requested of a resource on a node.
+    pub(crate) fn requested(&self, resource: ResourceId, index: NodeIndex) -> i64 {
+        self.resources.column(resource).requested[index.at()]
+    }
+
+    /// What pods may use of a resource on all nodes together.
+    pub(crate) fn allocatable_total(&self, resource: ResourceId) -> i128 {
+        self.resources.column(resource).allocatable_total
+    }
+
+    /// CPU and memory taken as scores count them.
+    pub(crate) fn scored(&self, index: NodeIndex) -> Scored {
+        self.scored[index.at()]
+    }
+
+    /// How many pods a node may hold.
+    pub(crate) fn pods_allowed(&self, index: NodeIndex) -> i64 {
+        self.pods_allowed[index.at()]
+    }
+
+    /// How many pods a node holds.
+    pub(crate) fn pods_count(&self, index: NodeIndex) -> i64 {
+        self.pods_count[index.at()]
+    }
+
+    /// Host ports in use on a node.
+    pub(crate) fn ports(&self, index: NodeIndex) -> &[HostPort] {
+        &self.ports[index.at()]
+    }
+
+    /// Labels, taints and the like of a node.
+    pub(crate) fn node(&self, index: NodeIndex) -> &Node {
+        &self.nodes[index.at()]
+    }
+
+    /// The name of a node.
+    pub(crate) fn node_name(&self, index: NodeIndex) -> &str {
+        self.names.text(self.nodes[index.at()].name)
+    }
+
+    /// Length of every column; some indices may be unused.
+    pub(crate) fn width(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Every index there is, used or not.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        (0..self.nodes.len() as u32).map(NodeIndex)
+    }
+
+    /// How many nodes exist.
+    pub(crate) fn present_count(&self) -> usize {
+        self.present_count
+    }
+
+    /// Differs from an earlier value when nodes changed in anything but their pods.
+    pub(crate) fn shape(&self) -> u64 {
+        self.shape
+    }
+
+    /// Where the dirty log ends now.
+    pub(crate) fn log_end(&self) -> u64 {
+        self.log.end()
+    }
+
+    /// What changed since position `seen`; `None` when it is more than a full pass over the nodes would be.
+    pub(crate) fn touched_since(&self, seen: u64) -> Option<&[Touch]> {
+        self.log.since(seen)
+    }
+
+    /// The domains of a node label; kept from the first time it is asked for.
+    pub(crate) fn topology_of(&mut self, key: &str) -> TopologyId {
+        let key = self.names.intern(key);
+        if let Some(at) = self.topologies.iter().position(|topology| topology.key() == key) {
+            return TopologyId(at as u32);
+        }
+        let mut topology = Topology::by(key);
+        for (at, node) in self.nodes.iter().enumerate() {
+            topology.set(NodeIndex(at as u32), node);
+        }
+        self.topologies.push(topology);
+        TopologyId(self.topologies.len() as u32 - 1)
+    }
+
+    /// The domains of a node label.
+    pub(crate) fn topology(&self, id: TopologyId) -> &Topology {
+        &self.topologies[id.0 as usize]
+    }
+
+    fn set_allocatable(&mut self, at: usize, view: &NodeView) -> bool {
+        let mut changed = false;
+        for name in view.status.allocatable.keys().filter(|name| *name != "pods") {
+            self.resources.intern(name, self.nodes.len());
+        }
+        for resource in self.resources.ids() {
+            let quantity = view.status.allocatable.get(self.resources.name(resource));
+            let amount = quantity.map_or(0, |quantity| resource.amount(*quantity));
+            changed |= self.resources.set_allocatable(resource, at, amount);
+        }
+        let allowed = view.status.allocatable.get("pods").map_or(0, |quantity| quantity.value());
+        changed |= std::mem::replace(&mut self.pods_allowed[at], allowed) != allowed;
+        changed
+    }
+
+    fn count(&mut self, index: NodeIndex, usage: &Usage, sign: i64) {
+        let at = index.at();
+        for (resource, amount) in &usage.requests {
+            self.resources.add_requested(*resource, at, sign * amount);
+        }
+        self.scored[at].cpu_milli += sign * usage.scored.cpu_milli;
+        self.scored[at].memory_bytes += sign * usage.scored.memory_bytes;
+        self.pods_count[at] += sign;
+        self.log.push(Touch::pods(index), self.nodes.len());
+    }
+
+    fn reshaped(&mut self, index: NodeIndex) {
+        self.shape += 1;
+        self.log.push(Touch::shape(index), self.nodes.len());
+    }
+
+    fn release_if_unused(&mut self, index: NodeIndex) {
+        let node = &self.nodes[index.at()];
+        if !node.present && self.pods_count[index.at()] == 0 {
+            self.by_name.remove(&node.name);
+            self.free.push(index);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A node's fixed side: labels, taints, whether pods may come.
+
+use api::views::NodeView;
+
+use crate::filters::Wakes;
+use crate::names::{NameId, Names};
+
+/// What static filters read about a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) name: NameId,
+    /// False while only pods of the node were seen, or after it was deleted.
+    pub(crate) present: bool,
+    pub(crate) unschedulable: bool,
+    /// Sorted by key.
+    labels: Vec<(NameId, NameId)>,
+    pub(crate) taints: Vec<Taint>,
+}
+
+/// A taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Taint {
+    pub(crate) key: NameId,
+    pub(crate) value: NameId,
+    pub(crate) effect: Effect,
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Effect {
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+impl Effect {
+    pub(crate) fn parse(text: &str) -> Option<Effect> {
+        match text {
+            "NoSchedule" => Some(Effect::NoSchedule),
+            "PreferNoSchedule" => Some(Effect::PreferNoSchedule),
+            "NoExecute" => Some(Effect::NoExecute),
+            _ => None,
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn absent(name: NameId) -> Node {
+        Node { name, present: false, unschedulable: false, labels: Vec::new(), taints: Vec::new() }
+    }
+
+    pub(super) fn of(view: &NodeView, name: NameId, names: &mut Names) -> Node {
+        let labels = view.metadata.labels.iter();
+        let mut labels: Vec<_> = labels.map(|(key, value)| (names.intern(key), names.intern(value))).collect();
+        labels.sort_unstable();
+        let mut taints = Vec::new();
+        for taint in &view.spec.taints {
+            if let Some(effect) = Effect::parse(&taint.effect) {
+                let value = names.intern(taint.value.as_deref().unwrap_or_default());
+                taints.push(Taint { key: names.intern(&taint.key), value, effect });
+            }
+        }
+        Node { name, present: true, unschedulable: view.spec.unschedulable, labels, taints }
+    }
+
+    /// The value of a label.
+    pub(crate) fn label(&self, key: NameId) -> Option<NameId> {
+        let at = self.labels.binary_search_by_key(&key, |(named, _)| *named).ok()?;
+        Some(self.labels[at].1)
+    }
+
+    /// Which kinds of change lie between `before` and this.
+    pub(super) fn differs_by(&self, before: &Node) -> Wakes {
+        if self.present && !before.present {
+            return Wakes::NODE_ADDED;
+        }
+        let mut kinds = Wakes::NONE;
+        if self.labels != before.labels {
+            kinds |= Wakes::LABELS;
+        }
+        if self.taints != before.taints || self.unschedulable != before.unschedulable {
+            kinds |= Wakes::TAINTS;
+        }
+        kinds
+    }
+}

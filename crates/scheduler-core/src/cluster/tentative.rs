@@ -1,0 +1,42 @@
+//! A layer of tentative pods over the cluster. Dropping it is the undo.
+
+use std::sync::Arc;
+
+use super::{Cluster, NodeIndex};
+use crate::requests::Usage;
+
+/// Pods that count on their nodes for as long as this lives, or for good once it is kept.
+pub(crate) struct Tentative<'a> {
+    cluster: &'a mut Cluster,
+    placed: Vec<(NodeIndex, Arc<Usage>)>,
+}
+
+impl<'a> Tentative<'a> {
+    pub(super) fn over(cluster: &'a mut Cluster) -> Tentative<'a> {
+        Tentative { cluster, placed: Vec::new() }
+    }
+
+    /// Counts one more pod on a node.
+    pub(crate) fn place(&mut self, node: NodeIndex, usage: &Arc<Usage>) {
+        self.cluster.take(node, usage);
+        self.placed.push((node, Arc::clone(usage)));
+    }
+
+    /// The cluster with the tentative pods on it.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.cluster
+    }
+
+    /// Makes the pods stay.
+    pub(crate) fn keep(mut self) {
+        self.placed.clear();
+    }
+}
+
+impl Drop for Tentative<'_> {
+    fn drop(&mut self) {
+        for (node, usage) in self.placed.drain(..).rev() {
+            self.cluster.give_back(node, &usage);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Nodes by the value of one label: the domains of a topology key.
+
+use rustc_hash::FxHashMap;
+
+use super::{Node, NodeIndex};
+use crate::names::NameId;
+
+/// A topology key that some group has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TopologyId(pub(super) u32);
+
+/// One value of a topology key. Numbered in the order the values are first seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DomainId(u32);
+
+impl DomainId {
+    pub(crate) fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The domains of one key. A domain without nodes stays, empty.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    key: NameId,
+    /// Grows whenever a node enters or leaves a domain.
+    version: u64,
+    domain_of: Vec<Option<DomainId>>,
+    domains: Vec<Domain>,
+    by_value: FxHashMap<NameId, DomainId>,
+}
+
+#[derive(Debug)]
+struct Domain {
+    value: NameId,
+    /// Sorted.
+    nodes: Vec<NodeIndex>,
+}
+
+impl Topology {
+    pub(super) fn by(key: NameId) -> Topology {
+        Topology { key, version: 0, domain_of: Vec::new(), domains: Vec::new(), by_value: FxHashMap::default() }
+    }
+
+    /// Puts a node into the domain its labels say; tells whether that is another one than before.
+    pub(super) fn set(&mut self, index: NodeIndex, node: &Node) -> bool {
+        if self.domain_of.len() <= index.at() {
+            self.domain_of.resize(index.at() + 1, None);
+        }
+        let next = node.label(self.key).map(|value| self.domain(value));
+        let before = std::mem::replace(&mut self.domain_of[index.at()], next);
+        if before == next {
+            return false;
+        }
+        self.version += 1;
+        if let Some(domain) = before {
+            let nodes = &mut self.domains[domain.at()].nodes;
+            nodes.remove(nodes.binary_search(&index).expect("a node is listed in its domain"));
+        }
+        if let Some(domain) = next {
+            let nodes = &mut self.domains[domain.at()].nodes;
+            let at = nodes.binary_search(&index).expect_err("a node is listed in one domain, once");
+            nodes.insert(at, index);
+        }
+        true
+    }
+
+    pub(crate) fn key(&self) -> NameId {
+        self.key
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The domain a node is in, if it carries the label.
+    pub(crate) fn domain_of(&self, index: NodeIndex) -> Option<DomainId> {
+        self.domain_of.get(index.at()).copied().flatten()
+    }
+
+    /// Every domain, empty ones included.
+    pub(crate) fn domains(&self) -> impl ExactSizeIterator<Item = DomainId> + use<> {
+        (0..self.domains.len() as u32).map(DomainId)
+    }
+
+    /// The nodes of a domain, in the order of their indices.
+    pub(crate) fn nodes(&self, domain: DomainId) -> &[NodeIndex] {
+        &self.domains[domain.at()].nodes
+    }
+
+    /// The label value of a domain.
+    pub(crate) fn value(&self, domain: DomainId) -> NameId {
+        self.domains[domain.at()].value
+    }
+
+    fn domain(&mut self, value: NameId) -> DomainId {
+        *self.by_value.entry(value).or_insert_with(|| {
+            self.domains.push(Domain { value, nodes: Vec::new() });
+            DomainId(self.domains.len() as u32 - 1)
+        })
+    }
+}

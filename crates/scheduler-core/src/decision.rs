@@ -1,0 +1,153 @@
+//! What comes into the core and what goes out of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::{NodeView, ObjectKey, PodGroupView, PodView};
+
+use crate::refusal::Refusal;
+
+/// What the core is told at its start.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Pods with another `schedulerName` are not placed by us; they count once they are bound.
+    pub scheduler_name: String,
+    /// How long a unit waits after its first failed bind; doubles with each further failure.
+    pub backoff_initial: Duration,
+    /// The longest wait after a failed bind.
+    pub backoff_max: Duration,
+    /// How long a group may lack pods or its PodGroup before the core says so. Pods of a healthy group arrive one by
+    /// one; without this pause each of them would be announced as missing.
+    pub incomplete_after: Duration,
+    /// For how many classes the core keeps an index over the nodes; the least recently used one is dropped.
+    pub kept_classes: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            scheduler_name: "default-scheduler".to_owned(),
+            backoff_initial: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(10),
+            incomplete_after: Duration::from_secs(1),
+            kept_classes: 128,
+        }
+    }
+}
+
+/// Something in the cluster is new, different or gone (`new: None`).
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A pod.
+    Pod {
+        /// The state before, if there was one.
+        old: Option<Arc<PodView>>,
+        /// The state now; none when deleted.
+        new: Option<Arc<PodView>>,
+    },
+    /// A node.
+    Node {
+        /// The state before, if there was one.
+        old: Option<Arc<NodeView>>,
+        /// The state now; none when deleted.
+        new: Option<Arc<NodeView>>,
+    },
+    /// A PodGroup.
+    PodGroup {
+        /// The state before, if there was one.
+        old: Option<Arc<PodGroupView>>,
+        /// The state now; none when deleted.
+        new: Option<Arc<PodGroupView>>,
+    },
+}
+
+/// What is placed as a whole: a pod that belongs to no group, or a PodGroup with its pods.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unit {
+    /// A pod without a group.
+    Pod(ObjectKey),
+    /// A PodGroup; it need not exist yet.
+    Group(ObjectKey),
+}
+
+impl Unit {
+    /// Namespace and name of the pod or group.
+    pub fn key(&self) -> &ObjectKey {
+        match self {
+            Unit::Pod(key) | Unit::Group(key) => key,
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unit::Pod(key) => write!(f, "pod {key}"),
+            Unit::Group(key) => write!(f, "podgroup {key}"),
+        }
+    }
+}
+
+/// The answer for one unit. From here on the core counts the pods of a `Bind` as placed, until the watch confirms
+/// them or [`Outcome::Failed`] takes them back.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// Whom it is about.
+    pub unit: Unit,
+    /// What to do.
+    pub verdict: Verdict,
+    /// The topology domain all pods of the unit share, where the group asks for one.
+    pub domain: Option<ChosenDomain>,
+    /// With `Bind`: why the rest of the unit's pods has to wait, when there is a rest.
+    pub unplaced: Option<Refusal>,
+}
+
+/// What to do about a unit.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a verdict is made once and moved twice; a box would cost more")]
+pub enum Verdict {
+    /// Bind these pods to these nodes. Never empty.
+    Bind(Vec<Placement>),
+    /// Nothing now. The unit comes back by itself when something changes that could help.
+    Wait(Refusal),
+}
+
+/// One pod and its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The pod.
+    pub pod: ObjectKey,
+    /// Its uid, so that a namesake created meanwhile is not bound.
+    pub uid: String,
+    /// The node's name.
+    pub node: String,
+}
+
+/// A topology domain: all nodes that carry `key=value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenDomain {
+    /// Node label key.
+    pub key: String,
+    /// Label value.
+    pub value: String,
+}
+
+/// What became of one bind of a decision.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The server took it; the watch will show it.
+    Bound {
+        /// The pod.
+        pod: ObjectKey,
+        /// Its uid.
+        uid: String,
+    },
+    /// The server refused it or could not be reached: the pod is pending again and its unit backs off.
+    Failed {
+        /// The pod.
+        pod: ObjectKey,
+        /// Its uid.
+        uid: String,
+    },
+}

@@ -1,0 +1,37 @@
+//! A pod with host ports shares its node with no other pod that has one of them; equal pods, then, come one a node.
+
+use super::{Filter, Kind, Load, NO_LIMIT, Parts, Reason, Wakes};
+use crate::classes::Class;
+use crate::cluster::{Cluster, NodeIndex};
+
+pub(super) struct HostPorts;
+
+impl Filter for HostPorts {
+    fn kind(&self) -> Kind {
+        Kind::Counted
+    }
+
+    fn reads(&self) -> Parts {
+        Parts::USAGE
+    }
+
+    fn wakes(&self, class: &Class) -> Wakes {
+        if class.usage.ports.is_empty() { Wakes::NONE } else { Wakes::NODE_ADDED | Wakes::POD_LEFT }
+    }
+
+    fn room(&self, class: &Class, node: NodeIndex, cluster: &Cluster, load: Load) -> u32 {
+        let wanted = &class.usage.ports;
+        if wanted.is_empty() {
+            return NO_LIMIT;
+        }
+        let used = if load == Load::Now { cluster.ports(node) } else { &[] };
+        let taken = wanted.iter().any(|port| used.iter().any(|other| port.conflicts_with(*other)));
+        u32::from(!taken)
+    }
+
+    fn reasons(&self, class: &Class, node: NodeIndex, cluster: &Cluster, more: u32, say: &mut dyn FnMut(Reason)) {
+        if self.room(class, node, cluster, Load::Now) <= more {
+            say(Reason::HostPorts);
+        }
+    }
+}

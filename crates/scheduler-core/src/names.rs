@@ -1,0 +1,52 @@
+//! Strings as numbers: label keys and values, node names, resource names. Comparing them is then one instruction.
+
+use std::sync::Arc;
+
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
+
+/// Stands for a string. Equal ids mean equal strings; the order of ids means nothing but is the same in every run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NameId(u32);
+
+impl NameId {
+    /// The empty string.
+    pub(crate) const EMPTY: NameId = NameId(0);
+    /// Key of the taint that a cordoned node counts as having.
+    pub(crate) const UNSCHEDULABLE_TAINT: NameId = NameId(1);
+}
+
+/// The strings seen so far. They are never forgotten: a cluster has few distinct labels, and a node's name costs
+/// some fifty bytes.
+#[derive(Debug)]
+pub(crate) struct Names {
+    texts: IndexSet<Arc<str>, FxBuildHasher>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        let well_known = ["", "node.kubernetes.io/unschedulable"];
+        Names { texts: well_known.into_iter().map(Arc::from).collect() }
+    }
+}
+
+impl Names {
+    /// The id of `text`, new if it was never seen.
+    pub(crate) fn intern(&mut self, text: &str) -> NameId {
+        let at = match self.texts.get_index_of(text) {
+            Some(at) => at,
+            None => self.texts.insert_full(Arc::from(text)).0,
+        };
+        NameId(u32::try_from(at).expect("fewer than four billion distinct strings"))
+    }
+
+    /// The id of `text`, if it was ever seen.
+    pub(crate) fn get(&self, text: &str) -> Option<NameId> {
+        self.texts.get_index_of(text).map(|at| NameId(at as u32))
+    }
+
+    /// The string behind an id.
+    pub(crate) fn text(&self, id: NameId) -> &Arc<str> {
+        self.texts.get_index(id.0 as usize).expect("an id is handed out only with its string")
+    }
+}

@@ -1,0 +1,79 @@
+//! What a unit asks for: pods by class, how many of them at least, and in which domain.
+
+use crate::classes::ClassId;
+use crate::cluster::{Cluster, DomainId, TopologyId};
+use crate::decision::Unit;
+use crate::pods::PodId;
+use crate::requests::Usage;
+
+/// The demand of one unit at one moment.
+#[derive(Debug)]
+pub(crate) struct Need {
+    pub(crate) unit: Unit,
+    pub(crate) policy: Policy,
+    /// Pending pods by class, the largest class first. Never empty, and no lot is.
+    pub(crate) lots: Vec<Lot>,
+    /// Members that have a place already.
+    pub(crate) placed_count: usize,
+    pub(crate) constraint: Option<Constraint>,
+}
+
+/// Pods of one class, in the order they were first seen.
+#[derive(Debug)]
+pub(crate) struct Lot {
+    pub(crate) class: ClassId,
+    pub(crate) pods: Vec<PodId>,
+}
+
+/// How the pods of a unit hang together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// A pod without a group.
+    Alone,
+    /// Each pod that fits is placed.
+    Basic,
+    /// At least `min_count` or none, members already placed included.
+    Gang { min_count: usize },
+}
+
+/// All pods in one domain of a topology key.
+#[derive(Debug)]
+pub(crate) struct Constraint {
+    pub(crate) topology: TopologyId,
+    /// Domains of members already placed: none, one that all others must join, or, by someone else's doing, several.
+    pub(crate) members_in: Vec<DomainId>,
+}
+
+impl Need {
+    /// How many pods wait for a place.
+    pub(crate) fn pods_count(&self) -> usize {
+        self.lots.iter().map(|lot| lot.pods.len()).sum()
+    }
+
+    /// How many members there must be in the end.
+    pub(crate) fn wanted_count(&self) -> usize {
+        match self.policy {
+            Policy::Alone | Policy::Basic => 1,
+            Policy::Gang { min_count } => min_count,
+        }
+    }
+
+    /// How many pods a decision must place, so that it is worth making.
+    pub(crate) fn required_count(&self) -> usize {
+        self.wanted_count().saturating_sub(self.placed_count).max(1)
+    }
+
+    /// Sorts lots by size, so that large pods find room before small ones fill the gaps.
+    pub(crate) fn largest_first(lots: &mut [Lot], usage_of: impl Fn(ClassId) -> u128) {
+        lots.sort_by_cached_key(|lot| std::cmp::Reverse(usage_of(lot.class)));
+    }
+}
+
+/// The size of a pod: its shares of all resources of the cluster, added up, in billionths.
+pub(crate) fn size(usage: &Usage, cluster: &Cluster) -> u128 {
+    let share = |(resource, amount): &(_, i64)| {
+        let total = cluster.allocatable_total(*resource).max(1) as u128;
+        *amount as u128 * 1_000_000_000 / total
+    };
+    usage.requests.iter().map(share).sum()
+}

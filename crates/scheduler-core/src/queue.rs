@@ -1,0 +1,265 @@
+//! Who is next. A unit is ready, or it waits for something: room, time, or the rest of its pods.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::Timestamp;
+use rustc_hash::FxHashMap;
+
+use crate::classes::ClassId;
+use crate::groups::GroupId;
+use crate::pods::PodId;
+
+/// A pod without a group, or a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum UnitId {
+    Pod(PodId),
+    Group(GroupId),
+}
+
+/// When it is a unit's turn: higher priority first, then who was created earlier, then who was seen earlier. Creation
+/// times come first so that a restarted scheduler, which is shown all pods in the order of their names, stays fair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    pub(crate) priority: Reverse<i32>,
+    pub(crate) created: Option<Timestamp>,
+    pub(crate) seen: u64,
+}
+
+/// What a unit is doing in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Nothing of it is to be decided.
+    Idle,
+    Ready,
+    /// For room that pods of these classes could use.
+    Waiting {
+        classes: Vec<ClassId>,
+        in_one_domain: bool,
+    },
+    BackingOff(Timestamp),
+    /// For pods or its PodGroup; a time is set until that has been said.
+    Incomplete(Option<Timestamp>),
+}
+
+#[derive(Debug)]
+struct Entry {
+    turn: Turn,
+    standing: Standing,
+    /// Decisions to bind so far.
+    attempts_count: u64,
+    /// The last of them of which a bind failed.
+    failed_attempt: u64,
+    /// How many in a row had a failed bind.
+    failures_count: u32,
+}
+
+/// All units that have something to be decided.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    entries: FxHashMap<UnitId, Entry>,
+    ready: BTreeSet<(Turn, UnitId)>,
+    waiting: BTreeMap<ClassId, BTreeSet<UnitId>>,
+    waiting_in_one_domain: BTreeSet<UnitId>,
+    /// Until when a unit backs off, or when it is to be said what it lacks.
+    backing_off: BTreeSet<(Timestamp, UnitId)>,
+    incomplete: BTreeSet<(Timestamp, UnitId)>,
+    /// Incomplete since the last look at the time.
+    newly_incomplete: BTreeSet<UnitId>,
+    pauses: Pauses,
+}
+
+/// The durations the queue knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pauses {
+    pub(crate) backoff_initial: Duration,
+    pub(crate) backoff_max: Duration,
+    pub(crate) incomplete_after: Duration,
+}
+
+impl Queue {
+    pub(crate) fn new(pauses: Pauses) -> Queue {
+        Queue {
+            entries: FxHashMap::default(),
+            ready: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            waiting_in_one_domain: BTreeSet::new(),
+            backing_off: BTreeSet::new(),
+            incomplete: BTreeSet::new(),
+            newly_incomplete: BTreeSet::new(),
+            pauses,
+        }
+    }
+
+    /// The unit may be decided; at once, unless it backs off.
+    pub(crate) fn offer(&mut self, unit: UnitId, turn: Turn) {
+        self.entry(unit, turn);
+        if !matches!(self.entries[&unit].standing, Standing::BackingOff(_)) {
+            self.stand(unit, Standing::Ready);
+        }
+    }
+
+    /// The unit lacks pods or its PodGroup.
+    pub(crate) fn set_incomplete(&mut self, unit: UnitId, turn: Turn) {
+        self.entry(unit, turn);
+        self.stand(unit, Standing::Incomplete(None));
+        self.newly_incomplete.insert(unit);
+    }
+
+    /// The unit found no room: it comes back when there is more for one of these classes.
+    pub(crate) fn wait(&mut self, unit: UnitId, classes: Vec<ClassId>, in_one_domain: bool) {
+        for class in &classes {
+            self.waiting.entry(*class).or_default().insert(unit);
+        }
+        if in_one_domain {
+            self.waiting_in_one_domain.insert(unit);
+        }
+        self.stand_unlisted(unit, Standing::Waiting { classes, in_one_domain });
+    }
+
+    /// Nothing of the unit is to be decided now; its failures are remembered.
+    pub(crate) fn idle(&mut self, unit: UnitId) {
+        if self.entries.contains_key(&unit) {
+            self.stand(unit, Standing::Idle);
+        }
+    }
+
+    /// Forgets the unit.
+    pub(crate) fn remove(&mut self, unit: UnitId) {
+        self.idle(unit);
+        self.entries.remove(&unit);
+    }
+
+    /// Ends back-offs that are over, and notes since when incomplete units are so.
+    pub(crate) fn tick(&mut self, now: Timestamp) {
+        while let Some((_, unit)) = self.backing_off.first().copied().filter(|(until, _)| *until <= now) {
+            self.stand(unit, Standing::Ready);
+        }
+        for unit in std::mem::take(&mut self.newly_incomplete) {
+            let at = now + self.pauses.incomplete_after;
+            self.incomplete.insert((at, unit));
+            self.stand_unlisted(unit, Standing::Incomplete(Some(at)));
+        }
+    }
+
+    /// The next ready unit, idle from now on.
+    pub(crate) fn pop(&mut self) -> Option<UnitId> {
+        let (_, unit) = self.ready.pop_first()?;
+        self.stand_unlisted(unit, Standing::Idle);
+        Some(unit)
+    }
+
+    /// A unit that has been incomplete for long enough to say so; each is returned once.
+    pub(crate) fn pop_incomplete(&mut self, now: Timestamp) -> Option<UnitId> {
+        let (_, unit) = self.incomplete.first().copied().filter(|(at, _)| *at <= now)?;
+        self.stand(unit, Standing::Incomplete(None));
+        Some(unit)
+    }
+
+    /// When the queue changes by itself.
+    pub(crate) fn next_at(&self) -> Option<Timestamp> {
+        let first = |times: &BTreeSet<(Timestamp, UnitId)>| times.first().map(|(at, _)| *at);
+        first(&self.backing_off).into_iter().chain(first(&self.incomplete)).min()
+    }
+
+    /// Counts a decision to bind. A decision all of whose binds went well ends a row of failures.
+    pub(crate) fn attempted(&mut self, unit: UnitId) {
+        let entry = self.entries.get_mut(&unit).expect("a decided unit is in the queue");
+        if entry.failed_attempt < entry.attempts_count {
+            entry.failures_count = 0;
+        }
+        entry.attempts_count += 1;
+    }
+
+    /// A bind of the unit's last decision failed: it backs off, longer each time, however many binds of it fail.
+    pub(crate) fn failed(&mut self, unit: UnitId, turn: Turn, now: Timestamp) {
+        let entry = self.entry(unit, turn);
+        let again = entry.failed_attempt == entry.attempts_count;
+        if again && matches!(entry.standing, Standing::BackingOff(_)) {
+            return;
+        }
+        if !again {
+            entry.failed_attempt = entry.attempts_count;
+            entry.failures_count += 1;
+        }
+        let doublings = entry.failures_count.saturating_sub(1).min(16);
+        let pause = (self.pauses.backoff_initial * (1 << doublings)).min(self.pauses.backoff_max);
+        let until = now + pause;
+        self.stand(unit, Standing::BackingOff(until));
+        self.backing_off.insert((until, unit));
+    }
+
+    /// Classes for which some unit waits for room.
+    pub(crate) fn waiting_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
+        self.waiting.keys().copied()
+    }
+
+    /// There is more room for a class.
+    pub(crate) fn wake_class(&mut self, class: ClassId) {
+        for unit in self.waiting.get(&class).cloned().unwrap_or_default() {
+            self.stand(unit, Standing::Ready);
+        }
+    }
+
+    /// Nodes changed domains.
+    pub(crate) fn wake_in_one_domain(&mut self) {
+        for unit in self.waiting_in_one_domain.clone() {
+            self.stand(unit, Standing::Ready);
+        }
+    }
+
+    fn entry(&mut self, unit: UnitId, turn: Turn) -> &mut Entry {
+        let known = self.entries.get(&unit).map(|entry| (entry.turn, entry.standing == Standing::Ready));
+        if let Some((before, true)) = known.filter(|(before, _)| *before != turn) {
+            self.ready.remove(&(before, unit));
+            self.ready.insert((turn, unit));
+        }
+        let fresh =
+            || Entry { turn, standing: Standing::Idle, attempts_count: 0, failed_attempt: 0, failures_count: 0 };
+        let entry = self.entries.entry(unit).or_insert_with(fresh);
+        entry.turn = turn;
+        entry
+    }
+
+    /// Takes the unit off the list it stands on, and puts it on the ready list if that is where it goes.
+    fn stand(&mut self, unit: UnitId, next: Standing) {
+        let entry = self.entries.get(&unit).expect("a standing unit is in the queue");
+        let turn = entry.turn;
+        match &entry.standing {
+            Standing::Idle => {}
+            Standing::Ready => {
+                self.ready.remove(&(turn, unit));
+            }
+            Standing::Waiting { classes, in_one_domain } => {
+                for class in classes {
+                    let units = self.waiting.get_mut(class).expect("a waiting unit is listed");
+                    units.remove(&unit);
+                    if units.is_empty() {
+                        self.waiting.remove(class);
+                    }
+                }
+                if *in_one_domain {
+                    self.waiting_in_one_domain.remove(&unit);
+                }
+            }
+            Standing::BackingOff(until) => {
+                self.backing_off.remove(&(*until, unit));
+            }
+            Standing::Incomplete(at) => {
+                self.newly_incomplete.remove(&unit);
+                if let Some(at) = at {
+                    self.incomplete.remove(&(*at, unit));
+                }
+            }
+        }
+        if next == Standing::Ready {
+            self.ready.insert((turn, unit));
+        }
+        self.stand_unlisted(unit, next);
+    }
+
+    fn stand_unlisted(&mut self, unit: UnitId, next: Standing) {
+        self.entries.get_mut(&unit).expect("a standing unit is in the queue").standing = next;
+    }
+}

@@ -1,0 +1,189 @@
+//! A "no", and its words. Refusing is an answer with reasons, not an error.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::decision::Unit;
+
+/// Why a unit waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Who waits.
+    pub unit: Unit,
+    /// What kind of obstacle it is.
+    pub cause: Cause,
+    /// Whether the unit is a gang: all of `wanted_count` or none.
+    pub is_gang: bool,
+    /// How many members there must be at least: `minCount`, or 1.
+    pub wanted_count: usize,
+    /// How many pods were to be placed.
+    pub pods_count: usize,
+    /// How many members have their place already; they count toward `wanted_count`.
+    pub placed_count: usize,
+    /// How many of the pods could be placed at most, in the best domain.
+    pub fits_count: usize,
+    /// How many nodes there are.
+    pub nodes_count: usize,
+    /// The domain that takes most, for a unit that must share one.
+    pub nearest: Option<NearestDomain>,
+    /// Reasons over all nodes, for the first pod that finds no place.
+    pub reasons: Histogram,
+    /// Every domain of the topology key, by value; empty without a key.
+    pub domains: Arc<[DomainReport]>,
+    /// Whether it is certain that the unit does not fit now. Otherwise only no place was found.
+    pub proven: bool,
+    /// Whether the unit could fit once running pods leave. If not, only other nodes or another request can help.
+    pub could_wait: bool,
+}
+
+/// What kind of obstacle a unit meets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Not enough room on the nodes.
+    NoRoom,
+    /// A gang of which fewer pods exist than it needs.
+    Incomplete,
+    /// The pods name a PodGroup that does not exist.
+    NoPodGroup,
+    /// No node carries the topology key.
+    NoDomain {
+        /// The topology key.
+        key: String,
+    },
+    /// Members already run in several domains of the key they must share.
+    MembersSplit {
+        /// The topology key.
+        key: String,
+        /// The domains, sorted.
+        values: Vec<String>,
+    },
+}
+
+/// The domain that comes closest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NearestDomain {
+    /// Topology key.
+    pub key: String,
+    /// Label value.
+    pub value: String,
+    /// How many of the waiting pods fit there.
+    pub fits_count: usize,
+    /// How many more would have to.
+    pub missing_count: usize,
+    /// How many nodes it has.
+    pub nodes_count: usize,
+    /// What its nodes lack once they have taken what they can.
+    pub reasons: Histogram,
+    /// Whether members that already run leave no other choice.
+    pub pinned: bool,
+}
+
+/// One domain in a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainReport {
+    /// Label value.
+    pub value: String,
+    /// How many nodes it has.
+    pub nodes_count: usize,
+    /// How many pods like the first that found no place fit there.
+    pub slots_count: u64,
+    /// What its nodes lack once they have taken what they can.
+    pub reasons: Histogram,
+}
+
+/// How many nodes each reason refused; a node can have several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram(pub BTreeMap<String, usize>);
+
+impl Refusal {
+    pub(crate) fn about(unit: Unit, wanted_count: usize, pods_count: usize, placed_count: usize) -> Refusal {
+        Refusal {
+            unit,
+            cause: Cause::NoRoom,
+            is_gang: false,
+            wanted_count,
+            pods_count,
+            placed_count,
+            fits_count: 0,
+            nodes_count: 0,
+            nearest: None,
+            reasons: Histogram::default(),
+            domains: Arc::from([]),
+            proven: false,
+            could_wait: false,
+        }
+    }
+
+    /// Whether the unit has all it asked for, and only pods beyond that wait. Its group then counts as scheduled.
+    pub fn is_about_extra_pods(&self) -> bool {
+        self.placed_count >= self.wanted_count
+    }
+
+    /// The text for the condition of the group, or of the pod if it has none.
+    pub fn message(&self) -> String {
+        match &self.cause {
+            Cause::Incomplete => {
+                let exist = self.pods_count + self.placed_count;
+                format!("waiting for pods: {exist} of minCount {} exist", self.wanted_count)
+            }
+            Cause::NoPodGroup => format!("waiting for podgroup {} to exist", self.unit.key()),
+            Cause::NoDomain { key } => format!("no node carries the topology key {key}"),
+            Cause::MembersSplit { key, values } => {
+                format!("members already run in several domains of {key}: {}", values.join(", "))
+            }
+            Cause::NoRoom if matches!(self.unit, Unit::Pod(_)) => self.pod_message(),
+            Cause::NoRoom => self.no_room(),
+        }
+    }
+
+    /// The text for the condition of each pod that waits, in kube-scheduler's form.
+    pub fn pod_message(&self) -> String {
+        if self.cause != Cause::NoRoom {
+            return self.message();
+        }
+        if self.nodes_count == 0 {
+            return "no nodes available to schedule pods".to_owned();
+        }
+        let mut counts: Vec<_> = self.reasons.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        counts.sort_unstable();
+        format!("0/{} nodes are available: {}.", self.nodes_count, counts.join(", "))
+    }
+
+    fn no_room(&self) -> String {
+        let (place, nodes_count, reasons) = match &self.nearest {
+            Some(domain) => {
+                let which = if domain.pinned { "the domain of its members" } else { "the nearest domain" };
+                let place = format!(" in {which} {}={}", domain.key, domain.value);
+                (place, domain.nodes_count, &domain.reasons)
+            }
+            None => (String::new(), self.nodes_count, &self.reasons),
+        };
+        let lacking = if nodes_count == 0 { "there are no nodes".to_owned() } else { reasons.on(nodes_count) };
+        if self.is_about_extra_pods() {
+            let rest = match self.pods_count {
+                1 => "1 more pod does not fit".to_owned(),
+                many => format!("{many} more pods do not fit"),
+            };
+            return format!("{rest}{place} ({lacking})");
+        }
+        if !self.is_gang {
+            return format!("none of {} pods fits{place} ({lacking})", self.pods_count);
+        }
+        let fit = self.placed_count + self.fits_count;
+        let (wanted, missing) = (self.wanted_count, self.wanted_count.saturating_sub(fit));
+        format!("gang of {wanted} does not fit: {fit} of {wanted} pods fit{place} ({missing} more needed; {lacking})")
+    }
+}
+
+impl Histogram {
+    /// `Insufficient cpu on 2 of 8 nodes, 1 of 8 nodes were unschedulable`: most nodes first.
+    fn on(&self, nodes_count: usize) -> String {
+        let mut entries: Vec<_> = self.0.iter().collect();
+        entries.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), reason.as_str()));
+        let text = |(reason, count): (&String, &usize)| match reason.strip_prefix("node(s) ") {
+            Some(rest) => format!("{count} of {nodes_count} nodes {rest}"),
+            None => format!("{reason} on {count} of {nodes_count} nodes"),
+        };
+        entries.into_iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,232 @@
+//! What one pod takes from its node: resources, host ports, and the stand-in amounts scores use.
+
+use std::collections::BTreeMap;
+
+use api::quantity::Quantity;
+use api::views::{ContainerView, PodSpecView};
+use smallvec::SmallVec;
+
+use crate::cluster::{Cluster, ResourceId};
+use crate::names::NameId;
+
+/// A pod's demand on its node. Equal pods share one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Usage {
+    /// Requested amounts above zero, by resource.
+    pub(crate) requests: Amounts,
+    /// Requests as scores count them: a container that asks for no CPU counts as 100m, for no memory as 200 MiB.
+    pub(crate) scored: Scored,
+    /// Ports of the node that the pod occupies.
+    pub(crate) ports: Vec<HostPort>,
+}
+
+/// CPU and memory as the resource scores see them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Scored {
+    pub(crate) cpu_milli: i64,
+    pub(crate) memory_bytes: i64,
+}
+
+/// Amounts per resource, sorted by resource, none of them zero.
+pub(crate) type Amounts = SmallVec<[(ResourceId, i64); 4]>;
+
+/// One port of the node. Two conflict when port and protocol are equal and the addresses overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct HostPort {
+    pub(crate) port: i32,
+    pub(crate) protocol: NameId,
+    /// `None`: all addresses.
+    pub(crate) address: Option<NameId>,
+}
+
+impl HostPort {
+    pub(crate) fn conflicts_with(self, other: HostPort) -> bool {
+        let addresses_overlap = self.address.is_none() || other.address.is_none() || self.address == other.address;
+        self.port == other.port && self.protocol == other.protocol && addresses_overlap
+    }
+}
+
+const MISSING_CPU_MILLI: i64 = 100;
+const MISSING_MEMORY_BYTES: i64 = 200 << 20;
+
+impl Usage {
+    /// What `pod` takes. New resource names get their column in `cluster`.
+    pub(crate) fn of(pod: &PodSpecView, cluster: &mut Cluster) -> Usage {
+        let requests = total(pod, cluster, Missing::IsZero);
+        let scored = total(pod, cluster, Missing::IsAssumed);
+        let amount_of = |resource| amount(&scored, resource);
+        Usage {
+            scored: Scored { cpu_milli: amount_of(ResourceId::CPU), memory_bytes: amount_of(ResourceId::MEMORY) },
+            requests: requests.into_iter().filter(|(_, amount)| *amount > 0).collect(),
+            ports: host_ports(pod, cluster),
+        }
+    }
+
+    /// The requested amount of `resource`.
+    pub(crate) fn requested(&self, resource: ResourceId) -> i64 {
+        amount(&self.requests, resource)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Missing {
+    IsZero,
+    IsAssumed,
+}
+
+/// The larger of what the init steps need one after another and what the containers need together, then overhead.
+/// Sidecars run through all of it. Requests of the pod as a whole replace the sums of its containers.
+fn total(pod: &PodSpecView, cluster: &mut Cluster, missing: Missing) -> Amounts {
+    let mut together = Amounts::new();
+    for container in &pod.containers {
+        add(&mut together, &of_container(container, cluster, missing));
+    }
+    let mut sidecars = Amounts::new();
+    let mut largest_step = Amounts::new();
+    for container in &pod.init_containers {
+        let mut step = of_container(container, cluster, missing);
+        if is_sidecar(container) {
+            add(&mut together, &step);
+            add(&mut sidecars, &step);
+            step = sidecars.clone();
+        } else {
+            add(&mut step, &sidecars);
+        }
+        raise(&mut largest_step, &step);
+    }
+    raise(&mut together, &largest_step);
+    for (resource, value) in pod.resources.iter().flat_map(|whole| amounts(&whole.requests, cluster)) {
+        *entry(&mut together, resource) = value;
+    }
+    add(&mut together, &amounts(&pod.overhead, cluster));
+    together
+}
+
+fn is_sidecar(container: &ContainerView) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+fn of_container(container: &ContainerView, cluster: &mut Cluster, missing: Missing) -> Amounts {
+    let mut own = amounts(&container.resources.requests, cluster);
+    if missing == Missing::IsAssumed {
+        for (resource, assumed) in [(ResourceId::CPU, MISSING_CPU_MILLI), (ResourceId::MEMORY, MISSING_MEMORY_BYTES)] {
+            if !own.iter().any(|(named, _)| *named == resource) {
+                *entry(&mut own, resource) = assumed;
+            }
+        }
+    }
+    own
+}
+
+fn amounts(quantities: &BTreeMap<String, Quantity>, cluster: &mut Cluster) -> Amounts {
+    let mut amounts = Amounts::new();
+    for (name, quantity) in quantities {
+        let resource = cluster.resource(name);
+        *entry(&mut amounts, resource) = resource.amount(*quantity);
+    }
+    amounts
+}
+
+fn host_ports(pod: &PodSpecView, cluster: &mut Cluster) -> Vec<HostPort> {
+    let sidecars = pod.init_containers.iter().filter(|container| is_sidecar(container));
+    let mut ports = Vec::new();
+    for port in pod.containers.iter().chain(sidecars).flat_map(|container| &container.ports) {
+        if port.host_port > 0 {
+            let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
+            let address = Some(port.host_ip.as_str()).filter(|ip| !matches!(*ip, "" | "0.0.0.0"));
+            ports.push(HostPort {
+                port: port.host_port,
+                protocol: cluster.names.intern(protocol),
+                address: address.map(|ip| cluster.names.intern(ip)),
+            });
+        }
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+fn amount(amounts: &Amounts, resource: ResourceId) -> i64 {
+    amounts.iter().find(|(named, _)| *named == resource).map_or(0, |(_, amount)| *amount)
+}
+
+fn entry(amounts: &mut Amounts, resource: ResourceId) -> &mut i64 {
+    let at = amounts.binary_search_by_key(&resource, |(named, _)| *named).unwrap_or_else(|at| {
+        amounts.insert(at, (resource, 0));
+        at
+    });
+    &mut amounts[at].1
+}
+
+fn add(sum: &mut Amounts, more: &Amounts) {
+    for (resource, amount) in more {
+        let total = entry(sum, *resource);
+        *total = total.saturating_add(*amount);
+    }
+}
+
+fn raise(floor: &mut Amounts, other: &Amounts) {
+    for (resource, amount) in other {
+        let value = entry(floor, *resource);
+        *value = (*value).max(*amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use api::views::{PodView, View};
+    use serde_json::json;
+
+    use super::Usage;
+    use crate::cluster::{Cluster, ResourceId};
+
+    fn usage(spec: serde_json::Value) -> Usage {
+        let pod = PodView::decode(json!({"metadata": {"name": "p"}, "spec": spec}).to_string().as_bytes()).unwrap();
+        Usage::of(&pod.spec, &mut Cluster::default())
+    }
+
+    fn cpu(amount: &str) -> serde_json::Value {
+        json!({"requests": {"cpu": amount}})
+    }
+
+    #[test]
+    fn init_steps_count_one_at_a_time_and_sidecars_throughout() {
+        let usage = usage(json!({
+            "containers": [{"resources": cpu("1")}, {"resources": cpu("2")}],
+            "initContainers": [
+                {"resources": cpu("500m"), "restartPolicy": "Always"},
+                {"resources": cpu("4")},
+            ],
+            "overhead": {"cpu": "100m"},
+        }));
+        // The second init step runs beside the sidecar: 4 + 0.5, more than 1 + 2 + 0.5 of the main part.
+        assert_eq!(usage.requested(ResourceId::CPU), 4600);
+    }
+
+    #[test]
+    fn requests_of_the_whole_pod_replace_those_of_its_containers() {
+        let usage = usage(json!({"containers": [{"resources": cpu("1")}], "resources": cpu("3")}));
+        assert_eq!(usage.requested(ResourceId::CPU), 3000);
+    }
+
+    #[test]
+    fn scores_assume_amounts_for_containers_that_ask_for_nothing() {
+        let usage = usage(json!({"containers": [{}, {"resources": cpu("1")}]}));
+        assert_eq!(usage.requested(ResourceId::MEMORY), 0);
+        assert_eq!((usage.scored.cpu_milli, usage.scored.memory_bytes), (1100, 400 << 20));
+    }
+
+    #[test]
+    fn ports_conflict_when_addresses_overlap() {
+        let port = |ip: &str| json!({"containers": [{"ports": [{"hostPort": 80, "hostIP": ip}]}]});
+        let mut cluster = Cluster::default();
+        let mut one = |ip| {
+            let pod = PodView::decode(json!({"spec": port(ip)}).to_string().as_bytes()).unwrap();
+            Usage::of(&pod.spec, &mut cluster).ports[0]
+        };
+        let (all, a, b) = (one("0.0.0.0"), one("10.0.0.1"), one("10.0.0.2"));
+        assert!(all.conflicts_with(a) && a.conflicts_with(all) && a.conflicts_with(a));
+        assert!(!a.conflicts_with(b));
+    }
+}

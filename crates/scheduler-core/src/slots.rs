@@ -1,0 +1,111 @@
+//! How many fit, per topology domain: every domain is rejected or ranked from sums, none is simulated.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use crate::classes::Classes;
+use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
+use crate::need::{Constraint, Need};
+
+/// Where a unit's pods may go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Region {
+    /// All nodes.
+    Everywhere,
+    /// The nodes of one domain.
+    Domain(TopologyId, DomainId),
+}
+
+impl Region {
+    /// The nodes of a domain; `None` means all.
+    pub(crate) fn nodes(self, cluster: &Cluster) -> Option<&[NodeIndex]> {
+        match self {
+            Region::Everywhere => None,
+            Region::Domain(topology, domain) => Some(cluster.topology(topology).nodes(domain)),
+        }
+    }
+}
+
+/// A region and what the sums say about it. Orders by preference, the best last: more pods of the unit, then fewer
+/// slots left over (so that large free domains stay free for large groups), then the smaller label value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked {
+    fits_count: u64,
+    spare: Reverse<u64>,
+    value: Reverse<Arc<str>>,
+    domain: DomainId,
+}
+
+/// Regions for a unit.
+#[derive(Debug)]
+pub(crate) struct Ranking {
+    /// Regions where, by the sums, enough pods fit.
+    feasible: Feasible,
+    /// The region that would take most, and how many pods that is at most; `None` when there is no domain at all.
+    pub(crate) nearest: Option<(Region, u64)>,
+}
+
+#[derive(Debug)]
+enum Feasible {
+    Everywhere(bool),
+    Domains(TopologyId, BinaryHeap<Ranked>),
+}
+
+impl Ranking {
+    /// The best region not yet returned.
+    pub(crate) fn next_feasible(&mut self) -> Option<Region> {
+        match &mut self.feasible {
+            Feasible::Everywhere(open) => std::mem::take(open).then_some(Region::Everywhere),
+            Feasible::Domains(topology, heap) => heap.pop().map(|ranked| Region::Domain(*topology, ranked.domain)),
+        }
+    }
+}
+
+/// Ranks the regions a unit may go to. With one class the sums are exact; with several each class is counted as if it
+/// came alone, which is an upper bound. Either way, a region the sums reject is proven to be too small.
+pub(crate) fn ranked(need: &Need, cluster: &Cluster, classes: &mut Classes) -> Ranking {
+    let required = need.required_count() as u64;
+    match &need.constraint {
+        None => {
+            let fits = need.lots.iter().map(|lot| {
+                let (_, index) = classes.caught_up(lot.class, cluster);
+                index.slots_total().min(lot.pods.len() as u64)
+            });
+            let fits_count = fits.sum();
+            let nearest = Some((Region::Everywhere, fits_count));
+            Ranking { feasible: Feasible::Everywhere(fits_count >= required), nearest }
+        }
+        Some(constraint) => {
+            let domains = ranked_domains(need, constraint, cluster, classes);
+            let region = |best: &Ranked| (Region::Domain(constraint.topology, best.domain), best.fits_count);
+            let nearest = domains.iter().max().map(region);
+            let feasible = domains.into_iter().filter(|ranked| ranked.fits_count >= required).collect();
+            Ranking { feasible: Feasible::Domains(constraint.topology, feasible), nearest }
+        }
+    }
+}
+
+fn ranked_domains(need: &Need, constraint: &Constraint, cluster: &Cluster, classes: &mut Classes) -> Vec<Ranked> {
+    let topology = cluster.topology(constraint.topology);
+    let mut fits = vec![0; topology.domains().len()];
+    let mut slots = vec![0; fits.len()];
+    for lot in &need.lots {
+        let (_, index) = classes.caught_up(lot.class, cluster);
+        for (at, sum) in index.slots_by_domain(constraint.topology, cluster).iter().enumerate() {
+            fits[at] += (*sum).min(lot.pods.len() as u64);
+            slots[at] += sum;
+        }
+    }
+    let allowed = |domain: &DomainId| {
+        let pinned = &constraint.members_in;
+        !topology.nodes(*domain).is_empty() && (pinned.is_empty() || pinned.contains(domain))
+    };
+    let rank = |domain: DomainId| Ranked {
+        fits_count: fits[domain.at()],
+        spare: Reverse(slots[domain.at()] - fits[domain.at()]),
+        value: Reverse(Arc::clone(cluster.names.text(topology.value(domain)))),
+        domain,
+    };
+    topology.domains().filter(allowed).map(rank).collect()
+}

@@ -1,0 +1,233 @@
+//! Gangs and basic groups: all or nothing, who counts, who waits for what.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use super::world::{World, decide_text};
+use crate::{Cause, Verdict};
+
+// Most pods here ask only for gpus. On nodes of 96 CPUs their assumed 100m do not move a score of whole percents, so
+// ties go to the node seen first and fill it.
+
+#[test]
+fn gang_is_bound_when_all_of_it_fits() {
+    let cluster = "node a gpu=2; node b gpu=1; group trainer gang minCount=3 pods=3 gpu=1";
+    assert_snapshot!(decide_text(cluster), @"trainer: bind trainer-0 to a, trainer-1 to a, trainer-2 to b");
+}
+
+#[test]
+fn gang_waits_when_one_pod_does_not_fit() {
+    let cluster = "node a gpu=2; node b gpu=1; group trainer gang minCount=4 pods=4 gpu=1";
+    assert_snapshot!(
+        decide_text(cluster),
+        @"trainer: wait (gang of 4 does not fit: 3 of 4 pods fit (1 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes))"
+    );
+}
+
+#[test]
+fn pods_beyond_min_count_come_along_as_far_as_they_fit() {
+    let cluster = "node a gpu=3; group trainer gang minCount=2 pods=5 gpu=1";
+    assert_snapshot!(
+        decide_text(cluster),
+        @"trainer: bind trainer-0 to a, trainer-1 to a, trainer-2 to a (2 more pods do not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))"
+    );
+}
+
+#[test]
+fn basic_group_places_each_pod_that_fits() {
+    let cluster = "node a gpu=1; group batch basic pods=3 gpu=1";
+    assert_snapshot!(
+        decide_text(cluster),
+        @"batch: bind batch-0 to a (2 more pods do not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))"
+    );
+    let cluster = "node a gpu=1; group batch basic pods=3 gpu=2";
+    assert_snapshot!(
+        decide_text(cluster),
+        @"batch: wait (none of 3 pods fits (Insufficient nvidia.com/gpu on 1 of 1 nodes))"
+    );
+}
+
+#[test]
+fn competing_gangs_never_share_the_room_of_one() {
+    let mut world = World::of(
+        "node a gpu=3; node b gpu=3; group first gang minCount=4 pods=4 gpu=1; group second gang minCount=4 pods=4 gpu=1",
+    );
+    assert_snapshot!(world.decide_and_bind(), @"
+    first: bind first-0 to a, first-1 to a, first-2 to a, first-3 to b
+    second: wait (gang of 4 does not fit: 2 of 4 pods fit (2 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes))
+    ");
+    world.say("delete first-0; delete first-1; delete first-2; delete first-3");
+    assert_snapshot!(world.decide(), @"second: bind second-0 to a, second-1 to a, second-2 to a, second-3 to b");
+}
+
+#[test]
+fn higher_priority_goes_first_and_equals_go_in_order() {
+    let mut world = World::of(
+        "group low gang minCount=1 pods=1 gpu=1; group also gang minCount=1 pods=1 gpu=1;
+         group high gang minCount=1 groupPriority=10 pods=1 gpu=1; node a gpu=2",
+    );
+    assert_snapshot!(world.decide(), @"
+    high: bind high-0 to a
+    low: bind low-0 to a
+    also: wait (gang of 1 does not fit: 0 of 1 pods fit (1 more needed; Insufficient nvidia.com/gpu on 1 of 1 nodes))
+    ");
+}
+
+#[test]
+fn gang_is_not_looked_at_before_its_pods_exist() {
+    let mut world = World::of("node a gpu=8; group trainer gang minCount=4 pods=3 gpu=1");
+    assert_eq!(world.decide(), "");
+    assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(1)));
+    world.now += Duration::from_secs(1);
+    assert_snapshot!(world.decide(), @"trainer: wait (waiting for pods: 3 of minCount 4 exist)");
+    assert_eq!((world.decide().as_str(), world.core.next_at()), ("", None));
+    world.say("pod trainer-3 group=trainer gpu=1");
+    assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to a, trainer-1 to a, trainer-2 to a, trainer-3 to a");
+}
+
+#[test]
+fn pods_wait_for_their_pod_group_by_name() {
+    let mut world = World::of("node a gpu=8; pods trainer 2 group=trainer gpu=1");
+    assert_eq!(world.decide(), "");
+    world.now += Duration::from_secs(1);
+    assert_snapshot!(world.decide(), @"trainer: wait (waiting for podgroup ns/trainer to exist)");
+    world.say("group trainer gang minCount=2");
+    assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to a, trainer-1 to a");
+}
+
+#[test]
+fn replacement_pod_joins_running_gang() {
+    let mut world = World::of("node a gpu=4; group trainer gang minCount=4 pods=4 gpu=1");
+    world.decide_and_bind();
+    world.say("delete trainer-1; pod trainer-new group=trainer gpu=1");
+    assert_snapshot!(world.decide(), @"trainer: bind trainer-new to a");
+}
+
+#[test]
+fn replacement_joins_although_other_members_have_finished() {
+    let mut world = World::of("node a gpu=3; group trainer gang minCount=3 pods=3 gpu=1");
+    world.decide_and_bind();
+    world.say("finish trainer-0; finish trainer-1; delete trainer-2; pod trainer-new group=trainer gpu=1");
+    assert_snapshot!(world.decide(), @"trainer: bind trainer-new to a");
+}
+
+#[test]
+fn gang_in_flight_is_decided_again_only_for_new_pods() {
+    let mut world = World::of("node a gpu=4; group trainer gang minCount=2 pods=2 gpu=1");
+    assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to a, trainer-1 to a");
+    // The watch shows a pod once more from before its bind.
+    world.change_pod("trainer-0", |pod| pod["status"]["conditions"] = json!([]));
+    assert_eq!(world.decide(), "");
+    world.say("pod trainer-2 group=trainer gpu=1");
+    assert_snapshot!(world.decide(), @"trainer: bind trainer-2 to a");
+}
+
+#[test]
+fn failed_bind_frees_the_place_and_backs_off_longer_each_time() {
+    let mut world = World::of("node a gpu=2; group trainer gang minCount=2 pods=2 gpu=1");
+    for seconds in [1, 2, 4, 8, 10, 10] {
+        assert_eq!(world.decide(), "trainer: bind trainer-0 to a, trainer-1 to a");
+        world.say("fail trainer-0; fail trainer-1");
+        assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(seconds)));
+        assert_eq!(world.decide(), "");
+        world.now += Duration::from_secs(seconds);
+    }
+    world.decide_and_bind();
+    world.say("delete trainer-1; pod trainer-2 group=trainer gpu=1");
+    world.decide();
+    world.say("fail trainer-2");
+    assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(1)));
+}
+
+#[test]
+fn refused_gang_is_retried_when_room_comes_and_not_before() {
+    let mut world = World::of(
+        "node a gpu=2; node b gpu=2 taint=k:NoSchedule; pod x node=a gpu=1 cpu=1; pod y node=a cpu=1;
+         group trainer gang minCount=2 pods=2 gpu=1",
+    );
+    assert!(world.decide().starts_with("trainer: wait"));
+    for irrelevant in [
+        "delete y",
+        "node a gpu=2 label=new",
+        "node b gpu=2 taint=other:NoSchedule",
+        "node c gpu=0",
+        "pod z node=a",
+        "node a gpu=1 label=new",
+    ] {
+        world.say(irrelevant);
+        assert_eq!(world.decide(), "", "{irrelevant}");
+    }
+    world.say("node b gpu=2");
+    assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to b, trainer-1 to b");
+}
+
+#[test]
+fn room_behind_a_lifted_taint_is_noticed_when_it_comes_later() {
+    // A node refused for its taint was also full: lifting the taint alone does not help, the pod that leaves next does.
+    let mut world = World::of("node a gpu=1 taint=k:NoSchedule; pod x node=a gpu=1; pod p gpu=1");
+    assert!(world.decide().starts_with("p: wait"));
+    world.say("node a gpu=1");
+    assert_eq!(world.decide(), "");
+    world.say("delete x");
+    assert_snapshot!(world.decide(), @"p: bind p to a");
+}
+
+#[test]
+fn mixed_gang_places_large_pods_first() {
+    let cluster = "node a gpu=4; node b gpu=3;
+        group trainer gang minCount=4; pods worker 3 group=trainer gpu=1; pod leader group=trainer gpu=4";
+    assert_snapshot!(
+        decide_text(cluster),
+        @"trainer: bind leader to a, worker-0 to b, worker-1 to b, worker-2 to b"
+    );
+}
+
+#[test]
+fn refusal_of_a_mixed_gang_is_proven_only_where_the_sums_prove_it() {
+    let refused = |text: &str| {
+        let mut world = World::of(text);
+        let decision = world.core.next(world.now).unwrap();
+        let Verdict::Wait(refusal) = decision.verdict else { panic!("{decision:?}") };
+        (refusal.proven, refusal.could_wait, refusal.message())
+    };
+    // Each class fits alone, not both together.
+    let (proven, could_wait, message) =
+        refused("node a gpu=4; group g gang minCount=4; pods s 3 group=g gpu=1; pod l group=g gpu=3");
+    assert_eq!((proven, could_wait), (false, true));
+    assert_snapshot!(message, @"gang of 4 does not fit: 2 of 4 pods fit (2 more needed; Insufficient nvidia.com/gpu on 1 of 1 nodes)");
+    let (proven, could_wait, _) =
+        refused("node a gpu=4; group g gang minCount=4; pods s 3 group=g gpu=1; pod l group=g gpu=5");
+    assert_eq!((proven, could_wait), (true, false));
+}
+
+#[test]
+fn refusal_tells_whether_waiting_can_help() {
+    for (case, text, could_wait) in [
+        ("room is taken", "node a gpu=2; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1", true),
+        ("never any room", "node a gpu=1; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1", false),
+        ("node is tainted", "node a gpu=2 taint=k:NoSchedule; group g gang minCount=2 pods=2 gpu=1", false),
+        (
+            "domains too small",
+            "node a gpu=1 rack=r; node b gpu=1 rack=s; group g gang minCount=2 pods=2 gpu=1 key=rack",
+            false,
+        ),
+    ] {
+        let mut world = World::of(text);
+        let decision = world.core.next(world.now).unwrap();
+        let Verdict::Wait(refusal) = decision.verdict else { panic!("{case}") };
+        assert_eq!((refusal.cause, refusal.could_wait, refusal.proven), (Cause::NoRoom, could_wait, true), "{case}");
+    }
+}
+
+#[test]
+fn gated_and_deleting_members_neither_count_nor_go() {
+    let mut world = World::of("node a gpu=4; group g gang minCount=2 pods=1 gpu=1; pod g-1 group=g gpu=1 gate=x");
+    assert_eq!(world.decide(), "");
+    world.change_pod("g-1", |pod| pod["spec"]["schedulingGates"] = json!([]));
+    world.change_pod("g-0", |pod| pod["metadata"]["deletionTimestamp"] = json!("2020-01-01T00:00:00Z"));
+    assert_eq!(world.decide(), "");
+    world.say("pod g-2 group=g gpu=1");
+    assert_snapshot!(world.decide(), @"g: bind g-1 to a, g-2 to a");
+}

@@ -1,0 +1,71 @@
+//! Groups whose pods must share one topology domain.
+
+use insta::assert_snapshot;
+
+use super::world::{World, decide_text};
+use crate::Verdict;
+
+const RACKS: &str =
+    "node a gpu=4 rack=r1; node b gpu=4 rack=r1; node c gpu=2 rack=r2; node d gpu=2 rack=r2; node e gpu=9;";
+
+#[test]
+fn gang_takes_the_tightest_domain_it_fits_into() {
+    let cluster = format!("{RACKS} group g gang minCount=4 pods=4 gpu=1 key=rack");
+    assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to c, g-1 to c, g-2 to d, g-3 to d");
+}
+
+#[test]
+fn gang_takes_a_larger_domain_rather_than_leave_pods_behind() {
+    let cluster = format!("{RACKS} group g gang minCount=4 pods=5 gpu=1 key=rack");
+    assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to a, g-1 to a, g-2 to a, g-3 to a, g-4 to b");
+}
+
+#[test]
+fn refusal_names_the_nearest_domain_and_what_is_missing() {
+    let cluster = format!("{RACKS} pod x node=a gpu=2; group g gang minCount=9 pods=9 gpu=1 key=rack");
+    let mut world = World::of(&cluster);
+    let decision = world.core.next(world.now).unwrap();
+    let Verdict::Wait(refusal) = decision.verdict else { panic!("{decision:?}") };
+    assert_snapshot!(refusal.message(), @"gang of 9 does not fit: 6 of 9 pods fit in the nearest domain rack=r1 (3 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)");
+    assert_snapshot!(refusal.pod_message(), @"0/5 nodes are available: 1 node(s) didn't have the topology label of the group, 2 Insufficient nvidia.com/gpu, 2 node(s) were in a topology domain without room for the group.");
+    let nearest = refusal.nearest.unwrap();
+    assert_eq!((nearest.value.as_str(), nearest.fits_count, nearest.missing_count), ("r1", 6, 3));
+    let slots: Vec<_> = refusal.domains.iter().map(|domain| (domain.value.as_str(), domain.slots_count)).collect();
+    assert_eq!(slots, [("r1", 6), ("r2", 4)]);
+}
+
+#[test]
+fn later_pods_are_pinned_to_the_domain_of_the_first() {
+    let mut world = World::of(&format!("{RACKS} group g gang minCount=3 pods=3 gpu=1 key=rack"));
+    world.decide_and_bind();
+    world.say("pods more 2 group=g gpu=1");
+    assert_snapshot!(world.decide_and_bind(), @"g: bind more-0 to d (1 more pod does not fit in the domain of its members rack=r2 (Insufficient nvidia.com/gpu on 2 of 2 nodes))");
+    world.say("delete g-0");
+    assert_snapshot!(world.decide(), @"g: bind more-1 to c");
+}
+
+#[test]
+fn basic_group_stays_in_one_domain_too() {
+    let cluster = format!("{RACKS} group g basic pods=9 gpu=1 key=rack");
+    assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to a, g-1 to a, g-2 to a, g-3 to a, g-4 to b, g-5 to b, g-6 to b, g-7 to b (1 more pod does not fit in the domain of its members rack=r1 (Insufficient nvidia.com/gpu on 2 of 2 nodes))");
+}
+
+#[test]
+fn members_in_two_domains_are_named() {
+    let cluster = format!(
+        "{RACKS} pod x node=a group=g gpu=1; pod y node=c group=g gpu=1; group g gang minCount=3 pods=1 gpu=1 key=rack"
+    );
+    let mut world = World::of(&cluster);
+    assert_snapshot!(world.decide(), @"g: wait (members already run in several domains of rack: r1, r2)");
+    world.say("delete y; pod z group=g gpu=1");
+    assert_snapshot!(world.decide(), @"g: bind g-0 to a, z to a");
+}
+
+#[test]
+fn a_key_no_node_carries_is_named() {
+    let cluster = "node a gpu=1; group g gang minCount=1 pods=1 gpu=1 key=rack";
+    let mut world = World::of(cluster);
+    assert_snapshot!(world.decide(), @"g: wait (no node carries the topology key rack)");
+    world.say("node a gpu=1 rack=r");
+    assert_snapshot!(world.decide(), @"g: bind g-0 to a");
+}

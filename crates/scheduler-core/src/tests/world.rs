@@ -1,0 +1,232 @@
+//! A small cluster in words: `node a gpu=2 rack=r1; group trainer gang minCount=4 pods=4 gpu=1`.
+//!
+//! Statements: `node NAME …`, `group NAME gang|basic …`, `pods PREFIX COUNT …`, `pod NAME …`, `delete NAME`,
+//! `finish NAME`, `fail NAME`, `drop NODE`. A pod with `node=` is bound, one with `group=` is a member.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::Timestamp;
+use api::views::{NodeView, ObjectKey, PodGroupView, PodView, View};
+use serde_json::{Value, json};
+
+use crate::{Change, Config, Core, Decision, Outcome, Verdict};
+
+/// What the core decides about a cluster in words, one line a decision.
+pub(super) fn decide_text(text: &str) -> String {
+    World::of(text).decide()
+}
+
+pub(super) struct World {
+    pub(super) core: Core,
+    pub(super) now: Timestamp,
+    pub(super) pods: BTreeMap<String, Arc<PodView>>,
+    nodes: BTreeMap<String, Arc<NodeView>>,
+    groups: BTreeMap<String, Arc<PodGroupView>>,
+    created_count: usize,
+}
+
+impl World {
+    pub(super) fn of(text: &str) -> World {
+        let mut world = World {
+            core: Core::new(Config { kept_classes: 3, ..Config::default() }),
+            now: Timestamp::UNIX_EPOCH,
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            created_count: 0,
+        };
+        world.say(text);
+        world
+    }
+
+    /// Carries out the statements, in order.
+    pub(super) fn say(&mut self, text: &str) {
+        for statement in text.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+            let words: Vec<_> = statement.split_whitespace().collect();
+            let options: BTreeMap<_, _> = words[1..].iter().filter_map(|word| word.split_once('=')).collect();
+            match words[0] {
+                "node" => self.set_node(words[1], &options, words.contains(&"cordoned")),
+                "group" => self.set_group(words[1], words[2] == "gang", &options),
+                "pods" => {
+                    (0..words[2].parse().unwrap()).for_each(|n| self.add_pod(&format!("{}-{n}", words[1]), &options))
+                }
+                "pod" => self.add_pod(words[1], &options),
+                "delete" => self.delete(words[1]),
+                "finish" => self.change_pod(words[1], |pod| pod["status"]["phase"] = json!("Succeeded")),
+                "fail" => self.settle_failed(words[1]),
+                "drop" => {
+                    let old = self.nodes.remove(words[1]);
+                    self.core.observe(Change::Node { old, new: None });
+                }
+                other => panic!("no statement is called {other}"),
+            }
+        }
+    }
+
+    /// Every decision there is to make now.
+    pub(super) fn decide(&mut self) -> String {
+        let mut lines = Vec::new();
+        while let Some(decision) = self.core.next(self.now) {
+            lines.push(line(&decision));
+        }
+        lines.join("\n")
+    }
+
+    /// Decides, and shows the core every bound pod as the watch would.
+    pub(super) fn decide_and_bind(&mut self) -> String {
+        let mut lines = Vec::new();
+        while let Some(decision) = self.core.next(self.now) {
+            lines.push(line(&decision));
+            self.bind(&decision);
+        }
+        lines.join("\n")
+    }
+
+    /// Carries out a decision.
+    pub(super) fn bind(&mut self, decision: &Decision) {
+        let Verdict::Bind(placements) = &decision.verdict else { return };
+        for placement in placements {
+            let (pod, uid) = (placement.pod.clone(), placement.uid.clone());
+            self.core.settled(Outcome::Bound { pod, uid }, self.now);
+            self.change_pod(&placement.pod.name, |pod| pod["spec"]["nodeName"] = json!(placement.node));
+        }
+    }
+
+    pub(super) fn settle_failed(&mut self, name: &str) {
+        let uid = self.pods[name].metadata.uid.clone();
+        self.core.settled(Outcome::Failed { pod: ObjectKey::new("ns", name), uid }, self.now);
+    }
+
+    pub(super) fn delete(&mut self, name: &str) {
+        let old = self.pods.remove(name);
+        self.core.observe(Change::Pod { old, new: None });
+    }
+
+    /// Replaces a pod by what `change` makes of it.
+    pub(super) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
+        let old = self.pods.get(name).cloned();
+        let mut document = describe(old.as_deref().unwrap());
+        change(&mut document);
+        self.see_pod(name, &document);
+    }
+
+    pub(super) fn see_pod(&mut self, name: &str, document: &Value) {
+        let new = Arc::new(PodView::decode(document.to_string().as_bytes()).unwrap());
+        let old = self.pods.insert(name.to_owned(), Arc::clone(&new));
+        self.core.observe(Change::Pod { old, new: Some(new) });
+    }
+
+    pub(super) fn add_pod(&mut self, name: &str, options: &BTreeMap<&str, &str>) {
+        self.created_count += 1;
+        let mut requests = serde_json::Map::new();
+        for (option, resource) in [("gpu", "nvidia.com/gpu"), ("cpu", "cpu"), ("memory", "memory")] {
+            options.get(option).map(|amount| requests.insert(resource.to_owned(), json!(amount)));
+        }
+        let mut spec = json!({"schedulerName": "default-scheduler"});
+        let mut container = json!({"name": "main", "resources": {"requests": requests}});
+        for (option, value) in options {
+            match *option {
+                "group" => spec["schedulingGroup"] = json!({"podGroupName": value}),
+                "node" => spec["nodeName"] = json!(value),
+                "priority" => spec["priority"] = json!(value.parse::<i32>().unwrap()),
+                "port" => container["ports"] = json!([{"hostPort": value.parse::<i32>().unwrap()}]),
+                "gate" => spec["schedulingGates"] = json!([{"name": value}]),
+                "scheduler" => spec["schedulerName"] = json!(value),
+                "tolerates" => spec["tolerations"] = json!([{"key": value, "operator": "Exists"}]),
+                "selects" => {
+                    let (key, value) = value.split_once(':').unwrap();
+                    spec["nodeSelector"] = json!({key: value});
+                }
+                "prefers" => {
+                    let (key, value) = value.split_once(':').unwrap();
+                    let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
+                    spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+                        json!([{"weight": 10, "preference": term}]);
+                }
+                _ => {}
+            }
+        }
+        spec["containers"] = json!([container]);
+        let uid = format!("uid-{}", self.created_count);
+        let metadata = json!({"name": name, "namespace": "ns", "uid": uid});
+        self.see_pod(name, &json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}));
+    }
+
+    pub(super) fn set_node(&mut self, name: &str, options: &BTreeMap<&str, &str>, cordoned: bool) {
+        let amount = |option, default| options.get(option).copied().unwrap_or(default).to_owned();
+        let mut labels = serde_json::Map::new();
+        let mut taints = Vec::new();
+        for (option, value) in options {
+            match *option {
+                "gpu" | "cpu" | "memory" | "pods" => {}
+                "taint" => {
+                    let (key, effect) = value.split_once(':').unwrap();
+                    taints.push(json!({"key": key, "effect": effect}));
+                }
+                label => drop(labels.insert(label.to_owned(), json!(value))),
+            }
+        }
+        let document = json!({
+            "metadata": {"name": name, "uid": name, "labels": labels},
+            "spec": {"unschedulable": cordoned, "taints": taints},
+            "status": {"allocatable": {
+                "cpu": amount("cpu", "96"), "memory": amount("memory", "1Ti"), "pods": amount("pods", "110"),
+                "nvidia.com/gpu": amount("gpu", "0"),
+            }},
+        });
+        let new = Arc::new(NodeView::decode(document.to_string().as_bytes()).unwrap());
+        let old = self.nodes.insert(name.to_owned(), Arc::clone(&new));
+        self.core.observe(Change::Node { old, new: Some(new) });
+    }
+
+    /// The PodGroup, then its pods, if `pods=` says how many.
+    pub(super) fn set_group(&mut self, name: &str, gang: bool, options: &BTreeMap<&str, &str>) {
+        let number = |option: &str| options.get(option).map(|text| text.parse::<i32>().unwrap());
+        let policy = match number("minCount").filter(|_| gang) {
+            Some(min_count) => json!({"gang": {"minCount": min_count}}),
+            None => json!({"basic": {}}),
+        };
+        let mut spec = json!({"schedulingPolicy": policy, "priority": number("groupPriority")});
+        if let Some(key) = options.get("key") {
+            spec["schedulingConstraints"] = json!({"topology": [{"key": key}]});
+        }
+        let document = json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec});
+        let new = Arc::new(PodGroupView::decode(document.to_string().as_bytes()).unwrap());
+        let old = self.groups.insert(name.to_owned(), Arc::clone(&new));
+        self.core.observe(Change::PodGroup { old, new: Some(new) });
+        let mut options = options.clone();
+        options.insert("group", name);
+        (0..number("pods").unwrap_or(0)).for_each(|n| self.add_pod(&format!("{name}-{n}"), &options));
+    }
+}
+
+fn describe(pod: &PodView) -> Value {
+    let requests = &pod.spec.containers[0].resources.requests;
+    let requests: BTreeMap<_, _> = requests.iter().map(|(name, q)| (name, format!("{}m", q.milli_value()))).collect();
+    let ports: Vec<_> = pod.spec.containers[0].ports.iter().map(|port| json!({"hostPort": port.host_port})).collect();
+    let mut document = json!({
+        "metadata": {"name": pod.metadata.name, "namespace": "ns", "uid": pod.metadata.uid},
+        "spec": {
+            "nodeName": pod.spec.node_name, "schedulerName": pod.spec.scheduler_name,
+            "nodeSelector": pod.spec.node_selector, "tolerations": pod.spec.tolerations,
+            "containers": [{"name": "main", "resources": {"requests": requests}, "ports": ports}],
+        },
+    });
+    if let Some(group) = pod.group_name() {
+        document["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+    }
+    document
+}
+
+pub(super) fn line(decision: &Decision) -> String {
+    let name = &decision.unit.key().name;
+    match &decision.verdict {
+        Verdict::Wait(refusal) => format!("{name}: wait ({})", refusal.message()),
+        Verdict::Bind(placements) => {
+            let spots: Vec<_> = placements.iter().map(|spot| format!("{} to {}", spot.pod.name, spot.node)).collect();
+            let rest = decision.unplaced.as_ref().map(|rest| format!(" ({})", rest.message())).unwrap_or_default();
+            format!("{name}: bind {}{rest}", spots.join(", "))
+        }
+    }
+}
