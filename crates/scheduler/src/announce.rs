@@ -1,0 +1,160 @@
+//! Says what was decided: conditions and events, from the book and the caches as they are now.
+//!
+//! Nothing here remembers a decision: it looks at what is refused and what is bound, compares that with what was said,
+//! and says the difference. So a restart, a lost write or a burst of decisions all end in the same conditions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Timestamp;
+use api::views::{ObjectKey, PodGroupView, PodView, View};
+use runtime::{Cache, EventKind, ObjectRef, Recorder, failure};
+use scheduler_core::{Placement, Unit};
+
+use crate::answers::Answers;
+use crate::book::{Book, Topic, unit_of};
+use crate::carry_out::Writes;
+use crate::conditions::{self, POD_SCHEDULED, UNSCHEDULABLE};
+use crate::say::{Due, Words, condition_for, due};
+
+/// What announcing takes besides the book.
+pub(crate) struct Announcer {
+    pub(crate) pods: Cache<PodView>,
+    pub(crate) pod_groups: Cache<PodGroupView>,
+    pub(crate) recorder: Recorder,
+    pub(crate) answers: Answers,
+    /// The least time between two refusals of one unit that differ only in numbers.
+    pub(crate) pause: Duration,
+}
+
+impl Announcer {
+    /// Looks at every unit of this turn. Groups for whose condition there is no room stay for the next.
+    pub(crate) fn units(&self, book: &mut Book, writes: &mut Writes, now: Timestamp) {
+        while let Some(unit) = book.unsaid.pop_first() {
+            match &unit {
+                Unit::Pod(key) => self.pod_unit(&unit, key, book, now),
+                // When the write in flight ends, the group is looked at again.
+                Unit::Group(key) if book.standing(key).writing => {}
+                // Units are in order and groups are their last kind: only groups are left.
+                Unit::Group(_) if !writes.has_room_for_group_condition() => {
+                    book.unsaid.insert(unit);
+                    return;
+                }
+                Unit::Group(key) => self.group(&unit, key, book, writes, now),
+            }
+        }
+    }
+
+    fn pod_unit(&self, unit: &Unit, key: &ObjectKey, book: &mut Book, now: Timestamp) {
+        let (Some(words), Some(pod)) = (self.refusal(unit), self.pods.get(key)) else { return };
+        if self.is_due(unit, &words, book, now) {
+            self.failed(&ObjectRef::of(&*pod), &words.pod_message);
+            book.unsaid_pods.insert(key.clone());
+            book.say(unit.clone(), words, now);
+        }
+    }
+
+    fn group(&self, unit: &Unit, key: &ObjectKey, book: &mut Book, writes: &mut Writes, now: Timestamp) {
+        let view = self.pod_groups.get(key);
+        let refused = self.refusal(unit).and_then(|words| self.still_refused(unit, key, words, book));
+        let to_say = refused.filter(|words| self.is_due(unit, words, book, now));
+        let standing = book.standing(key);
+        if let Some(view) = &view
+            && !standing.scheduled
+            && let Some(wanted) = condition_for(view, standing.bound, to_say.as_ref())
+        {
+            standing.writing = true;
+            standing.scheduled = wanted.status == "True";
+            let body = conditions::patch(&view.metadata, &view.status.conditions, &wanted, now);
+            writes.write_group_condition(key.clone(), body);
+        }
+        let Some(words) = to_say else { return };
+        let pods = self.waiting_pods(key);
+        match &view {
+            Some(view) => self.failed(&ObjectRef::of(&**view), &words.message),
+            // Without a PodGroup the pods are the only place where anyone would look.
+            None => pods.iter().for_each(|pod| self.failed(&ObjectRef::of(&**pod), &words.message)),
+        }
+        book.unsaid_pods.extend(pods.iter().map(|pod| pod.metadata.key()));
+        book.say(unit.clone(), words, now);
+    }
+
+    /// Writes pod conditions while there is room.
+    pub(crate) fn pods(&self, book: &mut Book, writes: &mut Writes, now: Timestamp) {
+        while writes.has_room_for_pod_condition()
+            && let Some(key) = book.unsaid_pods.pop_first()
+        {
+            let Some(pod) = self.pods.get(&key).filter(|pod| waits(pod) && !writes.is_binding(&key)) else { continue };
+            let Some(said) = book.said(&unit_of(&pod)) else { continue };
+            let wanted = conditions::fails(POD_SCHEDULED, UNSCHEDULABLE, &said.words.pod_message);
+            if !conditions::says(&pod.status.conditions, &wanted) {
+                writes.write_pod_condition(key, conditions::patch(&pod.metadata, &pod.status.conditions, &wanted, now));
+            }
+        }
+    }
+
+    /// Tells of a bind that was taken, or of the error that refused it.
+    pub(crate) fn bind_ended(&self, placement: &Placement, error: Option<&kube::Error>) {
+        let Placement { pod, uid, node } = placement;
+        let about = ObjectRef {
+            api_version: PodView::RESOURCE.api_version(),
+            kind: PodView::RESOURCE.kind.to_owned(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: uid.clone(),
+            ..ObjectRef::default()
+        };
+        match error {
+            None => {
+                let message = format!("Successfully assigned {pod} to {node}");
+                self.recorder.event(&about, EventKind::Normal, "Scheduled", "Binding", &message);
+            }
+            Some(error) => self.failed(&about, &format!("binding rejected: {}", failure::message(error))),
+        }
+    }
+
+    fn failed(&self, about: &ObjectRef, message: &str) {
+        self.recorder.event(about, EventKind::Warning, "FailedScheduling", "Scheduling", message);
+    }
+
+    fn refusal(&self, unit: &Unit) -> Option<Words> {
+        self.answers.get(unit).map(|refusal| Words::of(&refusal))
+    }
+
+    /// Takes the refusal of a group back when none of its pods waits any more and either some are there (others bound
+    /// them) or nothing at all is left of it.
+    fn still_refused(&self, unit: &Unit, key: &ObjectKey, words: Words, book: &mut Book) -> Option<Words> {
+        let members = self.members(key);
+        let over = members.iter().all(|pod| !waits(pod)) && (!members.is_empty() || self.pod_groups.get(key).is_none());
+        if over {
+            self.answers.withdraw(unit);
+            book.forget(unit);
+        }
+        (!over).then_some(words)
+    }
+
+    /// Whether `words` are to be said now; if later, the book is reminded.
+    fn is_due(&self, unit: &Unit, words: &Words, book: &mut Book, now: Timestamp) -> bool {
+        match due(words, book.said(unit), now, self.pause) {
+            Due::Now => true,
+            Due::Never => false,
+            Due::At(at) => {
+                book.remind(at, Topic::Unit(unit.clone()));
+                false
+            }
+        }
+    }
+
+    fn members(&self, group: &ObjectKey) -> Vec<Arc<PodView>> {
+        self.pods.by_index(&PodView::BY_GROUP, &group.to_string())
+    }
+
+    fn waiting_pods(&self, group: &ObjectKey) -> Vec<Arc<PodView>> {
+        self.members(group).into_iter().filter(|pod| waits(pod)).collect()
+    }
+}
+
+/// Whether the pod still wants a node.
+fn waits(pod: &PodView) -> bool {
+    pod.node_name().is_none() && !pod.is_finished() && !pod.metadata.is_deleting()
+}

@@ -1,0 +1,188 @@
+//! What the shell knows about each unit: how many of a group's pods are bound, what was last said, what is to be said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Timestamp;
+use api::views::{Condition, ObjectKey, PodGroupView, PodView};
+use runtime::Change;
+use scheduler_core::Unit;
+
+use crate::conditions::INITIALLY_SCHEDULED;
+use crate::say::{Said, Words};
+
+/// Kept up to date from changes; everything in it can be rebuilt from the caches after a restart.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    groups: BTreeMap<ObjectKey, Standing>,
+    /// What was last said about units that are refused.
+    said: BTreeMap<Unit, Said>,
+    /// Units to look at in this turn.
+    pub(crate) unsaid: BTreeSet<Unit>,
+    /// Pods whose condition may have to be written, once there is room.
+    pub(crate) unsaid_pods: BTreeSet<ObjectKey>,
+    /// What to look at again, and when.
+    agenda: BTreeSet<(Timestamp, Topic)>,
+}
+
+/// Where one group stands.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// Pods of the group that have a node, finished ones included.
+    pub(crate) bound: usize,
+    /// Whether the PodGroup says (or is being told) that it was initially scheduled.
+    pub(crate) scheduled: bool,
+    /// Whether a write of its condition is in flight.
+    pub(crate) writing: bool,
+    /// Whether the PodGroup exists.
+    exists: bool,
+}
+
+/// What an entry of the agenda is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    /// A unit's condition and events.
+    Unit(Unit),
+    /// One pod's condition.
+    Pod(ObjectKey),
+}
+
+/// The unit `pod` is placed with.
+pub(crate) fn unit_of(pod: &PodView) -> Unit {
+    match group_of(pod) {
+        Some(group) => Unit::Group(group),
+        None => Unit::Pod(pod.metadata.key()),
+    }
+}
+
+fn group_of(pod: &PodView) -> Option<ObjectKey> {
+    pod.group_name().map(|group| ObjectKey::new(pod.metadata.namespace.clone(), group))
+}
+
+impl Book {
+    /// Takes a change of a pod into account. True if the pod no longer waits for a node (bound or gone).
+    pub(crate) fn note_pod(&mut self, change: &Change<PodView>) -> bool {
+        let was_bound = change.old.as_ref().is_some_and(|pod| pod.node_name().is_some());
+        let is_bound = change.new.as_ref().is_some_and(|pod| pod.node_name().is_some());
+        let pod = change.latest();
+        if was_bound != is_bound
+            && let Some(group) = group_of(pod)
+        {
+            let standing = self.groups.entry(group.clone()).or_default();
+            if is_bound {
+                standing.bound += 1;
+            } else {
+                standing.bound -= 1;
+            }
+            if is_bound && !standing.scheduled {
+                self.unsaid.insert(Unit::Group(group.clone()));
+            }
+            self.drop_if_empty(&group);
+        }
+        let waits = change.new.is_some() && !is_bound;
+        if !self.said.is_empty() {
+            self.note_refused(pod, waits);
+        }
+        !waits
+    }
+
+    /// A pod of a refused unit came, went or changed.
+    fn note_refused(&mut self, pod: &PodView, waits: bool) {
+        let unit = unit_of(pod);
+        if !self.said.contains_key(&unit) {
+            return;
+        }
+        if waits {
+            self.unsaid_pods.insert(pod.metadata.key());
+        } else {
+            // It may have been the last one that waited.
+            self.unsaid.insert(unit);
+        }
+    }
+
+    /// Takes a change of a PodGroup into account.
+    pub(crate) fn note_group(&mut self, change: &Change<PodGroupView>) {
+        let key = change.latest().metadata.key();
+        let standing = self.groups.entry(key.clone()).or_default();
+        match &change.new {
+            Some(group) => {
+                standing.exists = true;
+                standing.scheduled |= Condition::is_true(&group.status.conditions, INITIALLY_SCHEDULED);
+                if !standing.scheduled {
+                    self.unsaid.insert(Unit::Group(key));
+                }
+            }
+            None => {
+                standing.exists = false;
+                standing.scheduled = false;
+                self.forget(&Unit::Group(key.clone()));
+                self.drop_if_empty(&key);
+            }
+        }
+    }
+
+    fn drop_if_empty(&mut self, key: &ObjectKey) {
+        if self.groups.get(key).is_some_and(|standing| standing.bound == 0 && !standing.exists && !standing.writing) {
+            self.groups.remove(key);
+        }
+    }
+
+    /// Where the group at `key` stands.
+    pub(crate) fn standing(&mut self, key: &ObjectKey) -> &mut Standing {
+        self.groups.entry(key.clone()).or_default()
+    }
+
+    /// A write of the condition of the group at `key` ended; `retry_at` if it failed and is worth another.
+    pub(crate) fn group_condition_written(&mut self, key: ObjectKey, retry_at: Option<Timestamp>) {
+        let standing = self.standing(&key);
+        standing.writing = false;
+        let unit = Unit::Group(key.clone());
+        match retry_at {
+            Some(at) => {
+                standing.scheduled = false;
+                self.said.remove(&unit);
+                self.agenda.insert((at, Topic::Unit(unit)));
+            }
+            // Something may have happened while the write was on its way.
+            None => drop(self.unsaid.insert(unit)),
+        }
+        self.drop_if_empty(&key);
+    }
+
+    /// What was last said about `unit`.
+    pub(crate) fn said(&self, unit: &Unit) -> Option<&Said> {
+        self.said.get(unit)
+    }
+
+    /// Remembers that `words` are being said about `unit`.
+    pub(crate) fn say(&mut self, unit: Unit, words: Words, at: Timestamp) {
+        self.said.insert(unit, Said { words, at });
+    }
+
+    /// `unit` is no longer refused.
+    pub(crate) fn forget(&mut self, unit: &Unit) {
+        self.said.remove(unit);
+    }
+
+    /// Looks at `topic` again at `at`.
+    pub(crate) fn remind(&mut self, at: Timestamp, topic: Topic) {
+        self.agenda.insert((at, topic));
+    }
+
+    /// When the next entry of the agenda is due.
+    pub(crate) fn next_at(&self) -> Option<Timestamp> {
+        self.agenda.first().map(|(at, _)| *at)
+    }
+
+    /// Moves what is due from the agenda to this turn's lists.
+    pub(crate) fn open_agenda(&mut self, now: Timestamp) {
+        while let Some((at, _)) = self.agenda.first()
+            && *at <= now
+            && let Some((_, topic)) = self.agenda.pop_first()
+        {
+            match topic {
+                Topic::Unit(unit) => drop(self.unsaid.insert(unit)),
+                Topic::Pod(pod) => drop(self.unsaid_pods.insert(pod)),
+            }
+        }
+    }
+}

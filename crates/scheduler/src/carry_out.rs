@@ -1,0 +1,192 @@
+//! Binds and other writes on their way to the server, each kind with its own limit.
+//!
+//! Binds come first: they are what everyone waits for. A PodGroup's condition has a limit of its own, so that it is
+//! not held up behind thousands of binds; a pod's condition is only written while no bind waits.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use api::views::{ObjectKey, PodGroupView, PodView, View};
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use kube::{Client, Error};
+use runtime::PatchKind;
+use runtime::request::{self, object_path};
+use scheduler_core::Placement;
+use serde::Serialize;
+
+use crate::conditions::ConditionsPatch;
+
+/// How many writes of each kind may be in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) binds: usize,
+    pub(crate) group_conditions: usize,
+    pub(crate) pod_conditions: usize,
+}
+
+/// A write that has ended.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// A bind.
+    Bind(Placement, Result<(), Error>),
+    /// A PodGroup's condition.
+    GroupCondition(ObjectKey, Result<(), Error>),
+    /// A pod's condition.
+    PodCondition(ObjectKey, Result<(), Error>),
+}
+
+/// Writes that wait and writes in flight.
+pub(crate) struct Writes {
+    client: Client,
+    limits: Limits,
+    /// Binds that wait for a free place, oldest decision first.
+    waiting: VecDeque<Placement>,
+    /// Pods whose bind waits or is in flight.
+    binding: BTreeSet<ObjectKey>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
+    binds: usize,
+    group_conditions: usize,
+    pod_conditions: usize,
+}
+
+impl Writes {
+    pub(crate) fn new(client: Client, limits: Limits) -> Writes {
+        Writes {
+            client,
+            limits,
+            waiting: VecDeque::new(),
+            binding: BTreeSet::new(),
+            in_flight: FuturesUnordered::new(),
+            binds: 0,
+            group_conditions: 0,
+            pod_conditions: 0,
+        }
+    }
+
+    /// Binds `placements`, as soon as there is room.
+    pub(crate) fn bind(&mut self, placements: Vec<Placement>) {
+        self.binding.extend(placements.iter().map(|placement| placement.pod.clone()));
+        self.waiting.extend(placements);
+        self.start_binds();
+    }
+
+    /// Whether a bind of `pod` waits or is in flight.
+    pub(crate) fn is_binding(&self, pod: &ObjectKey) -> bool {
+        self.binding.contains(pod)
+    }
+
+    /// Whether another PodGroup's condition may be written now.
+    pub(crate) fn has_room_for_group_condition(&self) -> bool {
+        self.group_conditions < self.limits.group_conditions
+    }
+
+    /// Whether another pod's condition may be written now.
+    pub(crate) fn has_room_for_pod_condition(&self) -> bool {
+        self.waiting.is_empty() && self.pod_conditions < self.limits.pod_conditions
+    }
+
+    /// Writes conditions of the PodGroup at `key`.
+    pub(crate) fn write_group_condition(&mut self, key: ObjectKey, body: ConditionsPatch) {
+        self.group_conditions += 1;
+        let (client, path) = (self.client.clone(), status_path::<PodGroupView>(&key));
+        let write = async move { Done::GroupCondition(key, write_conditions(&client, &path, &body).await) };
+        self.in_flight.push(write.boxed());
+    }
+
+    /// Writes conditions of the pod at `key`.
+    pub(crate) fn write_pod_condition(&mut self, key: ObjectKey, body: ConditionsPatch) {
+        self.pod_conditions += 1;
+        let (client, path) = (self.client.clone(), status_path::<PodView>(&key));
+        let write = async move { Done::PodCondition(key, write_conditions(&client, &path, &body).await) };
+        self.in_flight.push(write.boxed());
+    }
+
+    /// The next write that ends; waits for ever while none is in flight. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Done {
+        match self.in_flight.next().await {
+            Some(done) => self.ended(done),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A write that has ended by now. Asking also lets those in flight proceed.
+    pub(crate) fn try_next(&mut self) -> Option<Done> {
+        let done = self.in_flight.next().now_or_never()??;
+        Some(self.ended(done))
+    }
+
+    fn ended(&mut self, done: Done) -> Done {
+        match &done {
+            Done::Bind(placement, _) => {
+                self.binding.remove(&placement.pod);
+                self.binds -= 1;
+                self.start_binds();
+            }
+            Done::GroupCondition(..) => self.group_conditions -= 1,
+            Done::PodCondition(..) => self.pod_conditions -= 1,
+        }
+        done
+    }
+
+    fn start_binds(&mut self) {
+        while self.binds < self.limits.binds
+            && let Some(placement) = self.waiting.pop_front()
+        {
+            self.binds += 1;
+            let client = self.client.clone();
+            self.in_flight.push(async move { bind(&client, placement).await }.boxed());
+        }
+    }
+}
+
+async fn bind(client: &Client, placement: Placement) -> Done {
+    let path = object_path(&PodView::RESOURCE, &placement.pod) + "/binding";
+    let outcome = request::post(client, &path, &Binding::of(&placement)).await;
+    Done::Bind(placement, outcome.map(drop))
+}
+
+async fn write_conditions(client: &Client, path: &str, body: &ConditionsPatch) -> Result<(), Error> {
+    request::patch(client, path, PatchKind::Merge, body).await.map(drop)
+}
+
+fn status_path<V: View>(key: &ObjectKey) -> String {
+    object_path(&V::RESOURCE, key) + "/status"
+}
+
+/// A core/v1 Binding. The uid keeps it from a namesake created meanwhile.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: BindingMeta<'a>,
+    target: Target<'a>,
+}
+
+#[derive(Serialize)]
+struct BindingMeta<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Target<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    name: &'a str,
+}
+
+impl Binding<'_> {
+    fn of(placement: &Placement) -> Binding<'_> {
+        let Placement { pod, uid, node } = placement;
+        Binding {
+            api_version: "v1",
+            kind: "Binding",
+            metadata: BindingMeta { namespace: &pod.namespace, name: &pod.name, uid },
+            target: Target { api_version: "v1", kind: "Node", name: node },
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The loop: take in what changed, decide, announce, wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::{NodeView, ObjectKey, PodGroupView, PodView};
+use api::{Clock, Timestamp};
+use kube::Client;
+use runtime::{Cache, Cursor, Recorder, failure, is_not_found};
+use scheduler_core::{Change, Decision, Outcome, Placement, Unit, Verdict};
+
+use crate::announce::Announcer;
+use crate::answers::Answers;
+use crate::book::{Book, Topic};
+use crate::carry_out::{Done, Limits, Writes};
+use crate::decide::Decide;
+
+/// How long a failed condition waits for another attempt.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How the scheduler runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Settings of the core.
+    pub core: scheduler_core::Config,
+    /// Binds in flight.
+    pub binds_in_flight: usize,
+    /// Writes of PodGroup conditions in flight.
+    pub group_conditions_in_flight: usize,
+    /// Writes of pod conditions in flight; they only start while no bind waits.
+    pub pod_conditions_in_flight: usize,
+    /// Decisions before the loop lets binds proceed and looks at changes again.
+    pub decisions_per_turn: usize,
+    /// The least time between two refusals of one unit that differ only in numbers.
+    pub refusal_pause: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            core: scheduler_core::Config::default(),
+            binds_in_flight: 64,
+            group_conditions_in_flight: 16,
+            pod_conditions_in_flight: 4,
+            decisions_per_turn: 64,
+            refusal_pause: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What the scheduler is given.
+#[derive(Clone)]
+pub struct Parts {
+    /// Writes go through this.
+    pub client: Client,
+    /// Pods, indexed by group.
+    pub pods: Cache<PodView>,
+    /// Nodes.
+    pub nodes: Cache<NodeView>,
+    /// PodGroups.
+    pub pod_groups: Cache<PodGroupView>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Takes events.
+    pub recorder: Recorder,
+    /// Settings.
+    pub config: Config,
+    /// Where refusals are shown.
+    pub answers: Answers,
+}
+
+/// Places pods for ever.
+pub async fn run(parts: Parts) {
+    // Refusals of a scheduler before this one are not ours to uphold.
+    parts.answers.clear();
+    // A core that knows half the nodes would refuse what fits.
+    parts.nodes.synced().await;
+    parts.pod_groups.synced().await;
+    parts.pods.synced().await;
+    let mut shell = Shell::new(parts);
+    loop {
+        shell.take_in();
+        let more = shell.decide();
+        shell.announce();
+        shell.wait(more).await;
+    }
+}
+
+/// The scheduler around its core.
+struct Shell {
+    nodes: Cursor<NodeView>,
+    pod_groups: Cursor<PodGroupView>,
+    pods: Cursor<PodView>,
+    decide: Decide,
+    writes: Writes,
+    book: Book,
+    announcer: Announcer,
+    clock: Arc<dyn Clock>,
+    decisions_per_turn: usize,
+}
+
+impl Shell {
+    fn new(parts: Parts) -> Shell {
+        let Parts { client, pods, nodes, pod_groups, clock, recorder, config, answers } = parts;
+        let limits = Limits {
+            binds: config.binds_in_flight,
+            group_conditions: config.group_conditions_in_flight,
+            pod_conditions: config.pod_conditions_in_flight,
+        };
+        Shell {
+            nodes: nodes.subscribe(),
+            pod_groups: pod_groups.subscribe(),
+            pods: pods.subscribe(),
+            decide: Decide::new(config.core, clock.clone()),
+            writes: Writes::new(client, limits),
+            book: Book::default(),
+            announcer: Announcer { pods, pod_groups, recorder, answers, pause: config.refusal_pause },
+            clock,
+            decisions_per_turn: config.decisions_per_turn,
+        }
+    }
+
+    /// Tells the core everything that changed: nodes and PodGroups first, so that pods find them.
+    fn take_in(&mut self) {
+        while let Some(runtime::Change { old, new }) = self.nodes.try_next() {
+            self.decide.observe(Change::Node { old, new });
+        }
+        while let Some(change) = self.pod_groups.try_next() {
+            self.book.note_group(&change);
+            if change.new.is_none() {
+                self.announcer.answers.withdraw(&Unit::Group(change.latest().metadata.key()));
+            }
+            self.decide.observe(Change::PodGroup { old: change.old, new: change.new });
+        }
+        while let Some(change) = self.pods.try_next() {
+            if self.book.note_pod(&change) && change.latest().group_name().is_none() {
+                self.withdraw(&Unit::Pod(change.latest().metadata.key()));
+            }
+            self.decide.observe(Change::Pod { old: change.old, new: change.new });
+        }
+    }
+
+    /// Makes a bounded number of decisions. True if more may be due at once.
+    fn decide(&mut self) -> bool {
+        for _ in 0..self.decisions_per_turn {
+            match self.decide.next() {
+                Some(decision) => self.carry_out(decision),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn carry_out(&mut self, decision: Decision) {
+        let Decision { unit, verdict, unplaced, .. } = decision;
+        let refused = match verdict {
+            Verdict::Bind(placements) => {
+                self.writes.bind(placements);
+                unplaced
+            }
+            Verdict::Wait(refusal) => Some(refusal),
+        };
+        match refused {
+            Some(refusal) => {
+                self.announcer.answers.refuse(unit.clone(), refusal);
+                self.book.unsaid.insert(unit);
+            }
+            None => self.withdraw(&unit),
+        }
+    }
+
+    fn withdraw(&mut self, unit: &Unit) {
+        self.announcer.answers.withdraw(unit);
+        self.book.forget(unit);
+    }
+
+    fn announce(&mut self) {
+        let now = self.clock.now();
+        self.book.open_agenda(now);
+        self.announcer.units(&mut self.book, &mut self.writes, now);
+        self.announcer.pods(&mut self.book, &mut self.writes, now);
+    }
+
+    /// Returns when there is something to do: a write ended, something changed, or the time has come.
+    async fn wait(&mut self, more: bool) {
+        if more {
+            // Others on this thread (the server, the caches) get their turn; decisions go on right after.
+            tokio::task::yield_now().await;
+        } else {
+            let sleep = sleep_for(self.due_in());
+            let ended = tokio::select! { biased;
+                done = self.writes.next() => Some(done),
+                () = self.nodes.ready() => None,
+                () = self.pod_groups.ready() => None,
+                () = self.pods.ready() => None,
+                () = sleep => None,
+            };
+            if let Some(done) = ended {
+                self.settle(done);
+            }
+        }
+        while let Some(done) = self.writes.try_next() {
+            self.settle(done);
+        }
+    }
+
+    fn settle(&mut self, done: Done) {
+        let retry_at = self.clock.now() + RETRY_AFTER;
+        match done {
+            Done::Bind(placement, outcome) => self.settle_bind(placement, outcome),
+            Done::GroupCondition(key, outcome) => {
+                let retry = outcome.is_err_and(|error| worth_retrying("podgroup", &key, &error));
+                self.book.group_condition_written(key, retry.then_some(retry_at));
+            }
+            Done::PodCondition(key, outcome) => {
+                if outcome.is_err_and(|error| worth_retrying("pod", &key, &error)) {
+                    self.book.remind(retry_at, Topic::Pod(key));
+                }
+            }
+        }
+    }
+
+    fn settle_bind(&mut self, placement: Placement, outcome: Result<(), kube::Error>) {
+        if let Err(error) = &outcome {
+            tracing::info!("pod {}: bind to {} failed: {}", placement.pod, placement.node, failure::message(error));
+        }
+        self.announcer.bind_ended(&placement, outcome.as_ref().err());
+        let Placement { pod, uid, .. } = placement;
+        self.decide.settled(match outcome {
+            Ok(()) => Outcome::Bound { pod, uid },
+            Err(_) => Outcome::Failed { pod, uid },
+        });
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let agenda = self.book.next_at().map(|at| until(at, now));
+        [agenda, self.decide.due_in()].into_iter().flatten().min()
+    }
+}
+
+fn until(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
+}
+
+async fn sleep_for(delay: Option<Duration>) {
+    match delay {
+        // Never zero: time must pass between two looks at something that is due and yet not done.
+        Some(delay) => tokio::time::sleep(delay.max(Duration::from_millis(1))).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A condition whose object is gone needs no other attempt; everything else may go better with a newer view.
+fn worth_retrying(kind: &str, key: &ObjectKey, error: &kube::Error) -> bool {
+    tracing::debug!("{kind} {key}: condition not written: {}", failure::message(error));
+    !is_not_found(error)
+}

@@ -1,0 +1,241 @@
+//! A server that keeps pods, nodes and PodGroups and shows every change in the caches at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::Revision;
+use api::views::{NodeView, ObjectKey, PodGroupView, PodView, View};
+use http::{Request, Response};
+use http_body_util::Full;
+use kube::Client;
+use kube::client::Body;
+use runtime::Cache;
+use runtime::informer::Event;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+
+#[derive(Clone)]
+pub struct SmallServer {
+    pub pods: Cache<PodView>,
+    pub nodes: Cache<NodeView>,
+    pub pod_groups: Cache<PodGroupView>,
+    state: Arc<Mutex<State>>,
+    /// Where changes wait until the caches show them; without it they show at once.
+    lag: Option<UnboundedSender<Showing>>,
+}
+
+/// One change on its way into the caches.
+type Showing = (Instant, Box<dyn FnOnce() + Send>);
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Value>,
+    revision: u64,
+    log: Vec<String>,
+    events: Vec<String>,
+    refuse_binds_of: BTreeSet<String>,
+    binding_now: usize,
+    binding_max: usize,
+}
+
+type Answer = Response<Full<bytes::Bytes>>;
+
+impl SmallServer {
+    pub fn new() -> SmallServer {
+        let server = SmallServer {
+            pods: Cache::new(&[PodView::BY_GROUP]),
+            nodes: Cache::new(&[]),
+            pod_groups: Cache::new(&[]),
+            state: Arc::default(),
+            lag: None,
+        };
+        server.pods.replace(Vec::new(), &BTreeSet::new(), Revision(0));
+        server.nodes.replace(Vec::new(), &BTreeSet::new(), Revision(0));
+        server.pod_groups.replace(Vec::new(), &BTreeSet::new(), Revision(0));
+        server
+    }
+
+    /// A server whose changes reach the caches only after `delay`.
+    pub fn lagging(delay: Duration) -> SmallServer {
+        let (sender, mut receiver) = unbounded_channel::<Showing>();
+        tokio::spawn(async move {
+            while let Some((at, show)) = receiver.recv().await {
+                tokio::time::sleep_until(at + delay).await;
+                show();
+            }
+        });
+        SmallServer { lag: Some(sender), ..SmallServer::new() }
+    }
+
+    pub fn client(&self) -> Client {
+        let server = self.clone();
+        let answer = move |request| server.clone().answer(request);
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    pub fn node(&self, name: &str, cpu: u32) {
+        let room = json!({"cpu": cpu.to_string(), "pods": "110"});
+        let metadata = json!({"name": name, "uid": format!("uid-{name}")});
+        self.put("nodes", name, json!({"metadata": metadata, "status": {"allocatable": room, "capacity": room}}));
+    }
+
+    pub fn gang(&self, name: &str, min_count: u32) {
+        let spec = json!({"schedulingPolicy": {"gang": {"minCount": min_count}}});
+        self.put("podgroups", name, json!({"metadata": metadata(name), "spec": spec}));
+    }
+
+    /// Pods as [`SmallServer::pod`] makes them.
+    pub fn pods(&self, names: &[&str], group: Option<&str>, node: Option<&str>) {
+        names.iter().for_each(|name| self.pod(name, group, node));
+    }
+
+    /// A pod that asks for one CPU.
+    pub fn pod(&self, name: &str, group: Option<&str>, node: Option<&str>) {
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
+        let mut spec = json!({"schedulerName": "default-scheduler", "containers": [container]});
+        if let Some(group) = group {
+            spec["schedulingGroup"] = json!({"podGroupName": group});
+        }
+        if let Some(node) = node {
+            spec["nodeName"] = json!(node);
+        }
+        self.put("pods", name, json!({"metadata": metadata(name), "spec": spec}));
+    }
+
+    /// Takes an object of namespace `ns` away.
+    pub fn remove(&self, plural: &str, name: &str) {
+        let mut state = self.state.lock().unwrap();
+        state.revision += 1;
+        let (key, revision) = (ObjectKey::new("ns", name), Revision(state.revision));
+        state.objects.remove(&format!("{plural}/{name}")).unwrap();
+        match plural {
+            "pods" => self.pods.fold([Event::Gone(key)], revision),
+            _ => self.pod_groups.fold([Event::Gone(key)], revision),
+        }
+    }
+
+    pub fn refuse_binds_of(&self, pod: &str) {
+        self.state.lock().unwrap().refuse_binds_of.insert(pod.to_owned());
+    }
+
+    pub fn take_binds_of(&self, pod: &str) {
+        self.state.lock().unwrap().refuse_binds_of.remove(pod);
+    }
+
+    /// Binds and conditions since the last call, in short.
+    pub fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().unwrap().log)
+    }
+
+    /// Events since the last call: `type reason object: message`.
+    pub fn events(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().unwrap().events)
+    }
+
+    /// The most binds that were ever in flight.
+    pub fn binding_max(&self) -> usize {
+        self.state.lock().unwrap().binding_max
+    }
+
+    fn put(&self, plural: &str, name: &str, mut object: Value) {
+        let mut state = self.state.lock().unwrap();
+        state.revision += 1;
+        let revision = Revision(state.revision);
+        object["metadata"]["resourceVersion"] = json!(revision);
+        let bytes = object.to_string();
+        state.objects.insert(format!("{plural}/{name}"), object);
+        drop(state);
+        let (caches, plural) = (self.clone(), plural.to_owned());
+        let show = move || caches.show(&plural, bytes.as_bytes(), revision);
+        match &self.lag {
+            Some(lag) => lag.send((Instant::now(), Box::new(show))).unwrap_or_default(),
+            None => show(),
+        }
+    }
+
+    fn show(&self, plural: &str, bytes: &[u8], revision: Revision) {
+        match plural {
+            "pods" => self.pods.fold([Event::Put(PodView::decode(bytes).unwrap())], revision),
+            "nodes" => self.nodes.fold([Event::Put(NodeView::decode(bytes).unwrap())], revision),
+            _ => self.pod_groups.fold([Event::Put(PodGroupView::decode(bytes).unwrap())], revision),
+        }
+    }
+
+    async fn answer(self, request: Request<Body>) -> Result<Answer, Infallible> {
+        let (parts, body) = request.into_parts();
+        let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
+        let path: Vec<&str> = parts.uri.path().trim_start_matches('/').split('/').collect();
+        let at = path.iter().position(|part| *part == "namespaces").unwrap() + 2;
+        Ok(match path[at..] {
+            ["events"] => self.take_event(&body),
+            ["pods", pod, "binding"] => self.bind(pod, &body).await,
+            [plural, name, "status"] => self.patch_status(plural, name, &body),
+            _ => panic!("unexpected {} {}", parts.method, parts.uri),
+        })
+    }
+
+    fn take_event(&self, event: &Value) -> Answer {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let name = text(&event["involvedObject"]["name"]);
+        let line = format!("{} {} {name}: {}", text(&event["type"]), text(&event["reason"]), text(&event["message"]));
+        self.state.lock().unwrap().events.push(line);
+        ok(json!({"metadata": {}}))
+    }
+
+    async fn bind(&self, pod: &str, binding: &Value) -> Answer {
+        {
+            let mut state = self.state.lock().unwrap();
+            state.binding_now += 1;
+            state.binding_max = state.binding_max.max(state.binding_now);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let mut object = {
+            let mut state = self.state.lock().unwrap();
+            state.binding_now -= 1;
+            if state.refuse_binds_of.contains(pod) {
+                state.log.push(format!("refused {pod}"));
+                return status(409, "Conflict");
+            }
+            let object = state.objects[&format!("pods/{pod}")].clone();
+            assert_eq!(binding["metadata"]["uid"], object["metadata"]["uid"]);
+            assert!(object["spec"].get("nodeName").is_none(), "{pod} is bound twice");
+            state.log.push(format!("bind {pod}"));
+            object
+        };
+        object["spec"]["nodeName"] = binding["target"]["name"].clone();
+        self.put("pods", pod, object);
+        status(201, "")
+    }
+
+    fn patch_status(&self, plural: &str, name: &str, patch: &Value) -> Answer {
+        let mut object = self.state.lock().unwrap().objects[&format!("{plural}/{name}")].clone();
+        if object["metadata"]["resourceVersion"] != patch["metadata"]["resourceVersion"] {
+            self.state.lock().unwrap().log.push(format!("{name} conflict"));
+            return status(409, "Conflict");
+        }
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        for one in patch["status"]["conditions"].as_array().unwrap() {
+            let line = format!("{name} {}={} {}", text(&one["type"]), text(&one["status"]), text(&one["reason"]));
+            self.state.lock().unwrap().log.push(line);
+        }
+        object["status"]["conditions"] = patch["status"]["conditions"].clone();
+        self.put(plural, name, object.clone());
+        ok(object)
+    }
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"namespace": "ns", "name": name, "uid": format!("uid-{name}")})
+}
+
+fn ok(body: Value) -> Answer {
+    Response::new(Full::from(body.to_string()))
+}
+
+fn status(code: u16, reason: &str) -> Answer {
+    let body = json!({"kind": "Status", "code": code, "reason": reason, "message": reason});
+    Response::builder().status(code).body(Full::from(body.to_string())).unwrap()
+}

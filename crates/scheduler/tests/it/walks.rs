@@ -1,0 +1,202 @@
+//! The shell around the core against a scripted server: binds, conditions, events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::ObjectKey;
+use api::{Random, Timestamp};
+use runtime::{Recorder, TokioClock};
+use scheduler::{Answers, Config, Parts, run};
+use scheduler_core::Unit;
+
+use crate::small_server::SmallServer;
+
+/// Starts a scheduler on `server`.
+fn start(server: &SmallServer, config: Config) -> Answers {
+    let clock = Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH));
+    let (recorder, writer) = Recorder::new("test", server.client(), clock.clone(), Random::seeded(1));
+    tokio::spawn(writer);
+    let answers = Answers::default();
+    tokio::spawn(run(Parts {
+        client: server.client(),
+        pods: server.pods.clone(),
+        nodes: server.nodes.clone(),
+        pod_groups: server.pod_groups.clone(),
+        clock,
+        recorder,
+        config,
+        answers: answers.clone(),
+    }));
+    answers
+}
+
+/// Lets everything that is due happen.
+async fn settle(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+fn gang(name: &str) -> Unit {
+    Unit::Group(ObjectKey::new("ns", name))
+}
+
+const SCHEDULED: &str = "g PodGroupInitiallyScheduled=True Scheduled";
+const REFUSED: &str = "g PodGroupInitiallyScheduled=False Unschedulable";
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_fits_is_bound_and_only_then_called_scheduled() {
+    let server = SmallServer::new();
+    server.node("n", 4);
+    server.gang("g", 3);
+    server.pods(&["a", "b", "c"], Some("g"), None);
+    let answers = start(&server, Config::default());
+    settle(5).await;
+    assert_eq!(server.log(), ["bind a", "bind b", "bind c", SCHEDULED]);
+    assert_eq!(server.events()[0], "Normal Scheduled a: Successfully assigned ns/a to n");
+    assert!(answers.waiting().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_does_not_fit_is_told_so_once_and_bound_when_it_fits() {
+    let server = SmallServer::new();
+    server.node("n", 2);
+    server.gang("g", 3);
+    server.pods(&["a", "b", "c"], Some("g"), None);
+    let answers = start(&server, Config::default());
+    settle(60).await;
+    let pod_refused = |pod: &str| format!("{pod} PodScheduled=False Unschedulable");
+    assert_eq!(server.log(), [REFUSED.to_owned(), pod_refused("a"), pod_refused("b"), pod_refused("c")]);
+    let events = server.events();
+    assert_eq!(events.len(), 1, "one for the group, none per pod: {events:?}");
+    assert!(events[0].starts_with("Warning FailedScheduling g: "), "{events:?}");
+    assert!(answers.contains(&gang("g")));
+    server.node("n2", 2);
+    settle(5).await;
+    let log = server.log();
+    assert_eq!(
+        (&log[..3], log.last().unwrap().as_str()),
+        (["bind a", "bind b", "bind c"].map(str::to_owned).as_slice(), SCHEDULED)
+    );
+    assert!(answers.waiting().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_pod_that_does_not_fit_gets_a_condition_and_an_event() {
+    let server = SmallServer::new();
+    server.node("n", 1);
+    server.pod("a", None, Some("n"));
+    server.pod("b", None, None);
+    let answers = start(&server, Config::default());
+    settle(5).await;
+    assert_eq!(server.log(), ["b PodScheduled=False Unschedulable"]);
+    let events = server.events();
+    assert!(events[0].starts_with("Warning FailedScheduling b: 0/1 nodes are available"), "{events:?}");
+    server.node("n2", 1);
+    settle(5).await;
+    assert_eq!(server.log(), ["bind b"]);
+    assert!(answers.waiting().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_is_not_called_scheduled_while_a_bind_is_refused() {
+    let server = SmallServer::new();
+    server.node("n", 4);
+    server.gang("g", 2);
+    server.pods(&["a", "b"], Some("g"), None);
+    server.refuse_binds_of("b");
+    start(&server, Config::default());
+    settle(4).await;
+    let log = server.log();
+    assert_eq!(&log[..2], ["bind a", "refused b"]);
+    assert!(log.len() > 2 && log[2..].iter().all(|line| line == "refused b"), "tried again with pauses: {log:?}");
+    assert!(log.len() < 10, "but not without: {log:?}");
+    server.take_binds_of("b");
+    settle(30).await;
+    assert_eq!(server.log(), ["bind b", SCHEDULED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_that_starts_late_says_what_the_one_before_it_could_not() {
+    let server = SmallServer::new();
+    server.node("n", 4);
+    server.gang("g", 2);
+    server.pods(&["a", "b"], Some("g"), Some("n"));
+    start(&server, Config::default());
+    settle(5).await;
+    assert_eq!(server.log(), [SCHEDULED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_binds_are_in_flight_than_allowed() {
+    let server = SmallServer::new();
+    server.node("n", 100);
+    server.gang("g", 50);
+    (0..50).for_each(|number| server.pod(&format!("p{number:02}"), Some("g"), None));
+    start(&server, Config { binds_in_flight: 7, ..Config::default() });
+    settle(5).await;
+    assert_eq!((server.log().len(), server.binding_max()), (51, 7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_joins_a_refused_gang_is_told_too() {
+    let server = SmallServer::new();
+    server.node("n", 1);
+    server.gang("g", 3);
+    server.pods(&["a", "b", "c"], Some("g"), None);
+    start(&server, Config::default());
+    settle(5).await;
+    server.log();
+    server.pod("d", Some("g"), None);
+    settle(30).await;
+    let log = server.log();
+    assert!(log.contains(&"d PodScheduled=False Unschedulable".to_owned()), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_goes_with_whom_it_was_about() {
+    let server = SmallServer::new();
+    server.node("n", 1);
+    server.gang("g", 2);
+    server.pods(&["a", "b"], Some("g"), None);
+    server.pod("busy", None, Some("n"));
+    server.pod("single", None, None);
+    let answers = start(&server, Config::default());
+    settle(5).await;
+    assert_eq!(answers.waiting().len(), 2);
+    server.remove("pods", "single");
+    settle(5).await;
+    assert_eq!(answers.waiting().into_keys().collect::<Vec<_>>(), [gang("g")]);
+    ["a", "b"].iter().for_each(|pod| server.remove("pods", pod));
+    server.remove("podgroups", "g");
+    settle(5).await;
+    assert!(answers.waiting().is_empty(), "{:?}", answers.waiting().keys());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_goes_when_someone_else_binds_the_pods() {
+    let server = SmallServer::new();
+    server.node("n", 1);
+    server.gang("g", 2);
+    server.pods(&["a", "b"], Some("g"), None);
+    let answers = start(&server, Config::default());
+    settle(5).await;
+    assert!(answers.contains(&gang("g")));
+    server.pods(&["a", "b"], Some("g"), Some("n"));
+    settle(5).await;
+    assert!(answers.waiting().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_caches_cause_no_second_write() {
+    let server = SmallServer::lagging(Duration::from_millis(300));
+    server.node("n", 4);
+    server.gang("g", 3);
+    server.pods(&["a", "b", "c"], Some("g"), None);
+    start(&server, Config::default());
+    settle(20).await;
+    assert_eq!(server.log(), ["bind a", "bind b", "bind c", SCHEDULED]);
+    server.gang("full", 9);
+    server.pods(&["x", "y"], Some("full"), None);
+    settle(60).await;
+    let told = ["full PodGroupInitiallyScheduled", "x PodScheduled", "y PodScheduled"];
+    assert_eq!(server.log(), told.map(|about| format!("{about}=False Unschedulable")));
+}
