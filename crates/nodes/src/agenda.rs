@@ -1,0 +1,306 @@
+//! All pods of all simulated nodes, and which of them is due. Plain values in and out; [`crate::run`] does the waiting
+//! and the writing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::views::{NodeView, ObjectKey, PodView};
+use api::{Revision, Timestamp};
+use runtime::{Backoff, Change};
+
+use crate::cluster::SIMULATED;
+use crate::life::{self, Act, Memory};
+use crate::status::{self, Write};
+
+/// Who does what next. The same changes at the same times give the same tasks in the same order.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    /// Nodes that are simulated.
+    nodes: BTreeSet<String>,
+    /// Every bound pod, also on nodes that are not (or not yet known to be) ours.
+    pods: BTreeMap<ObjectKey, Entry>,
+    /// When a pod is due; equal times go by key.
+    due: BTreeSet<(Timestamp, ObjectKey)>,
+    backoff: Backoff,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pod: Arc<PodView>,
+    memory: Memory,
+    /// A write is under way; nothing is due until it has settled.
+    writing: bool,
+    /// The version that our last write made; nothing is due until the cache shows it.
+    written: Revision,
+    /// Writes that failed in a row, and until when the next one waits for that.
+    failures: u32,
+    not_before: Timestamp,
+    /// This pod's place in the agenda's `due`.
+    due: Option<Timestamp>,
+}
+
+/// One write that is to be done.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub pod: Arc<PodView>,
+    pub act: Act,
+    pub write: Write,
+    pub begun: Timestamp,
+}
+
+/// What became of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Written; the pod now has this version (zero when the answer does not tell).
+    Written(Revision),
+    /// There is no such pod any more.
+    Gone,
+    /// The pod has changed since it was read.
+    Conflict,
+    /// Something else; it is tried again.
+    Failed,
+}
+
+impl Agenda {
+    /// An agenda that knows no pods; failed writes are done again after `backoff`.
+    pub fn new(backoff: Backoff) -> Agenda {
+        Agenda { nodes: BTreeSet::new(), pods: BTreeMap::new(), due: BTreeSet::new(), backoff }
+    }
+
+    /// Takes in a change of a node. Only whether it is simulated matters.
+    pub fn observe_node(&mut self, change: &Change<NodeView>) {
+        let name = &change.latest().metadata.name;
+        let is_ours =
+            change.new.as_ref().is_some_and(|node| node.metadata.labels.get(SIMULATED).is_some_and(|v| v == "true"));
+        let changed = if is_ours { self.nodes.insert(name.clone()) } else { self.nodes.remove(name) };
+        if changed {
+            // Rare: a node comes or goes once, and mostly without pods.
+            let on_node = self.pods.iter().filter(|(_, entry)| entry.pod.spec.node_name == *name);
+            let keys: Vec<ObjectKey> = on_node.map(|(key, _)| key.clone()).collect();
+            keys.iter().for_each(|key| self.plan(key));
+        }
+    }
+
+    /// Takes in a change of a pod, seen at `now`.
+    pub fn observe_pod(&mut self, change: &Change<PodView>, now: Timestamp) {
+        let key = change.latest().metadata.key();
+        match change.new.as_ref().filter(|pod| pod.node_name().is_some()) {
+            None => self.forget(&key),
+            Some(pod) => {
+                match self.pods.get_mut(&key) {
+                    Some(entry) if entry.pod.metadata.uid == pod.metadata.uid => entry.pod = Arc::clone(pod),
+                    // A pod of the same name is another pod, with a life of its own.
+                    _ => {
+                        self.forget(&key);
+                        self.pods.insert(key.clone(), Entry::new(Arc::clone(pod), now));
+                    }
+                }
+                self.plan(&key);
+            }
+        }
+    }
+
+    /// When the next task is due.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The next task that is due at `now`. The pod has no other until this one is settled.
+    pub(crate) fn take(&mut self, now: Timestamp) -> Option<Task> {
+        while self.next_due().is_some_and(|at| at <= now) {
+            let (_, key) = self.due.pop_first()?;
+            let entry = self.pods.get_mut(&key).expect("only known pods are due");
+            entry.due = None;
+            let Some(step) = life::next_step(&entry.pod, &entry.memory) else { continue };
+            entry.writing = true;
+            let write = status::write(&entry.pod, &step.act, &entry.memory, now);
+            return Some(Task { pod: Arc::clone(&entry.pod), act: step.act, write, begun: now });
+        }
+        None
+    }
+
+    /// Takes in what became of a task.
+    pub(crate) fn settle(&mut self, task: &Task, outcome: Outcome, now: Timestamp) {
+        let key = task.pod.metadata.key();
+        let Some(entry) = self.pods.get_mut(&key).filter(|entry| entry.pod.metadata.uid == task.pod.metadata.uid)
+        else {
+            return;
+        };
+        entry.writing = false;
+        match outcome {
+            Outcome::Written(revision) => {
+                entry.memory.note(&task.act, task.begun);
+                entry.written = revision;
+                entry.failures = 0;
+            }
+            // The cache is late; it will say so.
+            Outcome::Gone => entry.written = Revision(u64::MAX),
+            Outcome::Conflict if entry.pod.metadata.resource_version > task.pod.metadata.resource_version => {}
+            Outcome::Conflict | Outcome::Failed => {
+                entry.failures += 1;
+                entry.not_before = now.checked_add(self.backoff.delay(entry.failures)).unwrap_or(Timestamp::MAX);
+            }
+        }
+        self.plan(&key);
+    }
+
+    fn forget(&mut self, key: &ObjectKey) {
+        if let Some(entry) = self.pods.remove(key)
+            && let Some(due) = entry.due
+        {
+            self.due.remove(&(due, key.clone()));
+        }
+    }
+
+    /// Puts a pod in its place among those that are due.
+    fn plan(&mut self, key: &ObjectKey) {
+        let Some(entry) = self.pods.get_mut(key) else { return };
+        let due = if self.nodes.contains(&entry.pod.spec.node_name) { entry.next_at() } else { None };
+        if due == entry.due {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut entry.due, due) {
+            self.due.remove(&(before, key.clone()));
+        }
+        if let Some(due) = due {
+            self.due.insert((due, key.clone()));
+        }
+    }
+}
+
+impl Entry {
+    fn new(pod: Arc<PodView>, now: Timestamp) -> Entry {
+        Entry {
+            pod,
+            memory: Memory::since(now),
+            writing: false,
+            written: Revision::ZERO,
+            failures: 0,
+            not_before: Timestamp::MIN,
+            due: None,
+        }
+    }
+
+    fn next_at(&self) -> Option<Timestamp> {
+        if self.writing || self.pod.metadata.resource_version < self.written {
+            return None;
+        }
+        life::next_step(&self.pod, &self.memory).map(|step| step.at.max(self.not_before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::{bound, in_phase};
+    use api::views::PodPhase;
+    use std::time::Duration;
+
+    fn second(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("in range")
+    }
+
+    fn agenda() -> Agenda {
+        let mut agenda = Agenda::new(Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30) });
+        agenda.observe_node(&node("true"));
+        agenda
+    }
+
+    fn node(simulated: &str) -> Change<NodeView> {
+        let mut node = NodeView::default();
+        node.metadata.name = "n".to_owned();
+        node.metadata.labels.insert(SIMULATED.to_owned(), simulated.to_owned());
+        Change { old: None, new: Some(Arc::new(node)) }
+    }
+
+    fn changed(pod: PodView) -> Change<PodView> {
+        Change { old: None, new: Some(Arc::new(pod)) }
+    }
+
+    fn at_revision(mut pod: PodView, revision: u64) -> PodView {
+        pod.metadata.resource_version = Revision(revision);
+        pod
+    }
+
+    fn acts(agenda: &mut Agenda, now: i64) -> Vec<Task> {
+        std::iter::from_fn(|| agenda.take(second(now))).collect()
+    }
+
+    #[test]
+    fn pods_on_other_nodes_are_left_alone_until_the_node_is_known() {
+        let mut agenda = Agenda::new(Backoff { initial: Duration::ZERO, max: Duration::ZERO });
+        agenda.observe_pod(&changed(bound("Never")), second(1));
+        agenda.observe_node(&node("false"));
+        assert_eq!(agenda.next_due(), None);
+        agenda.observe_node(&node("true"));
+        assert_eq!(agenda.next_due(), Some(second(1)));
+        agenda.observe_node(&node("false"));
+        assert_eq!(agenda.next_due(), None);
+    }
+
+    #[test]
+    fn the_next_step_waits_until_the_cache_shows_the_last_one() {
+        let mut agenda = agenda();
+        agenda.observe_pod(&changed(bound("Never")), second(1));
+        let task = acts(&mut agenda, 1).remove(0);
+        assert_eq!((&task.act, agenda.next_due()), (&Act::Start, None));
+        agenda.settle(&task, Outcome::Written(Revision(9)), second(1));
+        agenda.observe_pod(&changed(at_revision(bound("Never"), 8)), second(1));
+        assert_eq!(agenda.next_due(), None, "the pod without our write would start a second time");
+        agenda.observe_pod(&changed(at_revision(in_phase(bound("Never"), PodPhase::Running, 0), 9)), second(1));
+        assert_eq!(agenda.next_due(), Some(second(2)), "it runs for a second");
+    }
+
+    #[test]
+    fn failed_writes_are_done_again_later_and_conflicts_with_the_newer_pod_at_once() {
+        let mut agenda = agenda();
+        agenda.observe_pod(&changed(bound("Never")), second(1));
+        for (now, wait) in [(1, 1), (2, 2), (4, 4)] {
+            let task = acts(&mut agenda, now).remove(0);
+            agenda.settle(&task, Outcome::Failed, second(now));
+            assert_eq!(agenda.next_due(), Some(second(now + wait)));
+        }
+        let task = acts(&mut agenda, 8).remove(0);
+        agenda.observe_pod(&changed(at_revision(bound("Never"), 8)), second(8));
+        agenda.settle(&task, Outcome::Conflict, second(8));
+        let task = acts(&mut agenda, 8).remove(0);
+        assert_eq!(task.pod.metadata.resource_version, Revision(8));
+    }
+
+    #[test]
+    fn a_pod_that_came_again_under_its_name_is_not_taken_for_the_old_one() {
+        let mut agenda = agenda();
+        agenda.observe_pod(&changed(bound("Never")), second(1));
+        let old = acts(&mut agenda, 1).remove(0);
+        let mut again = bound("Never");
+        again.metadata.uid = "v".to_owned();
+        agenda.observe_pod(&changed(again), second(2));
+        agenda.settle(&old, Outcome::Gone, second(2));
+        assert_eq!(acts(&mut agenda, 2).remove(0).pod.metadata.uid, "v");
+    }
+
+    #[test]
+    fn the_final_delete_is_sent_once_though_finalizers_hold_the_pod() {
+        let mut agenda = agenda();
+        let mut pod = in_phase(bound("Never"), PodPhase::Succeeded, 0);
+        pod.metadata.deletion_timestamp = Some(second(1));
+        agenda.observe_pod(&changed(pod.clone()), second(1));
+        let task = acts(&mut agenda, 1).remove(0);
+        assert_eq!(task.act, Act::Remove);
+        agenda.settle(&task, Outcome::Written(Revision::ZERO), second(1));
+        agenda.observe_pod(&changed(at_revision(pod, 8)), second(2));
+        assert_eq!(agenda.next_due(), None);
+    }
+
+    #[test]
+    fn pods_due_at_one_time_go_in_order_of_their_names() {
+        let mut agenda = agenda();
+        for name in ["c", "a", "b"] {
+            let mut pod = bound("Never");
+            pod.metadata.name = name.to_owned();
+            agenda.observe_pod(&changed(pod), second(1));
+        }
+        let names: Vec<String> = acts(&mut agenda, 1).iter().map(|task| task.pod.metadata.name.clone()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,143 @@
+//! What is wrong with a cluster file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::field::{Error, ErrorKind, ErrorList, Path};
+use api::metadata::{names, validate_labels};
+use api::quantity::Quantity;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{API_VERSION, Cluster, HOSTNAME, KIND, NodeSet, SIMULATED, Topology};
+
+/// As large as Kubernetes clusters get, with room above.
+const NODES_MAX: usize = 100_000;
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// The document without its sets, which are read one by one so that an error can say which.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    nodes: Vec<Value>,
+}
+
+pub(super) fn read(document: &Value) -> Result<Cluster, ErrorList> {
+    let file = File::deserialize(document).map_err(|error| vec![unreadable(&Path::new(""), &error)])?;
+    let mut errors = ErrorList::new();
+    for (field, value, want) in [("apiVersion", &file.api_version, API_VERSION), ("kind", &file.kind, KIND)] {
+        if value != want {
+            errors.push(Error::not_supported(&Path::new(field), value.as_str(), &[want]));
+        }
+    }
+    let mut cluster = Cluster::default();
+    for (index, set) in file.nodes.iter().enumerate() {
+        let path = Path::new("nodes").index(index);
+        match NodeSet::deserialize(set) {
+            Ok(set) => {
+                validate_set(&set, &path, &mut errors);
+                cluster.nodes.push(set);
+            }
+            Err(error) => errors.push(unreadable(&path, &error)),
+        }
+    }
+    // The nodes are counted and named only when every set could be read.
+    if errors.is_empty() {
+        validate_whole(&cluster, &mut errors);
+    }
+    if errors.is_empty() { Ok(cluster) } else { Err(errors) }
+}
+
+/// A document that does not have the form of a cluster file; the text of `error` names the field.
+fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
+    Error { kind: ErrorKind::TypeInvalid, path: path.clone(), value: None, detail: error.to_string() }
+}
+
+fn validate_set(set: &NodeSet, path: &Path, errors: &mut ErrorList) {
+    if set.count == 0 {
+        errors.push(Error::invalid(&path.child("count"), 0, "must be at least 1"));
+    }
+    // The number behind it makes any prefix that could begin a name a name.
+    for detail in names::dns_subdomain(&format!("{}0", set.name_prefix)) {
+        errors.push(Error::invalid(&path.child("namePrefix"), set.name_prefix.as_str(), detail));
+    }
+    for (name, amount) in &set.capacity {
+        validate_amount(name, &amount.0, &path.child("capacity"), errors);
+    }
+    let labels = path.child("labels");
+    errors.extend(validate_labels(&set.labels, &labels));
+    for key in [HOSTNAME, SIMULATED] {
+        if set.labels.contains_key(key) {
+            errors.push(Error::forbidden(&labels.key(key), "is set by the node itself"));
+        }
+    }
+    for (index, taint) in set.taints.iter().enumerate() {
+        let path = path.child("taints").index(index);
+        for detail in names::qualified_name(&taint.key) {
+            errors.push(Error::invalid(&path.child("key"), taint.key.as_str(), detail));
+        }
+        if !EFFECTS.contains(&taint.effect.as_str()) {
+            errors.push(Error::not_supported(&path.child("effect"), taint.effect.as_str(), &EFFECTS));
+        }
+    }
+    validate_topology(&set.topology, &set.labels, &path.child("topology"), errors);
+}
+
+fn validate_amount(name: &str, amount: &str, path: &Path, errors: &mut ErrorList) {
+    for detail in names::qualified_name(name) {
+        errors.push(Error::invalid(path, name, detail));
+    }
+    match Quantity::parse(amount) {
+        Err(bad) => errors.push(Error::invalid(&path.key(name), amount, bad.to_string())),
+        Ok(quantity) if quantity.is_negative() => {
+            errors.push(Error::invalid(&path.key(name), amount, "must be greater than or equal to 0"));
+        }
+        // Only cpu may be had in parts.
+        Ok(quantity) if name != "cpu" && !quantity.is_whole() => {
+            errors.push(Error::invalid(&path.key(name), amount, "must be an integer"));
+        }
+        Ok(_) => {}
+    }
+}
+
+fn validate_topology(topology: &[Topology], labels: &BTreeMap<String, String>, path: &Path, errors: &mut ErrorList) {
+    let mut keys: BTreeSet<&str> = labels.keys().map(String::as_str).collect();
+    keys.extend([HOSTNAME, SIMULATED]);
+    for (index, level) in topology.iter().enumerate() {
+        let path = path.index(index);
+        let bad_key = names::qualified_name(&level.key);
+        // A bad key makes bad values; once is enough.
+        let bad_value = if bad_key.is_empty() { names::label_value(&level.value(NODES_MAX)) } else { Vec::new() };
+        for detail in bad_key {
+            errors.push(Error::invalid(&path.child("key"), level.key.as_str(), detail));
+        }
+        for detail in bad_value {
+            let (field, value) = level.prefix.as_ref().map_or(("key", &level.key), |prefix| ("prefix", prefix));
+            errors.push(Error::invalid(&path.child(field), value.as_str(), detail));
+        }
+        if !keys.insert(&level.key) {
+            errors.push(Error::duplicate(&path.child("key"), level.key.as_str()));
+        }
+        if level.nodes == 0 {
+            errors.push(Error::invalid(&path.child("nodes"), 0, "must be at least 1"));
+        }
+    }
+}
+
+fn validate_whole(cluster: &Cluster, errors: &mut ErrorList) {
+    let path = Path::new("nodes");
+    let count = cluster.nodes.iter().fold(0_usize, |sum, set| sum.saturating_add(set.count as usize));
+    match count {
+        0 => errors.push(Error::required(&path, "a cluster has at least one node")),
+        1..=NODES_MAX => {
+            let mut names = BTreeSet::new();
+            let twice = cluster.placed().map(|(_, name)| name).find(|name| !names.insert(name.clone()));
+            errors.extend(twice.map(|name| Error::duplicate(&path, name)));
+        }
+        _ => errors.push(Error::too_many(&path, count, NODES_MAX)),
+    }
+}

@@ -1,0 +1,127 @@
+//! The task that all simulated kubelets share: changes in, writes out, and sleep between them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::{NodeView, PodView, View};
+use api::{Clock, Timestamp};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use kube::Client;
+use runtime::request::{self, PatchKind, WriteAnswer};
+use runtime::{Backoff, Cache, EventKind, ObjectRef, Recorder, is_conflict, is_not_found, is_retriable};
+
+use crate::agenda::{Agenda, Outcome, Task};
+use crate::life::Act;
+use crate::status::Write;
+
+/// What the kubelets work with.
+pub struct Parts {
+    /// With the rights of nodes.
+    pub client: Client,
+    /// All pods.
+    pub pods: Cache<PodView>,
+    /// All nodes; those with the label `phalanx.dev/simulated: "true"` are ours.
+    pub nodes: Cache<NodeView>,
+    /// The time of objects.
+    pub clock: Arc<dyn Clock>,
+    /// For what the user must know.
+    pub recorder: Recorder,
+    /// Settings.
+    pub config: Config,
+}
+
+/// Settings of the kubelets.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How many writes may be under way at once, over all nodes.
+    pub writes_in_flight: usize,
+    /// How long a failed write waits before it is done again.
+    pub backoff: Backoff,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) };
+        Config { writes_in_flight: 64, backoff }
+    }
+}
+
+/// Runs every pod that is bound to a simulated node, for ever.
+///
+/// Upstream: a kubelet also writes an Event for every image, container and kill. Ours stays silent about what the status
+/// says, because a gang of thousands would spend most of its writes on them.
+pub async fn run(parts: Parts) {
+    let Parts { client, pods, nodes, clock, recorder, config } = parts;
+    let mut pod_changes = pods.subscribe();
+    let mut node_changes = nodes.subscribe();
+    let mut agenda = Agenda::new(config.backoff);
+    let mut writes = FuturesUnordered::new();
+    loop {
+        let now = clock.now();
+        while let Some(change) = node_changes.try_next() {
+            agenda.observe_node(&change);
+        }
+        while let Some(change) = pod_changes.try_next() {
+            agenda.observe_pod(&change, now);
+        }
+        while writes.len() < config.writes_in_flight
+            && let Some(task) = agenda.take(now)
+        {
+            writes.push(carry_out(&client, task));
+        }
+        // With all hands full, time alone changes nothing.
+        let due = agenda.next_due().filter(|_| writes.len() < config.writes_in_flight);
+        tokio::select! {
+            biased;
+            Some((task, answer)) = writes.next(), if !writes.is_empty() => {
+                tell(&recorder, &task, &answer);
+                agenda.settle(&task, outcome(&task, answer), clock.now());
+            }
+            () = node_changes.ready() => {}
+            () = pod_changes.ready() => {}
+            () = tokio::time::sleep(until(due.unwrap_or(now), now)), if due.is_some() => {}
+        }
+    }
+}
+
+async fn carry_out(client: &Client, task: Task) -> (Task, Result<WriteAnswer, kube::Error>) {
+    let mut path = PodView::RESOURCE.object_path(&task.pod.metadata.key());
+    let answer = match &task.write {
+        Write::Status(body) => {
+            path.push_str("/status");
+            request::patch(client, &path, PatchKind::Merge, body).await
+        }
+        Write::Delete(options) => request::delete(client, &path, options).await,
+    };
+    (task, answer)
+}
+
+/// A pod that cannot be run as it asks to be is an event as well as a status.
+fn tell(recorder: &Recorder, task: &Task, answer: &Result<WriteAnswer, kube::Error>) {
+    if let (Act::Refuse { message }, Ok(_)) = (&task.act, answer) {
+        recorder.event(&ObjectRef::of(&*task.pod), EventKind::Warning, "InvalidAnnotation", "Starting", message);
+    }
+}
+
+fn outcome(task: &Task, answer: Result<WriteAnswer, kube::Error>) -> Outcome {
+    match answer {
+        Ok(answer) => Outcome::Written(answer.revision),
+        Err(error) if is_not_found(&error) => Outcome::Gone,
+        Err(error) if is_conflict(&error) => Outcome::Conflict,
+        Err(error) => {
+            let key = task.pod.metadata.key();
+            // What no repetition mends is still repeated: the next version of the pod may be accepted.
+            if is_retriable(&error) {
+                tracing::debug!("pod {key}: {:?} failed: {error}", task.act);
+            } else {
+                tracing::warn!("pod {key}: {:?} was refused: {error}", task.act);
+            }
+            Outcome::Failed
+        }
+    }
+}
+
+fn until(due: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(due.duration_since(now)).unwrap_or(Duration::ZERO)
+}

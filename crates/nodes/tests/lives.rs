@@ -1,0 +1,238 @@
+//! Whole lives of pods on the paused clock, against a server that knows just enough: it merges a status, gives it a
+//! version and shows it in the cache.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::clock::rfc3339;
+use api::views::{NodeView, ObjectKey, PodView, View};
+use api::{Clock, Random, Revision, Timestamp};
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use nodes::{Cluster, Config, Parts};
+use runtime::informer::Event;
+use runtime::{Cache, Recorder, TokioClock};
+use serde_json::{Value, json};
+
+/// The server, the caches it feeds, and what it was asked.
+#[derive(Clone)]
+struct Server(Arc<Mutex<World>>);
+
+struct World {
+    pods: Cache<PodView>,
+    nodes: Cache<NodeView>,
+    clock: TokioClock,
+    documents: BTreeMap<String, Value>,
+    revision: u64,
+    /// Answers to give before writes are taken: status codes.
+    failures: Vec<u16>,
+    /// One line per write: when, what, and what came of it.
+    log: Vec<String>,
+}
+
+impl Server {
+    /// A server with the nodes of `cluster`, and the kubelets running.
+    async fn start(count: u32) -> Server {
+        let clock = TokioClock::starting_at(Timestamp::UNIX_EPOCH);
+        let (pods, nodes) = (Cache::new(&[]), Cache::new(&[]));
+        let server = Server(Arc::new(Mutex::new(World {
+            pods: pods.clone(),
+            nodes: nodes.clone(),
+            clock,
+            documents: BTreeMap::new(),
+            revision: 0,
+            failures: Vec::new(),
+            log: Vec::new(),
+        })));
+        let service = tower::service_fn({
+            let server = server.clone();
+            move |request: Request<Body>| server.clone().answer(request)
+        });
+        let client = Client::new(service, "default");
+        nodes::register(&client, &Cluster::default_of(count), clock.now()).await.unwrap();
+        let clock = Arc::new(clock);
+        let (recorder, events) = Recorder::new("kubelet", client.clone(), clock.clone(), Random::seeded(1));
+        tokio::spawn(events);
+        tokio::spawn(nodes::run(Parts { client, pods, nodes, clock, recorder, config: Config::default() }));
+        server
+    }
+
+    async fn answer(self, request: Request<Body>) -> Result<Response<Body>, std::convert::Infallible> {
+        let (head, body) = request.into_parts();
+        let body = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
+        let (code, answer) = self.0.lock().unwrap().write(&head.method, head.uri.path(), body);
+        let answer = Body::from(serde_json::to_vec(&answer).unwrap());
+        Ok(Response::builder().status(code).body(answer).unwrap())
+    }
+
+    /// A pod that is bound to `node-0`.
+    fn bind(&self, name: &str, restart_policy: &str, annotations: Value) {
+        let pod = json!({
+            "metadata": {"namespace": "default", "name": name, "uid": format!("uid-{name}"), "annotations": annotations},
+            "spec": {"nodeName": "node-0", "restartPolicy": restart_policy, "containers": [{"name": "main"}]},
+        });
+        self.change(name, pod);
+    }
+
+    /// Asks for the pod's deletion, as a DELETE without a grace period of zero does.
+    fn ask_to_go(&self, name: &str) {
+        let path = path(name);
+        let mut world = self.0.lock().unwrap();
+        let mut pod = world.documents[&path].clone();
+        pod["metadata"]["deletionTimestamp"] = json!(rfc3339(world.clock.now()));
+        world.put(path, pod);
+    }
+
+    fn change(&self, name: &str, pod: Value) {
+        self.0.lock().unwrap().put(path(name), pod);
+    }
+
+    fn fail_next(&self, codes: &[u16]) {
+        self.0.lock().unwrap().failures = codes.to_vec();
+    }
+
+    /// The writes of the next `seconds`, since the last time this was asked.
+    async fn watch_for(&self, seconds: u64) -> String {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        std::mem::take(&mut self.0.lock().unwrap().log).join("\n")
+    }
+}
+
+fn path(name: &str) -> String {
+    PodView::RESOURCE.object_path(&ObjectKey::new("default", name))
+}
+
+impl World {
+    fn write(&mut self, method: &Method, path: &str, body: Value) -> (u16, Value) {
+        if path == "/api/v1/nodes" {
+            self.revision += 1;
+            let node = NodeView::decode(&serde_json::to_vec(&body).unwrap()).unwrap();
+            self.nodes.fold([Event::Put(node)], Revision(self.revision));
+            return (201, body);
+        }
+        let now = self.clock.now().duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
+        if let Some(code) = self.failures.pop() {
+            self.log.push(format!("{now:.1} answered {code}"));
+            return (code, status(code));
+        }
+        if path.ends_with("/events") {
+            self.log.push(format!("{now:.1} event {} {}", body["type"], body["message"]));
+            return (201, body);
+        }
+        let pod_path = path.trim_end_matches("/status");
+        let Some(mut pod) = self.documents.get(pod_path).cloned() else { return (404, status(404)) };
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        if method == Method::DELETE {
+            assert_eq!(body, json!({"gracePeriodSeconds": 0, "preconditions": {"uid": format!("uid-{name}")}}));
+            self.log.push(format!("{now:.1} {name} removed"));
+            self.documents.remove(pod_path);
+            self.revision += 1;
+            self.pods.fold([Event::Gone(ObjectKey::new("default", name))], Revision(self.revision));
+            return (200, pod);
+        }
+        if body["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"] {
+            return (409, status(409));
+        }
+        for (field, value) in body["status"].as_object().unwrap() {
+            pod["status"][field] = value.clone();
+        }
+        let container = &pod["status"]["containerStatuses"][0];
+        let state = container["state"].as_object().and_then(|state| state.keys().next().cloned());
+        self.log.push(format!(
+            "{now:.1} {name} {} {} restarts={} exit={}",
+            pod["status"]["phase"].as_str().unwrap(),
+            state.unwrap_or_default(),
+            container["restartCount"],
+            container["state"]["terminated"]["exitCode"],
+        ));
+        (200, self.put(pod_path.to_owned(), pod))
+    }
+
+    fn put(&mut self, path: String, mut pod: Value) -> Value {
+        self.revision += 1;
+        pod["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        let view = PodView::decode(&serde_json::to_vec(&pod).unwrap()).unwrap();
+        self.pods.fold([Event::Put(view)], Revision(self.revision));
+        self.documents.insert(path, pod.clone());
+        pod
+    }
+}
+
+fn status(code: u16) -> Value {
+    let reason = if code == 409 { "Conflict" } else { "" };
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "no"})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_starts_runs_and_succeeds_when_it_says() {
+    let server = Server::start(2).await;
+    server.bind("a", "Never", json!({"phalanx.dev/start-seconds": "1.5", "phalanx.dev/run-seconds": "10"}));
+    insta::assert_snapshot!(server.watch_for(60).await, @r#"
+    1.5 a Running running restarts=0 exit=null
+    11.5 a Succeeded terminated restarts=0 exit=0
+    "#);
+    server.ask_to_go("a");
+    insta::assert_snapshot!(server.watch_for(60).await, @"60.0 a removed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_container_is_started_again_with_growing_delays() {
+    let server = Server::start(1).await;
+    server.bind("a", "OnFailure", json!({"phalanx.dev/exit-code": "2"}));
+    insta::assert_snapshot!(server.watch_for(40).await, @r#"
+    0.0 a Running running restarts=0 exit=null
+    1.0 a Running running restarts=1 exit=null
+    2.0 a Running waiting restarts=1 exit=null
+    12.0 a Running running restarts=2 exit=null
+    13.0 a Running waiting restarts=2 exit=null
+    33.0 a Running running restarts=3 exit=null
+    34.0 a Running waiting restarts=3 exit=null
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_pod_that_is_to_go_is_stopped_then_removed() {
+    let server = Server::start(1).await;
+    server.bind("a", "Always", json!({}));
+    insta::assert_snapshot!(server.watch_for(60).await, @"0.0 a Running running restarts=0 exit=null");
+    server.ask_to_go("a");
+    insta::assert_snapshot!(server.watch_for(60).await, @r#"
+    60.0 a Failed terminated restarts=0 exit=143
+    60.0 a removed
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_malformed_annotation_fails_the_pod_and_warns() {
+    let server = Server::start(1).await;
+    server.bind("a", "Never", json!({"phalanx.dev/run-seconds": "soon"}));
+    insta::assert_snapshot!(server.watch_for(60).await, @r#"
+    0.0 a Failed  restarts=null exit=null
+    0.0 event "Warning" "annotation phalanx.dev/run-seconds: \"soon\" is not a number of seconds"
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_fail_are_done_again() {
+    let server = Server::start(1).await;
+    server.fail_next(&[503, 409, 429]);
+    server.bind("a", "Never", json!({}));
+    insta::assert_snapshot!(server.watch_for(60).await, @r#"
+    0.0 answered 429
+    0.5 answered 409
+    1.5 answered 503
+    3.5 a Running running restarts=0 exit=null
+    4.5 a Succeeded terminated restarts=0 exit=0
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_nodes_that_are_not_simulated_are_left_alone() {
+    let server = Server::start(1).await;
+    let spec = json!({"nodeName": "metal-0", "restartPolicy": "Never", "containers": [{"name": "main"}]});
+    server.change("a", json!({"metadata": {"namespace": "default", "name": "a", "uid": "uid-a"}, "spec": spec}));
+    assert_eq!(server.watch_for(60).await, "");
+}
