@@ -1,1 +1,17 @@
-//! What runs in one process, and how it starts and stops
+//! What runs in one process, and how it starts and stops.
+//!
+//! In: a world (clock, randomness, store) and a configuration (gates, cluster, which parts).
+//! Out: a running control plane: clients with an identity, the shared caches, the scheduler's answers.
+//! Promises: one watch and one cache per kind; parts start only when the caches are filled; on the paused clock with one
+//! seed two runs write the same bytes.
+//! Never: decides anything itself.
+
+mod start; // the list of what runs; read this first
+mod caches; // one cache per kind, shared by all parts
+mod identity; // who each part is
+
+pub use caches::Caches;
+pub use start::{Config, ControlPlane, Part, StartError, World};
+
+pub use apiserver::{Identity, Server};
+pub use scheduler::Answers;

@@ -1,0 +1,175 @@
+//! Jobs through the whole control plane: counted exactly, failed in time, restarted, suspended, deleted.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::views::{Condition, JobView};
+use controlplane::Part;
+use nodes::cluster::Cluster;
+use serde_json::json;
+use testkit::{Home, job, on_paused_clock};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn finished(home: &Home) -> Option<std::sync::Arc<JobView>> {
+    let job = home.caches().jobs.all().pop()?;
+    let ended = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
+    ended.then_some(job)
+}
+
+#[test]
+fn completions_are_counted_exactly_and_never_overshoot() {
+    for (case, manifest, succeeded) in [
+        ("non-indexed", job("a").spec("parallelism", 3).spec("completions", 10).build(), 10),
+        ("indexed", job("b").spec("parallelism", 4).spec("completions", 9).indexed().build(), 9),
+        ("one success ends it", job("c").spec("parallelism", 1).build(), 1),
+        ("nothing to do", job("d").spec("parallelism", 2).spec("completions", 0).build(), 0),
+    ] {
+        on_paused_clock(async {
+            let home = Home::embedded(11, Cluster::default_of(2)).await;
+            home.create(&manifest).await;
+            let job = home.eventually(case, MINUTE, finished).await;
+            assert!(Condition::is_true(&job.status.conditions, "Complete"), "{case}: {:?}", job.status);
+            assert_eq!((job.status.succeeded, job.status.failed, job.status.active), (succeeded, 0, 0), "{case}");
+            let pods = home.caches().pods.all();
+            assert_eq!(pods.len(), succeeded as usize, "{case}: as many pods as successes");
+            assert!(pods.iter().all(|pod| pod.metadata.finalizers.is_empty()), "{case}: every pod was let go");
+            let uncounted = job.status.uncounted_terminated_pods.clone().unwrap_or_default();
+            assert!(uncounted.succeeded.is_empty() && uncounted.failed.is_empty(), "{case}");
+        });
+    }
+}
+
+#[test]
+fn every_index_succeeds_once_and_pods_know_their_index() {
+    on_paused_clock(async {
+        let home = Home::embedded(11, Cluster::default_of(2)).await;
+        home.create(&job("many").spec("parallelism", 5).spec("completions", 12).indexed().build()).await;
+        let job = home.eventually("complete", MINUTE, finished).await;
+        assert_eq!(job.status.completed_indexes, "0-11");
+        let label = "batch.kubernetes.io/job-completion-index";
+        let indexes: BTreeSet<String> =
+            home.caches().pods.all().iter().map(|pod| pod.metadata.labels[label].clone()).collect();
+        assert_eq!(indexes.len(), 12);
+        assert!(home.caches().pods.all().iter().all(|pod| pod.metadata.name.starts_with("many-")));
+    });
+}
+
+#[test]
+fn a_job_fails_once_its_back_off_limit_is_exceeded() {
+    on_paused_clock(async {
+        let home = Home::embedded(11, Cluster::default_of(1)).await;
+        home.create(&job("bad").spec("backoffLimit", 2).annotate("phalanx.dev/exit-code", "1").build()).await;
+        let job = home.eventually("failed", Duration::from_secs(600), finished).await;
+        let condition = job.status.conditions.iter().find(|c| c.kind == "Failed" && c.status == "True").unwrap();
+        assert_eq!(condition.reason, "BackoffLimitExceeded");
+        assert_eq!((job.status.failed, job.status.succeeded), (3, 0));
+        assert!(job.status.completion_time.is_none(), "only a complete Job has a completion time");
+    });
+}
+
+// A crash between any two writes resumes where it stopped (promise 8).
+#[test]
+fn parts_that_are_restarted_again_and_again_still_count_exactly() {
+    for seed in 0..6 {
+        on_paused_clock(async {
+            let mut home = Home::embedded(seed, Cluster::default_of(2)).await;
+            let manifest = job("steady").spec("parallelism", 6).spec("completions", 30).indexed();
+            home.create(&manifest.gang().annotate("phalanx.dev/run-seconds", "2").build()).await;
+            let mut turn = seed;
+            while finished(&home).is_none() {
+                let part = Part::ALL[turn as usize % 3];
+                home.restart(part);
+                tokio::time::sleep(Duration::from_millis(37 + 61 * (turn % 17))).await;
+                turn += 1;
+                assert!(turn < 2000, "seed {seed}: no end");
+            }
+            let job = finished(&home).unwrap();
+            assert_eq!((job.status.succeeded, job.status.failed), (30, 0), "seed {seed}");
+            assert_eq!(job.status.completed_indexes, "0-29");
+            let (workloads, groups) = (home.caches().workloads.all().len(), home.caches().pod_groups.all().len());
+            assert_eq!((workloads, groups), (1, 1), "seed {seed}: nothing was made twice");
+            let made = home.history().iter().filter(|c| c.resource == "pods" && c.created).count();
+            assert_eq!(made, 30, "seed {seed}: one pod for each index");
+            let grouped = home.caches().pods.all().iter().all(|pod| pod.group_name().is_some());
+            assert!(grouped, "seed {seed}: no pod outside the group");
+        });
+    }
+}
+
+#[test]
+fn a_suspended_job_has_its_group_but_no_pods_and_resumes() {
+    on_paused_clock(async {
+        let home = Home::embedded(2, Cluster::default_of(1)).await;
+        home.create(&job("later").pods(4).gang().spec("suspend", true).build()).await;
+        home.eventually("suspended", MINUTE, |home| {
+            let job = home.caches().jobs.all().pop()?;
+            Condition::is_true(&job.status.conditions, "Suspended").then_some(())
+        })
+        .await;
+        assert_eq!(home.caches().pod_groups.all().len(), 1);
+        assert!(home.caches().pods.all().is_empty());
+        let path = "/apis/batch/v1/namespaces/default/jobs/later";
+        home.request("PATCH", path, &json!({"spec": {"suspend": false}})).await.unwrap();
+        let job = home.eventually("complete", MINUTE, finished).await;
+        assert_eq!(job.status.succeeded, 4);
+        assert!(job.status.conditions.iter().any(|c| c.kind == "Suspended" && c.status == "False"));
+    });
+}
+
+#[test]
+fn deleting_a_running_job_takes_everything_along() {
+    for policy in ["Background", "Foreground"] {
+        on_paused_clock(async {
+            let home = Home::embedded(2, Cluster::default_of(1)).await;
+            home.create(&job("gone").pods(4).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
+            home.eventually("runs", MINUTE, |home| {
+                home.caches().jobs.all().pop().filter(|job| job.status.ready == Some(4))
+            })
+            .await;
+            let path = "/apis/batch/v1/namespaces/default/jobs/gone";
+            home.request("DELETE", path, &json!({"propagationPolicy": policy})).await.unwrap();
+            home.eventually("all gone", MINUTE, |home| {
+                let caches = home.caches();
+                let left = caches.pods.all().len() + caches.pod_groups.all().len() + caches.workloads.all().len();
+                (left == 0 && caches.jobs.all().is_empty()).then_some(())
+            })
+            .await;
+        });
+    }
+}
+
+#[test]
+fn orphaning_a_job_leaves_its_pods_running() {
+    on_paused_clock(async {
+        let home = Home::embedded(2, Cluster::default_of(1)).await;
+        home.create(&job("left").pods(2).annotate("phalanx.dev/run-seconds", "1000").build()).await;
+        home.eventually("runs", MINUTE, |home| {
+            home.caches().jobs.all().pop().filter(|job| job.status.ready == Some(2))
+        })
+        .await;
+        let path = "/apis/batch/v1/namespaces/default/jobs/left";
+        home.request("DELETE", path, &json!({"propagationPolicy": "Orphan"})).await.unwrap();
+        home.eventually("the Job is gone", MINUTE, |home| home.caches().jobs.all().is_empty().then_some(())).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let pods = home.caches().pods.all();
+        assert_eq!(pods.len(), 2);
+        for pod in pods {
+            assert!(pod.metadata.controller().is_none(), "no owner manages it any more");
+            assert!(!pod.metadata.is_deleting() && pod.metadata.finalizers.is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_long_job_name_with_dots_gets_its_group_too() {
+    // Upstream: a Job name longer than 57 characters or with a dot never gets a Workload and never starts.
+    on_paused_clock(async {
+        let home = Home::embedded(2, Cluster::default_of(1)).await;
+        let name = format!("very.long.{}", "n".repeat(52));
+        home.create(&job(&name).pods(2).gang().build()).await;
+        let job = home.eventually("complete", MINUTE, finished).await;
+        assert_eq!(job.status.succeeded, 2);
+        assert_eq!(home.caches().pod_groups.all().len(), 1);
+    });
+}

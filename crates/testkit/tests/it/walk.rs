@@ -1,0 +1,129 @@
+//! One gang Job from submission to bound pods, step by step, as ARCHITECTURE.md tells it.
+
+use std::time::Duration;
+
+use nodes::cluster::Cluster;
+use serde_json::{Value, json};
+use testkit::{Change, Home, job, on_paused_clock};
+
+const RACK: &str = "topology.kubernetes.io/rack";
+
+/// One line for each step of the walk, taken from the history of all writes.
+fn steps(history: &[Change]) -> Vec<String> {
+    let at = |what: &str, find: &dyn Fn(&&Change) -> bool| -> (u64, Value) {
+        let change = history.iter().find(find).unwrap_or_else(|| panic!("{what}: no such write"));
+        (change.revision.0, change.object.clone())
+    };
+    let made =
+        |resource: &'static str| at(resource, &move |change: &&Change| change.resource == resource && change.created);
+    let (posted, stored) = made("batch/jobs");
+    let (workload, compiled) = made("scheduling.k8s.io/workloads");
+    let (group, pod_group) = made("scheduling.k8s.io/podgroups");
+    let (first_pod, pod) = made("pods");
+    let pods: Vec<&Change> = history.iter().filter(|c| c.resource == "pods" && c.created).collect();
+    let last_pod = pods.last().unwrap().revision.0;
+    let is_bound = |change: &&Change| change.resource == "pods" && change.object["spec"]["nodeName"].is_string();
+    let (bound, bound_pod) = at("bind", &is_bound);
+    let phase = |wanted: &'static str| {
+        move |change: &&Change| change.resource == "pods" && change.object["status"]["phase"] == wanted
+    };
+    let (runs, _) = at("running", &phase("Running"));
+    let (scheduled, _) = at("condition", &|change: &&Change| {
+        change.resource == "scheduling.k8s.io/podgroups"
+            && condition(&change.object, "PodGroupInitiallyScheduled") == Some("True")
+    });
+    let (complete, finished) = at("complete", &|change: &&Change| {
+        change.resource == "batch/jobs" && condition(&change.object, "Complete") == Some("True")
+    });
+
+    assert!(posted < workload && workload < group && group < first_pod, "Workload, then PodGroup, then pods");
+    assert!(last_pod < bound, "no pod of the gang is bound before all of it is there");
+    assert!(bound < runs && scheduled < complete, "bound, running, counted");
+    vec![
+        format!("1 a Job is posted: job/{} at {posted}", name(&stored)),
+        format!(
+            "2 it is judged: parallelism {} backoffLimit {}",
+            stored["spec"]["parallelism"], stored["spec"]["backoffLimit"]
+        ),
+        format!("3 it is kept and noticed: uid {}", stored["metadata"]["uid"].as_str().unwrap()),
+        format!("4 its intent is compiled: {} at {workload}, {} at {group}", name(&compiled), name(&pod_group)),
+        format!("5 its pods are made: {} in group {}", pods.len(), pod["spec"]["schedulingGroup"]["podGroupName"]),
+        format!("6 the group is ready: minCount {}", pod_group["spec"]["schedulingPolicy"]["gang"]["minCount"]),
+        format!("7 it is placed: first on {}", bound_pod["spec"]["nodeName"]),
+        format!("8 it is carried out: first bind at {bound}, condition at {scheduled}"),
+        format!("9 it runs and is counted: succeeded {} at {complete}", finished["status"]["succeeded"]),
+    ]
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == kind)?["status"].as_str()
+}
+
+/// The walk, to the cascade of its deletion: the steps and every write there was.
+async fn walk(seed: u64) -> (Vec<String>, String) {
+    let home = Home::embedded(seed, Cluster::default_of(16)).await;
+    let trainer =
+        job("trainer").pods(64).indexed().gang().within(RACK).gpus(1).annotate("phalanx.dev/run-seconds", "30");
+    home.create(&trainer.build()).await;
+    let minute = Duration::from_secs(60);
+    home.eventually("the Job completes", minute, |home| {
+        let job = home.caches().jobs.all().pop()?;
+        (job.status.succeeded == 64 && job.status.completion_time.is_some()).then_some(())
+    })
+    .await;
+    let steps = steps(&home.history());
+
+    let racks: std::collections::BTreeSet<String> = home
+        .caches()
+        .pods
+        .all()
+        .iter()
+        .map(|pod| {
+            let node = home.caches().nodes.get(&api::views::ObjectKey::new("", pod.node_name().unwrap())).unwrap();
+            node.metadata.labels[RACK].clone()
+        })
+        .collect();
+    assert_eq!(racks.len(), 1, "all pods of the gang are in one rack");
+
+    let path = "/apis/batch/v1/namespaces/default/jobs/trainer";
+    home.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
+    home.eventually("deletion cascades", minute, |home| {
+        let caches = home.caches();
+        let gone = caches.jobs.all().is_empty()
+            && caches.workloads.all().is_empty()
+            && caches.pod_groups.all().is_empty()
+            && caches.pods.all().is_empty();
+        gone.then_some(())
+    })
+    .await;
+    (steps, home.transcript())
+}
+
+// Shows: S000-04, S000-20
+#[test]
+fn walk_one_gang_job() {
+    let (steps, first) = on_paused_clock(walk(7));
+    for step in &steps {
+        println!("{step}");
+    }
+    let (again, second) = on_paused_clock(walk(7));
+    assert_eq!(steps, again);
+    assert!(first == second, "same seed, same binary, same bytes: {}", first_difference(&first, &second));
+}
+
+#[test]
+fn another_seed_writes_other_bytes() {
+    let (_, first) = on_paused_clock(walk(1));
+    let (_, second) = on_paused_clock(walk(2));
+    assert!(first != second, "uids and names come from the seed");
+}
+
+fn first_difference(a: &str, b: &str) -> String {
+    let differs = a.lines().zip(b.lines()).find(|(a, b)| a != b);
+    differs.map_or_else(|| "one is longer".to_owned(), |(a, b)| format!("\n{a}\n{b}"))
+}
