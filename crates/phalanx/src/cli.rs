@@ -1,0 +1,163 @@
+//! Commands and their help.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::manifest::Problem;
+use crate::{compile, run};
+
+/// Done.
+pub const DONE: u8 = 0;
+/// A workload failed or time ran out.
+pub const FAILED: u8 = 1;
+/// Bad usage or a bad manifest.
+pub const BAD_INPUT: u8 = 2;
+/// Cannot start.
+pub const CANNOT_START: u8 = 3;
+
+const ABOUT: &str = "Starts groups of pods together, in the right place, or not at all";
+
+const EXAMPLES: &str = "\
+Try it:
+  phalanx run examples/training.yaml           64 workers, all or none, in one rack
+  phalanx run examples/too-large.yaml          a gang that cannot fit, and why
+  phalanx run examples/competing-gangs.yaml    two gangs, room for one at a time
+  phalanx compile -f examples/training.yaml    the Workload and PodGroup a Job gets
+
+Exit codes: 0 done; 1 a workload failed or time ran out; 2 bad usage or a bad manifest; 3 cannot start.";
+
+#[derive(Parser)]
+#[command(name = "phalanx", about = ABOUT, after_help = EXAMPLES, disable_version_flag = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs manifests on an in-memory cluster of simulated nodes and shows where each pod went
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+    /// Prints the Workload and PodGroup that a Job would get, without a server
+    #[command(after_help = COMPILE_HELP)]
+    Compile(CompileArgs),
+    /// Prints the version of Phalanx and of the Kubernetes API it speaks
+    Version,
+}
+
+const RUN_HELP: &str = "\
+A control plane (API server, Job controller, garbage collector, scheduler, nodes) starts in memory,
+the manifests are checked and applied, and the command ends when all of their work has ended. Nothing
+is kept and no port is opened. It ends early, with the explanation, once nothing that is left can ever
+be placed.
+
+A gang is all or nothing. In a Job it is asked for with
+  spec:
+    scheduling:
+      schedulingPolicy: {gang: {}}                               # minCount follows parallelism
+      schedulingConstraints:
+        topology: [{key: topology.kubernetes.io/rack}]           # all pods in one rack
+A simulated node runs each pod for a second; annotations on the pod template change that:
+  phalanx.dev/run-seconds, phalanx.dev/start-seconds, phalanx.dev/exit-code
+
+Results go to standard output, progress to standard error.";
+
+const COMPILE_HELP: &str = "\
+The same code compiles here and in the Job controller. Names end in a hash of the Job's uid, which the
+server assigns; without one in the manifest a uid of zeros is used.";
+
+/// Options of `phalanx run`.
+#[derive(Args)]
+pub struct RunArgs {
+    /// Manifests (YAML or JSON); - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The cluster's nodes, from a file of kind Cluster (see examples/cluster.yaml)
+    #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
+    pub cluster: Option<PathBuf>,
+    /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub nodes: Option<u32>,
+    /// Longest wait, such as 90s, 5m or 1h30m
+    #[arg(long, default_value = "5m", value_parser = duration)]
+    pub timeout: Duration,
+    /// Prints one JSON document instead of the table
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Output>,
+}
+
+/// Options of `phalanx compile`.
+#[derive(Args)]
+pub struct CompileArgs {
+    /// Manifest (YAML or JSON) with Jobs; - is standard input; may be given more than once
+    #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// One JSON document
+    Json,
+}
+
+/// Parses the command line, runs the command, returns its exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log();
+    let code = match cli.command {
+        Command::Run(args) => run::command(&args),
+        Command::Compile(args) => compile::command(&args),
+        Command::Version => {
+            println!("phalanx {} (Kubernetes API 1.37)", env!("CARGO_PKG_VERSION"));
+            DONE
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// Lists every problem on standard error and returns the exit code for bad input.
+pub fn refuse(problems: &[Problem]) -> u8 {
+    for problem in problems {
+        anstream::eprintln!("error: {problem}");
+    }
+    BAD_INPUT
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let hint = || "write it like 90s, 5m or 1h30m".to_owned();
+    let span: jiff::SignedDuration = text.parse().map_err(|_| hint())?;
+    Duration::try_from(span).ok().filter(|wait| !wait.is_zero()).ok_or_else(hint)
+}
+
+/// Logs go to standard error; `PHALANX_LOG` says which (default: errors only).
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PHALANX_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, duration};
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read_and_nonsense_is_refused() {
+        assert_eq!(duration("1h30m").map(|wait| wait.as_secs()), Ok(5400));
+        assert_eq!(duration("90s").map(|wait| wait.as_secs()), Ok(90));
+        for text in ["", "5", "0s", "-5s", "five"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Reads manifests: YAML or JSON files into documents that know the line of each of their fields.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::Spanned;
+
+/// Larger files are refused before they are read.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// One document of a file.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// Where it came from, as the user wrote it.
+    pub file: PathBuf,
+    /// The document.
+    pub document: Value,
+    /// The line of each field, by its path (`spec.template.spec.containers[0].name`); the root is the empty path.
+    lines: BTreeMap<String, u64>,
+}
+
+/// Something wrong with what the user gave us, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, as the user wrote it.
+    pub file: PathBuf,
+    /// The line, where one is known.
+    pub line: Option<u64>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}", self.message)
+    }
+}
+
+impl Manifest {
+    /// `apiVersion` and `kind`, or what is wrong with them.
+    pub fn api_version_and_kind(&self) -> Result<(&str, &str), Problem> {
+        let text = |field: &str| match self.document.get(field) {
+            Some(Value::String(text)) if !text.is_empty() => Ok(text.as_str()),
+            Some(_) => Err(self.problem(field, &format!("{field}: must be a text"))),
+            None => Err(self.problem("", &format!("{field}: Required value"))),
+        };
+        Ok((text("apiVersion")?, text("kind")?))
+    }
+
+    /// `kind/name`, for people.
+    pub fn title(&self) -> String {
+        let kind = self.document["kind"].as_str().unwrap_or("object").to_lowercase();
+        let metadata = &self.document["metadata"];
+        let name = metadata["name"].as_str().or_else(|| metadata["generateName"].as_str()).unwrap_or("(no name)");
+        format!("{kind}/{name}")
+    }
+
+    /// A problem with the field at `path`, at the line of that field or of the nearest one above it.
+    pub fn problem(&self, path: &str, message: &str) -> Problem {
+        let mut at = path;
+        let line = loop {
+            if let Some(line) = self.lines.get(at) {
+                break Some(*line);
+            }
+            match at.rfind(['.', '[']) {
+                Some(end) => at = &at[..end],
+                None if at.is_empty() => break None,
+                None => at = "",
+            }
+        };
+        Problem { file: self.file.clone(), line, message: format!("{}: {message}", self.title()) }
+    }
+}
+
+/// Reads every document of every file; `-` is standard input. All problems are gathered; with any, nothing is returned.
+pub fn read_all(files: &[PathBuf]) -> Result<Vec<Manifest>, Vec<Problem>> {
+    let (mut manifests, mut problems) = (Vec::new(), Vec::new());
+    for file in files {
+        match read_text(file).and_then(|text| parse(file, &text)) {
+            Ok(found) => manifests.extend(found),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if manifests.is_empty() && problems.is_empty() {
+        let file = files.first().cloned().unwrap_or_default();
+        problems.push(Problem { file, line: None, message: "no object in it".to_owned() });
+    }
+    if problems.is_empty() { Ok(manifests) } else { Err(problems) }
+}
+
+/// The text of `file`, or what keeps us from it.
+pub fn read_text(file: &Path) -> Result<String, Problem> {
+    let problem = |message: String| Problem { file: file.to_owned(), line: None, message };
+    let limit = FILE_BYTES_MAX + 1;
+    let mut text = String::new();
+    let read = if file == Path::new("-") {
+        std::io::stdin().take(limit).read_to_string(&mut text)
+    } else {
+        std::fs::File::open(file).and_then(|open| open.take(limit).read_to_string(&mut text))
+    };
+    match read {
+        Ok(_) if text.len() as u64 > FILE_BYTES_MAX => {
+            Err(problem(format!("larger than {} MiB; split it", FILE_BYTES_MAX >> 20)))
+        }
+        Ok(_) => Ok(text),
+        Err(error) => Err(problem(error.to_string())),
+    }
+}
+
+/// The documents in `text`; lists (`kind: List`) are taken apart.
+pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, Problem> {
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    let documents: Vec<Spanned<Node>> =
+        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| Problem {
+            file: file.to_owned(),
+            line: error.location().map(|location| location.line()),
+            message: error.without_snippet().to_string(),
+        })?;
+    let mut manifests = Vec::new();
+    for document in documents {
+        let mut lines = BTreeMap::new();
+        let value = plain(document, String::new(), &mut lines);
+        if value.is_null() {
+            continue;
+        }
+        let manifest = Manifest { file: file.to_owned(), document: value, lines };
+        manifests.extend(take_list_apart(manifest));
+    }
+    Ok(manifests)
+}
+
+fn take_list_apart(manifest: Manifest) -> Vec<Manifest> {
+    if manifest.document["kind"] != "List" {
+        return vec![manifest];
+    }
+    let items = manifest.document["items"].as_array().cloned().unwrap_or_default();
+    let lines_of = |index: usize| {
+        let prefix = format!("items[{index}]");
+        let below = manifest.lines.iter().filter_map(|(path, line)| {
+            path.strip_prefix(&prefix).map(|rest| (rest.trim_start_matches('.').to_owned(), *line))
+        });
+        below.collect()
+    };
+    let file = manifest.file.clone();
+    let documents = items.into_iter().enumerate();
+    documents.map(|(index, document)| Manifest { file: file.clone(), document, lines: lines_of(index) }).collect()
+}
+
+/// A YAML node whose children know their place.
+#[derive(Debug)]
+enum Node {
+    Scalar(Value),
+    List(Vec<Spanned<Node>>),
+    Map(Vec<(String, Spanned<Node>)>),
+}
+
+fn plain(node: Spanned<Node>, path: String, lines: &mut BTreeMap<String, u64>) -> Value {
+    lines.insert(path.clone(), node.referenced.line());
+    match node.value {
+        Node::Scalar(value) => value,
+        Node::List(items) => {
+            let items = items.into_iter().enumerate();
+            Value::Array(items.map(|(index, item)| plain(item, format!("{path}[{index}]"), lines)).collect())
+        }
+        Node::Map(entries) => {
+            let mut map = Map::new();
+            for (key, value) in entries {
+                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                map.insert(key, plain(value, below, lines));
+            }
+            Value::Object(map)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Bool(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Node, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("not a finite number"))?;
+        Ok(Node::Scalar(Value::Number(number)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::String(value.to_owned())))
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        Node::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Node::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Node::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::path::Path;
+
+    use super::{Problem, parse};
+
+    fn problem_of(text: &str) -> String {
+        parse(Path::new("a.yaml"), text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn fields_know_their_line() {
+        let text = "kind: Job\nmetadata:\n  name: a\nspec:\n  list:\n  - x: 1\n  - x: 2\n---\nkind: Pod\n";
+        let manifests = parse(Path::new("a.yaml"), text).unwrap();
+        assert_eq!(manifests.len(), 2);
+        let line = |path: &str| manifests[0].problem(path, "m").line;
+        assert_eq!(line("metadata.name"), Some(3));
+        assert_eq!(line("spec.list[1].x"), Some(7));
+        assert_eq!(line("spec.list[1].x.deeper"), Some(7), "a field that is not there has the line above it");
+        assert_eq!(manifests[1].problem("", "m").line, Some(9));
+    }
+
+    #[test]
+    fn problems_read_file_line_object_message() {
+        let manifests = parse(Path::new("a.yaml"), "kind: Job\nmetadata: {name: x}\n").unwrap();
+        let problem: Problem = manifests[0].problem("metadata.name", "metadata.name: taken");
+        assert_eq!(problem.to_string(), "a.yaml:2: job/x: metadata.name: taken");
+    }
+
+    #[test]
+    fn malformed_yaml_names_the_line() {
+        assert!(problem_of("kind: Job\nmetadata: [a\n").starts_with("a.yaml:"), "{}", problem_of("a: [b\n"));
+        assert!(problem_of("a: 1\na: 2\n").starts_with("a.yaml:2:"), "{}", problem_of("a: 1\na: 2\n"));
+    }
+
+    #[test]
+    fn yaml_means_what_it_means_to_kubernetes() {
+        let manifests = parse(Path::new("a"), "a: yes\nb: 0644\nc: \"1\"\nd: 1.5\ne: ~\nf: on\n").unwrap();
+        let document = &manifests[0].document;
+        assert_eq!(document.to_string(), r#"{"a":true,"b":420,"c":"1","d":1.5,"e":null,"f":true}"#);
+    }
+
+    #[test]
+    fn a_list_is_taken_apart_and_keeps_its_lines() {
+        let text = "kind: List\napiVersion: v1\nitems:\n- kind: Pod\n  metadata: {name: a}\n- kind: Pod\n";
+        let manifests = parse(Path::new("a"), text).unwrap();
+        assert_eq!(manifests.len(), 2);
+        assert_eq!(manifests[0].problem("metadata.name", "").line, Some(5));
+        assert_eq!(manifests[1].problem("", "").line, Some(6));
+    }
+}

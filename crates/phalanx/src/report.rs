@@ -1,0 +1,231 @@
+//! Where each pod went: a table by domain and node, or one JSON document.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::{NodeView, PodPhase, PodView};
+use comfy_table::{CellAlignment, Table, TableStyle};
+use serde_json::{Value, json};
+
+use crate::progress::{Policy, State, Work};
+
+/// A piece of work on more nodes than this gets one row for each domain instead of one for each node.
+const NODE_ROWS_MAX: usize = 32;
+
+/// The labels that name a domain, best first, for groups that ask for none.
+const DOMAIN_KEYS: [&str; 2] = ["topology.kubernetes.io/rack", "topology.kubernetes.io/zone"];
+
+/// What the report is about.
+pub struct Report<'a> {
+    /// All work.
+    pub works: &'a [Work],
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, Arc<NodeView>>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Pods of one piece of work on one node.
+struct Row<'a> {
+    domain: String,
+    node: &'a str,
+    pods: Vec<&'a PodView>,
+}
+
+impl Report<'_> {
+    /// The table, with a header; each row a node (or a domain) and the pods on it.
+    pub fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(TableStyle::new());
+        table.set_header(["WORK", "POLICY", "STATE", "DOMAIN", "NODE", "PODS", "WHICH"]);
+        for work in self.works {
+            let mut first = [work.title.clone(), policy_text(work.policy), work.state.word().to_owned()];
+            for place in self.places(work) {
+                table.add_row(first.into_iter().chain(place));
+                first = Default::default();
+            }
+        }
+        table.column_iter_mut().for_each(|column| _ = column.set_padding((0, 2)));
+        if let Some(count) = table.column_mut(5) {
+            count.set_cell_alignment(CellAlignment::Right);
+        }
+        table.trim_fmt()
+    }
+
+    /// The last four columns, one entry a row.
+    fn places(&self, work: &Work) -> Vec<[String; 4]> {
+        let rows = self.rows(work);
+        let unplaced = work.pods.iter().filter(|pod| pod.node_name().is_none()).count();
+        let mut places: Vec<[String; 4]> = if rows.len() > NODE_ROWS_MAX {
+            by_domain(&rows)
+        } else {
+            let text =
+                |row: &Row| [row.domain.clone(), row.node.to_owned(), row.pods.len().to_string(), which(&row.pods)];
+            rows.iter().map(text).collect()
+        };
+        if unplaced > 0 || places.is_empty() {
+            places.push(["-".to_owned(), "-".to_owned(), unplaced.to_string(), "not placed".to_owned()]);
+        }
+        places
+    }
+
+    fn rows<'a>(&'a self, work: &'a Work) -> Vec<Row<'a>> {
+        let mut by_node: BTreeMap<(String, NodeOrder<'a>), Vec<&'a PodView>> = BTreeMap::new();
+        for pod in &work.pods {
+            if let Some(node) = pod.node_name() {
+                let domain = self.domain(work, node);
+                by_node.entry((domain, NodeOrder(node))).or_default().push(pod);
+            }
+        }
+        by_node.into_iter().map(|((domain, node), pods)| Row { domain, node: node.0, pods }).collect()
+    }
+
+    /// The value of the group's own topology label, else of the first well-known one.
+    fn domain(&self, work: &Work, node: &str) -> String {
+        let Some(node) = self.nodes.get(node) else { return "-".to_owned() };
+        let keys = work.topology_key.as_deref().into_iter().chain(DOMAIN_KEYS);
+        let mut values = keys.filter_map(|key| node.metadata.labels.get(key));
+        values.next().map_or_else(|| "-".to_owned(), Clone::clone)
+    }
+
+    /// The last line: what came of it all.
+    pub fn summary(&self) -> String {
+        let count = |state: State| self.works.iter().filter(|work| work.state == state).count();
+        let states = [State::Done, State::Failed, State::Running, State::Placed, State::Waiting, State::Suspended];
+        let counted = states.into_iter().filter(|state| count(*state) > 0);
+        let words: Vec<String> = counted.map(|state| format!("{} {}", count(state), state.word())).collect();
+        format!("{} in {:.1} s", words.join(", "), self.elapsed.as_secs_f64())
+    }
+
+    /// The machine's form of the same.
+    pub fn json(&self, result: &str) -> Value {
+        let works: Vec<Value> = self.works.iter().map(|work| self.work_json(work)).collect();
+        json!({
+            "apiVersion": "phalanx.dev/v1alpha1",
+            "kind": "RunReport",
+            "result": result,
+            "seconds": (self.elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
+            "work": works,
+        })
+    }
+
+    fn work_json(&self, work: &Work) -> Value {
+        let pods = work.pods.iter().map(|pod| {
+            let node = pod.node_name();
+            json!({
+                "name": pod.metadata.name,
+                "node": node,
+                "domain": node.map(|node| self.domain(work, node)),
+                "phase": format!("{:?}", pod.status.phase),
+            })
+        });
+        json!({
+            "kind": work.kind,
+            "namespace": work.namespace,
+            "name": work.name,
+            "state": work.state.word(),
+            "policy": work.policy.map(|policy| match policy { Policy::Basic => "Basic", Policy::Gang(_) => "Gang" }),
+            "minCount": match work.policy { Some(Policy::Gang(min)) => Some(min), _ => None },
+            "topologyKey": work.topology_key,
+            "podsWanted": work.wanted,
+            "podsSucceeded": work.count(PodPhase::Succeeded),
+            "podsFailed": work.count(PodPhase::Failed),
+            "failure": work.failure,
+            "refusal": work.refusal.as_ref().map(|refusal| json!({
+                "message": refusal.message(),
+                "proven": refusal.proven,
+            })),
+            "pods": pods.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn policy_text(policy: Option<Policy>) -> String {
+    match policy {
+        Some(Policy::Gang(min)) => format!("gang {min}"),
+        Some(Policy::Basic) => "basic".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+fn by_domain(rows: &[Row]) -> Vec<[String; 4]> {
+    let mut domains: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for row in rows {
+        let (nodes, pods) = domains.entry(&row.domain).or_default();
+        *nodes += 1;
+        *pods += row.pods.len();
+    }
+    let text = |(domain, (nodes, pods)): (&&str, &(usize, usize))| {
+        [(*domain).to_owned(), format!("{nodes} nodes"), pods.to_string(), String::new()]
+    };
+    domains.iter().map(text).collect()
+}
+
+/// `0-7` for indexed pods, names otherwise.
+fn which(pods: &[&PodView]) -> String {
+    let label = "batch.kubernetes.io/job-completion-index";
+    let index = |pod: &&PodView| pod.metadata.labels.get(label).and_then(|text| text.parse::<u64>().ok());
+    let Some(mut indexes) = pods.iter().map(index).collect::<Option<Vec<u64>>>() else {
+        let names: Vec<&str> = pods.iter().map(|pod| pod.metadata.name.as_str()).collect();
+        return shortened(&names);
+    };
+    indexes.sort_unstable();
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for index in indexes {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 >= index => *last = index,
+            _ => runs.push((index, index)),
+        }
+    }
+    let text = |(from, to): &(u64, u64)| if from == to { from.to_string() } else { format!("{from}-{to}") };
+    let runs: Vec<String> = runs.iter().map(text).collect();
+    format!("index {}", runs.join(","))
+}
+
+fn shortened(names: &[&str]) -> String {
+    let rest = names.len().saturating_sub(3);
+    let shown = names[..names.len() - rest].join(" ");
+    if rest == 0 { shown } else { format!("{shown} … {rest} more") }
+}
+
+/// Orders `node-2` before `node-10`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct NodeOrder<'a>(&'a str);
+
+impl<'a> NodeOrder<'a> {
+    fn parts(self) -> (&'a str, Option<u64>, &'a str) {
+        let digits = self.0.len() - self.0.bytes().rev().take_while(u8::is_ascii_digit).count();
+        (&self.0[..digits], self.0[digits..].parse().ok(), self.0)
+    }
+}
+
+impl Ord for NodeOrder<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for NodeOrder<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NodeOrder, shortened};
+
+    #[test]
+    fn nodes_stand_in_the_order_people_count() {
+        let mut nodes = ["node-10", "node-2", "b", "node-1"].map(NodeOrder);
+        nodes.sort();
+        assert_eq!(nodes.map(|node| node.0), ["b", "node-1", "node-2", "node-10"]);
+    }
+
+    #[test]
+    fn long_lists_are_shortened() {
+        assert_eq!(shortened(&["a", "b"]), "a b");
+        assert_eq!(shortened(&["a", "b", "c", "d", "e"]), "a b c … 2 more");
+    }
+}

@@ -1,0 +1,149 @@
+//! The binary as its users call it: exit codes, what goes to which stream, bad input.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn phalanx(arguments: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Command::new(env!("CARGO_BIN_EXE_phalanx")).args(arguments).current_dir(root).output().unwrap()
+}
+
+/// Runs `phalanx run -` with `manifest` on standard input.
+fn run_text(manifest: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_phalanx"))
+        .args(["run", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), manifest.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_gang_that_cannot_fit_exits_1_and_says_what_is_missing_where() {
+    let output = phalanx(&["run", "examples/too-large.yaml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    for part in ["64 of 72", "topology.kubernetes.io/rack=rack-", "nvidia.com/gpu", "8 more needed"] {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+    assert!(text(&output.stdout).contains("not placed"));
+}
+
+#[test]
+fn the_report_is_one_json_document_with_every_pod() {
+    let output = phalanx(&["run", "examples/plain-job.yaml", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["result"], "done");
+    assert_eq!(report["work"][0]["podsSucceeded"], 9);
+    let pods = report["work"][0]["pods"].as_array().unwrap();
+    assert!(pods.len() == 9 && pods.iter().all(|pod| pod["node"].is_string()), "{report}");
+}
+
+#[test]
+fn a_job_that_fails_exits_1_with_its_reason() {
+    let manifest = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: bad}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {annotations: {phalanx.dev/exit-code: '3', phalanx.dev/run-seconds: '0'}}
+    spec: {restartPolicy: Never, containers: [{name: a, image: b}]}
+";
+    let output = run_text(manifest);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("BackoffLimitExceeded"));
+}
+
+#[test]
+fn bad_manifests_exit_2_with_every_error_at_its_line() {
+    let manifest = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: first}
+spec:
+  paralelism: 3
+  completions: four
+  template:
+    spec:
+      containers:
+      - name: a
+        imag: x
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: second}
+spec:
+  parallelism: 2
+  scheduling:
+    schedulingPolicy: {gang: {minCount: 4}}
+  template:
+    spec: {restartPolicy: Always, containers: [{name: A_B, image: x}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: third}
+";
+    let output = run_text(manifest);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let said = text(&output.stderr);
+    for part in [
+        "-:6: job/first: spec.paralelism: unknown field",
+        "-:7: job/first: spec.completions: expected integer",
+        "-:12: job/first: spec.template.spec.containers[0].imag: unknown field",
+        "-:20: job/second: spec.scheduling.schedulingPolicy.gang.minCount: Invalid value: 4: must not be greater than parallelism (2)",
+        "-:22: job/second: spec.template.spec.containers[0].name: Invalid value: \"A_B\"",
+        "-:22: job/second: spec.template.spec.restartPolicy: Required value",
+        "-:25: deployment/third: kind Deployment of apps/v1 is not served",
+    ] {
+        assert!(said.contains(part), "no {part:?} in:\n{said}");
+    }
+}
+
+#[test]
+fn input_that_is_no_manifest_is_refused_without_a_panic() {
+    let deep = format!("a: {}", "[".repeat(100_000));
+    for (case, input) in [
+        ("malformed", "kind: Job\nmetadata: [a\n"),
+        ("a text", "just a text"),
+        ("a list", "[1, 2]"),
+        ("nothing", ""),
+        ("deeply nested", deep.as_str()),
+        ("a hostile namespace", "apiVersion: v1\nkind: Pod\nmetadata: {name: x, namespace: 'a b/../c'}\n"),
+        ("twice the same key", "kind: Job\nkind: Job\n"),
+        ("metadata of the wrong type", "apiVersion: v1\nkind: Pod\nmetadata: 7\n"),
+    ] {
+        let output = run_text(input);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{case}: {said}");
+        assert!(said.starts_with("error: -:") && !said.contains("panicked"), "{case}: {said}");
+    }
+}
+
+#[test]
+fn bad_usage_exits_2() {
+    for arguments in [&["run"][..], &["run", "--nodes", "0", "x"], &["run", "--timeout", "x", "y"], &["fly"]] {
+        assert_eq!(phalanx(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn compile_prints_what_the_controller_would_make() {
+    let output = phalanx(&["compile", "-f", "examples/training.yaml"]);
+    assert_eq!(output.status.code(), Some(0));
+    let printed = text(&output.stdout);
+    for part in ["kind: Workload", "kind: PodGroup", "minCount: 64", "key: topology.kubernetes.io/rack", "all: {}"] {
+        assert!(printed.contains(part), "no {part:?} in:\n{printed}");
+    }
+}
