@@ -1,7 +1,10 @@
 //! Checks, benchmarks and generators of this repository: `cargo xtask --help`.
 
 mod bench_core; // decisions only, no API
+mod bench_life; // a pod's whole life, everything in one process
+mod conformance; // each requirement and the tests that show it
 mod schema; // reads the Kubernetes schema file from the Go module
+mod tidy; // house rules that no compiler checks
 
 use clap::{Parser, Subcommand};
 
@@ -17,6 +20,10 @@ enum Task {
     /// Measures; prints a table and, with --json, one object a line
     #[command(subcommand)]
     Bench(Bench),
+    /// Checks the house rules: layering, module docs, lengths, banned calls, codemap, links
+    Tidy,
+    /// Writes docs/conformance.md: each requirement and the tests that show it
+    Conformance(conformance::Args),
     /// Writes the compact schema file from the Go module k8s.io/kubernetes
     Schema(schema::Args),
 }
@@ -25,11 +32,32 @@ enum Task {
 enum Bench {
     /// The scheduler's decisions alone, no API: milliseconds per group for each shape
     Core(bench_core::Args),
+    /// A pod's whole life (create, bind, run, succeed, delete), everything in one process: CPU per pod
+    Life(bench_life::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().task {
+fn main() -> std::process::ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Bench(Bench::Core(args)) => bench_core::run(&args),
+        Task::Bench(Bench::Life(args)) => bench_life::run(&args),
+        Task::Tidy => tidy::run(),
+        Task::Conformance(args) => conformance::run(&args),
         Task::Schema(args) => schema::run(&args),
     }
+}
+
+/// The folder of the workspace, whatever folder the task was called from.
+fn repository_root() -> anyhow::Result<std::path::PathBuf> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Ok(root.canonicalize()?)
 }

@@ -1,0 +1,141 @@
+//! A pod's whole life (create, bind, run, succeed, delete) with everything in one process: CPU time per pod.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use api::views::{PodPhase, PodView};
+use api::{Random, Timestamp};
+use controlplane::{Config, ControlPlane, World};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use nodes::cluster::Cluster;
+use runtime::TokioClock;
+use serde_json::json;
+use store::{Limits, Store};
+
+/// Options of `cargo xtask bench life`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Pods to take through their life
+    #[arg(long, default_value_t = 10_000)]
+    pub pods: usize,
+    /// Nodes of the cluster
+    #[arg(long, default_value_t = 500)]
+    pub nodes: u32,
+    /// Requests of the load in flight at once
+    #[arg(long, default_value_t = 64)]
+    pub in_flight: usize,
+    /// Also write one JSON object a line to this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+}
+
+/// Runs the load and prints what a pod costs.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (cpu, wall) = runtime.block_on(lives(args))?;
+    let per_pod_ms = cpu * 1000.0 / args.pods as f64;
+    let resident = resident_mb()?;
+    println!("{:>8} {:>7} {:>12} {:>12} {:>10} {:>8}", "pods", "nodes", "cpu ms/pod", "cpu s", "wall s", "rss MB");
+    println!("{:>8} {:>7} {per_pod_ms:>12.3} {cpu:>12.2} {wall:>10.2} {resident:>8.0}", args.pods, args.nodes);
+    if let Some(file) = &args.json {
+        let line = json!({"case": "life", "system": "phalanx-embedded", "nodes": args.nodes, "pods": args.pods,
+            "seconds": wall, "cpu_ms_per_pod": per_pod_ms, "rss_mb": resident});
+        std::fs::write(file, format!("{line}\n")).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// CPU and wall seconds from the first create to the last delete.
+async fn lives(args: &Args) -> anyhow::Result<(f64, f64)> {
+    let world = World {
+        clock: Arc::new(TokioClock::starting_at(Timestamp::now())),
+        random: Random::seeded(1),
+        store: Store::in_memory(Limits::default()),
+    };
+    let plane = ControlPlane::start(world, Config::on(Cluster::default_of(args.nodes))).await?;
+    let client = plane.client();
+    let mut changes = plane.caches().pods.subscribe();
+    let (cpu, wall) = (cpu_seconds()?, Instant::now());
+    let (mut made, mut gone) = (0, 0);
+    let mut in_flight = FuturesUnordered::new();
+    let mut to_delete: Vec<Arc<PodView>> = Vec::new();
+    while gone < args.pods {
+        while in_flight.len() < args.in_flight {
+            if let Some(pod) = to_delete.pop() {
+                in_flight.push(delete(client.clone(), pod.metadata.name.clone()));
+            } else if made < args.pods {
+                in_flight.push(create(client.clone(), made));
+                made += 1;
+            } else {
+                break;
+            }
+        }
+        tokio::select! {
+            biased;
+            Some(done) = in_flight.next(), if !in_flight.is_empty() => done?,
+            change = changes.next() => match (change.old, change.new) {
+                (Some(_), None) => gone += 1,
+                (old, Some(pod)) if has_succeeded(&pod) && !old.as_deref().is_some_and(has_succeeded) => {
+                    to_delete.push(pod);
+                }
+                _ => {}
+            },
+        }
+    }
+    Ok((cpu_seconds()? - cpu, wall.elapsed().as_secs_f64()))
+}
+
+fn has_succeeded(pod: &PodView) -> bool {
+    pod.status.phase == PodPhase::Succeeded
+}
+
+type Answer = futures::future::BoxFuture<'static, anyhow::Result<()>>;
+
+fn create(client: kube::Client, index: usize) -> Answer {
+    Box::pin(async move {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("life-{index}"),
+                "labels": {"app": "life"},
+                "annotations": {"phalanx.dev/run-seconds": "0"},
+            },
+            "spec": {"restartPolicy": "Never", "containers": [{
+                "name": "main", "image": "registry.example/main:1", "command": ["run"],
+                "env": [{"name": "INDEX", "value": index.to_string()}],
+                "resources": {"requests": {"cpu": "100m", "memory": "100Mi"}},
+            }]},
+        });
+        runtime::request::post(&client, "/api/v1/namespaces/default/pods", &pod).await?;
+        Ok(())
+    })
+}
+
+fn delete(client: kube::Client, name: String) -> Answer {
+    Box::pin(async move {
+        let path = format!("/api/v1/namespaces/default/pods/{name}");
+        runtime::request::delete(&client, &path, &json!({})).await?;
+        Ok(())
+    })
+}
+
+/// CPU seconds of this process so far, user and system, all threads.
+fn cpu_seconds() -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat (Linux only)")?;
+    let after_name = stat.rsplit_once(')').context("/proc/self/stat has an unknown form")?.1;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+    // The kernel reports in hundredths of a second on every platform Rust runs on.
+    Ok(ticks / 100.0)
+}
+
+/// Resident memory of this process.
+pub fn resident_mb() -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status (Linux only)")?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kilobytes: f64 = line.split_whitespace().nth(1).context("no VmRSS value")?.parse()?;
+    Ok(kilobytes / 1024.0)
+}

@@ -1,0 +1,289 @@
+//! House rules that no compiler checks: layering, module docs, lengths, banned calls, a fresh codemap.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+use syn::spanned::Spanned;
+use syn::visit::Visit;
+
+/// The rooms in layer order: a crate uses only crates before its own (dev-dependencies aside).
+const LAYERS: [&str; 14] = [
+    "workloadbuilder",
+    "api",
+    "store",
+    "apiserver",
+    "scheduler-core",
+    "runtime",
+    "controllers",
+    "scheduler",
+    "nodes",
+    "controlplane",
+    "simulator",
+    "phalanx",
+    "testkit",
+    "xtask",
+];
+
+/// Logic files are cut by step or by kind before they get longer than this; tests at the end do not count.
+const FILE_LINES_MAX: usize = 600;
+/// A function fits a screen.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// A text that must not stand in code, and the folders where it may.
+struct Ban {
+    text: &'static str,
+    why: &'static str,
+    allowed: &'static [&'static str],
+    only_in: &'static [&'static str],
+}
+
+const BANS: &[Ban] = &[
+    Ban {
+        text: "SystemTime::now",
+        why: "the time is an argument (api::Clock)",
+        allowed: &["crates/phalanx/", "crates/xtask/"],
+        only_in: &[],
+    },
+    Ban {
+        text: "Timestamp::now",
+        why: "the time is an argument (api::Clock)",
+        allowed: &["crates/phalanx/", "crates/xtask/"],
+        only_in: &[],
+    },
+    Ban {
+        text: "std::time::Instant",
+        why: "sleep and measure on tokio's clock",
+        allowed: &["crates/xtask/"],
+        only_in: &[],
+    },
+    Ban {
+        text: "rand::random",
+        why: "randomness is an argument (api::Random)",
+        allowed: &["crates/phalanx/"],
+        only_in: &[],
+    },
+    Ban { text: "rand::rng(", why: "randomness is an argument (api::Random)", allowed: &[], only_in: &[] },
+    Ban {
+        text: "tokio::spawn",
+        why: "control loops are futures; controlplane decides where they run",
+        allowed: &["crates/controlplane/", "crates/phalanx/", "crates/xtask/"],
+        only_in: &[],
+    },
+    Ban { text: "spawn_blocking", why: "the paused clock would jump while it waits", allowed: &[], only_in: &[] },
+    Ban {
+        text: "HashMap",
+        why: "unordered maps make decisions differ between runs",
+        allowed: &[],
+        only_in: &["crates/scheduler-core/", "crates/controllers/", "crates/runtime/", "crates/scheduler/"],
+    },
+    Ban {
+        text: "HashSet",
+        why: "unordered sets make decisions differ between runs",
+        allowed: &[],
+        only_in: &["crates/scheduler-core/", "crates/controllers/", "crates/runtime/", "crates/scheduler/"],
+    },
+    Ban { text: "todo!(", why: "no stub that pretends", allowed: &[], only_in: &[] },
+    Ban { text: "unimplemented!(", why: "no stub that pretends", allowed: &[], only_in: &[] },
+    Ban { text: "#[ignore", why: "a silenced test is a defect", allowed: &[], only_in: &[] },
+];
+
+/// Runs all checks over the repository and lists every finding.
+pub fn run() -> anyhow::Result<()> {
+    let root = crate::repository_root()?;
+    let mut findings = layering(&root)?;
+    for file in tracked_files(&root)? {
+        if file.extension().is_some_and(|extension| extension == "rs") {
+            findings.extend(rust_file(&root, &file)?);
+        }
+        if file.extension().is_some_and(|extension| extension == "md") {
+            findings.extend(dead_links(&root, &file)?);
+        }
+    }
+    findings.extend(codemap(&root)?);
+    if findings.is_empty() {
+        println!("tidy: no findings");
+        return Ok(());
+    }
+    for finding in &findings {
+        println!("{finding}");
+    }
+    bail!("tidy: {} findings", findings.len())
+}
+
+/// The files git knows or would take.
+pub fn tracked_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("git ls-files")?;
+    let text = String::from_utf8(listed.stdout)?;
+    Ok(text.lines().map(PathBuf::from).filter(|file| root.join(file).is_file()).collect())
+}
+
+/// A crate uses only crates above its own row; the manifests prove it.
+fn layering(root: &Path) -> anyhow::Result<Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .context("cargo metadata")?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata prints JSON")?;
+    let rank: BTreeMap<&str, usize> = LAYERS.iter().enumerate().map(|(rank, name)| (*name, rank)).collect();
+    let mut findings = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(own) = rank.get(name) else {
+            findings.push(format!("crates/{name}: not in the list of rooms (xtask tidy, LAYERS)"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let used = dependency["name"].as_str().unwrap_or_default();
+            let is_dev = dependency["kind"].as_str() == Some("dev");
+            if !is_dev && rank.get(used).is_some_and(|other| other >= own) {
+                findings.push(format!("crates/{name}/Cargo.toml: uses {used}, which lies below it"));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn rust_file(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
+    let shown = file.to_string_lossy().into_owned();
+    let text = fs::read_to_string(root.join(file)).with_context(|| shown.clone())?;
+    let is_test = shown.contains("/tests/");
+    let mut findings = Vec::new();
+    if !text.starts_with("//!") {
+        findings.push(format!("{shown}:1: a file begins by saying what it is for (//!)"));
+    }
+    let code = code_before_tests(&text);
+    let lines = code.lines().count();
+    if lines > FILE_LINES_MAX && !is_test {
+        findings.push(format!("{shown}: {lines} lines before its tests, more than {FILE_LINES_MAX}"));
+    }
+    if shown != "crates/xtask/src/tidy.rs" {
+        findings.extend(banned_calls(&shown, if is_test { "" } else { code }));
+    }
+    let parsed = syn::parse_file(&text).with_context(|| format!("{shown} does not parse"))?;
+    let mut functions = Functions { file: &shown, findings: Vec::new() };
+    functions.visit_file(&parsed);
+    findings.extend(functions.findings);
+    Ok(findings)
+}
+
+/// The part of a file before its test module.
+fn code_before_tests(text: &str) -> &str {
+    text.find("\n#[cfg(test)]").map_or(text, |at| &text[..at])
+}
+
+fn banned_calls(file: &str, code: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for ban in BANS {
+        let applies = ban.only_in.is_empty() || ban.only_in.iter().any(|folder| file.starts_with(folder));
+        if !applies || ban.allowed.iter().any(|folder| file.starts_with(folder)) {
+            continue;
+        }
+        for (number, line) in code.lines().enumerate() {
+            let is_comment = line.trim_start().starts_with("//");
+            // FxHashMap has no random seed; it is for look-ups.
+            if !is_comment && line.replace("FxHash", "").contains(ban.text) {
+                findings.push(format!("{file}:{}: {} ({})", number + 1, ban.text, ban.why));
+            }
+        }
+    }
+    findings
+}
+
+struct Functions<'a> {
+    file: &'a str,
+    findings: Vec<String>,
+}
+
+impl Functions<'_> {
+    fn check(&mut self, name: &syn::Ident, attributes: &[syn::Attribute], body: &syn::Block) {
+        let is_test = attributes.iter().any(|a| a.path().segments.last().is_some_and(|s| s.ident == "test"));
+        let (start, end) = (name.span().start().line, body.span().end().line);
+        let lines = end + 1 - start;
+        if lines > FUNCTION_LINES_MAX && !is_test {
+            self.findings
+                .push(format!("{}:{start}: fn {name} has {lines} lines, more than {FUNCTION_LINES_MAX}", self.file));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Functions<'_> {
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        self.check(&function.sig.ident, &function.attrs, &function.block);
+        syn::visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
+        self.check(&function.sig.ident, &function.attrs, &function.block);
+        syn::visit::visit_impl_item_fn(self, function);
+    }
+}
+
+/// Links to files of this repository must lead somewhere.
+fn dead_links(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
+    let text = fs::read_to_string(root.join(file))?;
+    let folder = root.join(file).parent().map(Path::to_path_buf).unwrap_or_default();
+    let mut findings = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for piece in line.split("](").skip(1) {
+            let target = piece.split(')').next().unwrap_or_default().split('#').next().unwrap_or_default();
+            let is_local = !target.is_empty() && !target.contains("://") && !target.contains(' ');
+            if is_local && !folder.join(target).exists() {
+                findings.push(format!("{}:{}: dead link {target}", file.display(), number + 1));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Every room has its paragraph with promises and limits in ARCHITECTURE.md.
+fn codemap(root: &Path) -> anyhow::Result<Vec<String>> {
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
+    let mut findings = Vec::new();
+    for name in LAYERS {
+        let heading = format!("### `{name}`");
+        let Some(start) = text.find(&heading) else {
+            findings.push(format!("ARCHITECTURE.md: no paragraph {heading}"));
+            continue;
+        };
+        let rest = &text[start + heading.len()..];
+        let paragraph = rest.find("\n##").map_or(rest, |end| &rest[..end]);
+        for word in ["**Promises**", "**Never**"] {
+            if !paragraph.contains(word) {
+                findings.push(format!("ARCHITECTURE.md: {heading} lacks {word}"));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{banned_calls, code_before_tests};
+
+    #[test]
+    fn a_wall_clock_in_a_core_is_found_and_in_the_binary_is_not() {
+        let code = "fn now() -> SystemTime { SystemTime::now() }";
+        assert_eq!(banned_calls("crates/store/src/a.rs", code).len(), 1);
+        assert!(banned_calls("crates/phalanx/src/main.rs", code).is_empty());
+    }
+
+    #[test]
+    fn unordered_maps_are_found_in_the_core_but_fx_maps_are_not() {
+        assert_eq!(banned_calls("crates/scheduler-core/src/a.rs", "let m = HashMap::new();").len(), 1);
+        assert!(banned_calls("crates/scheduler-core/src/a.rs", "let m = FxHashMap::default();").is_empty());
+    }
+
+    #[test]
+    fn tests_at_the_end_of_a_file_do_not_count() {
+        assert_eq!(code_before_tests("fn a() {}\n#[cfg(test)]\nmod tests {}"), "fn a() {}");
+    }
+}
