@@ -140,9 +140,10 @@ fn measure(case: &Case) -> anyhow::Result<Measured> {
 }
 
 impl Measured {
+    /// The smallest time that at least `percent` of the decisions did not exceed.
     fn percentile(&self, percent: usize) -> f64 {
-        let last = self.decides.len().saturating_sub(1);
-        self.decides.get(last * percent / 100).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+        let rank = (self.decides.len() * percent).div_ceil(100).max(1);
+        self.decides.get(rank - 1).map_or(0.0, |time| time.as_secs_f64() * 1e3)
     }
 
     fn seconds(&self) -> f64 {
