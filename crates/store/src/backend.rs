@@ -6,38 +6,72 @@ use std::sync::Arc;
 
 use api::Revision;
 
-use crate::object::{Op, Stored};
+use crate::object::{Key, Op, Stored};
 
 /// One accepted write, as it is kept.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Whether the key has an object afterwards.
     pub op: Op,
-    /// The new state, or the last one for a delete.
+    /// The new state, or the last one for a delete. Of a delete that is read back only key and revision are left.
     pub object: Arc<Stored>,
+    /// What it replaces; unset when nothing, and when it is read back.
+    pub previous: Option<Arc<Stored>>,
+}
+
+/// How much room a backend has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What is free.
+    pub free_bytes: u64,
+    /// What has to stay free: deleting and tidying up need room too.
+    pub reserve_bytes: u64,
+}
+
+impl Room {
+    /// No end in sight.
+    pub const PLENTY: Room = Room { free_bytes: u64::MAX, reserve_bytes: 0 };
+
+    /// Whether only the reserve is left.
+    pub fn is_low(self) -> bool {
+        self.free_bytes < self.reserve_bytes
+    }
 }
 
 /// Keeps records for the next start.
 pub trait Backend: Send {
-    /// Hands every kept record to `each` in order of revision, and returns the last revision ever committed, which
-    /// may be larger than that of any record left.
-    fn scan(&mut self, each: &mut dyn FnMut(Record)) -> Result<Revision, BackendError>;
+    /// Hands every kept record to `each` in order of revision, which returns what the record replaces, and returns
+    /// the last revision ever committed, which may be larger than that of any record left.
+    fn scan(&mut self, each: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError>;
+
+    /// How much room there is. Asked before every batch.
+    fn room(&mut self) -> Result<Room, BackendError> {
+        Ok(Room::PLENTY)
+    }
 
     /// Keeps `batch`, all of it or nothing. When this returns the records outlive the process.
     ///
-    /// Records are in order of revision and follow those of the batch before without a gap.
-    fn commit(&mut self, batch: &[Record]) -> Result<(), BackendError>;
+    /// Records are in order of revision and follow those of the batch before without a gap. `is_current` tells whether
+    /// a key has exactly this version, the batch aside: whatever has not may be forgotten.
+    fn commit(&mut self, batch: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError>;
 }
 
-/// The backend failed. Whether the batch at hand was kept is unknown, so a store takes no write after this.
+/// Nothing can be written any more.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the store's backend failed")]
-pub struct BackendError(#[source] pub Arc<dyn Error + Send + Sync>);
+pub enum BackendError {
+    /// The backend failed. Whether the batch at hand was kept is unknown, so a store takes no write after this, and a
+    /// process that serves others ends: the next start reads what is really there.
+    #[error("the store's backend failed")]
+    Fatal(#[source] Arc<dyn Error + Send + Sync>),
+    /// The writer has ended in good order.
+    #[error("the store is stopped")]
+    Stopped,
+}
 
 impl BackendError {
     /// Wraps what went wrong.
-    pub fn new(source: impl Error + Send + Sync + 'static) -> BackendError {
-        BackendError(Arc::new(source))
+    pub fn fatal(source: impl Error + Send + Sync + 'static) -> BackendError {
+        BackendError::Fatal(Arc::new(source))
     }
 }
 
@@ -45,11 +79,11 @@ impl BackendError {
 pub(crate) struct Memory;
 
 impl Backend for Memory {
-    fn scan(&mut self, _each: &mut dyn FnMut(Record)) -> Result<Revision, BackendError> {
+    fn scan(&mut self, _each: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
         Ok(Revision::ZERO)
     }
 
-    fn commit(&mut self, _batch: &[Record]) -> Result<(), BackendError> {
+    fn commit(&mut self, _: &[Record], _: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use api::Revision;
 
+use crate::backend::Room;
 use crate::object::{Document, Key, Meta, Op, Stored};
 use crate::state::State;
 use crate::watch::Event;
@@ -43,6 +44,9 @@ pub enum Refused {
     NotFound,
     /// Expected another version than this one.
     Conflict(Arc<Stored>),
+    /// There is no room for more. Still taken are deletes, with all writes of an object that is being deleted, and
+    /// changes that make an object no larger.
+    Full(Room),
 }
 
 /// A judged batch: the answer to every write, in order, and what is to be kept and shown.
@@ -52,8 +56,8 @@ pub(crate) struct Judged {
     pub events: Vec<Event>,
 }
 
-/// Judges `batch` against `state`. The state is as it was when this returns.
-pub(crate) fn judge(state: &State, batch: Vec<Write>) -> Judged {
+/// Judges `batch` against `state` and the `room` there is. The state is as it was when this returns.
+pub(crate) fn judge(state: &State, batch: Vec<Write>, room: Room) -> Judged {
     let mut judged = Judged { answers: Vec::with_capacity(batch.len()), events: Vec::with_capacity(batch.len()) };
     // What earlier writes of this batch made of a key; `None` where they deleted it.
     let mut written: BTreeMap<Key, Option<Arc<Stored>>> = BTreeMap::new();
@@ -69,6 +73,10 @@ pub(crate) fn judge(state: &State, batch: Vec<Write>) -> Judged {
         }
         if let Some(current) = current.as_ref().filter(|current| write.op == Op::Put && unchanged(&write, current)) {
             judged.answers.push(Ok(Arc::clone(current)));
+            continue;
+        }
+        if room.is_low() && grows(&write, current.as_deref()) {
+            judged.answers.push(Err(Refused::Full(room)));
             continue;
         }
         revision = revision.next();
@@ -99,6 +107,14 @@ fn meets(write: &Write, current: Option<&Arc<Stored>>) -> Result<(), Refused> {
         }
         (Expect::At(_), Some(_)) => Ok(()),
     }
+}
+
+/// Whether more is kept after the write than before.
+fn grows(write: &Write, current: Option<&Stored>) -> bool {
+    // A stored document is longer by its revision, whose digits must not count as room that the write gives back.
+    let held = current.map_or(0, |current| current.bytes.len() - current.revision.to_string().len());
+    // Deleting takes several writes when someone holds the object, and the first one only adds a mark.
+    write.op == Op::Put && !write.meta.deleting && write.document.size() > held
 }
 
 fn unchanged(write: &Write, current: &Stored) -> bool {

@@ -4,7 +4,8 @@
 //! Out: objects by key, lists at one revision, watches from one revision, or [`Gone`] when history no longer reaches.
 //! Promises: a write is refused or takes the next revision, and a write that changes nothing keeps its revision. A list
 //! shows one revision. A watch is ordered and complete, without duplicates. What a backend did not keep is not shown.
-//! Never: HTTP, knowing a kind, reading a clock, spawning a task.
+//! With a [`Disk`], what was answered outlives the process and the power.
+//! Never: HTTP, knowing a kind, reading a clock, spawning a task (one thread, when asked for).
 
 pub mod object; // what is kept: key, bytes, what selectors read
 pub mod commit; // a batch of writes becomes records, or refusals; read this first
@@ -13,10 +14,16 @@ mod history; // how far back the log reaches, and who holds it
 pub mod list; // reads at one revision, without keeping writers waiting
 pub mod watch; // cursors into the log
 pub mod backend; // the seam to the disk
+pub mod disk; // the same on disk
 mod store; // ties the above together behind one handle
+pub mod committer; // how writes reach it: in place, or through one thread for everybody
+mod check; // looks through a data directory without changing it
 
-pub use backend::{Backend, BackendError, Record};
+pub use backend::{Backend, BackendError, Record, Room};
+pub use check::{Summary, check};
 pub use commit::{Expect, Refused, Write};
+pub use committer::{Committer, WriterThread};
+pub use disk::{Disk, DiskOptions, OpenError};
 pub use history::Limits;
 pub use list::{Gone, List, Listed};
 pub use object::{Document, Key, Meta, Op, Stored};

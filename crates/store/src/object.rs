@@ -78,6 +78,11 @@ impl Document {
         Document { bytes, hole }
     }
 
+    /// How many bytes the JSON has, its resource version aside.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The JSON with `revision` in its place.
     pub fn fill(&self, revision: Revision) -> Bytes {
         let (head, tail) = self.bytes.split_at(self.hole);

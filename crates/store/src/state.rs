@@ -58,13 +58,15 @@ impl State {
     }
 
     /// Takes in a record of an earlier process. Loaded records are no history: nobody can have a cursor into them.
-    pub fn load(&mut self, record: Record) {
+    /// Returns what the record replaces.
+    pub fn load(&mut self, record: Record) -> Option<Arc<Stored>> {
         let key = record.object.key.clone();
         let keys = &mut self.resource_mut(&key.resource).keys;
-        match record.op {
+        let replaced = match record.op {
             Op::Put => keys.insert(key, Versions(VecDeque::from([(Op::Put, record.object)]))),
             Op::Delete => keys.remove(&key),
         };
+        replaced?.0.pop_back().map(|(_, object)| object)
     }
 
     /// Ends loading: history begins here.

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use api::{Revision, Timestamp};
 use tokio::sync::Notify;
 
-use crate::backend::{Backend, BackendError, Memory, Record};
+use crate::backend::{Backend, BackendError, Memory, Record, Room};
 use crate::commit::{self, Refused, Write};
 use crate::history::{Hold, Holds, Limits};
 use crate::list::{self, Gone, List, Listed};
 use crate::object::{Key, Stored};
 use crate::state::State;
-use crate::watch::Watcher;
+use crate::watch::{Event, Watcher};
 
 /// A handle to the store; clones are the same store.
 #[derive(Clone)]
@@ -61,13 +61,19 @@ impl Store {
     /// An error means that nothing was shown, that it is unknown what was kept, and that no later write will be taken.
     pub fn commit(&self, batch: Vec<Write>, now: Timestamp) -> Result<Vec<Result<Arc<Stored>, Refused>>, BackendError> {
         let mut writer = self.0.writer.lock().expect(LOCK);
-        let judged = commit::judge(&self.state(), batch);
+        let room = writer.room()?;
+        let judged = commit::judge(&self.state(), batch, room);
         if judged.events.is_empty() {
             return Ok(judged.answers);
         }
-        let records: Vec<Record> =
-            judged.events.iter().map(|event| Record { op: event.op, object: Arc::clone(&event.object) }).collect();
-        writer.keep(&records)?;
+        let record = |event: &Event| {
+            let Event { op, object, previous } = event.clone();
+            Record { op, object, previous }
+        };
+        let records: Vec<Record> = judged.events.iter().map(record).collect();
+        writer.keep(&records, &|key, revision| {
+            self.state().get(key).is_some_and(|current| current.revision == revision)
+        })?;
         let mut state = self.0.state.write().expect(LOCK);
         let tell = state.publish(judged.events, now, self.0.holds.lowest());
         drop(state);
@@ -125,10 +131,14 @@ impl Store {
 }
 
 impl Writer {
-    fn keep(&mut self, records: &[Record]) -> Result<(), BackendError> {
+    fn room(&mut self) -> Result<Room, BackendError> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
         }
-        self.backend.commit(records).inspect_err(|failed| self.failed = Some(failed.clone()))
+        self.backend.room().inspect_err(|failed| self.failed = Some(failed.clone()))
+    }
+
+    fn keep(&mut self, records: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
+        self.backend.commit(records, is_current).inspect_err(|failed| self.failed = Some(failed.clone()))
     }
 }

@@ -6,7 +6,7 @@ mod world;
 use std::sync::{Arc, Mutex};
 
 use api::Revision;
-use store::{Backend, BackendError, Expect, Gone, Limits, List, Record, Store};
+use store::{Backend, BackendError, Expect, Gone, Key, Limits, List, Record, Store, Stored};
 use world::{at, commit, create, delete, pod, pods, put};
 
 /// Keeps batches in memory that outlives the store; fails when told to.
@@ -20,16 +20,16 @@ struct Kept {
 }
 
 impl Backend for Disk {
-    fn scan(&mut self, each: &mut dyn FnMut(Record)) -> Result<Revision, BackendError> {
+    fn scan(&mut self, each: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
         let kept = self.0.lock().unwrap();
-        kept.batches.iter().flatten().cloned().for_each(each);
+        kept.batches.iter().flatten().cloned().for_each(|record| drop(each(record)));
         Ok(kept.batches.iter().flatten().last().map_or(Revision::ZERO, |record| record.object.revision))
     }
 
-    fn commit(&mut self, batch: &[Record]) -> Result<(), BackendError> {
+    fn commit(&mut self, batch: &[Record], _: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
         let mut kept = self.0.lock().unwrap();
         if kept.broken {
-            return Err(BackendError::new(std::io::Error::other("the disk is gone")));
+            return Err(BackendError::fatal(std::io::Error::other("the disk is gone")));
         }
         kept.batches.push(batch.to_vec());
         Ok(())

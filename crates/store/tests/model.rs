@@ -148,6 +148,7 @@ fn write(store: &Store, past: &mut Vec<Model>, batch: Vec<Step>, seconds: i64) {
             Err(Refused::Exists(object)) => Err(("exists", Some(object.revision))),
             Err(Refused::Conflict(object)) => Err(("conflict", Some(object.revision))),
             Err(Refused::NotFound) => Err(("not found", None)),
+            Err(Refused::Full(_)) => unreachable!("memory is never full"),
         })
         .collect();
     assert_eq!(answers, wanted);

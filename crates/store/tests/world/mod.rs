@@ -1,6 +1,8 @@
 //! What the store's tests share: small objects and a way to write them.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod power;
+
 use std::sync::Arc;
 
 use api::{Revision, Timestamp};

@@ -1,0 +1,368 @@
+//! The store on disk: a log of batches in one redb file, from the first revision of a batch to all of its records.
+//!
+//! Memory has every object, so nothing is ever looked up here: the log is read once at the start and appended to from
+//! then on. One commit is one insert and one wait for the disk. What the log no longer needs goes with the commits
+//! ([`checkpoint`]).
+
+pub mod record; // one write as bytes, with its checksum
+mod checkpoint; // drops what no longer counts
+pub mod directory; // lock, file, free space
+
+use std::error::Error;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use api::{Revision, Timestamp};
+use redb::backends::FileBackend;
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableError};
+
+use self::checkpoint::Pass;
+use self::directory::{Lock, Space};
+use self::record::{Damaged, Reader};
+use crate::backend::{Backend, BackendError, Record, Room};
+use crate::object::{Key, Op, Stored};
+
+/// The first revision of a batch → its records. Always holds the batch with the last revision.
+const BATCHES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("batches");
+/// What the file says about itself.
+const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+/// In [`ABOUT`]: which layout this is.
+const FORMAT: &str = "format";
+/// In [`ABOUT`]: when the file was made, in seconds since 1970.
+const CREATED: &str = "created";
+
+/// The layout that this code reads and writes. A change of [`record`] or of the tables is a new number.
+pub const FORMAT_VERSION: u64 = 1;
+
+/// A step of a checkpoint visits this much more than the commit it is part of has written, so that it gains on the log.
+const STEP_PER_WRITTEN: u64 = 4;
+
+/// How the disk is used.
+pub struct DiskOptions {
+    /// The time at which the file is made, if it has to be.
+    pub now: Timestamp,
+    /// Memory for redb's pages. Objects are not read twice, so a little is enough.
+    pub cache_bytes: usize,
+    /// Below this much free space only writes that free some are taken.
+    pub reserve_bytes: u64,
+    /// Who tells the free space; unset asks the file system.
+    pub space: Option<Space>,
+    /// A checkpoint begins when the log has this much more than twice the size of the current objects.
+    pub slack_bytes: u64,
+    /// How much a step of a checkpoint visits at least.
+    pub step_bytes: u64,
+}
+
+impl DiskOptions {
+    /// What serves most: 16 MiB of cache, 64 MiB of reserve.
+    pub fn at(now: Timestamp) -> DiskOptions {
+        DiskOptions {
+            now,
+            cache_bytes: 16 << 20,
+            reserve_bytes: 64 << 20,
+            space: None,
+            slack_bytes: 4 << 20,
+            step_bytes: 256 << 10,
+        }
+    }
+}
+
+/// The store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process uses the directory.
+    #[error("the data directory {} is in use{}", directory.display(), pid.map_or(String::new(), |pid| format!(" by process {pid}")))]
+    Locked {
+        /// The directory.
+        directory: PathBuf,
+        /// Who uses it, if it said so.
+        pid: Option<u32>,
+    },
+    /// The file was written by another version of Phalanx.
+    #[error("{} has format {found}; this version of phalanx reads format {FORMAT_VERSION}", file.display())]
+    Format {
+        /// The file.
+        file: PathBuf,
+        /// Its format.
+        found: u64,
+    },
+    /// The file is not what was once written.
+    #[error("{} is damaged", file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What was found.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The file system said no.
+    #[error("{}", path.display())]
+    Io {
+        /// What was asked for.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    fn io(path: &Path, source: io::Error) -> OpenError {
+        OpenError::Io { path: path.to_owned(), source }
+    }
+}
+
+/// Why the disk failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// The database, or the file below it.
+    #[error("the database failed")]
+    Database(#[source] redb::Error),
+    /// A record.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The free space is unknown.
+    #[error("the free space of the data directory is unknown")]
+    Space(#[source] io::Error),
+    /// The database came upon something that it did not expect in its own file.
+    #[error("the database gave up: {0}")]
+    GaveUp(String),
+    /// The file has another layout.
+    #[error("the file has format {0}; this version of phalanx reads format {FORMAT_VERSION}")]
+    Format(u64),
+}
+
+/// Reads through redb. It checks its pages only after a crash; on damaged ones it may panic, which is no reason for a
+/// process to end without a word.
+pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
+    std::panic::catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        Err(DiskError::GaveUp(text.unwrap_or_default()))
+    })
+}
+
+impl<E: Into<redb::Error>> From<E> for DiskError {
+    fn from(error: E) -> DiskError {
+        DiskError::Database(error.into())
+    }
+}
+
+/// Keeps batches in a redb file.
+pub struct Disk {
+    database: Database,
+    /// Where the log ends.
+    last: Revision,
+    /// How large the log is.
+    log_bytes: u64,
+    /// How large it would be with nothing but the current objects.
+    live_bytes: u64,
+    /// The checkpoint under way.
+    pass: Option<Pass>,
+    /// Whether only the reserve was left before this batch.
+    is_low: bool,
+    space: Space,
+    reserve_bytes: u64,
+    slack_bytes: u64,
+    step_bytes: u64,
+    /// Last, so that it is let go after the database.
+    _lock: Option<Lock>,
+}
+
+impl Disk {
+    /// Opens the store in `directory`, and makes both if they are not there. No other process can open it until this
+    /// is dropped.
+    pub fn open(directory: &Path, options: DiskOptions) -> Result<Disk, OpenError> {
+        directory::make(directory)?;
+        let lock = directory::lock(directory)?;
+        let (path, file) = directory::file(directory, |path, file| {
+            let made = FileBackend::new(file).map_err(DiskError::from).and_then(|file| Disk::format(file, options.now));
+            made.map_err(|error| error.about(path))
+        })?;
+        let options =
+            DiskOptions { space: options.space.or_else(|| Some(directory::free_space(directory))), ..options };
+        let opened = FileBackend::new(file).map_err(DiskError::from).and_then(|file| Disk::on(file, options));
+        let disk = opened.map_err(|error| error.about(&path))?;
+        Ok(Disk { _lock: Some(lock), ..disk })
+    }
+
+    /// Makes an empty store on `storage`, which is empty too.
+    pub fn format(storage: impl StorageBackend, now: Timestamp) -> Result<(), DiskError> {
+        let database = Database::builder().create_with_backend(storage)?;
+        let mut write = database.begin_write()?;
+        write.set_durability(Durability::Immediate)?;
+        write.open_table(BATCHES)?;
+        let mut about = write.open_table(ABOUT)?;
+        about.insert(FORMAT, FORMAT_VERSION)?;
+        about.insert(CREATED, u64::try_from(now.as_second()).unwrap_or(0))?;
+        drop(about);
+        Ok(write.commit()?)
+    }
+
+    /// Opens the store on `storage`, whatever that is: a test can be the disk.
+    pub fn on(storage: impl StorageBackend, options: DiskOptions) -> Result<Disk, DiskError> {
+        let database = guarded(|| open_database(storage, options.cache_bytes))?;
+        let DiskOptions { reserve_bytes, space, slack_bytes, step_bytes, .. } = options;
+        Ok(Disk {
+            database,
+            last: Revision::ZERO,
+            log_bytes: 0,
+            live_bytes: 0,
+            pass: None,
+            is_low: false,
+            space: space.unwrap_or_else(|| Box::new(|| Ok(u64::MAX))),
+            reserve_bytes,
+            slack_bytes,
+            step_bytes,
+            _lock: None,
+        })
+    }
+
+    fn append(&mut self, batch: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), DiskError> {
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
+        let mut value = Vec::new();
+        batch.iter().for_each(|record| record::encode(record.op, &record.object, &mut value));
+        let written_bytes = value.len() as u64;
+        self.begin_pass_if_due();
+
+        let mut write = self.database.begin_write()?;
+        // Also redb's default; but what is acknowledged rests on it.
+        write.set_durability(Durability::Immediate)?;
+        let mut batches = write.open_table(BATCHES)?;
+        batches.insert(first.object.revision.0, value.as_slice())?;
+        let budget_bytes = (STEP_PER_WRITTEN * written_bytes).max(self.step_bytes);
+        let step = self.pass.as_mut().map(|pass| pass.step(&mut batches, budget_bytes, is_current)).transpose()?;
+        drop(batches);
+        write.commit()?;
+
+        self.last = last.object.revision;
+        self.log_bytes += written_bytes;
+        for record in batch {
+            self.count(record, record.previous.as_deref());
+        }
+        if let Some(step) = step {
+            self.log_bytes -= step.dropped_bytes;
+            self.end_pass_if_done(step.is_last)?;
+        }
+        Ok(())
+    }
+
+    /// Begins a checkpoint when more than half of the log is dead weight; when room is short, already for less.
+    fn begin_pass_if_due(&mut self) {
+        let tolerated = if self.is_low { self.live_bytes } else { 2 * self.live_bytes };
+        if self.pass.is_none() && self.log_bytes > tolerated + self.slack_bytes {
+            self.pass = Some(Pass::up_to(self.last));
+        }
+    }
+
+    fn end_pass_if_done(&mut self, is_done: bool) -> Result<(), DiskError> {
+        if is_done {
+            self.pass = None;
+            // What a checkpoint frees is used again, so the file need not shrink, except when others need the room.
+            if self.is_low {
+                self.database.compact()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of what a record does to the current objects.
+    fn count(&mut self, record: &Record, replaced: Option<&Stored>) {
+        if record.op == Op::Put {
+            self.live_bytes += record::encoded_len(&record.object);
+        }
+        self.live_bytes -= replaced.map_or(0, record::encoded_len);
+    }
+}
+
+impl Backend for Disk {
+    fn scan(&mut self, each: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
+        let log = guarded(|| Log::of(&self.database)).map_err(BackendError::fatal)?;
+        let log_bytes = guarded(|| {
+            log.read(&mut |record| {
+                self.last = record.object.revision;
+                let replaced = each(record.clone());
+                self.count(&record, replaced.as_deref());
+            })
+        });
+        self.log_bytes = log_bytes.map_err(BackendError::fatal)?;
+        Ok(self.last)
+    }
+
+    fn room(&mut self) -> Result<Room, BackendError> {
+        let free_bytes = (self.space)().map_err(|error| BackendError::fatal(DiskError::Space(error)))?;
+        let room = Room { free_bytes, reserve_bytes: self.reserve_bytes };
+        self.is_low = room.is_low();
+        Ok(room)
+    }
+
+    fn commit(&mut self, batch: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
+        self.append(batch, is_current).map_err(BackendError::fatal)
+    }
+}
+
+/// Opens a database that [`Disk::format`] made.
+pub(crate) fn open_database(storage: impl StorageBackend, cache_bytes: usize) -> Result<Database, DiskError> {
+    // redb would make an empty file a new database, and a lost one would look like a fresh start.
+    if storage.len().map_err(redb::StorageError::from)? == 0 {
+        return Err(corrupted("the file is empty"));
+    }
+    let database = Database::builder().set_cache_size(cache_bytes).create_with_backend(storage)?;
+    let read = database.begin_read()?;
+    let format = match read.open_table(ABOUT) {
+        Ok(about) => about.get(FORMAT)?.map_or(0, |format| format.value()),
+        Err(TableError::TableDoesNotExist(_)) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    drop(read);
+    if format == FORMAT_VERSION { Ok(database) } else { Err(DiskError::Format(format)) }
+}
+
+pub(crate) fn corrupted(why: &str) -> DiskError {
+    redb::StorageError::Corrupted(why.to_owned()).into()
+}
+
+/// The log as it is now.
+pub(crate) struct Log(redb::ReadOnlyTable<u64, &'static [u8]>);
+
+impl Log {
+    pub fn of(database: &Database) -> Result<Log, DiskError> {
+        Ok(Log(database.begin_read()?.open_table(BATCHES)?))
+    }
+
+    /// Every record in order of revision. Returns how large the log is.
+    pub fn read(&self, each: &mut dyn FnMut(Record)) -> Result<u64, DiskError> {
+        let (mut reader, mut bytes, mut last) = (Reader::default(), 0, Revision::ZERO);
+        for entry in self.0.iter()? {
+            let (batch, value) = entry?;
+            let batch = Revision(batch.value());
+            if batch <= last {
+                let why = "its batch overlaps the one before";
+                return Err(Damaged { key: None, batch, index: 0, why }.into());
+            }
+            for raw in reader.raw(batch, value.value())? {
+                last = raw.revision;
+                each(reader.whole(batch, raw)?);
+            }
+            bytes += value.value().len() as u64;
+        }
+        Ok(bytes)
+    }
+}
+
+impl DiskError {
+    /// The same for whoever opens `file`.
+    pub(crate) fn about(self, file: &Path) -> OpenError {
+        let file = file.to_owned();
+        match self {
+            DiskError::Format(found) => OpenError::Format { file, found },
+            // A file that is no database, or too short for one, is damage as well.
+            DiskError::Database(redb::Error::Io(source))
+                if !matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+            {
+                OpenError::Io { path: file, source }
+            }
+            other => OpenError::Damaged { file, source: Box::new(other) },
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The store in a data directory: what comes back, who may use it, what is refused, what is noticed.
+#![allow(clippy::unwrap_used)]
+
+mod world;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::{Random, Revision};
+use redb::{Database, TableDefinition};
+use store::{BackendError, Disk, DiskOptions, Expect, Limits, List, Meta, OpenError, Refused, Room, Store, Write};
+use world::power::{Platter, Syncs};
+use world::{at, commit, create, delete, pod, pods, put};
+
+/// A directory that goes with the test.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(name: &str) -> Home {
+        let path = std::env::temp_dir().join(format!("phalanx-store-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Home(path)
+    }
+
+    fn open(&self) -> Store {
+        Store::open(Box::new(Disk::open(&self.0, options()).unwrap()), Limits::default()).unwrap()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("objects.redb")
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options() -> DiskOptions {
+    DiskOptions::at(at(1_700_000_000))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |&error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}
+
+#[test]
+fn a_store_opened_again_has_the_same_objects_and_goes_on_counting() {
+    let home = Home::new("again");
+    let store = home.open();
+    let meta = Meta { fields: vec![("spec.nodeName", "n-1".to_owned())], deleting: true, ..Meta::default() };
+    commit(&store, Write { meta, ..put(pod("a"), Expect::Absent, 1) }).unwrap();
+    create(&store, "b");
+    commit(&store, put(pod("a"), Expect::At(Revision(1)), 2)).unwrap();
+    commit(&store, delete(pod("b"), Expect::At(Revision(2)), 0)).unwrap();
+    let items = store.list(&List::all(&pods()), &mut |_| true).unwrap().items;
+    drop(store);
+
+    let store = home.open();
+    let listed = store.list(&List::all(&pods()), &mut |_| true).unwrap();
+    assert_eq!((listed.revision, listed.items), (Revision(4), items));
+    assert_eq!(create(&store, "b"), Revision(5), "the delete was the last write, and still counts");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_directory_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new("mode");
+    home.open();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&home.0), mode(&home.file())), (0o700, 0o600));
+}
+
+#[test]
+fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
+    let home = Home::new("lock");
+    let store = home.open();
+    let refused = Disk::open(&home.0, options()).err().unwrap();
+    assert!(matches!(&refused, OpenError::Locked { pid: Some(pid), .. } if *pid == std::process::id()), "{refused}");
+    assert!(matches!(store::check(&home.0), Err(OpenError::Locked { .. })));
+    drop(store);
+    home.open();
+}
+
+#[test]
+fn what_a_crash_while_making_the_file_left_behind_is_made_anew() {
+    let home = Home::new("making");
+    fs::create_dir(&home.0).unwrap();
+    fs::write(home.0.join("objects.redb.new"), b"half of it").unwrap();
+    create(&home.open(), "a");
+    assert!(!home.0.join("objects.redb.new").exists());
+}
+
+#[test]
+fn a_file_that_is_empty_is_damaged_and_not_a_fresh_start() {
+    let home = Home::new("empty");
+    drop(home.open());
+    fs::write(home.file(), b"").unwrap();
+    assert!(matches!(Disk::open(&home.0, options()), Err(OpenError::Damaged { .. })));
+    fs::write(home.file(), b"no database at all").unwrap();
+    assert!(Disk::open(&home.0, options()).is_err());
+}
+
+#[test]
+fn a_file_of_another_format_is_refused_by_its_number() {
+    let home = Home::new("format");
+    drop(home.open());
+    let database = Database::open(home.file()).unwrap();
+    let write = database.begin_write().unwrap();
+    write.open_table(TableDefinition::<&str, u64>::new("about")).unwrap().insert("format", 2).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let refused = Disk::open(&home.0, options()).err().unwrap();
+    let text = format!("{} has format 2; this version of phalanx reads format 1", home.file().display());
+    assert_eq!(refused.to_string(), text);
+}
+
+#[test]
+fn check_names_the_record_with_a_flipped_byte() {
+    let home = Home::new("check");
+    let store = home.open();
+    create(&store, "a");
+    create(&store, "b");
+    commit(&store, put(pod("c"), Expect::Absent, 123_454_321)).unwrap();
+    drop(store);
+    let summary = store::check(&home.0).unwrap();
+    assert_eq!((summary.revision, summary.objects, summary.sha256.len()), (Revision(3), 3, 64));
+
+    let mut bytes = fs::read(home.file()).unwrap();
+    for found in find_all(&bytes, b"123454321") {
+        bytes[found + 4] ^= 1;
+    }
+    fs::write(home.file(), &bytes).unwrap();
+    let damaged = store::check(&home.0).unwrap_err();
+    let text = chain(&damaged);
+    let expected = "is damaged: pods default/c: record 0 of the batch at revision 3 is damaged: its checksum";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(fs::read(home.file()).unwrap(), bytes, "a check changes nothing");
+    let disk = Disk::open(&home.0, options()).unwrap();
+    assert!(Store::open(Box::new(disk), Limits::default()).is_err(), "what is damaged is not served either");
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_reported_or_changes_nothing() {
+    let home = Home::new("flips");
+    let store = home.open();
+    let names = (0..100).map(|number| pod(&format!("pod-{number}")));
+    store.commit(names.map(|key| put(key, Expect::Absent, 0)).collect(), at(0)).unwrap();
+    drop(store);
+    let (whole, bytes) = (store::check(&home.0).unwrap(), fs::read(home.file()).unwrap());
+    let random = Random::seeded(3);
+    // Most of a young file is empty; what is in use stands at its beginning and where it is not zero.
+    let used: Vec<usize> = (0..bytes.len()).filter(|&at| at < 512 || bytes[at] != 0).collect();
+    let mut reported = 0;
+    for _ in 0..200 {
+        let mut bytes = bytes.clone();
+        bytes[used[random.below(used.len() as u64) as usize]] ^= 1 << random.below(8);
+        fs::write(home.file(), &bytes).unwrap();
+        match store::check(&home.0) {
+            Ok(summary) => assert_eq!(summary, whole),
+            Err(_) => reported += 1,
+        }
+    }
+    assert!(reported > 50, "{reported}");
+}
+
+fn find_all(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {
+    let found: Vec<usize> =
+        bytes.windows(wanted.len()).enumerate().filter(|(_, window)| *window == wanted).map(|(at, _)| at).collect();
+    assert!(!found.is_empty(), "documents are in the file as they are");
+    found
+}
+
+#[test]
+fn check_tells_equal_contents_by_their_sum_whatever_the_log_looks_like() {
+    let (one, other) = (Home::new("sum-one"), Home::new("sum-other"));
+    let store = one.open();
+    for round in 0..40 {
+        let expect = if round == 0 { Expect::Absent } else { Expect::At(Revision(round)) };
+        commit(&store, put(pod("a"), expect, round as u32)).unwrap();
+    }
+    drop(store);
+    fs::create_dir(&other.0).unwrap();
+    fs::copy(one.file(), other.file()).unwrap();
+    let before = store::check(&one.0).unwrap();
+    assert_eq!(before, store::check(&other.0).unwrap());
+    let store = other.open();
+    commit(&store, put(pod("a"), Expect::At(Revision(40)), 7)).unwrap();
+    drop(store);
+    assert_ne!(before.sha256, store::check(&other.0).unwrap().sha256);
+}
+
+#[test]
+fn a_full_disk_takes_only_what_frees_room_and_recovers_by_itself() {
+    let home = Home::new("full");
+    let free = Arc::new(AtomicU64::new(u64::MAX));
+    let asked = Arc::clone(&free);
+    let space = Box::new(move || Ok(asked.load(Ordering::Relaxed)));
+    let options = DiskOptions { space: Some(space), reserve_bytes: 1_000, ..options() };
+    let store = Store::open(Box::new(Disk::open(&home.0, options).unwrap()), Limits::default()).unwrap();
+    let a = commit(&store, put(pod("a"), Expect::Absent, 100)).unwrap().revision;
+    let b = create(&store, "b");
+    create(&store, "c");
+
+    free.store(999, Ordering::Relaxed);
+    let full = Err(Refused::Full(Room { free_bytes: 999, reserve_bytes: 1_000 }));
+    assert_eq!(commit(&store, put(pod("d"), Expect::Absent, 0)), full, "a create");
+    assert_eq!(commit(&store, put(pod("a"), Expect::At(a), 1_000)), full, "an update that grows");
+    let a = commit(&store, put(pod("a"), Expect::At(a), 999)).expect("no longer than before").revision;
+    let a = commit(&store, put(pod("a"), Expect::At(a), 1)).expect("shorter").revision;
+    let deleting = Write { meta: Meta { deleting: true, ..Meta::default() }, ..put(pod("b"), Expect::At(b), 9_999) };
+    let b = commit(&store, deleting).expect("a mark of deletion may grow").revision;
+    commit(&store, delete(pod("b"), Expect::At(b), 0)).expect("a delete");
+    assert!(store.get(&pod("c")).is_some(), "reading goes on");
+
+    free.store(1_000, Ordering::Relaxed);
+    commit(&store, put(pod("a"), Expect::At(a), 1_000)).expect("there is room again");
+}
+
+#[test]
+fn a_disk_that_fails_ends_writing_and_is_never_taken_for_done() {
+    let random = Random::seeded(1);
+    for operations in 0..12 {
+        let platter = Platter::new(Vec::new(), Syncs::Honestly, &random);
+        Disk::format(platter.clone(), at(0)).unwrap();
+        let disk = Disk::on(platter.clone(), options()).unwrap();
+        let store = Store::open(Box::new(disk), Limits::default()).unwrap();
+        create(&store, "a");
+        platter.fail_after(operations);
+        let names = (0..100).map(|number| format!("pod-{number}"));
+        let (mut kept, mut failed) = (1, None);
+        for name in names {
+            match store.commit(vec![put(pod(&name), Expect::Absent, 0)], at(0)) {
+                Ok(_) => kept += 1,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        assert!(matches!(failed, Some(BackendError::Fatal(_))), "{operations}: {failed:?}");
+        assert_eq!(store.revision(), Revision(kept), "{operations}: what failed is not shown");
+        drop(store);
+        let image = Platter::new(platter.image(), Syncs::Honestly, &random);
+        let disk = Disk::on(image, options()).unwrap();
+        let store = Store::open(Box::new(disk), Limits::default()).unwrap();
+        assert!(store.revision() >= Revision(kept), "{operations}: what was answered is there");
+    }
+}
+
+#[test]
+fn free_space_that_cannot_be_told_is_fatal() {
+    let home = Home::new("space");
+    let space = Box::new(|| Err(io::Error::other("gone")));
+    let disk = Disk::open(&home.0, DiskOptions { space: Some(space), ..options() }).unwrap();
+    let store = Store::open(Box::new(disk), Limits::default()).unwrap();
+    assert!(matches!(store.commit(vec![put(pod("a"), Expect::Absent, 0)], at(0)), Err(BackendError::Fatal(_))));
+}
