@@ -51,6 +51,24 @@ impl Gate {
         self != Gate::JobWorkloadRef
     }
 
+    /// How far upstream considers it: `ALPHA`, `BETA`, or empty once it is for good.
+    pub fn stage(self) -> &'static str {
+        match self {
+            Gate::GenericWorkload | Gate::DRAWorkloadResourceClaims => "BETA",
+            _ => "ALPHA",
+        }
+    }
+
+    /// What it cannot do without.
+    pub fn requires(self) -> &'static [Gate] {
+        match self {
+            Gate::GenericWorkload => &[],
+            Gate::CompositePodGroup => &[Gate::GenericWorkload, Gate::TopologyAwareWorkloadScheduling],
+            Gate::JobWorkloadRef => &[Gate::GenericWorkload, Gate::WorkloadWithJob],
+            _ => &[Gate::GenericWorkload],
+        }
+    }
+
     fn bit(self) -> u32 {
         1 << self as u32
     }
@@ -88,6 +106,71 @@ impl Gates {
     }
 }
 
+/// The gates cannot be set as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadGates {
+    /// No gate has this name.
+    #[error("unknown feature gate {name:?}; known are {}", Gate::ALL.map(Gate::name).join(", "))]
+    Unknown {
+        /// As given.
+        name: String,
+    },
+    /// A value that is neither true nor false.
+    #[error("feature gate {name}: write {name}=true or {name}=false, not {value:?}")]
+    NotABool {
+        /// The gate.
+        name: String,
+        /// As given.
+        value: String,
+    },
+    /// A gate was switched on while another that it needs is off.
+    #[error(
+        "{} is enabled, but depends on features that are disabled: [{}]",
+        gate.name(),
+        off.iter().map(|gate| gate.name()).collect::<Vec<_>>().join(" ")
+    )]
+    Depends {
+        /// What was switched on.
+        gate: Gate,
+        /// What it needs.
+        off: Vec<Gate>,
+    },
+}
+
+impl Gates {
+    /// The defaults with `settings` (name and value) on top.
+    // Upstream: a gate that is on by default and loses its dependency is a start-up error as well. Here nearly all are on
+    // by default, so whoever switches one off would have to name all that hang on it; they go off with it instead.
+    pub fn set(settings: &[(String, String)]) -> Result<Gates, BadGates> {
+        let mut gates = Gates::default();
+        let mut named = Vec::new();
+        for (name, value) in settings {
+            let gate = Gate::ALL.into_iter().find(|gate| gate.name() == name);
+            let gate = gate.ok_or_else(|| BadGates::Unknown { name: name.clone() })?;
+            // Go's spellings.
+            let on = match value.as_str() {
+                "true" | "True" | "TRUE" | "t" | "T" | "1" => true,
+                "false" | "False" | "FALSE" | "f" | "F" | "0" => false,
+                _ => return Err(BadGates::NotABool { name: name.clone(), value: value.clone() }),
+            };
+            gates = gates.with(gate, on);
+            named.push(gate);
+        }
+        // A gate stands behind all that it requires, so one pass in order of declaration settles all.
+        for gate in Gate::ALL.into_iter().filter(|&gate| gates.enabled(gate)).collect::<Vec<_>>() {
+            let off: Vec<Gate> = gate.requires().iter().copied().filter(|&needed| !gates.enabled(needed)).collect();
+            if off.is_empty() {
+                continue;
+            }
+            if named.contains(&gate) {
+                return Err(BadGates::Depends { gate, off });
+            }
+            gates = gates.with(gate, false);
+        }
+        Ok(gates)
+    }
+}
+
 impl Default for Gates {
     fn default() -> Self {
         let bits = Gate::ALL.into_iter().filter(|gate| gate.default_on()).fold(0, |bits, gate| bits | gate.bit());
@@ -97,7 +180,29 @@ impl Default for Gates {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gate, Gates};
+    use super::{BadGates, Gate, Gates};
+
+    fn set(text: &str) -> Result<Gates, BadGates> {
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        Gates::set(&pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_hangs_on_a_gate_goes_off_with_it_unless_it_was_asked_for() {
+        let gates = set("TopologyAwareWorkloadScheduling=false").expect("nobody asked for what needs it");
+        assert!(!gates.enabled(Gate::CompositePodGroup) && gates.enabled(Gate::GenericWorkload));
+        let error = set("GenericWorkload=false,WorkloadWithJob=true").expect_err("it needs GenericWorkload");
+        let said = "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]";
+        assert_eq!(error.to_string(), said);
+    }
+
+    #[test]
+    fn unknown_gates_and_values_are_refused_with_what_is_known() {
+        let error = set("GangScheduling=true").expect_err("it was folded into another").to_string();
+        assert!(error.contains("GangScheduling") && error.contains("GenericWorkload, WorkloadWithJob"), "{error}");
+        assert!(set("GenericWorkload=maybe").is_err());
+        assert_eq!(set(""), Ok(Gates::default()));
+    }
 
     #[test]
     fn every_gate_but_the_oldest_form_is_on_by_default() {

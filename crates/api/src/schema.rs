@@ -4,10 +4,16 @@
 
 mod table; // the file as tables for a fast walk
 mod walk; // a document held against the tables
+mod merging; // how patches merge into a document
+mod descriptions; // our words for the fields of workload-aware scheduling
 
 use std::fmt;
 
 use serde_json::Value;
+
+pub use descriptions::description;
+pub use merging::{ListMerge, Merging};
+pub use table::{Field, ListType, Marks, Shape, Table, Type, table};
 
 /// What does not belong in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,4 +66,9 @@ pub fn check(group: &str, version: &str, kind: &str, document: &mut Value) -> Fi
 /// The paths of fields that the kind does not have.
 pub fn unknown_fields(group: &str, version: &str, kind: &str, document: &Value) -> Vec<String> {
     check(group, version, kind, &mut document.clone()).unknown
+}
+
+/// How strategic merge patches merge into documents of this kind. Every list of a kind that is not known is replaced.
+pub fn merging(group: &str, version: &str, kind: &str) -> Merging {
+    Merging::of(table::table().kind(group, version, kind))
 }

@@ -34,7 +34,7 @@ pub fn set_defaults(doc: &mut Value, _gates: &Gates) {
 }
 
 /// A Job without labels of its own gets its template's.
-fn labels_from_template(doc: &mut Value) {
+pub(super) fn labels_from_template(doc: &mut Value) {
     let is_empty = |labels: Option<&Value>| labels.and_then(Value::as_object).is_none_or(Map::is_empty);
     let labels = doc.pointer("/spec/template/metadata/labels");
     if is_empty(labels) || !is_empty(doc.pointer("/metadata/labels")) {

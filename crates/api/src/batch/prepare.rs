@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::defaults::labels_from_template;
 use crate::core::prepare::drop_disabled_pod_spec_fields;
 use crate::gates::{Gate, Gates};
 
@@ -22,6 +23,9 @@ pub fn prepare_create(doc: &mut Value, gates: &Gates) {
     drop_gated_fields(doc, None, gates);
     if doc.pointer("/spec/manualSelector") != Some(&Value::Bool(true)) {
         generate_selector(doc);
+        // Every later reading of the Job would give it these, so it has them from the start: or the first write that
+        // changes nothing would change them.
+        labels_from_template(doc);
     }
 }
 
@@ -81,7 +85,7 @@ mod tests {
     #[test]
     fn a_new_job_selects_its_pods_by_its_uid() {
         let mut job = json!({
-            "metadata": {"name": "trainer", "uid": "u1"},
+            "metadata": {"name": "trainer", "uid": "u1", "labels": {"team": "y"}},
             "spec": {"selector": null, "template": {"metadata": {"labels": {"app": "x"}}}},
             "status": {"active": 3},
         });
@@ -89,7 +93,7 @@ mod tests {
         assert_eq!(
             job,
             json!({
-                "metadata": {"name": "trainer", "uid": "u1"},
+                "metadata": {"name": "trainer", "uid": "u1", "labels": {"team": "y"}},
                 "spec": {
                     "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u1"}},
                     "template": {"metadata": {"labels": {
@@ -100,6 +104,15 @@ mod tests {
                 },
             })
         );
+    }
+
+    // A Job without any label showed its pods' labels only after the first later write, which then changed it.
+    #[test]
+    fn a_new_job_without_labels_has_its_pods_labels_from_the_start() {
+        let mut job = json!({"metadata": {"name": "trainer", "uid": "u1"}, "spec": {"template": {}}});
+        prepare_create(&mut job, &Gates::default());
+        assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
+        assert_eq!(job["metadata"]["labels"]["job-name"], "trainer");
     }
 
     #[test]

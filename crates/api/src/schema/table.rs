@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 const FILE: &str = include_str!("kubernetes-1.37.1.json");
 
@@ -19,7 +20,65 @@ pub struct Table {
 
 /// The structure of one JSON object.
 pub struct Type {
-    fields: Box<[(Box<str>, Shape)]>,
+    /// The name of the type: `batch.v1.JobSpec`.
+    pub name: Box<str>,
+    /// Its fields, in order of name.
+    pub fields: Box<[Field]>,
+    /// The fields that must be there.
+    pub required: Box<[String]>,
+    /// Whether the object changes as a whole, never field by field.
+    pub is_atomic: bool,
+}
+
+/// One field of an object.
+pub struct Field {
+    /// The name, as in JSON.
+    pub name: Box<str>,
+    /// What may stand there.
+    pub shape: Shape,
+    /// What else is known about it; `None` for most fields.
+    pub marks: Option<Box<Marks>>,
+}
+
+/// How a field merges, and what it is when left out.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Marks {
+    /// How server-side apply sees the list.
+    pub list: Option<ListType>,
+    /// The fields that tell the items of a `map` list apart.
+    pub keys: Vec<String>,
+    /// How server-side apply sees the map; only ever `atomic`.
+    pub map: Option<String>,
+    /// The one field by which a strategic merge patch finds the item that it changes.
+    pub merge_key: Option<String>,
+    /// What a strategic merge patch does instead of replacing: `merge`, `retainKeys`, `merge,retainKeys`.
+    pub strategy: Option<String>,
+    /// What the field is when left out, if that is more than the empty value.
+    pub default: Option<Value>,
+}
+
+/// How server-side apply sees a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListType {
+    /// One value, replaced as a whole.
+    Atomic,
+    /// Values that each stand there once.
+    Set,
+    /// Objects told apart by their keys.
+    Map,
+}
+
+impl ListType {
+    /// The wire form.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ListType::Atomic => "atomic",
+            ListType::Set => "set",
+            ListType::Map => "map",
+        }
+    }
 }
 
 /// What may stand in one place.
@@ -61,6 +120,11 @@ impl Table {
         self.kinds.iter().find(|(name, _)| matches(name)).map(|(_, shape)| *shape)
     }
 
+    /// Every type, in order of name.
+    pub fn types(&self) -> impl Iterator<Item = &Type> {
+        self.types.iter()
+    }
+
     /// The type that `Shape::Object` names.
     pub fn object(&self, number: u32) -> &Type {
         &self.types[number as usize]
@@ -73,10 +137,10 @@ impl Table {
 }
 
 impl Type {
-    /// The shape of a field, if there is such a field.
-    pub fn field(&self, name: &str) -> Option<Shape> {
-        let at = self.fields.binary_search_by(|(field, _)| (**field).cmp(name)).ok()?;
-        Some(self.fields[at].1)
+    /// The field of this name, if there is one.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        let at = self.fields.binary_search_by(|field| (*field.name).cmp(name)).ok()?;
+        Some(&self.fields[at])
     }
 }
 
@@ -99,6 +163,11 @@ struct File {
 #[derive(Deserialize)]
 struct FileType {
     fields: BTreeMap<String, FileField>,
+    #[serde(default)]
+    required: Vec<String>,
+    /// Only ever `atomic`.
+    #[serde(default)]
+    map: Option<String>,
 }
 
 /// A field's type alone, or with marks that say how it merges.
@@ -109,6 +178,8 @@ enum FileField {
     Marked {
         #[serde(rename = "type")]
         of: String,
+        #[serde(flatten)]
+        marks: Box<Marks>,
     },
 }
 
@@ -121,16 +192,25 @@ impl<'a> Builder<'a> {
     fn build(file: &'a File) -> Table {
         let numbers = file.types.keys().zip(0..).map(|(name, number)| (name.as_str(), number)).collect();
         let mut builder = Builder { numbers, inner: Vec::new() };
-        let types = file.types.values().map(|of| builder.object(of)).collect();
+        let types = file.types.iter().map(|(name, of)| builder.object(name, of)).collect();
         let kinds = file.kinds.iter().map(|(kind, name)| (kind.clone(), builder.reference(name))).collect();
         Table { kubernetes: file.kubernetes.clone(), kinds, types, inner: builder.inner }
     }
 
-    fn object(&mut self, of: &'a FileType) -> Type {
-        let shape = |field: &'a FileField| match field {
-            FileField::Plain(of) | FileField::Marked { of } => of.as_str(),
+    fn object(&mut self, name: &str, of: &'a FileType) -> Type {
+        let field = |(name, field): (&'a String, &'a FileField)| {
+            let (shape, marks) = match field {
+                FileField::Plain(of) => (self.shape(of), None),
+                FileField::Marked { of, marks } => (self.shape(of), Some(marks.clone())),
+            };
+            Field { name: name.as_str().into(), shape, marks }
         };
-        Type { fields: of.fields.iter().map(|(name, of)| (name.as_str().into(), self.shape(shape(of)))).collect() }
+        Type {
+            name: name.into(),
+            fields: of.fields.iter().map(field).collect(),
+            required: of.required.iter().cloned().collect(),
+            is_atomic: of.map.as_deref() == Some("atomic"),
+        }
     }
 
     fn shape(&mut self, text: &'a str) -> Shape {
@@ -166,5 +246,35 @@ impl<'a> Builder<'a> {
             self.inner.len() - 1
         });
         u32::try_from(at).expect("a schema has far fewer shapes than u32 holds")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(name: &str) -> &'static Type {
+        table().types().find(|of| &*of.name == name).expect("the file has this type")
+    }
+
+    #[test]
+    fn fields_say_how_they_merge() {
+        let marks = |name: &str, field: &str| of(name).field(field).and_then(|field| field.marks.clone()).map(|m| *m);
+        let ports = marks("core.v1.Container", "ports").expect("ports merge");
+        assert_eq!(ports.list, Some(ListType::Map));
+        assert_eq!(ports.keys, ["containerPort", "protocol"]);
+        assert_eq!((ports.merge_key.as_deref(), ports.strategy.as_deref()), (Some("containerPort"), Some("merge")));
+        let mode = marks("scheduling.v1beta1.PodGroupSpec", "disruptionMode").expect("the mode has a default");
+        assert_eq!(mode, Marks { default: Some(json!({"single": {}})), ..Marks::default() });
+        assert_eq!(marks("core.v1.Container", "image"), None);
+    }
+
+    #[test]
+    fn types_say_what_they_require_and_whether_they_are_one_value() {
+        assert_eq!(*of("batch.v1.JobSpec").required, ["template"]);
+        assert!(of("meta.v1.LabelSelector").is_atomic);
+        assert!(!of("batch.v1.JobSpec").is_atomic);
     }
 }

@@ -65,8 +65,8 @@ impl Walk {
                 let of = self.table.object(of);
                 fields.retain(|name, value| match of.field(name) {
                     Some(_) if value.is_null() => false,
-                    Some(shape) => {
-                        self.value(shape, value, &Place::Field(place, name));
+                    Some(field) => {
+                        self.value(field.shape, value, &Place::Field(place, name));
                         true
                     }
                     None => {

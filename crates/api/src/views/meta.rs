@@ -43,26 +43,23 @@ impl ResourceRef {
 
     /// The collection's path over all namespaces.
     pub fn path(&self) -> String {
-        if self.group.is_empty() {
-            format!("/api/{}/{}", self.version, self.plural)
-        } else {
-            format!("/apis/{}/{}/{}", self.group, self.version, self.plural)
-        }
+        self.collection_path("")
     }
 
-    /// The collection's path in one namespace.
-    pub fn namespaced_path(&self, namespace: &str) -> String {
-        if self.group.is_empty() {
-            format!("/api/{}/namespaces/{namespace}/{}", self.version, self.plural)
+    /// The collection's path in `namespace`, which cluster-scoped kinds leave out; the empty one stands for all.
+    pub fn collection_path(&self, namespace: &str) -> String {
+        let ResourceRef { group, version, plural, .. } = self;
+        let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        if !self.namespaced || namespace.is_empty() {
+            format!("{root}/{version}/{plural}")
         } else {
-            format!("/apis/{}/{}/namespaces/{namespace}/{}", self.group, self.version, self.plural)
+            format!("{root}/{version}/namespaces/{namespace}/{plural}")
         }
     }
 
     /// The path of one object.
     pub fn object_path(&self, key: &ObjectKey) -> String {
-        let collection = if self.namespaced { self.namespaced_path(&key.namespace) } else { self.path() };
-        format!("{collection}/{}", key.name)
+        format!("{}/{}", self.collection_path(&key.namespace), key.name)
     }
 }
 
@@ -209,5 +206,23 @@ impl<V> Copy for Index<V> {}
 impl<V> fmt::Debug for Index<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Index({})", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ObjectKey, View};
+    use crate::views::{NodeView, PodGroupView, PodView};
+
+    #[test]
+    fn paths_are_those_of_the_kubernetes_api() {
+        let key = ObjectKey::new("training", "x1");
+        assert_eq!(PodView::RESOURCE.object_path(&key), "/api/v1/namespaces/training/pods/x1");
+        assert_eq!(
+            PodGroupView::RESOURCE.object_path(&key),
+            "/apis/scheduling.k8s.io/v1beta1/namespaces/training/podgroups/x1"
+        );
+        assert_eq!(NodeView::RESOURCE.object_path(&ObjectKey::new("", "n1")), "/api/v1/nodes/n1");
+        assert_eq!(PodView::RESOURCE.path(), "/api/v1/pods");
     }
 }
