@@ -18,7 +18,7 @@ use crate::write;
 
 /// Binds the pod in the path. Only the fields that a binding is about are looked at: the rest of the pod was judged
 /// when it came in.
-pub(crate) fn bind(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
+pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
     let binding: Binding = serde_json::from_slice(body).map_err(|error| {
         Status::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {error}"))
     })?;
@@ -34,7 +34,7 @@ pub(crate) fn bind(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
             return Ok(Status::created().into_response());
         }
         assign(&mut pod, &binding, rfc3339(call.home.clock.now()));
-        if write::commit(call, &pod, Expect::At(stored.revision), Op::Put)?.is_ok() {
+        if write::commit(call, &pod, Expect::At(stored.revision), Op::Put).await?.is_ok() {
             return Ok(Status::created().into_response());
         }
     }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::stream::{BoxStream, Stream, StreamExt};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
 use http_body::{Frame, SizeHint};
 
 /// The body of an answer. Nothing runs on its behalf: it makes its next frame when asked for it.
@@ -25,6 +25,17 @@ impl Body {
     /// A body that is made frame by frame.
     pub fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Body {
         Body(Kind::Stream(frames.boxed()))
+    }
+
+    /// The same body, which keeps `guard` until it is dropped.
+    pub(crate) fn holding<G: Send + Sync + 'static>(self, guard: G) -> Body {
+        let frames = match self.0 {
+            Kind::Whole(bytes) => stream::iter(bytes).boxed(),
+            Kind::Stream(frames) => frames,
+        };
+        Body::stream(frames.inspect(move |_| {
+            let _held = &guard;
+        }))
     }
 }
 

@@ -53,9 +53,9 @@ struct Deleted {
 }
 
 /// Deletes one object.
-pub(crate) fn delete(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
+pub(crate) async fn delete(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
     let options = Options::read(call, body)?;
-    let deleted = delete_one(call, &call.key(), &options)?;
+    let deleted = delete_one(call, &call.key(), &options).await?;
     let mut response = if deleted.gone && !call.resource.returns_deleted {
         Status::deleted(call.resource, call.name(), &deleted.stored.meta.uid).into_response()
     } else {
@@ -73,7 +73,7 @@ pub(crate) fn delete(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
 }
 
 /// Deletes the objects that the selectors mean, and answers with them.
-pub(crate) fn delete_collection(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
+pub(crate) async fn delete_collection(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
     let options = Options::read(call, body)?;
     let selection = Selection::read(call.resource, call.info)?;
     let query = List { namespace: call.info.namespace.clone(), ..List::all(&call.resource.store_name) };
@@ -81,7 +81,7 @@ pub(crate) fn delete_collection(call: &Call<'_>, body: &Bytes) -> Answer<Respons
     let mut listed = listed.expect("the present is never gone");
     let mut deleted = Vec::with_capacity(listed.items.len());
     for stored in &listed.items {
-        match delete_one(call, &stored.key, &options) {
+        match delete_one(call, &stored.key, &options).await {
             Ok(one) => deleted.push(one.stored),
             // Somebody else was faster; the object is gone, as asked for.
             Err(status) if status.is_not_found() => {}
@@ -93,7 +93,7 @@ pub(crate) fn delete_collection(call: &Call<'_>, body: &Bytes) -> Answer<Respons
     Ok(read::answer_list(call, listed, &selection))
 }
 
-fn delete_one(call: &Call<'_>, key: &Key, options: &Options) -> Answer<Deleted> {
+async fn delete_one(call: &Call<'_>, key: &Key, options: &Options) -> Answer<Deleted> {
     for _ in 0..write::ATTEMPTS_MAX {
         let stored = call.home.store.get(key).ok_or_else(|| Status::not_found(call.resource, &key.name))?;
         options.check_preconditions(call, &stored)?;
@@ -103,7 +103,7 @@ fn delete_one(call: &Call<'_>, key: &Key, options: &Options) -> Answer<Deleted> 
             return Ok(Deleted { stored, gone });
         }
         let op = if gone { Op::Delete } else { Op::Put };
-        if let Ok(stored) = write::commit(call, &object, Expect::At(stored.revision), op)? {
+        if let Ok(stored) = write::commit(call, &object, Expect::At(stored.revision), op).await? {
             return Ok(Deleted { stored, gone });
         }
     }
@@ -200,6 +200,9 @@ impl Options {
                 }
             },
         };
+        if let Some(other) = options.dry_run.iter().find(|text| *text != "All") {
+            return refuse(Error::not_supported(&Path::new("dryRun"), other.as_str(), &["All"]));
+        }
         match (orphan, options.propagation) {
             (Some(_), Some(propagation)) => {
                 let text = format!("{propagation:?}");

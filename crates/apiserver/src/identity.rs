@@ -23,6 +23,11 @@ impl Identity {
         Identity { user: user.into(), groups: groups.iter().map(|&group| group.to_owned()).collect() }
     }
 
+    /// Who has not said who it is.
+    pub fn anonymous() -> Identity {
+        Identity::new(ANONYMOUS, &["system:unauthenticated"])
+    }
+
     /// Who may do everything.
     pub fn admin() -> Identity {
         Identity::new("kubernetes-admin", &["system:masters", "system:authenticated"])

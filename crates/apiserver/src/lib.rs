@@ -5,30 +5,45 @@
 //! Out: objects as the store keeps them, lists and watches made of the same bytes, and a `Status` for every refusal.
 //! Promises: every write takes the same steps whatever its kind; a refusal names every cause; a write that changes
 //! nothing makes no event; a watch is ordered and complete, or says 410. No body makes the server panic.
-//! Never: scheduling decisions, a task of its own, a clock or randomness that was not handed in.
+//! Never: scheduling decisions, a task of its own (the edge has one per connection), a clock or
+//! randomness that was not handed in.
 
 mod write; // a write from start to end; read this first
 pub mod request; // path and query → what is asked for
 pub mod resource; // what the pipeline knows about a kind
 mod resources; // the kinds, one file each
 pub mod object; // a document of any kind
-mod strict; // unknown fields and wrong types
+mod duplicates; // bytes → a document, noticing fields that stand there twice
+mod strict; // unknown fields, duplicates and wrong types
 mod metadata; // what only the server says about an object
 mod admission; // what the cluster says about a write
 mod encode; // object → what the store keeps
 mod patch; // merge patches and JSON patches
+mod strategic; // merge patches that know the kind
 mod delete; // deletion, graceful, held or at once
 mod binding; // a pod gets its node
 mod selection; // labels, fields and namespace that objects must have
 mod versions; // stored bytes in the version asked for
+pub mod table; // objects as rows for people
+mod form; // stored bytes in the form asked for
 mod read; // get and list
 mod watch; // events as a stream of lines
+mod discovery; // what is served, told to clients
+mod openapi; // the API as OpenAPI documents
+mod published; // documents made once
+mod accept; // the form that a client wants
 mod status; // refusals and confirmations
 mod body; // what an answer is made of
 mod identity; // who asks
+mod health; // whether all is well
+mod metrics; // what is counted
+mod audit; // who wrote
 mod server; // the service around all of it
+pub mod edge; // the network in front of it
 
+pub use audit::{Audit, Entry};
 pub use body::Body;
+pub use health::Health;
 pub use identity::Identity;
 pub use resource::Resource;
 pub use server::{Config, Server};

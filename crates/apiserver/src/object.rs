@@ -4,6 +4,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use store::Stored;
 
+use crate::duplicates;
+
 /// A document whose top and whose `metadata` are JSON objects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object(Value);
@@ -29,6 +31,15 @@ impl Object {
             return Err(Malformed::Empty);
         }
         Object::new(serde_json::from_slice(bytes)?)
+    }
+
+    /// The same, and the paths of the fields that stand there more than once. The last one counts.
+    pub fn parse_noticing(bytes: &[u8]) -> Result<(Object, Vec<String>), Malformed> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(Malformed::Empty);
+        }
+        let (document, duplicates) = duplicates::read(bytes)?;
+        Ok((Object::new(document)?, duplicates))
     }
 
     /// Takes a document; a missing `metadata` becomes an empty one.

@@ -1,15 +1,18 @@
 //! Patches: the object there is, with changes applied, goes through the same steps as an update.
 
+use api::schema::{self, Merging};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use json_patch::PatchOperation;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::accept::media_type;
 use crate::body::Body;
 use crate::object::Object;
-use crate::server::{Call, media_type};
+use crate::server::Call;
 use crate::status::{Answer, Status};
 use crate::write::{self, Part};
+use crate::{duplicates, strategic};
 
 /// The longest JSON patch that is applied, as upstream.
 const OPERATIONS_MAX: usize = 10_000;
@@ -24,34 +27,45 @@ const DEPTH_MAX: usize = 120;
 enum Patch {
     /// RFC 7386.
     Merge(Value),
+    /// The same, but lists are merged as the kind has it.
+    Strategic(Map<String, Value>),
     /// RFC 6902.
     Json(json_patch::Patch),
 }
 
 /// Changes parts of an object, or of its status. A patch that names no resource version wins over writes that come in
 /// between.
-pub(crate) fn patch(call: &Call<'_>, part: Part, headers: &HeaderMap, body: &Bytes) -> Answer<Response<Body>> {
-    let patch = Patch::read(media_type(headers), body)?;
+pub(crate) async fn patch(call: &Call<'_>, part: Part, headers: &HeaderMap, body: &Bytes) -> Answer<Response<Body>> {
+    let (patch, duplicates) = Patch::read(media_type(headers), body)?;
+    let place = schema::merging(call.resource.group, &call.info.version, call.resource.kind);
     let api_version = call.resource.api_version(&call.info.version);
     write::change(call, part, &mut |old, warnings| {
         let mut document = old.document().clone();
         document["apiVersion"] = Value::from(api_version.as_str());
-        patch.apply(&mut document)?;
+        patch.apply(&mut document, place)?;
         let object = Object::new(document).map_err(|bad| Status::bad_request(bad.to_string()))?;
-        write::accept(call, object, warnings)
+        write::accept(call, object, &duplicates, warnings)
     })
+    .await
 }
 
 impl Patch {
-    fn read(media_type: &str, body: &Bytes) -> Answer<Patch> {
+    /// Reads a body; fields that it has twice are named beside the patch.
+    fn read(media_type: &str, body: &Bytes) -> Answer<(Patch, Vec<String>)> {
         let malformed = |error: serde_json::Error| Status::bad_request(format!("error decoding patch: {error}"));
+        let object = || {
+            let (changes, duplicates) = duplicates::read(body).map_err(malformed)?;
+            match changes {
+                Value::Object(changes) => Ok((changes, duplicates)),
+                _ => Err(Status::bad_request("error decoding patch: a merge patch is a JSON object")),
+            }
+        };
         match media_type {
             "application/merge-patch+json" => {
-                let changes: Value = serde_json::from_slice(body).map_err(malformed)?;
-                if !changes.is_object() {
-                    return Err(Status::bad_request("error decoding patch: a merge patch is a JSON object"));
-                }
-                Ok(Patch::Merge(changes))
+                object().map(|(changes, duplicates)| (Patch::Merge(Value::Object(changes)), duplicates))
+            }
+            "application/strategic-merge-patch+json" => {
+                object().map(|(changes, duplicates)| (Patch::Strategic(changes), duplicates))
             }
             "application/json-patch+json" => {
                 let operations: json_patch::Patch = serde_json::from_slice(body).map_err(malformed)?;
@@ -61,24 +75,30 @@ impl Patch {
                         "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {count}"
                     )));
                 }
-                Ok(Patch::Json(operations))
+                Ok((Patch::Json(operations), Vec::new()))
             }
-            // Upstream: takes strategic merge and apply patches too. They come with the issue that brings
-            // server-side apply.
+            // Upstream: takes apply patches. They come with the issue that brings server-side apply.
+            apply if apply.starts_with("application/apply-patch+") => Err(Status::unsupported_media_type(
+                "server-side apply is not served; apply on the client's side instead (kubectl apply --server-side=false)",
+            )),
             other => Err(Status::unsupported_media_type(format!(
                 "the body of the request was in an unknown format ({other}) - accepted media types include: \
-                 application/json-patch+json, application/merge-patch+json"
+                 application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json"
             ))),
         }
     }
 
-    fn apply(&self, document: &mut Value) -> Answer<()> {
-        match self {
-            Patch::Merge(changes) => {
+    fn apply(&self, document: &mut Value, place: Merging) -> Answer<()> {
+        match (self, document) {
+            (Patch::Strategic(changes), Value::Object(document)) => strategic::merge(document, changes, place)
+                .map_err(|malformed| Status::bad_request(format!("error applying patch: {malformed}"))),
+            // Documents are always objects.
+            (Patch::Strategic(_), _) => Ok(()),
+            (Patch::Merge(changes), document) => {
                 json_patch::merge(document, changes);
                 Ok(())
             }
-            Patch::Json(operations) => apply_operations(document, operations),
+            (Patch::Json(operations), document) => apply_operations(document, operations),
         }
     }
 }

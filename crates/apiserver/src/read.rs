@@ -1,4 +1,4 @@
-//! Reads: stored bytes, put side by side. Nothing is decoded.
+//! Reads: stored bytes, put side by side. Objects are not decoded, unless a table is made of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use http::{Response, StatusCode};
 use store::{List, Listed, Stored};
 
 use crate::body::Body;
+use crate::form::Shown;
 use crate::request::VersionMatch;
 use crate::selection::Selection;
 use crate::server::{Call, json_response};
 use crate::status::{Answer, Status};
-use crate::versions::Rename;
 use crate::write;
 
 /// How long a read waits for the store to reach the version it asks for.
@@ -90,10 +90,9 @@ fn gone(query: &List) -> Status {
     }
 }
 
-/// The answer to a list: `{"apiVersion":…,"items":[…],"kind":…,"metadata":{…}}`.
+/// The answer to a list: `{"apiVersion":…,"items":[…],"kind":…,"metadata":{…}}`, or a table with rows.
 pub(crate) fn answer_list(call: &Call<'_>, listed: Listed, selection: &Selection) -> Response<Body> {
-    let Call { resource, info, .. } = *call;
-    let head = format!("{{\"apiVersion\":\"{}\",\"items\":[", resource.api_version(&info.version));
+    let shown = Shown::of(call);
     let mut metadata = format!("\"resourceVersion\":\"{}\"", listed.revision);
     if let Some(after) = listed.more {
         let token = Resume { at: Some(listed.revision), after }.token();
@@ -103,19 +102,18 @@ pub(crate) fn answer_list(call: &Call<'_>, listed: Listed, selection: &Selection
             metadata = format!("{metadata},\"remainingItemCount\":{}", listed.remaining);
         }
     }
-    let tail = format!("],\"kind\":\"{}List\",\"metadata\":{{{metadata}}}}}", resource.kind);
     let pages = Pages {
-        rename: Rename::to(resource, &info.version),
-        head: Some(head),
+        head: Some(shown.list_head()),
         items: listed.items.into_iter().peekable(),
-        tail,
+        tail: shown.list_tail(&metadata),
+        shown,
     };
     json_response(StatusCode::OK, Body::stream(stream::iter(pages)))
 }
 
 /// The frames of a list.
 struct Pages {
-    rename: Rename,
+    shown: Shown,
     /// Taken by the first frame.
     head: Option<String>,
     items: std::iter::Peekable<std::vec::IntoIter<Arc<Stored>>>,
@@ -136,7 +134,7 @@ impl Iterator for Pages {
                 frame.append(&mut std::mem::take(&mut self.tail).into_bytes());
                 break;
             };
-            self.rename.append(&stored.bytes, &mut frame);
+            self.shown.append_item(&stored.bytes, &mut frame);
             if self.items.peek().is_some() {
                 frame.push(b',');
             }

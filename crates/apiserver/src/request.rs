@@ -50,6 +50,20 @@ pub enum Verb {
     DeleteCollection,
 }
 
+impl Verb {
+    /// The verb's name in an audit, when it is one that writes.
+    pub fn writes(self) -> Option<&'static str> {
+        match self {
+            Verb::Get | Verb::List | Verb::Watch => None,
+            Verb::Create => Some("create"),
+            Verb::Update => Some("update"),
+            Verb::Patch => Some("patch"),
+            Verb::Delete => Some("delete"),
+            Verb::DeleteCollection => Some("deletecollection"),
+        }
+    }
+}
+
 /// The query's options, read but not yet judged against each other.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -85,6 +99,8 @@ pub struct Options {
     pub orphan_dependents: Option<bool>,
     /// How long a pod may take to end.
     pub grace_period_seconds: Option<i64>,
+    /// How much of each object the rows of a table carry.
+    pub include_object: IncludeObject,
 }
 
 /// How a list's `resourceVersion` is meant.
@@ -94,6 +110,18 @@ pub enum VersionMatch {
     Exact,
     /// That state or a later one.
     NotOlderThan,
+}
+
+/// How much of its object a row of a table carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// Its metadata.
+    #[default]
+    Metadata,
+    /// All of it.
+    Object,
 }
 
 /// What to do about fields that the schema does not know.
@@ -236,6 +264,7 @@ impl Options {
             }
             "orphanDependents" => self.orphan_dependents = Some(boolean(name, &value)?),
             "gracePeriodSeconds" => self.grace_period_seconds = Some(number(name, &value)?),
+            "includeObject" => self.include_object = include_object(&value)?,
             // Others (`pretty`, `force`, …) are left to those who know them; the API ignores unknown parameters.
             _ => {}
         }
@@ -286,6 +315,15 @@ fn version_match(value: &str) -> Answer<VersionMatch> {
             let errors = vec![Error::not_supported(&path, value, &["Exact", "NotOlderThan", ""])];
             Err(Status::invalid_named("ListOptions.meta.k8s.io", "", &errors))
         }
+    }
+}
+
+fn include_object(value: &str) -> Answer<IncludeObject> {
+    match value {
+        "None" => Ok(IncludeObject::None),
+        "Metadata" => Ok(IncludeObject::Metadata),
+        "Object" => Ok(IncludeObject::Object),
+        _ => Err(bad_value("includeObject", value, "must be one of None, Metadata, Object")),
     }
 }
 

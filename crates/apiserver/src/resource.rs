@@ -8,6 +8,7 @@ use store::Key;
 
 use crate::object::Object;
 use crate::request::Propagation;
+use crate::table::Table;
 
 /// A kind as the server serves it.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Resource {
     pub versions: &'static [&'static str],
     /// The version in which objects are kept.
     pub storage_version: &'static str,
+    /// A mark of that version, which clients can only compare: upstream's, as migration tools know it.
+    pub storage_version_hash: &'static str,
     /// Plural, as in the path.
     pub plural: &'static str,
     /// Singular.
@@ -27,6 +30,8 @@ pub struct Resource {
     pub kind: &'static str,
     /// Shorter names for people.
     pub short_names: &'static [&'static str],
+    /// Names under which several kinds are listed together, such as `all`.
+    pub categories: &'static [&'static str],
     /// Whether objects live in a namespace.
     pub namespaced: bool,
     /// What can be asked of an object beside itself.
@@ -37,6 +42,8 @@ pub struct Resource {
     pub unconditional_update: bool,
     /// Whether `metadata.generation` counts changes of the spec.
     pub counts_generation: bool,
+    /// Whether a whole collection can be deleted at once.
+    pub deletes_collections: bool,
     /// Whether the answer to a delete that took effect is the object instead of a `Status`.
     pub returns_deleted: bool,
     /// What the kind does its own way.
@@ -61,6 +68,30 @@ impl Subresource {
             "status" => Some(Subresource::Status),
             "binding" => Some(Subresource::Binding),
             _ => None,
+        }
+    }
+
+    /// The path's form.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Subresource::Status => "status",
+            Subresource::Binding => "binding",
+        }
+    }
+
+    /// What can be done with it.
+    pub fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Subresource::Status => &["get", "patch", "update"],
+            Subresource::Binding => &["create"],
+        }
+    }
+
+    /// The kind that is sent and answered, given that of the object.
+    pub fn kind(self, of: &'static str) -> &'static str {
+        match self {
+            Subresource::Status => of,
+            Subresource::Binding => "Binding",
         }
     }
 }
@@ -91,6 +122,8 @@ pub struct Strategy {
     pub selectable: &'static [&'static str],
     /// The values of those of them that are not empty.
     pub fields: fn(&Object) -> Vec<(&'static str, String)>,
+    /// How objects are shown to people.
+    pub table: Table,
     /// The seconds that deletion gives the object to end, from what was asked for. Zero: it goes at once.
     pub grace_seconds: fn(&Object, Option<i64>) -> i64,
     /// What deletion does to an object that cannot go at once.
@@ -112,6 +145,7 @@ impl Strategy {
         warnings: |_, _| Vec::new(),
         selectable: &[],
         fields: |_| Vec::new(),
+        table: Table::PLAIN,
         grace_seconds: |_, _| 0,
         mark_deleting: |_| {},
         held: |_| false,
@@ -137,6 +171,12 @@ impl Resource {
     /// The store's key of one object.
     pub fn key(&self, namespace: &str, name: &str) -> Key {
         Key::new(&self.store_name, namespace, name)
+    }
+
+    /// What can be done with objects of the kind.
+    pub fn verbs(&self) -> Vec<&'static str> {
+        let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+        all.into_iter().filter(|&verb| self.deletes_collections || verb != "deletecollection").collect()
     }
 
     /// Whether the kind has this subresource.

@@ -3,21 +3,30 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use api::gates::Gates;
 use api::{Clock, Random};
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use futures::FutureExt;
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::json;
-use store::{Key, Store};
+use store::{Committer, Key, Store};
+use tokio::time::Instant;
 use tower::{BoxError, Service};
 
+use crate::accept::{self, Form};
+use crate::audit::{Audit, Entry};
 use crate::body::Body;
+use crate::discovery::Discovery;
+use crate::health::Health;
 use crate::identity::{ANONYMOUS, Identified, Identity};
+use crate::metrics::Metrics;
 use crate::object::Object;
+use crate::openapi::OpenApi;
 use crate::request::{self, Options, RequestInfo, Route, Verb};
 use crate::resource::{Resource, Subresource};
 use crate::status::{Answer, Status};
@@ -33,6 +42,8 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 pub struct Config {
     /// Where objects are kept.
     pub store: Store,
+    /// How writes get there.
+    pub committer: Committer,
     /// The time that objects carry.
     pub clock: Arc<dyn Clock>,
     /// Where uids, generated names and the length of watches come from.
@@ -48,17 +59,29 @@ pub struct Server(Arc<Home>);
 /// What every request needs.
 pub(crate) struct Home {
     pub store: Store,
+    pub committer: Committer,
     pub clock: Arc<dyn Clock>,
     pub random: Random,
     pub gates: Gates,
     pub resources: Vec<Resource>,
+    /// Made when first asked for: most servers of a simulation never are.
+    discovery: OnceLock<Discovery>,
+    openapi: OnceLock<OpenApi>,
+    health: Health,
+    metrics: Metrics,
+    audit: Option<Audit>,
 }
+
+/// Marks an answer that lasts until somebody ends it: a watch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongRunning;
 
 /// One request on its way through the steps.
 pub(crate) struct Call<'a> {
     pub home: &'a Home,
     pub resource: &'a Resource,
     pub info: &'a RequestInfo,
+    pub form: Form,
 }
 
 impl Call<'_> {
@@ -83,17 +106,66 @@ impl Home {
     pub fn resource(&self, group: &str, plural: &str) -> Option<&Resource> {
         self.resources.iter().find(|resource| resource.plural == plural && resource.group == group)
     }
+
+    /// Counts an answer, and tells the audit of a write.
+    fn note(
+        &self,
+        info: &RequestInfo,
+        user: &str,
+        path: &str,
+        mut response: Response<Body>,
+        began: Instant,
+    ) -> Response<Body> {
+        let (resource, code) = (self.resource(&info.group, &info.resource), response.status());
+        self.metrics.answered(info.verb, resource, code, began.elapsed());
+        if let (Some(audit), Some(verb)) = (&self.audit, info.verb.writes()) {
+            audit(&Entry { time: self.clock.now(), user, verb, path, code: code.as_u16() });
+        }
+        if let (Verb::Watch, true, Some(resource)) = (info.verb, code.is_success(), resource) {
+            response.extensions_mut().insert(LongRunning);
+            let open = self.metrics.watching(resource);
+            return response.map(|body| body.holding(open));
+        }
+        response
+    }
 }
 
 impl Server {
     /// A server on `config.store`, which afterwards holds the namespaces that are always there.
     pub fn new(config: Config) -> Server {
-        let Config { store, clock, random, gates } = config;
-        let home = Home { store, clock, random, gates, resources: resources::all() };
+        let Config { store, committer, clock, random, gates } = config;
+        // Nobody else uses the store yet, so the first writes need not wait for anybody.
+        let in_place = Committer::in_place(store.clone());
+        let mut home = Home {
+            store,
+            committer: in_place,
+            clock,
+            random,
+            gates,
+            resources: resources::all(),
+            discovery: OnceLock::new(),
+            openapi: OnceLock::new(),
+            health: Health::default(),
+            metrics: Metrics::new(&gates),
+            audit: None,
+        };
         for name in NAMESPACES {
             make_namespace(&home, name);
         }
+        home.committer = committer;
         Server(Arc::new(home))
+    }
+
+    /// The same server, which tells `audit` of every request that writes. To be called before it is cloned.
+    #[must_use]
+    pub fn with_audit(mut self, audit: Audit) -> Server {
+        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").audit = Some(audit);
+        self
+    }
+
+    /// Where those who run parts of the process report on them.
+    pub fn health(&self) -> &Health {
+        &self.0.health
     }
 
     /// A client whose requests come from `identity`. Must be called inside a tokio runtime, which `kube::Client` needs.
@@ -118,19 +190,23 @@ impl Server {
         };
         let info = match route {
             Route::Resource(info) => info,
-            Route::Other => return other(parts.uri.path()),
+            Route::Other => return other(&self.0, &parts),
         };
+        let began = Instant::now();
         // Everyone may do everything so far; who it was is at least said.
         let user = parts.extensions.get::<Identity>().map_or(ANONYMOUS, |identity| &identity.user);
         tracing::trace!(user, verb = ?info.verb, path = parts.uri.path(), "request");
-        let answered = match find(&self.0, &info) {
-            Ok((resource, subresource)) => {
-                let call = Call { home: &self.0, resource, info: &info };
+        let found = find(&self.0, &info);
+        let negotiated = |(resource, subresource)| Ok((resource, subresource, Form::negotiate(&parts.headers)?));
+        let answered = match found.and_then(negotiated) {
+            Ok((resource, subresource, form)) => {
+                let call = Call { home: &self.0, resource, info: &info, form };
                 serve(&call, subresource, &parts.headers, body).await
             }
             Err(status) => Err(status),
         };
-        answered.unwrap_or_else(Status::into_response)
+        let response = answered.unwrap_or_else(Status::into_response);
+        self.0.note(&info, user, parts.uri.path(), response, began)
     }
 }
 
@@ -166,18 +242,20 @@ where
         (Verb::Get, None | Some(Subresource::Status)) => read::get(call),
         (Verb::List, None) => read::list(call).await,
         (Verb::Watch, None) => watch::watch(call).await,
-        (Verb::Create, None) if call.info.name.is_none() => write::create(call, &json_body(headers, body).await?),
-        (Verb::Create, Some(Subresource::Binding)) => binding::bind(call, &json_body(headers, body).await?),
-        (Verb::Update, None) => write::update(call, write::Part::Whole, &json_body(headers, body).await?),
+        (Verb::Create, None) if call.info.name.is_none() => write::create(call, &json_body(headers, body).await?).await,
+        (Verb::Create, Some(Subresource::Binding)) => binding::bind(call, &json_body(headers, body).await?).await,
+        (Verb::Update, None) => write::update(call, write::Part::Whole, &json_body(headers, body).await?).await,
         (Verb::Update, Some(Subresource::Status)) => {
-            write::update(call, write::Part::Status, &json_body(headers, body).await?)
+            write::update(call, write::Part::Status, &json_body(headers, body).await?).await
         }
-        (Verb::Patch, None) => patch::patch(call, write::Part::Whole, headers, &collect(body).await?),
+        (Verb::Patch, None) => patch::patch(call, write::Part::Whole, headers, &collect(body).await?).await,
         (Verb::Patch, Some(Subresource::Status)) => {
-            patch::patch(call, write::Part::Status, headers, &collect(body).await?)
+            patch::patch(call, write::Part::Status, headers, &collect(body).await?).await
         }
-        (Verb::Delete, None) => delete::delete(call, &collect(body).await?),
-        (Verb::DeleteCollection, None) => delete::delete_collection(call, &collect(body).await?),
+        (Verb::Delete, None) => delete::delete(call, &json_body(headers, body).await?).await,
+        (Verb::DeleteCollection, None) if call.resource.deletes_collections => {
+            delete::delete_collection(call, &json_body(headers, body).await?).await
+        }
         _ => Err(Status::method_not_allowed()),
     }
 }
@@ -187,18 +265,8 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    match media_type(headers) {
-        "" | "application/json" => collect(body).await,
-        other => Err(Status::unsupported_media_type(format!(
-            "the body of the request was in an unknown format ({other}) - accepted media types include: application/json"
-        ))),
-    }
-}
-
-/// The media type of the body, without parameters; empty when the request does not say.
-pub(crate) fn media_type(headers: &HeaderMap) -> &str {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
+    accept::check_type(headers)?;
+    accept::to_json(headers, collect(body).await?)
 }
 
 async fn collect<B>(body: B) -> Answer<Bytes>
@@ -224,19 +292,50 @@ pub(crate) fn json_response(code: StatusCode, body: Body) -> Response<Body> {
 }
 
 /// Paths that name no resource.
-fn other(path: &str) -> Response<Body> {
-    match path {
-        "/healthz" | "/livez" | "/readyz" => Response::new(Body::whole(Bytes::from_static(b"ok"))),
+fn other(home: &Home, request: &Parts) -> Response<Body> {
+    let uri = &request.uri;
+    if let Some(response) = home.health.answer(uri.path(), uri.query().unwrap_or_default()) {
+        return response;
+    }
+    match uri.path() {
+        "/metrics" => home.metrics.answer(&home.store, &home.resources),
         "/version" => {
             let version = json!({
                 "major": "1", "minor": "37", "gitVersion": concat!("v1.37.1+phalanx-", env!("CARGO_PKG_VERSION")),
                 "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
-                "goVersion": "", "compiler": "rustc", "platform": "",
+                "goVersion": "", "compiler": "rustc", "platform": platform(),
             });
             json_response(StatusCode::OK, Body::whole(version.to_string().into()))
         }
-        _ => Status::unknown_path().into_response(),
+        _ => about_api(home, request).unwrap_or_else(Status::into_response),
     }
+}
+
+/// Discovery and OpenAPI.
+fn about_api(home: &Home, request: &Parts) -> Answer<Response<Body>> {
+    let (path, query) = (request.uri.path(), request.uri.query().unwrap_or_default());
+    let is_openapi = path.starts_with("/openapi/v3");
+    if !is_openapi && path != "/api" && path != "/apis" && !path.starts_with("/api/") && !path.starts_with("/apis/") {
+        return Err(Status::unknown_path());
+    }
+    if request.method != Method::GET && request.method != Method::HEAD {
+        return Err(Status::method_not_allowed());
+    }
+    if is_openapi {
+        home.openapi.get_or_init(|| OpenApi::new(&home.resources)).answer(path, query, &request.headers)
+    } else {
+        home.discovery.get_or_init(|| Discovery::new(&home.resources)).answer(path, &request.headers)
+    }
+}
+
+/// The machine in Go's words, as clients know them: `linux/amd64`.
+fn platform() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{}/{architecture}", std::env::consts::OS)
 }
 
 /// Makes a namespace the way a user would, so that it has all that a namespace has.
@@ -255,10 +354,11 @@ fn make_namespace(home: &Home, name: &str) {
         subresource: None,
         options: Options::default(),
     };
-    let call = Call { home, resource, info: &info };
+    let call = Call { home, resource, info: &info, form: Form::Object };
     let object = Object::new(json!({"metadata": {"name": name}})).expect("this is an object");
     let body = Bytes::from(object.document().to_string());
-    if let Err(status) = write::create(&call, &body) {
+    let made = write::create(&call, &body).now_or_never().expect("a write in place waits for nothing");
+    if let Err(status) = made {
         panic!("namespace {name} cannot be made: {status:?}");
     }
 }

@@ -151,6 +151,33 @@ impl Status {
         Status::about(StatusCode::FORBIDDEN, "Forbidden", resource, name, message)
     }
 
+    /// 507: nothing that takes room is kept until there is some.
+    // Upstream: etcd's quota answers 500 with "mvcc: database space exceeded" until someone disarms the alarm by hand.
+    pub fn insufficient_storage(room: store::Room) -> Status {
+        let message = format!(
+            "the data directory is full: {} MiB free, {} MiB are kept in reserve; delete objects or free space",
+            room.free_bytes >> 20,
+            room.reserve_bytes >> 20
+        );
+        Status::plain(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
+    }
+
+    /// 401: nobody knows who asks.
+    pub fn unauthorized() -> Status {
+        Status::plain(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// 431: more header than the server takes.
+    pub fn headers_too_large(bytes_max: usize) -> Status {
+        let message = format!("the header of the request is too large: limit is {bytes_max}");
+        Status::plain(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderFieldsTooLarge", message)
+    }
+
+    /// 504: it took too long.
+    pub fn timeout(message: impl Into<String>) -> Status {
+        Status::plain(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+    }
+
     /// 410: the version asked for is no longer known.
     pub fn expired(message: impl Into<String>) -> Status {
         Status::plain(StatusCode::GONE, "Expired", message)
@@ -161,6 +188,12 @@ impl Status {
     pub fn resume_with(mut self, token: String) -> Status {
         self.resume = Some(token.into());
         self
+    }
+
+    /// 406: the client takes none of the forms that there are.
+    pub fn not_acceptable() -> Status {
+        let message = "only the following media types are accepted: application/json";
+        Status::plain(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
     /// 413: more than the server takes.

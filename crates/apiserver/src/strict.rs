@@ -1,39 +1,48 @@
-//! The strict check: fields that the schema does not know, and values of the wrong type.
+//! The strict check: fields that the schema does not know, fields that stand there twice, and values of the wrong type.
 
 use api::schema;
 
 use crate::object::Object;
 use crate::request::FieldValidation;
 use crate::resource::Resource;
+use crate::server::Call;
 use crate::status::{Answer, Status};
 
-/// Tidies a document (unknown fields and `null`s go) and says so or refuses, as asked. Values of the wrong type are
-/// always refused, all of them at once.
-pub fn check(
-    resource: &Resource,
-    version: &str,
-    validation: FieldValidation,
+/// So many fields are named; a refusal is for people.
+const NAMED_MAX: usize = 100;
+
+/// Tidies a document (unknown fields and `null`s go) and says so or refuses, as asked. `duplicates` were noticed when it
+/// was read. Values of the wrong type are always refused, all of them at once.
+pub(crate) fn check(
+    call: &Call<'_>,
     object: &mut Object,
+    duplicates: &[String],
     warnings: &mut Vec<String>,
 ) -> Answer<()> {
-    let findings = schema::check(resource.group, version, resource.kind, object.document_mut());
+    let Call { resource, info, .. } = *call;
+    let findings = schema::check(resource.group, &info.version, resource.kind, object.document_mut());
     if !findings.type_errors.is_empty() {
-        let texts: Vec<String> = findings.type_errors.iter().map(ToString::to_string).collect();
-        return Err(undecodable(resource, version, &texts.join("; ")));
+        let texts: Vec<String> = findings.type_errors.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        return Err(undecodable(resource, &info.version, &texts.join("; ")));
     }
-    if findings.unknown.is_empty() {
+    if findings.unknown.is_empty() && duplicates.is_empty() {
         return Ok(());
     }
-    let texts: Vec<String> = findings.unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-    match validation {
-        FieldValidation::Ignore => {}
-        FieldValidation::Warn => warnings.extend(texts),
+    let unknown = findings.unknown.iter().map(|path| format!("unknown field \"{path}\""));
+    let duplicate = duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
+    let mut texts = unknown.chain(duplicate).take(NAMED_MAX);
+    match info.options.field_validation {
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            warnings.extend(texts);
+            Ok(())
+        }
         FieldValidation::Strict => {
-            let why = format!("strict decoding error: {}", texts.join(", "));
-            return Err(undecodable(resource, version, &why));
+            let first = texts.next().unwrap_or_default();
+            let why = texts.fold(format!("strict decoding error: {first}"), |why, text| why + ", " + &text);
+            Err(undecodable(resource, &info.version, &why))
         }
     }
-    Ok(())
 }
 
 /// The refusal of an object that its type cannot hold.

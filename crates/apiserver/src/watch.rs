@@ -12,13 +12,13 @@ use store::{Event, Gone, List, Op, Stored, Watcher};
 use tokio::time::Instant;
 
 use crate::body::Body;
+use crate::form::Shown;
 use crate::object::Object;
 use crate::read;
 use crate::request::Options;
 use crate::selection::Selection;
 use crate::server::{Call, json_response};
 use crate::status::{Answer, Status};
-use crate::versions::Rename;
 
 /// Bookmarks are at most this far apart.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -33,16 +33,7 @@ pub(crate) async fn watch(call: &Call<'_>) -> Answer<Response<Body>> {
     if let Some(version) = options.resource_version {
         read::reach(call, version).await?;
     }
-    let mut lines = Lines {
-        rename: Rename::to(call.resource, &call.info.version),
-        bookmark_head: format!(
-            "{{\"type\":\"BOOKMARK\",\"object\":{{\"apiVersion\":\"{}\",\"kind\":\"{}\",\"metadata\":{{",
-            call.resource.api_version(&call.info.version),
-            call.resource.kind
-        ),
-        selection,
-        bytes: Vec::new(),
-    };
+    let mut lines = Lines { shown: Shown::of(call), selection, bytes: Vec::new() };
     let watcher = open(call, options, &mut lines);
     let now = Instant::now();
     let drawn = || LENGTH_MIN + Duration::from_secs(call.home.random.below(LENGTH_MIN.as_secs()));
@@ -150,10 +141,8 @@ async fn sleep_until(instant: Option<Instant>) {
 
 /// Events as lines, made of stored bytes.
 struct Lines {
-    rename: Rename,
+    shown: Shown,
     selection: Selection,
-    /// A bookmark up to and including the brace of its metadata.
-    bookmark_head: String,
     /// Lines not yet sent.
     bytes: Vec<u8>,
 }
@@ -181,15 +170,14 @@ impl Lines {
         self.bytes.extend_from_slice(b"{\"type\":\"");
         self.bytes.extend_from_slice(kind.as_bytes());
         self.bytes.extend_from_slice(b"\",\"object\":");
-        self.rename.append(bytes, &mut self.bytes);
+        self.shown.append_whole(bytes, &mut self.bytes);
         self.bytes.extend_from_slice(b"}\n");
     }
 
     fn bookmark(&mut self, revision: Revision, initial_events_end: bool) {
-        let annotations =
-            if initial_events_end { "\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}," } else { "" };
-        let line = format!("{}{annotations}\"resourceVersion\":\"{revision}\"}}}}}}\n", self.bookmark_head);
-        self.bytes.extend_from_slice(line.as_bytes());
+        self.bytes.extend_from_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
+        self.shown.append_bookmark(revision, initial_events_end, &mut self.bytes);
+        self.bytes.extend_from_slice(b"}\n");
     }
 
     fn gone(&mut self, asked: Revision, gone: Gone) {

@@ -12,12 +12,12 @@ use store::{Expect, Op, Refused, Stored, Write};
 
 use crate::admission::{self, Attributes, Operation};
 use crate::body::Body;
+use crate::form::Shown;
 use crate::metadata::{self, Name};
 use crate::object::Object;
 use crate::resource::{Judged, Subresource};
 use crate::server::{Call, json_response};
 use crate::status::{Answer, Status};
-use crate::versions::Rename;
 use crate::{encode, strict};
 
 /// How many names are drawn before a create gives up.
@@ -25,6 +25,9 @@ const NAMES_MAX: usize = 8;
 
 /// How often a change is made anew because another write came first.
 pub(crate) const ATTEMPTS_MAX: usize = 5;
+
+/// The most that the warnings of one answer may say together.
+const WARNING_BYTES_MAX: usize = 4096;
 
 /// Which part of an object a change is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub(crate) enum Part {
 }
 
 /// Makes an object.
-pub(crate) fn create(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
+pub(crate) async fn create(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
     let mut names = 0;
     loop {
         let mut warnings = Vec::new();
@@ -44,7 +47,7 @@ pub(crate) fn create(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
         metadata::place(call, &mut object)?;
         let name = metadata::stamp(call, &mut object)?;
         names += 1;
-        match complete_and_keep(call, &mut object, warnings) {
+        match complete_and_keep(call, &mut object, warnings).await {
             // A drawn name may be taken. The whole write is repeated then, because other fields follow from the name.
             Err(status) if name == Name::Generated && status.is_already_exists() => {
                 if names == NAMES_MAX {
@@ -57,7 +60,7 @@ pub(crate) fn create(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
 }
 
 /// The steps of a create from defaults on.
-fn complete_and_keep(call: &Call<'_>, object: &mut Object, mut warnings: Vec<String>) -> Answer<Response<Body>> {
+async fn complete_and_keep(call: &Call<'_>, object: &mut Object, mut warnings: Vec<String>) -> Answer<Response<Body>> {
     let Call { home, resource, .. } = *call;
     (resource.strategy.defaults)(object, &home.gates);
     let attributes = Attributes { call, operation: Operation::Create, old: None };
@@ -67,25 +70,25 @@ fn complete_and_keep(call: &Call<'_>, object: &mut Object, mut warnings: Vec<Str
     admission::validate(&attributes, object)?;
     warnings.extend((resource.strategy.warnings)(object, None));
     if call.info.options.dry_run {
-        return Ok(answer(StatusCode::CREATED, object.document().to_string().into(), &warnings));
+        return Ok(answer(call, StatusCode::CREATED, &object.document().to_string().into(), &warnings));
     }
-    match commit(call, object, Expect::Absent, Op::Put)? {
+    match commit(call, object, Expect::Absent, Op::Put).await? {
         Ok(stored) => Ok(answer_stored(call, StatusCode::CREATED, &stored, &warnings)),
         Err(_) => Err(Status::already_exists(resource, object.name())),
     }
 }
 
 /// Replaces an object, or its status.
-pub(crate) fn update(call: &Call<'_>, part: Part, body: &Bytes) -> Answer<Response<Body>> {
-    change(call, part, &mut |_, warnings| decode(call, body, warnings))
+pub(crate) async fn update(call: &Call<'_>, part: Part, body: &Bytes) -> Answer<Response<Body>> {
+    change(call, part, &mut |_, warnings| decode(call, body, warnings)).await
 }
 
 /// Makes the next version of an object from the one there is. `next` is asked again when another write came first; it
 /// returns an object in the storage version, with the resource version it insists on, if any.
-pub(crate) fn change(
+pub(crate) async fn change(
     call: &Call<'_>,
     part: Part,
-    next: &mut dyn FnMut(&Object, &mut Vec<String>) -> Answer<Object>,
+    next: &mut (dyn FnMut(&Object, &mut Vec<String>) -> Answer<Object> + Send),
 ) -> Answer<Response<Body>> {
     let Call { home, resource, .. } = *call;
     let key = call.key();
@@ -101,11 +104,11 @@ pub(crate) fn change(
             warnings.extend((resource.strategy.warnings)(&new, Some(&old)));
         }
         if call.info.options.dry_run {
-            return Ok(answer(StatusCode::OK, new.document().to_string().into(), &warnings));
+            return Ok(answer(call, StatusCode::OK, &new.document().to_string().into(), &warnings));
         }
         // Whoever held the object may just have let it go.
         let op = if old.is_deleting() && is_free(call, &new) { Op::Delete } else { Op::Put };
-        if let Ok(stored) = commit(call, &new, Expect::At(stored.revision), op)? {
+        if let Ok(stored) = commit(call, &new, Expect::At(stored.revision), op).await? {
             return Ok(answer_stored(call, StatusCode::OK, &stored, &warnings));
         }
     }
@@ -183,17 +186,22 @@ fn prepare_change(call: &Call<'_>, part: Part, new: &mut Object, old: &Object) {
 
 /// Bytes → an object in the storage version that has only known fields.
 pub(crate) fn decode(call: &Call<'_>, body: &Bytes, warnings: &mut Vec<String>) -> Answer<Object> {
-    let object = Object::parse(body).map_err(|bad| {
+    let (object, duplicates) = Object::parse_noticing(body).map_err(|bad| {
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {bad}",
             call.resource.kind
         ))
     })?;
-    accept(call, object, warnings)
+    accept(call, object, &duplicates, warnings)
 }
 
-/// The same for a document that is already read, in the version of the path.
-pub(crate) fn accept(call: &Call<'_>, mut object: Object, warnings: &mut Vec<String>) -> Answer<Object> {
+/// The same for a document that is already read, in the version of the path; it had these fields more than once.
+pub(crate) fn accept(
+    call: &Call<'_>,
+    mut object: Object,
+    duplicates: &[String],
+    warnings: &mut Vec<String>,
+) -> Answer<Object> {
     let Call { resource, info, .. } = *call;
     let api_version = resource.api_version(&info.version);
     let (said_version, said_kind) = (object.text(&["apiVersion"]), object.text(&["kind"]));
@@ -207,7 +215,7 @@ pub(crate) fn accept(call: &Call<'_>, mut object: Object, warnings: &mut Vec<Str
         let text = format!("{said_kind} in version \"{}\" cannot be handled as a {kind}", info.version);
         return Err(Status::bad_request(text));
     }
-    strict::check(resource, &info.version, info.options.field_validation, &mut object, warnings)?;
+    strict::check(call, &mut object, duplicates, warnings)?;
     let storage_version = resource.api_version(resource.storage_version);
     object.top_mut().insert("apiVersion".to_owned(), storage_version.into());
     object.top_mut().insert("kind".to_owned(), resource.kind.into());
@@ -224,8 +232,14 @@ fn judge(call: &Call<'_>, object: &Object, judged: Judged) -> Answer<()> {
     Err(Status::invalid(call.resource, object.name(), &errors))
 }
 
-/// Hands one write to the store. The outer error is the server's, the inner one is an answer.
-pub(crate) fn commit(call: &Call<'_>, object: &Object, expect: Expect, op: Op) -> Answer<Result<Arc<Stored>, Refused>> {
+/// Hands one write to the store. The outer error has to be passed on, the inner one is an answer: another write came
+/// first.
+pub(crate) async fn commit(
+    call: &Call<'_>,
+    object: &Object,
+    expect: Expect,
+    op: Op,
+) -> Answer<Result<Arc<Stored>, Refused>> {
     let Call { home, resource, .. } = *call;
     let write = Write {
         key: resource.key(object.namespace(), object.name()),
@@ -234,25 +248,34 @@ pub(crate) fn commit(call: &Call<'_>, object: &Object, expect: Expect, op: Op) -
         document: encode::document(object),
         meta: encode::meta(resource, object),
     };
-    let answers = home.store.commit(vec![write], home.clock.now());
+    let answers = home.committer.commit(vec![write], home.clock.now()).await;
     let mut answers = answers.map_err(|error| Status::internal(format!("the store failed: {error}")))?;
-    Ok(answers.pop().expect("the store answers every write"))
+    match answers.pop().expect("the store answers every write") {
+        Err(Refused::Full(room)) => Err(Status::insufficient_storage(room)),
+        answer => Ok(answer),
+    }
 }
 
-/// The stored object as an answer, in the version of the path.
+/// The stored object as an answer.
 pub(crate) fn answer_stored(call: &Call<'_>, code: StatusCode, stored: &Stored, warnings: &[String]) -> Response<Body> {
-    answer(code, Rename::to(call.resource, &call.info.version).whole(&stored.bytes), warnings)
+    answer(call, code, &stored.bytes, warnings)
 }
 
-fn answer(code: StatusCode, bytes: Bytes, warnings: &[String]) -> Response<Body> {
-    let mut response = json_response(code, Body::whole(bytes));
+/// An object in the storage version as an answer, in the version and the form asked for.
+fn answer(call: &Call<'_>, code: StatusCode, bytes: &Bytes, warnings: &[String]) -> Response<Body> {
+    let mut response = json_response(code, Body::whole(Shown::of(call).whole(bytes)));
     add_warnings(&mut response, warnings);
     response
 }
 
-/// `Warning: 299 - "text"`, one header each.
+/// `Warning: 299 - "text"`, one header each. What does not fit into a response's headers is left out, as upstream.
 pub(crate) fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
+    let mut bytes = 0;
     for text in warnings {
+        bytes += text.len();
+        if bytes > WARNING_BYTES_MAX {
+            return;
+        }
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"").replace(char::is_control, " ");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(header::WARNING, value);

@@ -4,6 +4,7 @@ use api::core::{defaults, validation};
 
 use crate::object::Object;
 use crate::resource::{Resource, Strategy};
+use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
@@ -12,9 +13,14 @@ pub(super) fn resource() -> Resource {
         validate_update: |new, old, gates| Ok(validation::event::validate_update(&new.typed()?, &old.typed()?, gates)),
         selectable: SELECTABLE,
         fields,
+        table: table::events::TABLE,
         ..Strategy::PLAIN
     };
-    Resource { short_names: &["ev"], ..super::plain(super::Names("", &["v1"], "events", "event", "Event"), strategy) }
+    Resource {
+        storage_version_hash: "r2yiGXH7wu8=",
+        short_names: &["ev"],
+        ..super::plain(super::Names("", &["v1"], "events", "event", "Event"), strategy)
+    }
 }
 
 const SELECTABLE: &[&str] = &[

@@ -6,6 +6,7 @@ use api::metadata::names;
 use crate::object::Object;
 use crate::request::Propagation;
 use crate::resource::{Resource, Strategy, Subresource};
+use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
@@ -23,9 +24,12 @@ pub(super) fn resource() -> Resource {
             let succeeded = job.document()["status"]["succeeded"].as_i64().unwrap_or(0);
             vec![("status.successful", succeeded.to_string())]
         },
+        table: table::jobs::TABLE,
         ..Strategy::PLAIN
     };
     Resource {
+        categories: &["all"],
+        storage_version_hash: "mudhfqk/qZY=",
         subresources: &[Subresource::Status],
         propagation: Propagation::Orphan,
         counts_generation: true,

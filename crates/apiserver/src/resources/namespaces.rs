@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::object::Object;
 use crate::resource::{Resource, Strategy, Subresource};
+use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
@@ -28,9 +29,12 @@ pub(super) fn resource() -> Resource {
         },
         mark_deleting: |namespace| namespace.document_mut()["status"] = json!({"phase": "Terminating"}),
         held,
+        table: table::namespaces::TABLE,
         ..Strategy::PLAIN
     };
     Resource {
+        storage_version_hash: "Q3oi5N2YM8M=",
+        deletes_collections: false,
         short_names: &["ns"],
         namespaced: false,
         subresources: &[Subresource::Status],

@@ -4,6 +4,7 @@ use api::core::{defaults, validation};
 use serde_json::Value;
 
 use crate::resource::{Resource, Strategy, Subresource};
+use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
@@ -18,9 +19,11 @@ pub(super) fn resource() -> Resource {
             let unschedulable = node.document()["spec"]["unschedulable"] == Value::Bool(true);
             vec![("spec.unschedulable", unschedulable.to_string())]
         },
+        table: table::nodes::TABLE,
         ..Strategy::PLAIN
     };
     Resource {
+        storage_version_hash: "XwShjMxG9Fs=",
         short_names: &["no"],
         namespaced: false,
         subresources: &[Subresource::Status],

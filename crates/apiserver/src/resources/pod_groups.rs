@@ -4,6 +4,7 @@ use api::scheduling::validation::pod_group;
 use api::scheduling::{defaults, prepare};
 
 use crate::resource::{Resource, Strategy, Subresource};
+use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
@@ -20,9 +21,11 @@ pub(super) fn resource() -> Resource {
         validate_status_update: |new, old, gates| {
             Ok(pod_group::validate_status_update(&new.typed()?, &old.typed()?, gates))
         },
+        table: table::pod_groups::TABLE,
         ..Strategy::PLAIN
     };
     Resource {
+        storage_version_hash: "QjOl2H5qPs0=",
         subresources: &[Subresource::Status],
         unconditional_update: false,
         ..super::plain(

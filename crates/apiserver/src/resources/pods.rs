@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::object::Object;
 use crate::resource::{Resource, Strategy, Subresource};
+use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
@@ -35,9 +36,12 @@ pub(super) fn resource() -> Resource {
         selectable: SELECTABLE,
         fields,
         grace_seconds,
+        table: table::pods::TABLE,
         ..Strategy::PLAIN
     };
     Resource {
+        categories: &["all"],
+        storage_version_hash: "xPOwRZ+Yhw8=",
         short_names: &["po"],
         subresources: &[Subresource::Status, Subresource::Binding],
         counts_generation: true,

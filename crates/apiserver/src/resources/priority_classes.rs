@@ -5,6 +5,7 @@ use api::scheduling::validation::priority_class;
 use serde_json::Value;
 
 use crate::resource::{Resource, Strategy};
+use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
@@ -16,9 +17,11 @@ pub(super) fn resource() -> Resource {
             let default = class.document()["globalDefault"] == Value::Bool(true);
             if default { vec![("globalDefault", "true".to_owned())] } else { Vec::new() }
         },
+        table: table::priority_classes::TABLE,
         ..Strategy::PLAIN
     };
     Resource {
+        storage_version_hash: "1QwjyaZjj3Y=",
         short_names: &["pc"],
         namespaced: false,
         counts_generation: true,

@@ -16,6 +16,7 @@ pub(super) fn resource() -> Resource {
         ..Strategy::PLAIN
     };
     Resource {
+        storage_version_hash: "Fgcxusx6IUo=",
         unconditional_update: false,
         ..super::plain(
             super::Names("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "workloads", "workload", "Workload"),

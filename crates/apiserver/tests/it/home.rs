@@ -12,7 +12,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use store::{Limits, Store};
+use store::{Committer, Limits, Store};
 use tokio::time::Instant;
 use tower::ServiceExt;
 
@@ -44,6 +44,7 @@ pub fn on(store: Store, seed: u64) -> Home {
     let clock = TestClock("2030-01-01T00:00:00Z".parse().unwrap(), Instant::now());
     let server = Server::new(Config {
         store: store.clone(),
+        committer: Committer::in_place(store.clone()),
         clock: Arc::new(clock),
         random: Random::seeded(seed),
         gates: Gates::default(),

@@ -3,9 +3,16 @@
 
 mod bindings;
 mod deletes;
+mod discovery;
+mod edge;
+mod full;
 mod home;
 mod malformed;
+mod openapi;
 mod reads;
+mod strategic;
+mod strictness;
+mod tables;
 mod versions;
 mod watches;
 mod writes;

@@ -1,0 +1,183 @@
+//! What media types come in and go out, told from the request's headers.
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use serde_json::Value;
+
+use crate::status::{Answer, Status};
+
+/// The form in which a client wants to see objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// As they are.
+    #[default]
+    Object,
+    /// Their metadata alone: `PartialObjectMetadata`.
+    Partial,
+    /// Rows with cells made for people: `Table`.
+    Table,
+}
+
+impl Form {
+    /// The form that the client likes best of those that are served.
+    pub fn negotiate(headers: &HeaderMap) -> Answer<Form> {
+        // Nearly every request comes this way.
+        if headers.get(header::ACCEPT).is_none_or(|only| only == "application/json") {
+            return Ok(Form::Object);
+        }
+        ranges(headers).iter().find_map(Range::form).ok_or_else(Status::not_acceptable)
+    }
+}
+
+/// One acceptable form of an answer: `application/json;as=Table;v=v1;g=meta.k8s.io`.
+pub(crate) struct Range<'a> {
+    media_type: &'a str,
+    parameters: &'a str,
+}
+
+impl<'a> Range<'a> {
+    fn parse(text: &'a str) -> Range<'a> {
+        let (media_type, parameters) = text.split_once(';').unwrap_or((text, ""));
+        Range { media_type: media_type.trim(), parameters }
+    }
+
+    /// Whether JSON is within the range, whatever its parameters say.
+    pub fn is_json(&self) -> bool {
+        matches!(self.media_type, "application/json" | "application/*" | "*/*")
+    }
+
+    /// The value of a parameter.
+    pub fn parameter(&self, name: &str) -> Option<&'a str> {
+        let mut pairs = self.parameters.split(';').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(known, _)| known.trim() == name).map(|(_, value)| value.trim().trim_matches('"'))
+    }
+
+    /// How much the client likes it, in thousandths.
+    fn quality(&self) -> u16 {
+        let share = self.parameter("q").and_then(|text| text.parse::<f32>().ok());
+        share.map_or(1000, |share| (share.clamp(0.0, 1.0) * 1000.0) as u16)
+    }
+
+    fn form(&self) -> Option<Form> {
+        let served =
+            matches!(self.parameter("v"), Some("v1" | "v1beta1")) && self.parameter("g") == Some("meta.k8s.io");
+        match self.parameter("as") {
+            _ if !self.is_json() => None,
+            None => Some(Form::Object),
+            Some("Table") if served => Some(Form::Table),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if served => Some(Form::Partial),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The acceptable forms, best first. A client that does not say takes anything.
+pub(crate) fn ranges(headers: &HeaderMap) -> Vec<Range<'_>> {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let texts = values.flat_map(|value| value.split(',')).map(str::trim).filter(|text| !text.is_empty());
+    let mut ranges: Vec<Range<'_>> = texts.map(Range::parse).collect();
+    if ranges.is_empty() {
+        ranges.push(Range::parse("*/*"));
+    }
+    ranges.retain(|range| range.quality() > 0);
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.quality()));
+    ranges
+}
+
+/// The media type of the body, without parameters; empty when the request does not say.
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+/// Refuses a body of a type that [`to_json`] cannot read, before it is read.
+pub(crate) fn check_type(headers: &HeaderMap) -> Answer<()> {
+    match media_type(headers) {
+        "" | "application/json" | "application/yaml" | "application/x-yaml" => Ok(()),
+        other => Err(Status::unsupported_media_type(format!(
+            "the body of the request was in an unknown format ({other}) - accepted media types include: \
+             application/json, application/yaml"
+        ))),
+    }
+}
+
+/// A body with an object, as JSON.
+pub(crate) fn to_json(headers: &HeaderMap, body: Bytes) -> Answer<Bytes> {
+    match media_type(headers) {
+        "application/yaml" | "application/x-yaml" => yaml_to_json(&body),
+        _ => Ok(body),
+    }
+}
+
+/// A YAML document as JSON. How deep it is and what its aliases grow to is limited by the parser.
+// Upstream: judges duplicate keys of YAML by `fieldValidation`, as those of JSON. Here they are always refused.
+fn yaml_to_json(body: &[u8]) -> Answer<Bytes> {
+    let malformed = |why: String| Status::bad_request(format!("error converting YAML to JSON: {why}"));
+    let text = std::str::from_utf8(body).map_err(|error| malformed(error.to_string()))?;
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    let value: Value = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| malformed(error.without_snippet().to_string()))?;
+    Ok(value.to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_best_form_that_is_served_is_taken() {
+        for (accept, want) in [
+            ("", Some(Form::Object)),
+            ("*/*", Some(Form::Object)),
+            ("application/json", Some(Form::Object)),
+            ("application/json;stream=watch", Some(Form::Object)),
+            ("text/plain, application/*;q=0.5", Some(Form::Object)),
+            ("application/vnd.kubernetes.protobuf,application/json", Some(Form::Object)),
+            ("application/vnd.kubernetes.protobuf", None),
+            ("application/json;q=0", None),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table)),
+            ("application/json;as=Table;g=meta.k8s.io;v=v1beta1, application/json", Some(Form::Table)),
+            ("application/json;q=0.9,application/json;as=Table;v=v1;g=meta.k8s.io", Some(Form::Table)),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(Form::Object)),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io", None),
+            ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", Some(Form::Partial)),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+                 application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+                Some(Form::Partial),
+            ),
+        ] {
+            let mut headers = HeaderMap::new();
+            if !accept.is_empty() {
+                headers.insert(header::ACCEPT, accept.parse().unwrap());
+            }
+            assert_eq!(Form::negotiate(&headers).ok(), want, "{accept}");
+        }
+    }
+
+    #[test]
+    fn yaml_becomes_json() {
+        let json = yaml_to_json(b"a: 1\nb: [x, true, null, '1']\nc:\n  d: 1.5\n").unwrap();
+        assert_eq!(json, r#"{"a":1,"b":["x",true,null,"1"],"c":{"d":1.5}}"#.as_bytes());
+    }
+
+    #[test]
+    fn yaml_that_is_broken_or_a_bomb_is_refused() {
+        let mut bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for name in 'b'..='z' {
+            let last = char::from(name as u8 - 1);
+            bomb += &format!("{name}: &{name} [{}]\n", vec![format!("*{last}"); 9].join(","));
+        }
+        let deep = "[".repeat(100_000);
+        for (case, text) in [
+            ("half", "a: ["),
+            ("twice", "a: 1\na: 2\n"),
+            ("two documents", "a: 1\n---\nb: 2\n"),
+            ("deep", deep.as_str()),
+            ("bomb", bomb.as_str()),
+        ] {
+            assert!(yaml_to_json(text.as_bytes()).is_err(), "{case}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Discovery as it always was: a list of groups, a document for each group, a list of resources for each version.
+
+use serde_json::{Map, Value, json};
+
+use super::{Group, Version};
+use crate::resource::{Resource, Subresource};
+
+/// Every document with its path.
+pub(super) fn documents(groups: &[Group<'_>]) -> Vec<(String, Value)> {
+    let mut documents = Vec::new();
+    let mut named = Vec::new();
+    for group in groups {
+        if group.name.is_empty() {
+            let versions: Vec<&str> = group.versions.iter().map(|version| version.name).collect();
+            // Which address reaches the server is for the one who started it to say, not for discovery.
+            let document = json!({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": []});
+            documents.push(("/api".to_owned(), document));
+        } else {
+            let entry = about_group(group);
+            let mut document = entry.clone();
+            document["kind"] = json!("APIGroup");
+            document["apiVersion"] = json!("v1");
+            documents.push((format!("/apis/{}", group.name), document));
+            named.push(entry);
+        }
+        for version in &group.versions {
+            documents.push((format!("/{}", group.path(version)), resource_list(group, version)));
+        }
+    }
+    documents.push(("/apis".to_owned(), json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": named})));
+    documents
+}
+
+fn about_group(group: &Group<'_>) -> Value {
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|version| json!({"groupVersion": group.api_version(version), "version": version.name}))
+        .collect();
+    json!({"name": group.name, "preferredVersion": versions[0], "versions": versions})
+}
+
+fn resource_list(group: &Group<'_>, version: &Version<'_>) -> Value {
+    let mut resources = Vec::new();
+    for resource in &version.resources {
+        resources.push(about_resource(resource));
+        let mut subresources = resource.subresources.to_vec();
+        subresources.sort_by_key(|subresource| subresource.as_str());
+        resources.extend(subresources.into_iter().map(|subresource| about_subresource(resource, subresource)));
+    }
+    let mut list = json!({
+        "kind": "APIResourceList", "groupVersion": group.api_version(version), "resources": resources,
+    });
+    // The list of the core group is older than the rule that every object says its version.
+    if !group.name.is_empty() {
+        list["apiVersion"] = json!("v1");
+    }
+    list
+}
+
+fn about_resource(resource: &Resource) -> Value {
+    let mut entry = Map::new();
+    entry.insert("name".to_owned(), json!(resource.plural));
+    entry.insert("singularName".to_owned(), json!(resource.singular));
+    entry.insert("namespaced".to_owned(), json!(resource.namespaced));
+    entry.insert("kind".to_owned(), json!(resource.kind));
+    entry.insert("verbs".to_owned(), json!(resource.verbs()));
+    if !resource.short_names.is_empty() {
+        entry.insert("shortNames".to_owned(), json!(resource.short_names));
+    }
+    if !resource.categories.is_empty() {
+        entry.insert("categories".to_owned(), json!(resource.categories));
+    }
+    if !resource.storage_version_hash.is_empty() {
+        entry.insert("storageVersionHash".to_owned(), json!(resource.storage_version_hash));
+    }
+    Value::Object(entry)
+}
+
+fn about_subresource(resource: &Resource, subresource: Subresource) -> Value {
+    json!({
+        "name": format!("{}/{}", resource.plural, subresource.as_str()),
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": subresource.kind(resource.kind),
+        "verbs": subresource.verbs(),
+    })
+}

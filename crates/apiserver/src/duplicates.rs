@@ -1,0 +1,172 @@
+//! Bytes → a document, noticing fields that stand there twice. The last one wins; what to say about it is decided
+//! elsewhere.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// So many duplicates are named; a body made of nothing else must not cost more than its length.
+const NAMED_MAX: usize = 100;
+
+/// Reads JSON. Beside the document: the paths of the fields that it has more than once, each named once.
+pub fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+    let mut found = Vec::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = Reading { place: &Place::Root, found: &mut found }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((value, found))
+}
+
+/// Where the reader stands: a chain on the stack, made into text only for a finding.
+enum Place<'a> {
+    Root,
+    Field(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Root => Ok(()),
+            Place::Field(Place::Root, name) => f.write_str(name),
+            Place::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Place::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// Reads the value at one place.
+struct Reading<'a> {
+    place: &'a Place<'a>,
+    found: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Reading<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reading<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any valid JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, truth: bool) -> Result<Value, E> {
+        Ok(Value::Bool(truth))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(number).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Value, E> {
+        Ok(Value::String(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            let place = Place::Item(self.place, list.len());
+            match items.next_element_seed(Reading { place: &place, found: self.found })? {
+                Some(item) => list.push(item),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            let place = Place::Field(self.place, &name);
+            let value = fields.next_value_seed(Reading { place: &place, found: self.found })?;
+            if object.contains_key(&name) && self.found.len() < NAMED_MAX {
+                let path = place.to_string();
+                if !self.found.contains(&path) {
+                    self.found.push(path);
+                }
+            }
+            object.insert(name, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn duplicates_are_named_once_and_the_last_one_wins() {
+        for (text, want, value) in [
+            (r#"{"a":1}"#, "", r#"{"a":1}"#),
+            (r#"{"a":1,"a":2,"a":3}"#, "a", r#"{"a":3}"#),
+            (r#"{"a":{"b":1,"b":2},"c":{"b":1}}"#, "a.b", r#"{"a":{"b":2},"c":{"b":1}}"#),
+            (r#"{"a":[{"b":1},{"b":1,"b":{"c":1,"c":2}}]}"#, "a[1].b.c a[1].b", r#"{"a":[{"b":1},{"b":{"c":2}}]}"#),
+            (r#"{"a":1,"\u0061":2}"#, "a", r#"{"a":2}"#),
+        ] {
+            let (document, found) = read(text.as_bytes()).unwrap();
+            assert_eq!((found.join(" ").as_str(), document.to_string().as_str()), (want, value), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused() {
+        let deep = "[".repeat(5000) + &"]".repeat(5000);
+        for text in ["", "{", "{}{}", "{\"a\" 1}", "nul", "1e999", deep.as_str()] {
+            assert!(read(text.as_bytes()).is_err(), "{}", &text[..text.len().min(20)]);
+        }
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            ".*".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::btree_map(".*", inner, 0..5)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_document_without_duplicates_is_read_as_ever(value in json()) {
+            let text = value.to_string();
+            let (document, found) = read(text.as_bytes()).unwrap();
+            prop_assert_eq!(found, Vec::<String>::new());
+            prop_assert_eq!(document, serde_json::from_str::<Value>(&text).unwrap());
+        }
+    }
+}

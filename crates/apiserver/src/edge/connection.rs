@@ -1,0 +1,128 @@
+//! One connection: handshake, requests, and the reasons to end it.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_rustls::server::TlsStream;
+
+use crate::edge::activity::{Activity, Verdict};
+use crate::edge::pki::{Pki, PkiError};
+use crate::edge::{Limits, Shared, authentication};
+
+/// A connection looks this often, within each of its limits, whether its client still uses it.
+const LOOKS_PER_LIMIT: u32 = 12;
+/// HTTP/2 clients that are silent this long are asked whether they are still there.
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// How long they have to answer.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+const HTTP_2: &[u8] = b"h2";
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+/// The server's side of TLS: our certificate, and client certificates of our CA where a client has one.
+pub(super) fn tls_config(pki: &Pki) -> Result<ServerConfig, PkiError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(pki.ca_certificate()?).map_err(PkiError::tls)?;
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(PkiError::tls)?;
+    let (certificates, key) = pki.server_identity()?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(PkiError::tls)?
+        .with_client_cert_verifier(clients)
+        .with_single_cert(certificates, key)
+        .map_err(PkiError::tls)?;
+    config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
+    Ok(config)
+}
+
+/// Serves one connection to its end. Whatever a client does wrong ends at most this.
+pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared, stopped: watch::Receiver<bool>) {
+    // Answers are written whole, so waiting for more to send only delays them.
+    let _ = stream.set_nodelay(true);
+    match tokio::time::timeout(shared.limits.handshake, shared.tls.accept(stream)).await {
+        Ok(Ok(stream)) => speak_http(stream, peer, shared, stopped).await,
+        Ok(Err(error)) => tracing::debug!("{peer}: no TLS: {error}"),
+        Err(_) => tracing::debug!("{peer}: the handshake took too long"),
+    }
+}
+
+async fn speak_http(
+    stream: TlsStream<TcpStream>,
+    peer: SocketAddr,
+    shared: &Shared,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let (_, session) = stream.get_ref();
+    let identity = session.peer_certificates().and_then(authentication::by_certificate);
+    let builder = http_builder(&shared.limits, session.alpn_protocol() == Some(HTTP_2));
+    let activity = Activity::default();
+    let service = shared.edge.on_connection(identity, activity.clone(), stopped.clone());
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
+    let mut look = tokio::time::interval(shared.limits.unread.min(shared.limits.idle) / LOOKS_PER_LIMIT);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Set once the connection takes no more requests: it is then only waited for.
+    let mut leaving_since: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!("{peer}: {error}");
+                }
+                return;
+            }
+            _ = stopped.wait_for(|stopped| *stopped), if leaving_since.is_none() => {
+                connection.as_mut().graceful_shutdown();
+                leaving_since = Some(Instant::now());
+            }
+            _ = look.tick() => {}
+        }
+        let now = Instant::now();
+        match activity.verdict(now, &shared.limits) {
+            Verdict::InUse => {}
+            Verdict::Idle if leaving_since.is_none() => {
+                connection.as_mut().graceful_shutdown();
+                leaving_since = Some(now);
+            }
+            Verdict::Idle if leaving_since.is_some_and(|since| now - since < shared.limits.drain) => {}
+            Verdict::Idle => return,
+            Verdict::Unread => {
+                tracing::debug!("{peer}: an answer is not being read; the connection is cut");
+                return;
+            }
+        }
+    }
+}
+
+/// The protocol was agreed on in the handshake, so nothing is guessed from the first bytes.
+fn http_builder(limits: &Limits, http2: bool) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_read)
+        .max_headers(limits.headers_max)
+        .max_buf_size(limits.header_bytes_max);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams_max)
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT);
+    if http2 { builder.http2_only() } else { builder.http1_only() }
+}

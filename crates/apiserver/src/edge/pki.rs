@@ -1,0 +1,185 @@
+//! Certificates and the token: made once, kept in a directory that only its owner reads, renewed before they end.
+//!
+//! A certificate and its key lie in one file, so no crash can part them.
+
+mod pair; // a certificate with its key, and what it says
+
+use std::path::{Path, PathBuf};
+
+use api::Timestamp;
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::edge::pki::pair::Pair;
+use crate::edge::private_file;
+use crate::identity::Identity;
+
+/// Names that the server's certificate always bears.
+const NAMES: [&str; 6] =
+    ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+const CA_DAYS: i64 = 3650;
+const LEAF_DAYS: i64 = 365;
+/// A certificate is made anew when it would end within this.
+const RENEW_DAYS: i64 = 30;
+const TOKEN_BYTES: usize = 32;
+
+/// What the edge proves who it is with, and whom it believes.
+#[derive(Clone)]
+pub struct Pki {
+    ca: Pair,
+    server: Pair,
+    admin: Pair,
+    token: String,
+}
+
+/// Certificates or the token cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    /// A file cannot be read or written.
+    #[error("{}: {source}", file.display())]
+    File {
+        /// Which one.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is there, but is not what it should be.
+    #[error("{}: {why}; remove it to have a new one made", file.display())]
+    Damaged {
+        /// Which one.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A name cannot stand in a certificate.
+    #[error("{0:?} cannot be a name of the server: neither an address nor a host name")]
+    Name(String),
+    /// Keys or certificates cannot be made.
+    #[error("cannot make certificates: {0}")]
+    Making(String),
+    /// TLS refuses what was made.
+    #[error("TLS does not take the certificates: {0}")]
+    Tls(String),
+}
+
+impl PkiError {
+    pub(super) fn tls(error: impl std::fmt::Display) -> PkiError {
+        PkiError::Tls(error.to_string())
+    }
+}
+
+impl Pki {
+    /// What `dir` holds, with whatever is missing or about to end made anew. The server's certificate bears `hosts` and
+    /// the names of this machine to itself.
+    pub fn ensure(dir: &Path, hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
+        private_file::make_dir(dir).map_err(|source| PkiError::File { file: dir.to_owned(), source })?;
+        Pki::have(Some(dir), hosts, now)
+    }
+
+    /// The same, for as long as the process lives.
+    pub fn in_memory(hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
+        Pki::have(None, hosts, now)
+    }
+
+    fn have(dir: Option<&Path>, hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
+        let names: Vec<String> = NAMES.iter().map(|&name| name.to_owned()).chain(hosts.iter().cloned()).collect();
+        let lasts = |pair: &Pair| pair.ends_at() >= now.as_second() + RENEW_DAYS * 86_400;
+        let file = |name: &str| dir.map(|dir| dir.join(name));
+        let ca = have_pair(file("ca.pem"), lasts, || {
+            // The name is drawn, so that a certificate of an earlier CA is never taken for one of this.
+            Pair::make_ca(&format!("phalanx-ca-{}", &random_hex(8)?), pair::Lifetime::days(now, CA_DAYS))
+        })?;
+        let server = have_pair(
+            file("server.pem"),
+            |pair| lasts(pair) && pair.is_issued_by(&ca) && names.iter().all(|name| pair.bears(name)),
+            || ca.issue_server(&names, pair::Lifetime::days(now, LEAF_DAYS)),
+        )?;
+        let admin = have_pair(
+            file("admin.pem"),
+            |pair| lasts(pair) && pair.is_issued_by(&ca),
+            || ca.issue_client(&Identity::admin(), pair::Lifetime::days(now, LEAF_DAYS)),
+        )?;
+        let token = have_token(file("token"))?;
+        Ok(Pki { ca, server, admin, token })
+    }
+
+    /// The bearer token of the administrator.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The CA's certificate.
+    pub fn ca_certificate_pem(&self) -> String {
+        self.ca.certificate_pem()
+    }
+
+    /// The administrator's certificate.
+    pub fn admin_certificate_pem(&self) -> String {
+        self.admin.certificate_pem()
+    }
+
+    /// The key to [`Pki::admin_certificate_pem`].
+    pub fn admin_key_pem(&self) -> String {
+        self.admin.key_pem()
+    }
+
+    pub(super) fn ca_certificate(&self) -> Result<CertificateDer<'static>, PkiError> {
+        Ok(self.ca.certificate())
+    }
+
+    pub(super) fn server_identity(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), PkiError> {
+        Ok((vec![self.server.certificate()], self.server.key()))
+    }
+}
+
+/// The pair in `file` when there is one and it will do, else a new one, which is kept there.
+fn have_pair(
+    file: Option<PathBuf>,
+    will_do: impl FnOnce(&Pair) -> bool,
+    make: impl FnOnce() -> Result<Pair, PkiError>,
+) -> Result<Pair, PkiError> {
+    let Some(file) = file else { return make() };
+    if let Some(text) = read(&file)? {
+        let pair = Pair::from_pem(&text).map_err(|why| PkiError::Damaged { file: file.clone(), why })?;
+        if will_do(&pair) {
+            return Ok(pair);
+        }
+    }
+    let pair = make()?;
+    write(file, &pair.to_pem())?;
+    Ok(pair)
+}
+
+fn have_token(file: Option<PathBuf>) -> Result<String, PkiError> {
+    let Some(file) = file else { return random_hex(TOKEN_BYTES) };
+    if let Some(text) = read(&file)? {
+        let token = text.trim();
+        // A short token could be guessed, and an empty one would be in every request without one.
+        return match token.len() >= TOKEN_BYTES && token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(token.to_owned()),
+            false => Err(PkiError::Damaged { file, why: format!("not a token of {TOKEN_BYTES} characters or more") }),
+        };
+    }
+    let token = random_hex(TOKEN_BYTES)?;
+    write(file, &format!("{token}\n"))?;
+    Ok(token)
+}
+
+fn read(file: &Path) -> Result<Option<String>, PkiError> {
+    private_file::read(file).map_err(|source| PkiError::File { file: file.to_owned(), source })
+}
+
+fn write(file: PathBuf, text: &str) -> Result<(), PkiError> {
+    private_file::write(&file, text.as_bytes()).map_err(|source| PkiError::File { file, source })
+}
+
+/// Secrets come from the system, never from the seeded generator.
+fn random_hex(bytes: usize) -> Result<String, PkiError> {
+    let mut drawn = vec![0; bytes];
+    let source = ring::default_provider().secure_random;
+    source.fill(&mut drawn).map_err(|_| PkiError::Making("the system gives no randomness".to_owned()))?;
+    Ok(drawn.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests;

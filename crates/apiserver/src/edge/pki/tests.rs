@@ -1,0 +1,118 @@
+//! What is kept, what is made anew, and what is refused.
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::edge::authentication;
+
+/// A directory that goes with the test.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Dir {
+        let dir = std::env::temp_dir().join(format!("phalanx-pki-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        Dir(dir)
+    }
+
+    fn text(&self, file: &str) -> String {
+        std::fs::read_to_string(self.0.join(file)).unwrap()
+    }
+
+    fn all(&self) -> [String; 4] {
+        ["ca.pem", "server.pem", "admin.pem", "token"].map(|file| self.text(file))
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+const HOSTS: [&str; 1] = ["gpu.example"];
+
+fn hosts() -> Vec<String> {
+    HOSTS.map(str::to_owned).to_vec()
+}
+
+#[test]
+fn a_second_start_uses_what_is_there() {
+    let dir = Dir::new("reuse");
+    Pki::ensure(&dir.0, &hosts(), time("2026-01-01T00:00:00Z")).unwrap();
+    let first = dir.all();
+    Pki::ensure(&dir.0, &hosts(), time("2026-11-30T00:00:00Z")).unwrap();
+    assert_eq!(first, dir.all());
+}
+
+#[test]
+fn keys_are_for_the_owner_alone_even_when_they_were_not() {
+    let dir = Dir::new("rights");
+    let now = time("2026-01-01T00:00:00Z");
+    Pki::ensure(&dir.0, &[], now).unwrap();
+    std::fs::set_permissions(dir.0.join("token"), PermissionsExt::from_mode(0o644)).unwrap();
+    Pki::ensure(&dir.0, &[], now).unwrap();
+    for file in ["ca.pem", "server.pem", "admin.pem", "token"] {
+        let mode = std::fs::metadata(dir.0.join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    assert_eq!(std::fs::metadata(&dir.0).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn certificates_are_renewed_in_their_last_month_and_by_the_same_ca() {
+    let dir = Dir::new("renew");
+    Pki::ensure(&dir.0, &[], time("2026-01-01T00:00:00Z")).unwrap();
+    let [ca, server, admin, token] = dir.all();
+    Pki::ensure(&dir.0, &[], time("2026-12-15T00:00:00Z")).unwrap();
+    let [ca_then, server_then, admin_then, token_then] = dir.all();
+    assert_eq!((ca, token), (ca_then, token_then));
+    assert!(server != server_then && admin != admin_then);
+}
+
+#[test]
+fn a_new_name_is_a_new_certificate_and_a_new_ca_is_all_of_them() {
+    let dir = Dir::new("names");
+    let now = time("2026-01-01T00:00:00Z");
+    Pki::ensure(&dir.0, &[], now).unwrap();
+    let [_, server, admin, _] = dir.all();
+    let pki = Pki::ensure(&dir.0, &["GPU.example".to_owned(), "10.0.0.7".to_owned()], now).unwrap();
+    assert!(pki.server.bears("gpu.example") && pki.server.bears("10.0.0.7") && pki.server.bears("0:0::1"));
+    let [_, server_then, admin_then, _] = dir.all();
+    assert!(server != server_then && admin == admin_then);
+    std::fs::remove_file(dir.0.join("ca.pem")).unwrap();
+    let pki = Pki::ensure(&dir.0, &[], now).unwrap();
+    assert!(pki.server.is_issued_by(&pki.ca) && pki.admin.is_issued_by(&pki.ca) && dir.text("admin.pem") != admin);
+}
+
+#[test]
+fn damaged_files_are_named_and_left_alone() {
+    let dir = Dir::new("damaged");
+    let now = time("2026-01-01T00:00:00Z");
+    for (file, text) in [("token", "short\n"), ("server.pem", "-----BEGIN NONSENSE-----"), ("ca.pem", "")] {
+        Pki::ensure(&dir.0, &[], now).unwrap();
+        let before = dir.text(file);
+        std::fs::write(dir.0.join(file), text).unwrap();
+        let error = Pki::ensure(&dir.0, &[], now).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(file) && error.contains("remove it"), "{error}");
+        assert_eq!(dir.text(file), text);
+        std::fs::write(dir.0.join(file), before).unwrap();
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_one_is_refused() {
+    let error = Pki::in_memory(&["bücher".to_owned()], time("2026-01-01T00:00:00Z")).map(|_| ()).unwrap_err();
+    assert!(matches!(error, PkiError::Name(name) if name == "bücher"));
+}
+
+#[test]
+fn the_admin_certificate_names_the_admin() {
+    let pki = Pki::in_memory(&[], time("2026-01-01T00:00:00Z")).unwrap();
+    assert_eq!(authentication::by_certificate(&[pki.admin.certificate()]), Some(Identity::admin()));
+}

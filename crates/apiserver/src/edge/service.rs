@@ -1,0 +1,176 @@
+//! One request: who asks, how long it may take, and what becomes of a panic.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{Request, Response, header};
+use tokio::sync::watch;
+use tower::{BoxError, Service};
+
+use crate::body::Body;
+use crate::edge::activity::Activity;
+use crate::edge::outgoing::Outgoing;
+use crate::edge::{Limits, authentication, incoming};
+use crate::identity::Identity;
+use crate::server::{LongRunning, Server};
+use crate::status::Status;
+
+/// What anybody may ask.
+const OPEN_TO_ALL: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+/// How long the rest of a refused body is read away.
+const READ_AWAY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What all connections share.
+#[derive(Clone)]
+pub(super) struct Edge {
+    server: Server,
+    token: Arc<str>,
+    timeout: Duration,
+    header_bytes_max: usize,
+}
+
+impl Edge {
+    /// An edge that lets in who holds `token`, beside those with a certificate.
+    pub fn new(server: Server, token: &str, limits: &Limits) -> Edge {
+        Edge { server, token: token.into(), timeout: limits.request, header_bytes_max: limits.header_bytes_max }
+    }
+
+    /// The service of one connection. `identity` is what its certificate says.
+    pub fn on_connection(
+        &self,
+        identity: Option<Identity>,
+        activity: Activity,
+        stopped: watch::Receiver<bool>,
+    ) -> Connected {
+        Connected { edge: self.clone(), identity, activity, stopped }
+    }
+}
+
+/// The service of one connection.
+#[derive(Clone)]
+pub(super) struct Connected {
+    edge: Edge,
+    identity: Option<Identity>,
+    activity: Activity,
+    stopped: watch::Receiver<bool>,
+}
+
+impl<B> Service<Request<B>> for Connected
+where
+    B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Outgoing>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Outgoing>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let connected = self.clone();
+        Box::pin(async move { Ok(connected.answer(request).await) })
+    }
+}
+
+impl Connected {
+    async fn answer<B>(self, request: Request<B>) -> Response<Outgoing>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let under_way = self.activity.begin();
+        let (request, lender) = {
+            let (parts, body) = request.into_parts();
+            let (lent, lender) = incoming::lend(body);
+            (Request::from_parts(parts, lent), lender)
+        };
+        let response = match self.identify(request) {
+            Ok(request) => in_time(self.edge.server.clone(), request, self.edge.timeout).await,
+            Err(status) => status.into_response(),
+        };
+        if !response.status().is_success() {
+            let _ = tokio::time::timeout(READ_AWAY_TIMEOUT, lender.read_away()).await;
+        }
+        if response.extensions().get::<LongRunning>().is_some() {
+            return response.map(|body| Outgoing::watch(body, under_way, self.stopped));
+        }
+        response.map(|body| Outgoing::whole(body, under_way))
+    }
+
+    /// The request with who asks on it, or 401. Headers are bounded by the connection, but only roughly.
+    /// The identity is set here and nowhere else, whatever came along.
+    fn identify<B>(&self, mut request: Request<B>) -> Result<Request<B>, Status> {
+        let bytes: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        if bytes > self.edge.header_bytes_max {
+            return Err(Status::headers_too_large(self.edge.header_bytes_max));
+        }
+        let by_token = || authentication::by_token(request.headers(), &self.edge.token);
+        let identity = match self.identity.clone().or_else(by_token) {
+            Some(identity) => identity,
+            None if OPEN_TO_ALL.contains(&request.uri().path()) => Identity::anonymous(),
+            None => return Err(Status::unauthorized()),
+        };
+        request.headers_mut().remove(header::AUTHORIZATION);
+        request.extensions_mut().insert(identity);
+        Ok(request)
+    }
+}
+
+/// The server's answer, or a `Status` saying that it panicked or took too long.
+async fn in_time<S, B>(mut server: S, request: Request<B>, timeout: Duration) -> Response<Body>
+where
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+{
+    let what = format!("{} {}", request.method(), request.uri().path());
+    // The request is gone after a panic, and what it shares is behind locks that say when they are poisoned.
+    let answer = AssertUnwindSafe(async move { server.call(request).await }).catch_unwind();
+    match tokio::time::timeout(timeout, answer).await {
+        Ok(Ok(Ok(response))) => response,
+        Ok(Ok(Err(never))) => match never {},
+        Ok(Err(_)) => {
+            tracing::error!("{what}: the request made the server panic");
+            Status::internal("the request made the server panic; its log says more").into_response()
+        }
+        Err(_) => {
+            let mut response = Status::timeout("request did not complete within the allotted timeout").into_response();
+            // Its body may be half read, so nothing more can come over an HTTP/1.1 connection.
+            response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+            response
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower::service_fn;
+
+    use super::*;
+
+    fn request() -> Request<()> {
+        Request::new(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_costs_its_request_and_nothing_else() {
+        let panics = service_fn(|_: Request<()>| async { panic!("as a defect would") });
+        let response = in_time(panics, request(), Duration::from_secs(1)).await;
+        assert_eq!(response.status(), 500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_takes_too_long_is_answered_all_the_same() {
+        let hangs = service_fn(|_: Request<()>| std::future::pending::<Result<Response<Body>, Infallible>>());
+        let response = in_time(hangs, request(), Duration::from_secs(60)).await;
+        assert_eq!(response.status(), 504);
+        assert_eq!(response.headers()[header::CONNECTION], "close");
+    }
+}

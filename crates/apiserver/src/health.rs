@@ -1,0 +1,110 @@
+//! Whether the server and what runs beside it are well: `/livez`, `/readyz` and `/healthz`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+
+use crate::body::Body;
+
+/// What is known about the health of the process; whoever runs a part reports on it. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Health(Arc<Mutex<Vec<Check>>>);
+
+struct Check {
+    name: &'static str,
+    /// Why it fails, where it does.
+    failure: Option<String>,
+}
+
+impl Health {
+    /// `name` is well.
+    pub fn pass(&self, name: &'static str) {
+        self.set(name, None);
+    }
+
+    /// `name` is not well, or not yet.
+    pub fn fail(&self, name: &'static str, why: impl Into<String>) {
+        self.set(name, Some(why.into()));
+    }
+
+    /// Whether every check passes.
+    pub fn is_ready(&self) -> bool {
+        self.checks().iter().all(|check| check.failure.is_none())
+    }
+
+    fn set(&self, name: &'static str, failure: Option<String>) {
+        let mut checks = self.checks();
+        match checks.iter_mut().find(|check| check.name == name) {
+            Some(check) => check.failure = failure,
+            None => checks.push(Check { name, failure }),
+        }
+    }
+
+    fn checks(&self) -> std::sync::MutexGuard<'_, Vec<Check>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer at `/livez`, `/readyz` or `/healthz`; `None` at other paths.
+    ///
+    /// A process that answers is alive; it is ready, and healthy, when every check passes.
+    pub(crate) fn answer(&self, path: &str, query: &str) -> Option<Response<Body>> {
+        let name = path.strip_prefix('/').filter(|name| ["livez", "readyz", "healthz"].contains(name))?;
+        let checks = if name == "livez" { Vec::new() } else { self.lines() };
+        let passed = checks.iter().all(|(passed, _)| *passed);
+        let verbose = !passed || query.split('&').any(|pair| pair.split('=').next() == Some("verbose"));
+        let text = if verbose {
+            let lines: String = checks.into_iter().map(|(_, line)| line).collect();
+            format!("[+]ping ok\n{lines}{name} check {}\n", if passed { "passed" } else { "failed" })
+        } else {
+            "ok".to_owned()
+        };
+        let mut response = Response::new(Body::whole(Bytes::from(text)));
+        if !passed {
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        Some(response)
+    }
+
+    fn lines(&self) -> Vec<(bool, String)> {
+        let line = |check: &Check| match &check.failure {
+            None => (true, format!("[+]{} ok\n", check.name)),
+            Some(why) => (false, format!("[-]{} failed: {why}\n", check.name)),
+        };
+        self.checks().iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use futures::FutureExt;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    fn answer(health: &Health, path: &str, query: &str) -> (u16, String) {
+        let response = health.answer(path, query).unwrap();
+        let code = response.status().as_u16();
+        let body = response.into_body().collect().now_or_never().unwrap().unwrap().to_bytes();
+        (code, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn readiness_follows_its_checks_and_liveness_does_not() {
+        let health = Health::default();
+        assert_eq!(answer(&health, "/readyz", ""), (200, "ok".to_owned()));
+        health.fail("caches", "not filled yet");
+        health.pass("parts");
+        let failing = "[+]ping ok\n[-]caches failed: not filled yet\n[+]parts ok\nreadyz check failed\n";
+        assert_eq!(answer(&health, "/readyz", ""), (500, failing.to_owned()));
+        assert_eq!(answer(&health, "/livez", ""), (200, "ok".to_owned()));
+        health.pass("caches");
+        let passing = "[+]ping ok\n[+]caches ok\n[+]parts ok\nhealthz check passed\n";
+        assert_eq!(answer(&health, "/healthz", "a=b&verbose"), (200, passing.to_owned()));
+        assert!(health.answer("/health", "").is_none());
+    }
+}

@@ -1,0 +1,179 @@
+//! What the server counts, and `/metrics`. Names are upstream's where upstream has the metric.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::gates::{Gate, Gates};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use store::{List, Store};
+
+use crate::body::Body;
+use crate::request::Verb;
+use crate::resource::Resource;
+
+/// Upstream's buckets of request durations, in seconds.
+const DURATION_BUCKETS: [f64; 23] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+];
+
+/// The server's counters. Clones count into the same.
+#[derive(Clone)]
+pub(crate) struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    requests: Family<Request, Counter>,
+    durations: Family<Kind, Histogram>,
+    long_running: Family<Kind, Gauge>,
+    objects: Family<Stored, Gauge>,
+    revision: Gauge,
+    resident_memory: Gauge,
+}
+
+// Labels are borrowed for ever, so that counting a request allocates nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    verb: &'static str,
+    resource: &'static str,
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    verb: &'static str,
+    resource: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Stored {
+    group: &'static str,
+    resource: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Feature {
+    name: &'static str,
+    stage: &'static str,
+}
+
+impl Metrics {
+    /// Nothing counted yet.
+    pub fn new(gates: &Gates) -> Metrics {
+        let mut registry = Registry::default();
+        let requests = Family::default();
+        // The library appends `_total` to counters and the unit to names.
+        registry.register("apiserver_request", "Requests, by verb, resource and code", requests.clone());
+        let durations = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
+        registry.register_with_unit(
+            "apiserver_request_duration",
+            "Time until the answer began, watches aside",
+            Unit::Seconds,
+            durations.clone(),
+        );
+        let long_running = Family::default();
+        registry.register("apiserver_longrunning_requests", "Watches that are open", long_running.clone());
+        let objects = Family::default();
+        registry.register("apiserver_resource_objects", "Objects that are kept", objects.clone());
+        let (revision, resident_memory) = (Gauge::default(), Gauge::default());
+        registry.register("phalanx_store_revision", "The revision of the last write", revision.clone());
+        registry.register_with_unit(
+            "process_resident_memory",
+            "Memory the process holds",
+            Unit::Bytes,
+            resident_memory.clone(),
+        );
+        let features = Family::<Feature, Gauge>::default();
+        for gate in Gate::ALL {
+            let feature = Feature { name: gate.name(), stage: gate.stage() };
+            features.get_or_create(&feature).set(gates.enabled(gate).into());
+        }
+        registry.register("kubernetes_feature_enabled", "Whether a feature is on", features);
+        Metrics(Arc::new(Inner { registry, requests, durations, long_running, objects, revision, resident_memory }))
+    }
+
+    /// A request was answered. `resource` is `None` where the path names none that is served.
+    pub fn answered(&self, verb: Verb, resource: Option<&Resource>, code: StatusCode, took: Duration) {
+        let (verb_label, resource) = (verb_label(verb), resource.map_or("", |resource| resource.plural));
+        let labels = Request { verb: verb_label, resource, code: code.as_u16() };
+        self.0.requests.get_or_create(&labels).inc();
+        if verb != Verb::Watch {
+            let kind = Kind { verb: verb_label, resource };
+            self.0.durations.get_or_create(&kind).observe(took.as_secs_f64());
+        }
+    }
+
+    /// A watch begins; it is open until the guard is dropped.
+    pub fn watching(&self, resource: &Resource) -> Watching {
+        let gauge = self.0.long_running.get_or_create_owned(&Kind { verb: "WATCH", resource: resource.plural });
+        gauge.inc();
+        Watching(gauge)
+    }
+
+    /// The answer at `/metrics`.
+    pub fn answer(&self, store: &Store, resources: &[Resource]) -> Response<Body> {
+        for resource in resources {
+            let labels = Stored { group: resource.group, resource: resource.plural };
+            self.0.objects.get_or_create(&labels).set(count(store, resource));
+        }
+        self.0.revision.set(store.revision().to_string().parse().unwrap_or(i64::MAX));
+        self.0.resident_memory.set(resident_memory_bytes().unwrap_or_default());
+        let mut written = String::new();
+        text::encode(&mut written, &self.0.registry).expect("a text takes every write");
+        let mut response = Response::new(Body::whole(Bytes::from(written)));
+        let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+/// An open watch.
+pub(crate) struct Watching(Gauge);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+fn duration_histogram() -> Histogram {
+    Histogram::new(DURATION_BUCKETS)
+}
+
+/// How many objects of a kind there are; looked at once a scrape, not counted at every write.
+fn count(store: &Store, resource: &Resource) -> i64 {
+    let mut counted = 0;
+    let listed = store.list(&List::all(&resource.store_name), &mut |_| {
+        counted += 1;
+        false
+    });
+    listed.expect("the present is never gone");
+    counted
+}
+
+/// Where the system does not tell, nothing is known.
+fn resident_memory_bytes() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<i64>().ok().map(|kib| kib * 1024)
+}
+
+fn verb_label(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "GET",
+        Verb::List => "LIST",
+        Verb::Watch => "WATCH",
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch => "PATCH",
+        Verb::Delete => "DELETE",
+        Verb::DeleteCollection => "DELETECOLLECTION",
+    }
+}

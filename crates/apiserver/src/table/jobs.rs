@@ -1,0 +1,88 @@
+//! Jobs as rows.
+
+use api::Timestamp;
+use serde_json::Value;
+
+use super::{Column, NONE, Table, age, is_true, items, lasted};
+use crate::object::Object;
+
+/// Name, Status, Completions, Duration, Age; wide: Containers, Images, Selector.
+pub const TABLE: Table = Table {
+    columns: &[
+        Column::NAME,
+        Column::text("Status", "What has become of the Job."),
+        Column::text("Completions", "How many pods have succeeded, of how many that must."),
+        Column::text("Duration", "Time from start to completion, or until now."),
+        Column::AGE,
+        Column::wide("Containers", "Names of the containers in the template."),
+        Column::wide("Images", "Images of the containers in the template."),
+        Column::wide("Selector", "Labels by which the Job finds its pods."),
+    ],
+    cells,
+};
+
+fn cells(job: &Object, now: Timestamp) -> Vec<Value> {
+    let (spec, status) = (&job.document()["spec"], &job.document()["status"]);
+    let containers = items(&spec["template"]["spec"]["containers"]);
+    let joined = |field: &str| {
+        let texts: Vec<&str> = containers.iter().filter_map(|container| container[field].as_str()).collect();
+        texts.join(",")
+    };
+    let start = status["startTime"].as_str().unwrap_or_default();
+    let end = status["completionTime"].as_str().unwrap_or_default();
+    vec![
+        job.name().into(),
+        state(job).into(),
+        completions(spec, status).into(),
+        if start.is_empty() { String::new() } else { lasted(start, end, now) }.into(),
+        age(job, now),
+        joined("name").into(),
+        joined("image").into(),
+        selector(&spec["selector"]).into(),
+    ]
+}
+
+fn state(job: &Object) -> &'static str {
+    let status = &job.document()["status"];
+    for finished in ["Complete", "Failed"] {
+        if is_true(status, finished) {
+            return finished;
+        }
+    }
+    if job.is_deleting() {
+        return "Terminating";
+    }
+    ["Suspended", "FailureTarget", "SuccessCriteriaMet"]
+        .into_iter()
+        .find(|kind| is_true(status, kind))
+        .unwrap_or("Running")
+}
+
+/// Without a number of completions any pod that succeeds completes the Job.
+fn completions(spec: &Value, status: &Value) -> String {
+    let succeeded = status["succeeded"].as_i64().unwrap_or(0);
+    match (spec["completions"].as_i64(), spec["parallelism"].as_i64().unwrap_or(0)) {
+        (Some(completions), _) => format!("{succeeded}/{completions}"),
+        (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+        (None, _) => format!("{succeeded}/1"),
+    }
+}
+
+/// The selector as it is written in queries: `a=b,c in (d,e),!f`.
+fn selector(selector: &Value) -> String {
+    let labels = selector["matchLabels"].as_object().into_iter().flatten();
+    let mut terms: Vec<String> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    for expression in items(&selector["matchExpressions"]) {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let values: Vec<&str> = items(&expression["values"]).iter().filter_map(Value::as_str).collect();
+        let values = values.join(",");
+        terms.push(match expression["operator"].as_str() {
+            Some("In") => format!("{key} in ({values})"),
+            Some("NotIn") => format!("{key} notin ({values})"),
+            Some("DoesNotExist") => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    if terms.is_empty() { NONE.to_owned() } else { terms.join(",") }
+}

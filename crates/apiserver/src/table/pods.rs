@@ -1,0 +1,179 @@
+//! Pods as rows. What a pod is doing is told from its containers, the last one that says something first.
+
+use api::Timestamp;
+use serde_json::Value;
+
+use super::{Column, NONE, Table, age, condition, is_true, items, or, since};
+use crate::object::Object;
+
+/// Name, Ready, Status, Restarts, Age; wide: IP, Node, Nominated Node, Readiness Gates.
+pub const TABLE: Table = Table {
+    columns: &[
+        Column::NAME,
+        Column::text("Ready", "How many containers are ready, of how many there are."),
+        Column::text("Status", "What the pod is doing."),
+        Column::text("Restarts", "How often its containers were restarted, and when last."),
+        Column::AGE,
+        Column::wide("IP", "Address of the pod."),
+        Column::wide("Node", "The node it runs on."),
+        Column::wide("Nominated Node", "The node on which room is being made for it."),
+        Column::wide("Readiness Gates", "How many further conditions of readiness are met, of how many there are."),
+    ],
+    cells,
+};
+
+fn cells(pod: &Object, now: Timestamp) -> Vec<Value> {
+    let status = &pod.document()["status"];
+    let seen = Seen::of(pod);
+    let first_ip = items(&status["podIPs"]).first().and_then(|ip| ip["ip"].as_str());
+    let gates = items(&pod.document()["spec"]["readinessGates"]);
+    let met = gates.iter().filter(|gate| gate["conditionType"].as_str().is_some_and(|kind| is_true(status, kind)));
+    let gates = if gates.is_empty() { NONE.to_owned() } else { format!("{}/{}", met.count(), gates.len()) };
+    vec![
+        pod.name().into(),
+        format!("{}/{}", seen.ready, seen.containers).into(),
+        seen.state.into(),
+        seen.restarts.text(now).into(),
+        age(pod, now),
+        or(first_ip.unwrap_or(pod.text(&["status", "podIP"])), NONE).into(),
+        or(pod.text(&["spec", "nodeName"]), NONE).into(),
+        or(pod.text(&["status", "nominatedNodeName"]), NONE).into(),
+        gates.into(),
+    ]
+}
+
+/// What is seen of a pod's containers.
+struct Seen<'a> {
+    state: String,
+    ready: usize,
+    /// How many are meant to run as long as the pod does; init containers may be among them.
+    containers: usize,
+    restarts: Restarts<'a>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(pod: &'a Object) -> Seen<'a> {
+        let (spec, status) = (&pod.document()["spec"], &pod.document()["status"]);
+        let mut seen = Seen {
+            state: first_state(pod),
+            ready: 0,
+            containers: items(&spec["containers"]).len()
+                + items(&spec["initContainers"]).iter().filter(|container| is_sidecar(container)).count(),
+            restarts: Restarts::default(),
+        };
+        let initializing = seen.look_at_init_containers(spec, status);
+        // A pod that is initialized is told by its containers, whatever its init containers still say.
+        if !initializing || is_true(status, "Initialized") {
+            seen.look_at_containers(status);
+        }
+        if pod.is_deleting() {
+            if status["reason"] == "NodeLost" {
+                seen.state = "Unknown".to_owned();
+            } else if !matches!(pod.text(&["status", "phase"]), "Succeeded" | "Failed") {
+                seen.state = "Terminating".to_owned();
+            }
+        }
+        seen
+    }
+
+    /// Whether the pod still waits for one of them, which is then what it is doing.
+    fn look_at_init_containers(&mut self, spec: &Value, status: &'a Value) -> bool {
+        let declared = items(&spec["initContainers"]);
+        let sidecar =
+            |name: &Value| declared.iter().any(|container| container["name"] == *name && is_sidecar(container));
+        let mut waiting = None;
+        for (index, container) in items(&status["initContainerStatuses"]).iter().enumerate() {
+            self.restarts.count_in(container);
+            let (ended, held) = (&container["state"]["terminated"], &container["state"]["waiting"]);
+            let is_sidecar = sidecar(&container["name"]);
+            if is_sidecar && container["started"] == Value::Bool(true) {
+                self.ready += usize::from(container["ready"] == Value::Bool(true));
+                continue;
+            }
+            if waiting.is_some() || (ended.is_object() && ended["exitCode"].as_i64().unwrap_or(0) == 0) {
+                continue;
+            }
+            waiting = Some(match held["reason"].as_str() {
+                _ if ended.is_object() => format!("Init:{}", ending(ended)),
+                Some(reason) if !matches!(reason, "" | "PodInitializing") => format!("Init:{reason}"),
+                _ => format!("Init:{index}/{}", declared.len()),
+            });
+        }
+        let is_waiting = waiting.is_some();
+        self.state = waiting.unwrap_or_else(|| std::mem::take(&mut self.state));
+        is_waiting
+    }
+
+    /// The first container that says something is the one that speaks for the pod.
+    fn look_at_containers(&mut self, status: &'a Value) {
+        let mut running = false;
+        let mut said = None;
+        for container in items(&status["containerStatuses"]) {
+            self.restarts.count_in(container);
+            let state = &container["state"];
+            match state["waiting"]["reason"].as_str() {
+                Some(reason) if !reason.is_empty() => drop(said.get_or_insert_with(|| reason.to_owned())),
+                _ if state["terminated"].is_object() => drop(said.get_or_insert_with(|| ending(&state["terminated"]))),
+                _ if state["running"].is_object() && container["ready"] == Value::Bool(true) => {
+                    running = true;
+                    self.ready += 1;
+                }
+                _ => {}
+            }
+        }
+        if let Some(said) = said {
+            self.state = said;
+        }
+        // One container is done, another one still runs: the pod as a whole does.
+        if self.state == "Completed" && running {
+            self.state = if is_true(status, "Ready") { "Running" } else { "NotReady" }.to_owned();
+        }
+    }
+}
+
+/// What the pod is doing as long as no container says anything.
+fn first_state(pod: &Object) -> String {
+    let status = &pod.document()["status"];
+    let gated = condition(status, "PodScheduled").is_some_and(|condition| condition["reason"] == "SchedulingGated");
+    match pod.text(&["status", "reason"]) {
+        _ if gated => "SchedulingGated".to_owned(),
+        "" => pod.text(&["status", "phase"]).to_owned(),
+        reason => reason.to_owned(),
+    }
+}
+
+/// An init container that runs on beside the others.
+fn is_sidecar(container: &Value) -> bool {
+    container["restartPolicy"] == "Always"
+}
+
+/// How a container ended.
+fn ending(terminated: &Value) -> String {
+    match (terminated["reason"].as_str().unwrap_or_default(), terminated["signal"].as_i64().unwrap_or(0)) {
+        ("", 0) => format!("ExitCode:{}", terminated["exitCode"].as_i64().unwrap_or(0)),
+        ("", signal) => format!("Signal:{signal}"),
+        (reason, _) => reason.to_owned(),
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Restarts<'a> {
+    count: i64,
+    /// When the latest of those runs ended that were followed by a restart. RFC 3339 in UTC, so texts compare as times.
+    last: &'a str,
+}
+
+impl<'a> Restarts<'a> {
+    fn count_in(&mut self, container: &'a Value) {
+        self.count += container["restartCount"].as_i64().unwrap_or(0);
+        let ended = container["lastState"]["terminated"]["finishedAt"].as_str().unwrap_or_default();
+        self.last = self.last.max(ended);
+    }
+
+    fn text(&self, now: Timestamp) -> String {
+        match (self.count, self.last) {
+            (0, _) | (_, "") => self.count.to_string(),
+            (count, last) => format!("{count} ({} ago)", since(last, now)),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Priority classes as rows.
+
+use serde_json::Value;
+
+use super::{Column, Table, age};
+
+/// Name, Value, Global-Default, Age, PreemptionPolicy.
+pub const TABLE: Table = Table {
+    columns: &[
+        Column::NAME,
+        Column { kind: "integer", ..Column::text("Value", "Priority of the pods of this class.") },
+        Column {
+            kind: "boolean",
+            ..Column::text("Global-Default", "Whether pods that name no class have this priority.")
+        },
+        Column::AGE,
+        Column::text("PreemptionPolicy", "Whether pods of this class may drive out others."),
+    ],
+    cells: |class, now| {
+        let document = class.document();
+        vec![
+            class.name().into(),
+            document["value"].as_i64().unwrap_or(0).into(),
+            (document["globalDefault"] == Value::Bool(true)).into(),
+            age(class, now),
+            class.text(&["preemptionPolicy"]).into(),
+        ]
+    },
+};

@@ -1,0 +1,256 @@
+//! The network edge over real sockets on loopback, with limits short enough to be met.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Timestamp;
+use apiserver::edge::pki::Pki;
+use apiserver::edge::{self, Config, Limits};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::home::home;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
+
+/// An edge in front of an empty server.
+struct Served {
+    address: SocketAddr,
+    pki: Pki,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+async fn serve(limits: Limits) -> Served {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let pki = Pki::in_memory(&[], Timestamp::now()).unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let config = Config { pki: pki.clone(), limits };
+    let server = home().server;
+    let stopped = async { drop(stopped.await) };
+    let task = tokio::spawn(async move { edge::serve(listener, server, config, stopped).await.unwrap() });
+    Served { address, pki, stop, task }
+}
+
+/// Who connects.
+#[derive(Clone, Copy)]
+enum Who {
+    Admin,
+    Nobody,
+}
+
+impl Served {
+    async fn tls(&self, who: Who, protocol: &[u8]) -> TlsStream<TcpStream> {
+        let pem = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(pem(&self.pki.ca_certificate_pem())).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let builder = builder.with_root_certificates(roots);
+        let mut config = match who {
+            Who::Nobody => builder.with_no_client_auth(),
+            Who::Admin => {
+                let key = PrivateKeyDer::from_pem_slice(self.pki.admin_key_pem().as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![pem(&self.pki.admin_certificate_pem())], key).unwrap()
+            }
+        };
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    }
+
+    /// A connection, and what ends when it does.
+    async fn http1(&self, who: Who) -> (http1::SendRequest<Body>, JoinHandle<()>) {
+        let stream = TokioIo::new(self.tls(who, b"http/1.1").await);
+        let (sender, connection) = http1::handshake(stream).await.unwrap();
+        (sender, tokio::spawn(async { drop(connection.await) }))
+    }
+
+    async fn http2(&self, who: Who) -> (http2::SendRequest<Body>, JoinHandle<()>) {
+        let stream = TokioIo::new(self.tls(who, b"h2").await);
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        (sender, tokio::spawn(async { drop(connection.await) }))
+    }
+}
+
+fn get(path: &str) -> Request<Body> {
+    Request::get(path).header("host", "localhost").body(Empty::new().boxed_unsync()).unwrap()
+}
+
+fn get_absolute(path: &str) -> Request<Body> {
+    Request::get(format!("https://localhost{path}")).body(Empty::new().boxed_unsync()).unwrap()
+}
+
+async fn text(response: Response<Incoming>) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn both_protocols_serve_those_with_a_certificate_and_refuse_the_rest() {
+    let served = serve(Limits::default()).await;
+    for (who, code) in [(Who::Admin, 200), (Who::Nobody, 401)] {
+        let (mut first, _connection) = served.http1(who).await;
+        assert_eq!(first.send_request(get("/api/v1/nodes")).await.unwrap().status(), code);
+        let (mut second, _connection) = served.http2(who).await;
+        let response = second.send_request(get_absolute("/api/v1/nodes")).await.unwrap();
+        assert_eq!((response.status().as_u16(), response.version()), (code, http::Version::HTTP_2));
+        let ready = second.send_request(get_absolute("/readyz")).await.unwrap();
+        assert_eq!(text(ready).await, "ok");
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_says_about_itself_is_not_believed() {
+    let served = serve(Limits::default()).await;
+    let (mut client, _connection) = served.http1(Who::Nobody).await;
+    for (name, value) in [
+        ("x-remote-user", "kubernetes-admin"),
+        ("x-remote-group", "system:masters"),
+        ("impersonate-user", "kubernetes-admin"),
+        ("authorization", "Bearer "),
+        ("authorization", "Basic a3ViZXJuZXRlcy1hZG1pbjo="),
+    ] {
+        let mut request = get("/api/v1/nodes");
+        request.headers_mut().insert(name, value.parse().unwrap());
+        let response = client.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 401, "{name}: {value}");
+        assert!(text(response).await.contains("\"reason\":\"Unauthorized\""));
+    }
+    let mut request = get("/api/v1/nodes");
+    request.headers_mut().insert("authorization", format!("Bearer {}", served.pki.token()).parse().unwrap());
+    assert_eq!(client.send_request(request).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_stop_ends_watches_refuses_newcomers_and_closes_connections() {
+    for http2 in [false, true] {
+        let served = serve(Limits { drain: PATIENCE, ..Limits::default() }).await;
+        let path = "/api/v1/namespaces?watch=true";
+        let (response, connection) = if http2 {
+            let (mut client, connection) = served.http2(Who::Admin).await;
+            (client.send_request(get_absolute(path)).await.unwrap(), connection)
+        } else {
+            let (mut client, connection) = served.http1(Who::Admin).await;
+            (client.send_request(get(path)).await.unwrap(), connection)
+        };
+        let mut body = response.into_body();
+        assert!(body.frame().await.unwrap().is_ok(), "the namespaces there are");
+        served.stop.send(()).unwrap();
+        let rest = timeout(PATIENCE, body.collect()).await.expect("the watch ends").unwrap();
+        assert!(rest.to_bytes().is_empty(), "it ends without a broken line");
+        timeout(PATIENCE / 2, served.task).await.expect("nothing is left to wait for").unwrap();
+        timeout(PATIENCE, connection).await.expect("the connection is closed").unwrap();
+        assert!(TcpStream::connect(served.address).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn connections_that_are_not_used_are_closed() {
+    let short = Duration::from_millis(200);
+    let limits = Limits { handshake: short, header_read: short, idle: short, drain: short, ..Limits::default() };
+    let served = serve(limits).await;
+    // No handshake.
+    let mut silent = TcpStream::connect(served.address).await.unwrap();
+    assert_eq!(timeout(PATIENCE, silent.read(&mut [0; 1])).await.unwrap().unwrap_or(0), 0);
+    // Half a request.
+    let mut half = served.tls(Who::Nobody, b"http/1.1").await;
+    half.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = timeout(PATIENCE, half.read_to_end(&mut answer)).await.unwrap();
+    // HTTP/2 agreed on, and never spoken.
+    let mut mute = served.tls(Who::Nobody, b"h2").await;
+    let _ = timeout(PATIENCE, mute.read_to_end(&mut answer)).await.unwrap();
+    // HTTP/2, but no request.
+    let (_client, connection) = served.http2(Who::Admin).await;
+    timeout(PATIENCE, connection).await.expect("an idle connection is closed").unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_its_answer_is_cut_off() {
+    let served = serve(Limits { unread: Duration::from_millis(300), ..Limits::default() }).await;
+    let (mut admin, _connection) = served.http1(Who::Admin).await;
+    // Far more than a stream's first window takes.
+    for number in 0..4 {
+        let object = serde_json::json!({
+            "metadata": {"name": format!("large-{number}"), "annotations": {"a": "x".repeat(200_000)}}
+        });
+        let request =
+            Request::post("/api/v1/namespaces").header("host", "localhost").header("content-type", "application/json");
+        let request = request.body(Full::new(Bytes::from(object.to_string())).boxed_unsync()).unwrap();
+        let response = admin.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 201);
+        text(response).await;
+    }
+    let stream = TokioIo::new(served.tls(Who::Admin, b"h2").await);
+    let handshake = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1000).handshake(stream);
+    let (mut client, connection) = handshake.await.unwrap();
+    let connection = tokio::spawn(async { drop(connection.await) });
+    let unread = client.send_request(get_absolute("/api/v1/namespaces")).await.unwrap();
+    timeout(PATIENCE, connection).await.expect("the connection is cut").unwrap();
+    drop(unread);
+    // Others are served as before.
+    assert_eq!(admin.send_request(get("/readyz")).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let served = serve(Limits { request: Duration::from_millis(200), ..Limits::default() }).await;
+    let (mut client, _connection) = served.http1(Who::Admin).await;
+    let begun = stream::iter([Ok(http_body::Frame::data(Bytes::from_static(b"{")))]);
+    let body = StreamBody::new(begun.chain(stream::pending()));
+    let request =
+        Request::post("/api/v1/namespaces").header("host", "localhost").header("content-type", "application/json");
+    let answer = client.send_request(request.body(body.boxed_unsync()).unwrap());
+    let response = timeout(PATIENCE, answer).await.expect("an answer").unwrap();
+    assert_eq!(response.status(), 504);
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_wait_for_their_turn() {
+    let served = serve(Limits { connections_max: 1, ..Limits::default() }).await;
+    let (first, connection) = served.http1(Who::Admin).await;
+    let mut second = TcpStream::connect(served.address).await.unwrap();
+    assert!(timeout(Duration::from_millis(100), second.read(&mut [0; 1])).await.is_err(), "not refused, not served");
+    drop(second);
+    drop(first);
+    connection.await.unwrap();
+    let (mut third, _connection) = served.http1(Who::Admin).await;
+    assert_eq!(third.send_request(get("/readyz")).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn headers_beyond_the_limits_are_refused() {
+    let served = serve(Limits::default()).await;
+    let mut many = get("/readyz");
+    for number in 0..200 {
+        many.headers_mut().insert(http::HeaderName::try_from(format!("x-{number}")).unwrap(), "1".parse().unwrap());
+    }
+    let mut large = get("/readyz");
+    large.headers_mut().insert("x-large", "a".repeat(100_000).parse().unwrap());
+    for request in [many, large] {
+        let (mut client, _connection) = served.http1(Who::Admin).await;
+        assert_eq!(client.send_request(request).await.unwrap().status(), 431);
+    }
+}

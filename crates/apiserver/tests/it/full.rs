@@ -1,0 +1,47 @@
+//! A full data directory, as clients see it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use api::Revision;
+use http::StatusCode;
+use store::{Backend, BackendError, Key, Limits, Record, Room, Store, Stored};
+
+use crate::home::{PODS, on, pod_document};
+
+/// Keeps nothing, and has room or has not.
+struct Small(Arc<AtomicBool>);
+
+impl Backend for Small {
+    fn scan(&mut self, _: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
+        Ok(Revision::ZERO)
+    }
+
+    fn room(&mut self) -> Result<Room, BackendError> {
+        let free_bytes = if self.0.load(Ordering::Relaxed) { 3 << 20 } else { u64::MAX };
+        Ok(Room { free_bytes, reserve_bytes: 64 << 20 })
+    }
+
+    fn commit(&mut self, _: &[Record], _: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_refuses_creates_but_not_reads_and_deletes_until_there_is_room() {
+    let full = Arc::new(AtomicBool::new(false));
+    let home = on(Store::open(Box::new(Small(Arc::clone(&full))), Limits::default()).unwrap(), 1);
+    assert_eq!(home.post(PODS, pod_document("a")).await.0, StatusCode::CREATED);
+
+    full.store(true, Ordering::Relaxed);
+    let (code, status) = home.post(PODS, pod_document("b")).await;
+    assert_eq!((code, &status["reason"]), (StatusCode::INSUFFICIENT_STORAGE, &"InsufficientStorage".into()));
+    let text = "the data directory is full: 3 MiB free, 64 MiB are kept in reserve; delete objects or free space";
+    assert_eq!(status["message"], text);
+    let path = format!("{PODS}/a");
+    assert_eq!(home.get(&path).await.0, StatusCode::OK);
+    assert_eq!(home.call("DELETE", &path, "", "").await.0, StatusCode::OK);
+
+    full.store(false, Ordering::Relaxed);
+    assert_eq!(home.post(PODS, pod_document("b")).await.0, StatusCode::CREATED);
+}

@@ -1,0 +1,107 @@
+//! Strategic merge patches as kubectl sends them.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::home::{Home, JOBS, PODS, home, job_document, pod_document};
+
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
+async fn patch(home: &Home, path: &str, patch: Value) -> (StatusCode, Value) {
+    home.call("PATCH", path, STRATEGIC, patch.to_string()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_kubectl_apply_sends_changes_what_it_names() {
+    let home = home();
+    let mut job = job_document("a");
+    job["spec"]["suspend"] = true.into();
+    job["spec"]["template"]["spec"]["containers"] = json!([
+        {"name": "main", "image": "busybox", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
+    ]);
+    home.post(JOBS, job).await;
+    let body = json!({
+        "metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+        "spec": {"parallelism": 3, "backoffLimit": null, "template": {"spec": {
+            "$setElementOrder/containers": [{"name": "main"}],
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}],
+        }}},
+    });
+    let path = format!("{JOBS}/a");
+    let (code, first) = patch(&home, &path, body.clone()).await;
+    assert_eq!(code, StatusCode::OK, "{first}");
+    let spec = &first["spec"];
+    assert_eq!((&spec["parallelism"], &spec["backoffLimit"]), (&3.into(), &6.into()), "null brings the default back");
+    let container = &spec["template"]["spec"]["containers"][0];
+    assert_eq!((&container["image"], &container["env"][1]["value"]), (&"busybox".into(), &"2".into()));
+    assert_eq!(container["resources"]["requests"]["cpu"], "2");
+    assert!(!first.to_string().contains("$setElementOrder"));
+    let (_, second) = patch(&home, &path, body).await;
+    assert_eq!(second, first, "the second time nothing changes, not even the version");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_merged_by_condition_type() {
+    let home = home();
+    home.post(PODS, pod_document("a")).await;
+    let path = format!("{PODS}/a/status");
+    for (kind, status) in [("Ready", "False"), ("PodScheduled", "True"), ("Ready", "True")] {
+        let (code, answer) =
+            patch(&home, &path, json!({"status": {"conditions": [{"type": kind, "status": status}]}})).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+    }
+    let (_, pod) = home.get(&format!("{PODS}/a")).await;
+    assert_eq!(
+        pod["status"]["conditions"],
+        json!([{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_added_beside_others_and_taken_out_again() {
+    let home = home();
+    let mut pod = pod_document("a");
+    pod["metadata"]["finalizers"] = json!(["example.com/a"]);
+    home.post(PODS, pod).await;
+    let path = format!("{PODS}/a");
+    let (_, pod) = patch(&home, &path, json!({"metadata": {"finalizers": ["example.com/b"]}})).await;
+    assert_eq!(pod["metadata"]["finalizers"], json!(["example.com/b", "example.com/a"]));
+    let out = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a", "example.com/b"]}});
+    let (_, pod) = patch(&home, &path, out).await;
+    assert_eq!(pod["metadata"]["finalizers"].as_array().map_or(0, Vec::len), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_that_make_no_sense_are_refused() {
+    let home = home();
+    home.post(PODS, pod_document("a")).await;
+    let path = format!("{PODS}/a");
+    for (case, body, code, want) in [
+        ("no JSON", "{", 400, "error decoding patch"),
+        ("no object", "[]", 400, "a merge patch is a JSON object"),
+        ("directive", r#"{"spec":{"$patch":"burn"}}"#, 400, "error applying patch: spec: unknown patch type: \"burn\""),
+        ("no key", r#"{"spec":{"containers":[{"image":"x"}]}}"#, 400, "does not contain declared merge key: name"),
+        ("another name", r#"{"metadata":{"name":"b"}}"#, 400, "does not match the name on the URL"),
+        ("type", r#"{"spec":"x"}"#, 400, "spec: expected object, found string \"x\""),
+        ("everything", r#"{"$patch":"delete"}"#, 400, "does not match the name on the URL"),
+        ("spec", r#"{"spec":{"$patch":"delete"}}"#, 422, "spec.containers: Required value"),
+        ("old version", r#"{"metadata":{"resourceVersion":"1"}}"#, 409, "the object has been modified"),
+    ] {
+        let (found, status) = home.call("PATCH", &path, STRATEGIC, body).await;
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(found.as_u16() == code && message.contains(want), "{case}: {found} {message}");
+    }
+    let (code, status) = home.call("PATCH", &path, "application/apply-patch+yaml", "{}").await;
+    assert_eq!(code, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert!(status["message"].as_str().unwrap().contains("server-side apply"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_of_a_patch_shows_the_result_and_keeps_nothing() {
+    let home = home();
+    home.post(PODS, pod_document("a")).await;
+    let body = json!({"metadata": {"labels": {"x": "y"}}});
+    let (code, shown) = patch(&home, &format!("{PODS}/a?dryRun=All&fieldManager=kubectl-label"), body).await;
+    assert_eq!((code, &shown["metadata"]["labels"]["x"]), (StatusCode::OK, &"y".into()));
+    assert_eq!(home.get(&format!("{PODS}/a")).await.1["metadata"].get("labels"), None);
+}
