@@ -5,7 +5,7 @@ use api::views::{NodeView, View};
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::Client;
 use runtime::is_already_exists;
-use runtime::request::{collection_path, post};
+use runtime::request::post;
 
 use crate::cluster::Cluster;
 
@@ -15,7 +15,7 @@ const WRITES_IN_FLIGHT: usize = 64;
 /// Creates every node of `cluster`, ready since `now`. Nodes that are there already stay as they are, so this can be
 /// done again after an error.
 pub async fn register(client: &Client, cluster: &Cluster, now: Timestamp) -> Result<(), kube::Error> {
-    let path = &collection_path(&NodeView::RESOURCE, "");
+    let path = &NodeView::RESOURCE.collection_path("");
     stream::iter(cluster.nodes(now))
         .map(|node| async move {
             match post(client, path, &node).await {

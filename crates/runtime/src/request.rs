@@ -4,7 +4,6 @@
 //! version and uid are read. What the object now looks like arrives in the cache.
 
 use api::Revision;
-use api::views::{ObjectKey, ResourceRef};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
@@ -42,24 +41,6 @@ impl PatchKind {
             PatchKind::Json => "application/json-patch+json",
         }
     }
-}
-
-/// The path of a collection in `namespace`, which cluster-scoped kinds leave out.
-pub fn collection_path(resource: &ResourceRef, namespace: &str) -> String {
-    if !resource.namespaced || namespace.is_empty() {
-        return resource.path();
-    }
-    let (root, version, plural) = (root(resource), resource.version, resource.plural);
-    format!("{root}/{version}/namespaces/{namespace}/{plural}")
-}
-
-/// The path of one object.
-pub fn object_path(resource: &ResourceRef, key: &ObjectKey) -> String {
-    format!("{}/{}", collection_path(resource, &key.namespace), key.name)
-}
-
-fn root(resource: &ResourceRef) -> String {
-    if resource.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", resource.group) }
 }
 
 /// Creates an object in the collection at `path` (or posts to a subresource).
@@ -141,22 +122,4 @@ struct AnswerMeta {
 #[serde(default)]
 struct AnswerDetails {
     uid: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use api::views::{NodeView, PodGroupView, PodView, View};
-
-    #[test]
-    fn paths_follow_group_and_scope() {
-        let key = ObjectKey::new("training", "x1");
-        assert_eq!(object_path(&PodView::RESOURCE, &key), "/api/v1/namespaces/training/pods/x1");
-        assert_eq!(
-            object_path(&PodGroupView::RESOURCE, &key),
-            "/apis/scheduling.k8s.io/v1beta1/namespaces/training/podgroups/x1"
-        );
-        assert_eq!(object_path(&NodeView::RESOURCE, &ObjectKey::new("", "n1")), "/api/v1/nodes/n1");
-        assert_eq!(collection_path(&PodView::RESOURCE, ""), "/api/v1/pods");
-    }
 }

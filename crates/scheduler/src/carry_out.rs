@@ -11,7 +11,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use kube::{Client, Error};
 use runtime::PatchKind;
-use runtime::request::{self, object_path};
+use runtime::request;
 use scheduler_core::Placement;
 use serde::Serialize;
 
@@ -141,7 +141,7 @@ impl Writes {
 }
 
 async fn bind(client: &Client, placement: Placement) -> Done {
-    let path = object_path(&PodView::RESOURCE, &placement.pod) + "/binding";
+    let path = PodView::RESOURCE.object_path(&placement.pod) + "/binding";
     let outcome = request::post(client, &path, &Binding::of(&placement)).await;
     Done::Bind(placement, outcome.map(drop))
 }
@@ -151,7 +151,7 @@ async fn write_conditions(client: &Client, path: &str, body: &ConditionsPatch) -
 }
 
 fn status_path<V: View>(key: &ObjectKey) -> String {
-    object_path(&V::RESOURCE, key) + "/status"
+    V::RESOURCE.object_path(key) + "/status"
 }
 
 /// A core/v1 Binding. The uid keeps it from a namesake created meanwhile.

@@ -2,7 +2,7 @@
 
 use api::views::{Meta, ObjectKey, OwnerRef, ResourceRef};
 use kube::{Client, Error};
-use runtime::request::{delete, get, object_path, patch};
+use runtime::request::{delete, get, patch};
 use runtime::{PatchKind, is_not_found};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ pub async fn ask(
         metadata: Meta,
     }
     let namespace = if resource.namespaced { namespace } else { "" };
-    match get(client, &object_path(resource, &ObjectKey::new(namespace, &owner.name))).await {
+    match get(client, &resource.object_path(&ObjectKey::new(namespace, &owner.name))).await {
         Ok(bytes) => {
             let Answer { metadata } = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
             let waits = metadata.is_deleting() && metadata.has_finalizer(FOREGROUND);
@@ -68,7 +68,7 @@ pub async fn ask(
 }
 
 fn path(object: &Object) -> String {
-    object_path(&object.id.resource, &object.id.key)
+    object.id.resource.object_path(&object.id.key)
 }
 
 fn same_uid(path: &str, uid: &str) -> Value {

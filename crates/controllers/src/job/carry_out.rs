@@ -8,7 +8,7 @@ use api::views::{JobStatusView, JobView, Meta, ObjectKey, PodGroupView, PodView,
 use futures::StreamExt;
 use futures::stream;
 use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
-use runtime::request::{collection_path, delete, get, object_path, patch, post};
+use runtime::request::{delete, get, patch, post};
 use runtime::{EventKind, ObjectRef, PatchKind, is_already_exists, is_not_found};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -82,7 +82,7 @@ pub async fn carry_out(parts: &Parts, observed: &Observed, step: NextStep) -> Re
 }
 
 async fn create_workload(parts: &Parts, job: &JobView, workload: &Workload) -> Result<Then, Failure> {
-    let path = collection_path(&WorkloadView::RESOURCE, &job.metadata.namespace);
+    let path = WorkloadView::RESOURCE.collection_path(&job.metadata.namespace);
     match post(&parts.client, &path, workload).await {
         Ok(answer) => {
             normal(parts, job, "WorkloadCreated", "Create", &format!("Created Workload: {}", answer.name));
@@ -100,7 +100,7 @@ async fn create_workload(parts: &Parts, job: &JobView, workload: &Workload) -> R
 }
 
 async fn create_pod_group(parts: &Parts, job: &JobView, group: &PodGroup) -> Result<Then, Failure> {
-    let path = collection_path(&PodGroupView::RESOURCE, &job.metadata.namespace);
+    let path = PodGroupView::RESOURCE.collection_path(&job.metadata.namespace);
     match post(&parts.client, &path, group).await {
         Ok(answer) => {
             normal(parts, job, "PodGroupCreated", "Create", &format!("Created PodGroup: {}", answer.name));
@@ -119,12 +119,12 @@ async fn create_pod_group(parts: &Parts, job: &JobView, group: &PodGroup) -> Res
 async fn set_min_count(parts: &Parts, change: &MinCount) -> Result<Then, Failure> {
     let (path, field, meta) = match &change.object {
         MinCountObject::Workload(workload) => (
-            object_path(&WorkloadView::RESOURCE, &workload.metadata.key()),
+            WorkloadView::RESOURCE.object_path(&workload.metadata.key()),
             "/spec/podGroupTemplates/0/schedulingPolicy/gang/minCount",
             &workload.metadata,
         ),
         MinCountObject::PodGroup(group) => (
-            object_path(&PodGroupView::RESOURCE, &group.metadata.key()),
+            PodGroupView::RESOURCE.object_path(&group.metadata.key()),
             "/spec/schedulingPolicy/gang/minCount",
             &group.metadata,
         ),
@@ -143,7 +143,7 @@ async fn set_min_count(parts: &Parts, change: &MinCount) -> Result<Then, Failure
 // held up by that.
 async fn create_pods(parts: &Parts, job: &JobView, slots: &[Slot], group: Option<&Group>) -> Result<Then, Failure> {
     let stamp = Stamp::new(job, group).map_err(Failure::Template)?;
-    let path = collection_path(&PodView::RESOURCE, &job.metadata.namespace);
+    let path = PodView::RESOURCE.collection_path(&job.metadata.namespace);
     let create = |slot: &Slot| {
         let (pod, path) = (stamp.pod(*slot), path.as_str());
         async move { post(&parts.client, path, &pod).await }
@@ -169,7 +169,7 @@ async fn create_pods(parts: &Parts, job: &JobView, slots: &[Slot], group: Option
 
 async fn delete_pods(parts: &Parts, job: &JobView, pods: &[Arc<PodView>]) -> Result<Then, Failure> {
     let delete_one = |pod: &Arc<PodView>| {
-        let path = object_path(&PodView::RESOURCE, &pod.metadata.key());
+        let path = PodView::RESOURCE.object_path(&pod.metadata.key());
         let options = json!({ "preconditions": { "uid": pod.metadata.uid } });
         let name = pod.metadata.name.clone();
         async move { (name, delete(&parts.client, &path, &options).await) }
@@ -193,7 +193,7 @@ async fn delete_pods(parts: &Parts, job: &JobView, pods: &[Arc<PodView>]) -> Res
 }
 
 async fn write_status(parts: &Parts, job: &JobView, status: &JobStatusView, news: &[News]) -> Result<Then, Failure> {
-    let path = format!("{}/status", object_path(&JobView::RESOURCE, &job.metadata.key()));
+    let path = format!("{}/status", JobView::RESOURCE.object_path(&job.metadata.key()));
     let body = json!({
         // With the version, so that counts from an outdated Job are refused instead of written over newer ones.
         "metadata": { "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version },
@@ -242,7 +242,7 @@ fn status_document(status: &JobStatusView) -> Value {
 /// Takes the tracking finalizer off the pods; a pod that is gone has lost it too.
 pub async fn release_pods(parts: &Parts, pods: &[Arc<PodView>]) -> Result<Then, Failure> {
     let release = |pod: &Arc<PodView>| {
-        let path = object_path(&PodView::RESOURCE, &pod.metadata.key());
+        let path = PodView::RESOURCE.object_path(&pod.metadata.key());
         let position = pod.metadata.finalizers.iter().position(|held| held == TRACKING_FINALIZER).unwrap_or(0);
         let finalizer = format!("/metadata/finalizers/{position}");
         // Only this finalizer of this pod, whatever else changed meanwhile.
@@ -274,7 +274,7 @@ pub async fn release_pods(parts: &Parts, pods: &[Arc<PodView>]) -> Result<Then, 
 /// Whether the Job is really gone. The cache of Jobs may lag behind that of pods, and an end that is not counted cannot
 /// be counted later, so the server is asked.
 pub async fn is_gone(parts: &Parts, key: &ObjectKey, uid: &str) -> Result<bool, Failure> {
-    match get(&parts.client, &object_path(&JobView::RESOURCE, key)).await {
+    match get(&parts.client, &JobView::RESOURCE.object_path(key)).await {
         Ok(bytes) => Ok(JobView::decode(&bytes).is_ok_and(|job| job.metadata.uid != uid)),
         Err(error) if is_not_found(&error) => Ok(true),
         Err(error) => Err(Failure::ReadJob(error)),

@@ -13,10 +13,10 @@ use controllers::job::shape::TRACKING_FINALIZER;
 use controllers::{gc, job};
 use futures::FutureExt;
 use kube::Client;
-use runtime::request::{self, collection_path, object_path};
+use runtime::request;
 use runtime::{Cache, ListWatchConfig, PatchKind, Recorder, TokioClock, keep};
 use serde_json::{Value, json};
-use store::{Limits, Store};
+use store::{Committer, Limits, Store};
 
 /// What a test sees: a client, and the caches to wait on.
 #[derive(Clone)]
@@ -41,8 +41,10 @@ pub async fn at_a_home_that_crashes<F: Future<Output = ()>>(seed: u64, test: imp
 async fn with_lives<F: Future<Output = ()>>(lives: Option<Random>, test: impl FnOnce(Home) -> F) {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::from_second(1_700_000_000).unwrap()));
     let random = Random::seeded(1);
+    let store = Store::in_memory(Limits::default());
     let server = Server::new(apiserver::Config {
-        store: Store::in_memory(Limits::default()),
+        committer: Committer::in_place(store.clone()),
+        store,
         clock: clock.clone(),
         random: random.clone(),
         gates: Gates::default(),
@@ -113,18 +115,18 @@ impl Home {
             "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "main", "image": "app" }] } } },
         });
         spec.as_object().unwrap().iter().for_each(|(field, value)| job["spec"][field] = value.clone());
-        let path = collection_path(&JobView::RESOURCE, "default");
+        let path = JobView::RESOURCE.collection_path("default");
         let answer = request::post(&self.client, &path, &job).await.unwrap();
         self.jobs.reached(answer.revision).await;
     }
 
     pub async fn delete_job(&self, policy: &str) {
-        let path = object_path(&JobView::RESOURCE, &ObjectKey::new("default", "train"));
+        let path = JobView::RESOURCE.object_path(&ObjectKey::new("default", "train"));
         request::delete(&self.client, &path, &json!({ "propagationPolicy": policy })).await.unwrap();
     }
 
     pub async fn patch_job(&self, patch: Value) {
-        let path = object_path(&JobView::RESOURCE, &ObjectKey::new("default", "train"));
+        let path = JobView::RESOURCE.object_path(&ObjectKey::new("default", "train"));
         request::patch(&self.client, &path, PatchKind::Merge, &patch).await.unwrap();
     }
 
@@ -133,7 +135,7 @@ impl Home {
     pub async fn end_pods(&self, phase: &str) -> usize {
         let mut owed = 0;
         for pod in self.pods.all().into_iter().filter(|pod| !pod.is_finished()) {
-            let path = format!("{}/status", object_path(&PodView::RESOURCE, &pod.metadata.key()));
+            let path = format!("{}/status", PodView::RESOURCE.object_path(&pod.metadata.key()));
             let end = json!({ "op": "add", "path": "/status/phase", "value": phase });
             let held = json!({ "op": "test", "path": "/metadata/finalizers/0", "value": TRACKING_FINALIZER });
             let answer = match request::patch(&self.client, &path, PatchKind::Json, &json!([held, end])).await {
