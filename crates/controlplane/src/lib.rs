@@ -9,6 +9,9 @@
 mod start; // the list of what runs; read this first
 mod caches; // one cache per kind, shared by all parts
 mod identity; // who each part is
+pub mod up; // a process that serves others
+mod edge_thread; // its network edge, on a runtime of its own
+mod early; // its disk when a check wants to see a loss
 
 pub use caches::Caches;
 pub use start::{Config, ControlPlane, Part, StartError, World};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use api::gates::Gates;
 use api::views::View;
 use api::{Clock, Random};
-use apiserver::{Identity, Server};
+use apiserver::{Audit, Identity, Server};
 use nodes::cluster::Cluster;
 use runtime::{Cache, Recorder};
 use scheduler::Answers;
-use store::Store;
+use store::{Committer, Store};
 use tokio::task::JoinHandle;
 
 use crate::caches::{Caches, task_name};
@@ -26,6 +26,8 @@ pub struct World {
     pub random: Random,
     /// Where objects are kept.
     pub store: Store,
+    /// How writes get there.
+    pub committer: Committer,
 }
 
 /// A part of the control plane that can be left out or started again.
@@ -57,6 +59,8 @@ pub struct Config {
     pub job: controllers::job::Config,
     /// Settings of the scheduler.
     pub scheduler: scheduler::Config,
+    /// Who is told of every write.
+    pub audit: Option<Audit>,
 }
 
 impl Config {
@@ -68,6 +72,7 @@ impl Config {
             parts: Part::ALL.into(),
             job: controllers::job::Config::default(),
             scheduler: scheduler::Config::default(),
+            audit: None,
         }
     }
 }
@@ -94,12 +99,16 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Server, caches, nodes, then the parts; returns when all of them run.
     pub async fn start(world: World, config: Config) -> Result<ControlPlane, StartError> {
-        let server = Server::new(apiserver::Config {
+        let mut server = Server::new(apiserver::Config {
             store: world.store.clone(),
+            committer: world.committer.clone(),
             clock: world.clock.clone(),
             random: world.random.clone(),
             gates: config.gates,
         });
+        if let Some(audit) = &config.audit {
+            server = server.with_audit(audit.clone());
+        }
         let mut plane = ControlPlane {
             world,
             config,
@@ -116,6 +125,11 @@ impl ControlPlane {
             plane.start_part(part);
         }
         Ok(plane)
+    }
+
+    /// The API server.
+    pub fn server(&self) -> &Server {
+        &self.server
     }
 
     /// A client with the rights of an administrator.

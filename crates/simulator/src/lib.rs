@@ -10,7 +10,7 @@ use std::sync::Arc;
 use api::{Clock, Random, Timestamp};
 use controlplane::World;
 use runtime::TokioClock;
-use store::{Limits, Store};
+use store::{Committer, Limits, Store};
 
 /// Runs `scenario` to its end on a clock that jumps whenever nothing is left to do.
 pub fn on_virtual_time<T>(scenario: impl Future<Output = T>) -> T {
@@ -21,5 +21,6 @@ pub fn on_virtual_time<T>(scenario: impl Future<Output = T>) -> T {
 /// A world that follows from `seed` and begins at `origin`. Call it inside [`on_virtual_time`].
 pub fn world(seed: u64, origin: Timestamp, limits: Limits) -> World {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(origin));
-    World { clock, random: Random::seeded(seed), store: Store::in_memory(limits) }
+    let store = Store::in_memory(limits);
+    World { clock, random: Random::seeded(seed), committer: Committer::in_place(store.clone()), store }
 }

@@ -1,0 +1,68 @@
+//! The network edge on a runtime of its own, so that handshakes and slow clients never delay a control loop.
+
+use std::net::TcpListener;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use apiserver::Server;
+use apiserver::edge::{self, Config};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+
+/// TLS is most of the work of the edge, and two threads carry more requests than one writer commits.
+const WORKERS_MAX: usize = 2;
+/// What is left of the runtime when the edge has stopped gets this long to go.
+const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The edge, running.
+pub(crate) struct EdgeThread {
+    stop: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl EdgeThread {
+    /// Serves `listener`, which must not block, until [`EdgeThread::stop`].
+    pub fn start(listener: TcpListener, server: Server, config: Config) -> std::io::Result<EdgeThread> {
+        let workers = thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
+        let runtime =
+            Builder::new_multi_thread().worker_threads(workers).thread_name("edge-worker").enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let (ends, ended) = oneshot::channel::<()>();
+        let thread = thread::Builder::new().name("edge".to_owned()).spawn(move || {
+            run(runtime, listener, server, config, stopped);
+            // Also told when the thread panics: the sender is dropped then.
+            drop(ends);
+        })?;
+        Ok(EdgeThread { stop, ended, thread })
+    }
+
+    /// Whether it ended without being told to.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Stops accepting, and returns when what was under way has ended.
+    pub async fn stop(self) {
+        // One that has ended already needs no telling.
+        let _ = self.stop.send(());
+        // The caller's runtime goes on meanwhile: requests under way may wait for what runs on it.
+        let _ = self.ended.await;
+        if self.thread.join().is_err() {
+            tracing::error!("the network edge panicked");
+        }
+    }
+}
+
+fn run(runtime: Runtime, listener: TcpListener, server: Server, config: Config, stopped: oneshot::Receiver<()>) {
+    let served = runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        // A sender that is gone means stop, too.
+        let stop = async { drop(stopped.await) };
+        edge::serve(listener, server, config, stop).await.map_err(std::io::Error::other)
+    });
+    if let Err(error) = served {
+        tracing::error!("the network edge ended: {error}");
+    }
+    runtime.shutdown_timeout(LEFTOVERS_TIMEOUT);
+}

@@ -1,0 +1,247 @@
+//! One process that serves others: objects on disk, control loops on the caller's runtime, the store's writer and the
+//! network edge on threads of their own.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Clock, Random};
+use apiserver::edge::pki::{Pki, PkiError};
+use apiserver::edge::{self, kubeconfig, private_file};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use nodes::cluster::Cluster;
+use store::disk::{Disk, DiskOptions, OpenError};
+use store::{Backend, BackendError, Committer, List, Store, WriterThread};
+use tokio::time::Instant;
+
+use crate::early::Early;
+use crate::edge_thread::EdgeThread;
+use crate::{Config, ControlPlane, Part, StartError, World};
+
+/// How long the process may take from its first connection to being ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+const READY_POLL: Duration = Duration::from_millis(10);
+
+/// Where objects, certificates and the token are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// In this directory, from one start to the next.
+    Directory(PathBuf),
+    /// Nowhere: all ends with the process.
+    Memory,
+}
+
+/// How such a process runs.
+pub struct Settings {
+    /// Where its data is.
+    pub data: Data,
+    /// Where it listens; the first address that can be bound.
+    pub listen: Vec<SocketAddr>,
+    /// Further names and addresses that its certificate is to bear.
+    pub names: Vec<String>,
+    /// How far back history reaches.
+    pub history: store::Limits,
+    /// Acknowledge writes before they are on disk, so that a check can show that it would see the loss. Tests only.
+    pub acknowledge_early: bool,
+    /// What clients may take.
+    pub limits: edge::Limits,
+    /// Nodes for a cluster that has none. `plane.cluster` is added in any case.
+    pub first_nodes: Cluster,
+    /// What runs.
+    pub plane: Config,
+}
+
+/// The process cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum UpError {
+    /// The address cannot be had.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// Which one.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The data directory cannot be made.
+    #[error("cannot make the data directory {}", directory.display())]
+    Directory {
+        /// Which one.
+        directory: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The data directory cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// What it holds cannot be read.
+    #[error("the data directory cannot be read")]
+    Read(#[source] BackendError),
+    /// Certificates or the token cannot be had.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// The control plane does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The edge does not start.
+    #[error("cannot start the network edge")]
+    Edge(#[source] std::io::Error),
+    /// It runs, but does not get ready.
+    #[error("not ready within {} s: {last}", READY_TIMEOUT.as_secs())]
+    NotReady {
+        /// The last answer.
+        last: String,
+    },
+}
+
+/// A running process that serves others. To be ended by [`Up::stop`].
+pub struct Up {
+    plane: ControlPlane,
+    edge: EdgeThread,
+    /// `None` when objects are in memory, where writing waits for nothing.
+    writer: Option<WriterThread>,
+    address: SocketAddr,
+    pki: Pki,
+}
+
+impl Up {
+    /// Store, writer, control loops, then the edge; all of it runs when this returns.
+    ///
+    /// `on_fatal` is called when the disk fails, on the writer's thread and before any write at hand is answered. It
+    /// should end the process.
+    pub async fn start(
+        clock: Arc<dyn Clock>,
+        random: Random,
+        settings: Settings,
+        on_fatal: impl FnOnce(&BackendError) + Send + 'static,
+    ) -> Result<Up, UpError> {
+        let Settings { data, listen, names, history, acknowledge_early, limits, first_nodes, mut plane } = settings;
+        let now = clock.now();
+        let store = open(&data, history, acknowledge_early, now)?;
+        let listener = bind(&listen)?;
+        let address = listener.local_addr().map_err(UpError::Edge)?;
+        let pki = match &data {
+            Data::Directory(directory) => Pki::ensure(&directory.join("pki"), &own_names(names, address), now)?,
+            Data::Memory => Pki::in_memory(&own_names(names, address), now)?,
+        };
+        let (committer, writer) = match &data {
+            Data::Directory(_) => {
+                let (committer, writer) = Committer::on_thread(store.clone(), on_fatal);
+                (committer, Some(writer))
+            }
+            Data::Memory => (Committer::in_place(store.clone()), None),
+        };
+        if plane.parts.contains(&Part::Nodes) && has_no_nodes(&store) {
+            plane.cluster.nodes.extend(first_nodes.nodes);
+        }
+        let plane = ControlPlane::start(World { clock, random, store, committer }, plane).await?;
+        let health = plane.server().health();
+        health.pass("caches");
+        health.pass("parts");
+        let config = edge::Config { pki: pki.clone(), limits };
+        let edge = EdgeThread::start(listener, plane.server().clone(), config).map_err(UpError::Edge)?;
+        Ok(Up { plane, edge, writer, address, pki })
+    }
+
+    /// Where it is reached from this machine: `https://127.0.0.1:6443`.
+    pub fn url(&self) -> String {
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        format!("https://{}", SocketAddr::new(ip, self.address.port()))
+    }
+
+    /// The administrator's kubeconfig, as YAML.
+    pub fn kubeconfig(&self) -> String {
+        kubeconfig::admin(&self.pki, &self.url())
+    }
+
+    /// The control plane inside.
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// Resolves once `/readyz` answers 200, asked the way everybody else will ask it.
+    pub async fn ready(&self) -> Result<(), UpError> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        loop {
+            let answer = self.ask_readyz().await;
+            match answer {
+                Ok(()) => return Ok(()),
+                Err(last) if Instant::now() >= deadline => return Err(UpError::NotReady { last }),
+                Err(_) => tokio::time::sleep(READY_POLL).await,
+            }
+        }
+    }
+
+    async fn ask_readyz(&self) -> Result<(), String> {
+        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig()).map_err(|error| error.to_string())?;
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let client = kube::Client::try_from(config.map_err(|error| error.to_string())?);
+        let request = http::Request::get("/readyz").body(Vec::new()).expect("a well-formed request");
+        let answer = client.map_err(|error| error.to_string())?.request_text(request).await;
+        answer.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// What ended by itself, which nothing ever should; readiness says so from then on.
+    pub fn ended(&self) -> Option<String> {
+        let ended = match self.plane.ended() {
+            Some(part) => part.to_owned(),
+            None if self.edge.has_ended() => "the network edge".to_owned(),
+            None => return None,
+        };
+        self.plane.server().health().fail("parts", format!("{ended} ended by itself"));
+        Some(ended)
+    }
+
+    /// Clients first, then the parts, then the writer, so that nothing is acknowledged that is not kept.
+    pub async fn stop(self) {
+        let Up { plane, edge, writer, .. } = self;
+        edge.stop().await;
+        drop(plane);
+        // Tasks that were aborted end when the runtime comes to them.
+        tokio::task::yield_now().await;
+        if let Some(writer) = writer {
+            writer.join();
+        }
+    }
+}
+
+fn open(data: &Data, history: store::Limits, early: bool, now: api::Timestamp) -> Result<Store, UpError> {
+    let Data::Directory(directory) = data else { return Ok(Store::in_memory(history)) };
+    make_directory(directory)?;
+    let disk: Box<dyn Backend> = Box::new(Disk::open(directory, DiskOptions::at(now))?);
+    let disk = if early { Box::new(Early::over(disk)) } else { disk };
+    Store::open(disk, history).map_err(UpError::Read)
+}
+
+fn make_directory(directory: &Path) -> Result<(), UpError> {
+    private_file::make_dir(directory).map_err(|source| UpError::Directory { directory: directory.to_owned(), source })
+}
+
+fn bind(addresses: &[SocketAddr]) -> Result<TcpListener, UpError> {
+    let texts: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    let bound = TcpListener::bind(addresses).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|source| UpError::Listen { address: texts.join(" or "), source })
+}
+
+/// The names that were asked for, and the address that is listened on.
+fn own_names(names: Vec<String>, address: SocketAddr) -> Vec<String> {
+    let own = (!address.ip().is_unspecified()).then(|| address.ip().to_string());
+    names.into_iter().chain(own).collect()
+}
+
+fn has_no_nodes(store: &Store) -> bool {
+    let mut found = false;
+    let query = List { limit: Some(1), ..List::all(&"nodes".into()) };
+    let listed = store.list(&query, &mut |_| {
+        found = true;
+        true
+    });
+    listed.is_ok() && !found
+}
