@@ -1,55 +1,209 @@
-//! Manifests to the server, with every problem gathered and put at its line.
+//! Manifests to the server, with every problem gathered and put at its line: created for `run`, applied for `apply`.
 
-use api::views::ResourceRef;
-use http::Request;
-use kube::Client;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use http::Method;
 use kube::core::Status;
+use kube::{Client, Error};
+use runtime::{is_already_exists, is_conflict, is_not_found};
 use serde_json::Value;
 
-use crate::manifest::{Manifest, Problem};
+use crate::client::{ConnectArgs, Connection};
+use crate::failure::Failure;
+use crate::kinds::{Kind, Kinds};
+use crate::manifest::{self, Manifest, Problem};
+use crate::{ask, cli, client, three_way};
 
-/// A kind that can be applied.
-struct Kind {
-    group: &'static str,
-    versions: &'static [&'static str],
-    kind: &'static str,
-    plural: &'static str,
-    namespaced: bool,
+/// What `phalanx apply --help` teaches.
+pub const HELP: &str = "\
+Objects that are not there are created; objects that are there are changed to what the files say. Fields
+that a file no longer has are removed, fields that others wrote stay: the last applied form is kept in the
+annotation that kubectl uses, so both can be used by turns.
+
+All files are read and checked before anything is written. Problems are listed with file, line and field.
+
+Examples:
+  phalanx apply -f examples/training.yaml
+  phalanx apply -f queue.yaml -f jobs/ns.yaml -n research
+  generate-jobs | phalanx apply -f -";
+
+/// Tries for an object that others write at the same time.
+const ATTEMPTS_MAX: usize = 5;
+
+/// Options of `phalanx apply`.
+#[derive(Args, Debug)]
+pub struct ApplyArgs {
+    /// Manifests (YAML or JSON); - is standard input
+    #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", num_args = 1..)]
+    pub files: Vec<PathBuf>,
+    /// What to do about unknown fields
+    #[arg(long, value_name = "HOW", default_value = "strict")]
+    pub validate: Validate,
+    /// Which cluster.
+    #[command(flatten)]
+    pub connect: ConnectArgs,
 }
 
-const KINDS: &[Kind] = &[
-    Kind { group: "", versions: &["v1"], kind: "Namespace", plural: "namespaces", namespaced: false },
-    Kind { group: "", versions: &["v1"], kind: "Node", plural: "nodes", namespaced: false },
-    Kind { group: "", versions: &["v1"], kind: "Pod", plural: "pods", namespaced: true },
-    Kind { group: "batch", versions: &["v1"], kind: "Job", plural: "jobs", namespaced: true },
-    Kind {
-        group: "scheduling.k8s.io",
-        versions: &["v1"],
-        kind: "PriorityClass",
-        plural: "priorityclasses",
-        namespaced: false,
-    },
-    Kind {
-        group: "scheduling.k8s.io",
-        versions: &["v1beta1", "v1alpha3"],
-        kind: "Workload",
-        plural: "workloads",
-        namespaced: true,
-    },
-    Kind {
-        group: "scheduling.k8s.io",
-        versions: &["v1beta1", "v1alpha3"],
-        kind: "PodGroup",
-        plural: "podgroups",
-        namespaced: true,
-    },
-];
+/// What to do about unknown fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Validate {
+    /// Refuses the manifest, here and on the server
+    Strict,
+    /// The server drops them and says so
+    Warn,
+    /// The server drops them
+    Ignore,
+}
+
+impl Validate {
+    fn parameter(self) -> &'static str {
+        match self {
+            Validate::Strict => "Strict",
+            Validate::Warn => "Warn",
+            Validate::Ignore => "Ignore",
+        }
+    }
+}
+
+/// `phalanx apply`: returns the exit code.
+pub fn command(args: &ApplyArgs) -> u8 {
+    let manifests = match manifest::read_all(&args.files) {
+        Ok(manifests) => manifests,
+        Err(problems) => return cli::refuse(&problems),
+    };
+    client::run(&args.connect, async |connection| {
+        apply(&connection, &manifests, args.validate, &mut std::io::stdout().lock()).await
+    })
+}
+
+/// Makes the cluster's objects what `manifests` say, and says of each what was done.
+pub async fn apply(
+    connection: &Connection,
+    manifests: &[Manifest],
+    validate: Validate,
+    out: &mut dyn Write,
+) -> Result<u8, Failure> {
+    let kinds = Kinds::discover(&connection.client).await?;
+    let intents = intents(connection, &kinds, manifests, validate)?;
+    let (mut problems, mut code) = (Vec::new(), cli::DONE);
+    for intent in &intents {
+        match intent.carry_out(&connection.client, validate).await {
+            Ok(outcome) => writeln!(out, "{} {outcome}", intent.kind.title(&intent.name))?,
+            Err(Error::Api(status)) => {
+                code = code.max(if matches!(status.code, 400 | 422) { cli::BAD_INPUT } else { cli::FAILED });
+                problems.extend(problems_of(intent.manifest, &status));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if problems.is_empty() { Ok(code) } else { Err(Failure { code, ..Failure::from(problems) }) }
+}
+
+/// One object to be applied.
+struct Intent<'a> {
+    manifest: &'a Manifest,
+    kind: &'a Kind,
+    namespace: String,
+    name: String,
+}
+
+/// What is to be applied, or every problem that can be seen without the server's judgement.
+fn intents<'a>(
+    connection: &Connection,
+    kinds: &'a Kinds,
+    manifests: &'a [Manifest],
+    validate: Validate,
+) -> Result<Vec<Intent<'a>>, Vec<Problem>> {
+    let (mut intents, mut problems) = (Vec::new(), Vec::new());
+    for manifest in manifests {
+        if validate == Validate::Strict {
+            problems.extend(shape_problems(manifest));
+        }
+        match intent(connection, kinds, manifest) {
+            Ok(intent) => intents.push(intent),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() { Ok(intents) } else { Err(problems) }
+}
+
+fn intent<'a>(connection: &Connection, kinds: &'a Kinds, manifest: &'a Manifest) -> Result<Intent<'a>, Problem> {
+    let kind = kind_of(kinds, manifest)?;
+    let metadata = &manifest.document["metadata"];
+    let Some(name) = metadata["name"].as_str().filter(|name| !name.is_empty()) else {
+        let message =
+            "metadata.name: Required value: an object is applied by its name (`phalanx run` takes generateName)";
+        return Err(manifest.problem("metadata", message));
+    };
+    let own = metadata["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+    if kind.namespaced && connection.namespace_is_chosen && own.is_some_and(|own| own != connection.namespace) {
+        let message = format!("metadata.namespace: not the namespace asked for, {} (-n)", connection.namespace);
+        return Err(manifest.problem("metadata.namespace", &message));
+    }
+    Ok(Intent { manifest, kind, namespace: own.unwrap_or(&connection.namespace).to_owned(), name: name.to_owned() })
+}
+
+impl Intent<'_> {
+    /// Creates or changes the object and returns the word for what was done.
+    async fn carry_out(&self, client: &Client, validate: Validate) -> Result<&'static str, Error> {
+        let options = ask::query(&[("fieldValidation", validate.parameter()), ("fieldManager", "phalanx")]);
+        let collection = format!("{}{options}", self.kind.collection(Some(&self.namespace)));
+        let object = self.kind.object(&self.namespace, &self.name);
+        let wanted = three_way::annotated(&self.manifest.document, self.kind.namespaced.then_some(&*self.namespace));
+        let merging = api::schema::merging(&self.kind.group, &self.kind.version, &self.kind.kind);
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let is_last = attempts == ATTEMPTS_MAX;
+            let current = match ask::get(client, &object, ask::JSON).await {
+                Ok(current) => current,
+                Err(error) if is_not_found(&error) => {
+                    match ask::write(client, Method::POST, &collection, ask::JSON, &wanted).await {
+                        // Somebody was faster; their object is changed instead.
+                        Err(error) if is_already_exists(&error) && !is_last => continue,
+                        answer => return answer.map(|_| "created"),
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            let original = three_way::last_applied(&current);
+            let Some(mut patch) = three_way::patch(original.as_ref(), &wanted, &current, merging) else {
+                return Ok("unchanged");
+            };
+            // The lists in the patch were made from this version, and are right for no other.
+            patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+            let path = format!("{object}{options}");
+            match ask::write(client, Method::PATCH, &path, ask::MERGE_PATCH, &patch).await {
+                Err(error) if is_conflict(&error) && !is_last => {}
+                answer => {
+                    let is_same = asked(answer?) == asked(current);
+                    return Ok(if is_same { "unchanged" } else { "configured" });
+                }
+            }
+        }
+    }
+}
+
+/// What of `object` somebody asked for. The rest changes by itself, and `1000m` becomes `1` without a change.
+fn asked(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
+    }
+    object
+}
 
 /// Creates every manifest's object; returns what the server made of each, or every problem there is.
 pub async fn create_all(client: &Client, manifests: &[Manifest]) -> Result<Vec<Value>, Vec<Problem>> {
+    let kinds = Kinds::known();
     let (mut created, mut problems) = (Vec::new(), Vec::new());
     for manifest in manifests {
-        match create(client, manifest).await {
+        match create(client, &kinds, manifest).await {
             Ok(object) => created.push(object),
             Err(found) => problems.extend(found),
         }
@@ -57,21 +211,24 @@ pub async fn create_all(client: &Client, manifests: &[Manifest]) -> Result<Vec<V
     if problems.is_empty() { Ok(created) } else { Err(problems) }
 }
 
-async fn create(client: &Client, manifest: &Manifest) -> Result<Value, Vec<Problem>> {
-    let path = path_of(manifest).map_err(|problem| vec![problem])?;
+async fn create(client: &Client, kinds: &Kinds, manifest: &Manifest) -> Result<Value, Vec<Problem>> {
+    let kind = kind_of(kinds, manifest).map_err(|problem| vec![problem])?;
     let misshapen = shape_problems(manifest);
     if !misshapen.is_empty() {
         return Err(misshapen);
     }
-    let body = serde_json::to_vec(&manifest.document).expect("a JSON value can always be written");
-    let request = Request::post(format!("{path}?fieldValidation=Strict"))
-        .header("content-type", "application/json")
-        .body(body)
-        .map_err(|_| vec![manifest.problem("metadata.namespace", "metadata.namespace: not a legal name")])?;
-    client.request(request).await.map_err(|error| match error {
-        kube::Error::Api(status) => problems_of(manifest, &status),
+    let namespace = manifest.document["metadata"]["namespace"].as_str().unwrap_or("default");
+    let path = format!("{}?fieldValidation=Strict", kind.collection(Some(namespace)));
+    ask::write(client, Method::POST, &path, ask::JSON, &manifest.document).await.map_err(|error| match error {
+        Error::Api(status) => problems_of(manifest, &status),
         other => vec![manifest.problem("", &other.to_string())],
     })
+}
+
+/// Which kind of the server's a manifest is of.
+pub fn kind_of<'a>(kinds: &'a Kinds, manifest: &Manifest) -> Result<&'a Kind, Problem> {
+    let (api_version, kind) = manifest.api_version_and_kind()?;
+    kinds.of(api_version, kind).map_err(|(field, message)| manifest.problem(field, &message))
 }
 
 /// Unknown fields and wrong types, each at its line. A server would name them too, but all in one sentence.
@@ -84,33 +241,6 @@ fn shape_problems(manifest: &Manifest) -> Vec<Problem> {
     unknown.chain(types).collect()
 }
 
-fn path_of(manifest: &Manifest) -> Result<String, Problem> {
-    let (api_version, kind) = manifest.api_version_and_kind()?;
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let Some(known) = KINDS.iter().find(|known| known.kind == kind && known.group == group) else {
-        let names: Vec<String> = KINDS.iter().map(kind_name).collect();
-        let message = format!("kind {kind} of {api_version} is not served; served are {}", names.join(", "));
-        return Err(manifest.problem("kind", &message));
-    };
-    if !known.versions.contains(&version) {
-        let message = format!("version {version} of {kind} is not served; served are {}", known.versions.join(", "));
-        return Err(manifest.problem("apiVersion", &message));
-    }
-    let namespace = manifest.document["metadata"]["namespace"].as_str().unwrap_or("default");
-    let resource = ResourceRef {
-        group: known.group,
-        version: known.versions.iter().find(|served| **served == version).expect("checked above"),
-        kind: known.kind,
-        plural: known.plural,
-        namespaced: known.namespaced,
-    };
-    Ok(if known.namespaced { resource.namespaced_path(namespace) } else { resource.path() })
-}
-
-fn kind_name(kind: &Kind) -> String {
-    if kind.group.is_empty() { kind.kind.to_owned() } else { format!("{}.{}", kind.kind, kind.group) }
-}
-
 /// One problem for each cause the server names; the whole message where it names none.
 fn problems_of(manifest: &Manifest, status: &Status) -> Vec<Problem> {
     let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
@@ -120,4 +250,68 @@ fn problems_of(manifest: &Manifest, status: &Status) -> Vec<Problem> {
         .map(|cause| manifest.problem(&cause.field, &format!("{}: {}", cause.field, cause.message)))
         .collect();
     if with_field.is_empty() { vec![manifest.problem("", &status.message)] } else { with_field }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::home::{Home, job};
+    use crate::three_way::LAST_APPLIED;
+    use crate::{ask, cli};
+    use serde_json::Value;
+
+    async fn read(home: &Home, name: &str) -> Value {
+        let path = format!("/apis/batch/v1/namespaces/default/jobs/{name}");
+        ask::get(&home.connection.client, &path, ask::JSON).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_time_creates_and_the_same_again_changes_nothing() {
+        let home = Home::start(1).await;
+        assert_eq!(home.apply(&job("a", 2)).await.unwrap(), "job.batch/a created\n");
+        home.settled("a").await;
+        let before = read(&home, "a").await["metadata"]["resourceVersion"].clone();
+        assert_eq!(home.apply(&job("a", 2)).await.unwrap(), "job.batch/a unchanged\n");
+        assert_eq!(read(&home, "a").await["metadata"]["resourceVersion"], before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fields_that_the_file_gains_or_loses_follow_it_and_others_stay() {
+        let home = Home::start(1).await;
+        let labelled = |labels: &str| {
+            let from = "metadata: {name: a}";
+            job("a", 1).replace(from, &format!("metadata: {{name: a, labels: {{{labels}}}}}"))
+        };
+        home.apply(&labelled("x: one, y: two")).await.unwrap();
+        let theirs = serde_json::json!({"metadata": {"labels": {"theirs": "stays"}}});
+        let path = "/apis/batch/v1/namespaces/default/jobs/a";
+        ask::write(&home.connection.client, http::Method::PATCH, path, ask::MERGE_PATCH, &theirs).await.unwrap();
+        assert_eq!(home.apply(&labelled("x: three")).await.unwrap(), "job.batch/a configured\n");
+        let object = read(&home, "a").await;
+        assert_eq!(object["metadata"]["labels"].to_string(), r#"{"theirs":"stays","x":"three"}"#);
+        let copy = object["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap();
+        assert!(copy.contains(r#""labels":{"x":"three"}"#) && copy.ends_with("}\n"), "{copy}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_bad_manifest_keeps_all_from_being_written() {
+        let home = Home::start(1).await;
+        let bad = job("b", 1).replace("completions", "completion") + "---\napiVersion: v1\nkind: Pod\nmetadata: {}\n";
+        let failure = home.apply(&format!("{}---\n{bad}", job("a", 1))).await.unwrap_err();
+        assert_eq!(failure.code, cli::BAD_INPUT);
+        let said = failure.lines.join("\n");
+        for part in ["-:21: job/b: spec.completion: unknown field", "pod/(no name): metadata.name: Required value"] {
+            assert!(said.contains(part), "no {part:?} in:\n{said}");
+        }
+        let jobs = ask::list(&home.connection.client, "/apis/batch/v1/jobs", &[], ask::JSON).await.unwrap();
+        assert_eq!(jobs["items"].as_array().map(Vec::len), Some(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_only_the_server_sees_is_told_at_its_line_too() {
+        let home = Home::start(1).await;
+        let failure = home.apply(&job("a", 2).replace("gang: {}", "gang: {minCount: 4}")).await.unwrap_err();
+        assert_eq!(failure.code, cli::BAD_INPUT);
+        assert!(failure.lines[0].starts_with("-:8: job/a: spec.scheduling"), "{failure:?}");
+    }
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::manifest::Problem;
-use crate::{compile, run};
+use crate::{apply, compile, config, delete, explain, get, logs, run, store_check, up, wait};
 
 /// Done.
 pub const DONE: u8 = 0;
@@ -27,6 +27,7 @@ Try it:
   phalanx run examples/too-large.yaml          a gang that cannot fit, and why
   phalanx run examples/competing-gangs.yaml    two gangs, room for one at a time
   phalanx compile -f examples/training.yaml    the Workload and PodGroup a Job gets
+  phalanx up                                   a server that kubectl can talk to
 
 Exit codes: 0 done; 1 a workload failed or time ran out; 2 bad usage or a bad manifest; 3 cannot start.";
 
@@ -42,11 +43,53 @@ enum Command {
     /// Runs manifests on an in-memory cluster of simulated nodes and shows where each pod went
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
+    /// Runs the control plane in the foreground, for kubectl and every other client
+    #[command(after_help = up::HELP)]
+    Up(up::UpArgs),
     /// Prints the Workload and PodGroup that a Job would get, without a server
     #[command(after_help = COMPILE_HELP)]
     Compile(CompileArgs),
+    /// Creates objects, or changes them to what manifests say
+    #[command(after_help = apply::HELP)]
+    Apply(apply::ApplyArgs),
+    /// Shows objects: a table, YAML, JSON or names
+    #[command(after_help = get::HELP)]
+    Get(get::GetArgs),
+    /// Deletes objects and waits until they are gone
+    #[command(after_help = delete::HELP)]
+    Delete(delete::DeleteArgs),
+    /// Waits until objects have a condition or a value, or are gone
+    #[command(after_help = wait::HELP)]
+    Wait(wait::WaitArgs),
+    /// Says why a group or pod waits, or why it went where it is
+    #[command(after_help = explain::HELP)]
+    Explain(explain::ExplainArgs),
+    /// Shows what a pod wrote, or what is known of a simulated one
+    #[command(after_help = logs::HELP)]
+    Logs(logs::LogsArgs),
+    /// Prints the configuration of phalanx up, with defaults and comments
+    Config,
+    /// Looks after data directories
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Prints a script that completes commands in a shell
+    #[command(after_help = COMPLETION_HELP)]
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Prints the version of Phalanx and of the Kubernetes API it speaks
     Version,
+}
+
+#[derive(Subcommand)]
+enum StoreCommand {
+    /// Checks a data directory that no server is using: prints revision, number of objects and a hash over all
+    Check {
+        /// The data directory
+        #[arg(long, value_name = "DIR", default_value = ".phalanx")]
+        data_dir: PathBuf,
+    },
 }
 
 const RUN_HELP: &str = "\
@@ -69,6 +112,12 @@ Results go to standard output, progress to standard error.";
 const COMPILE_HELP: &str = "\
 The same code compiles here and in the Job controller. Names end in a hash of the Job's uid, which the
 server assigns; without one in the manifest a uid of zeros is used.";
+
+const COMPLETION_HELP: &str = "\
+Examples:
+  source <(phalanx completion bash)                            in ~/.bashrc
+  phalanx completion zsh > \"${fpath[1]}/_phalanx\"
+  phalanx completion fish > ~/.config/fish/completions/phalanx.fish";
 
 /// Options of `phalanx run`.
 #[derive(Args)]
@@ -108,10 +157,34 @@ pub enum Output {
 /// Parses the command line, runs the command, returns its exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log();
+    let (filter, level) = match &cli.command {
+        Command::Up(args) => (args.log.as_deref(), "warn"),
+        // What keeps a command from its server is said by the command itself.
+        _ => (None, "error,kube_client=off"),
+    };
+    if let Err(message) = start_log(filter, level) {
+        eprintln!("error: {message}");
+        return ExitCode::from(BAD_INPUT);
+    }
     let code = match cli.command {
         Command::Run(args) => run::command(&args),
+        Command::Up(args) => up::command(&args),
         Command::Compile(args) => compile::command(&args),
+        Command::Apply(args) => apply::command(&args),
+        Command::Get(args) => get::command(&args),
+        Command::Delete(args) => delete::command(&args),
+        Command::Wait(args) => wait::command(&args),
+        Command::Explain(args) => explain::command(&args),
+        Command::Logs(args) => logs::command(&args),
+        Command::Config => {
+            print!("{}", config::DEFAULTS);
+            DONE
+        }
+        Command::Store(StoreCommand::Check { data_dir }) => store_check::command(&data_dir),
+        Command::Completion { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "phalanx", &mut std::io::stdout());
+            DONE
+        }
         Command::Version => {
             println!("phalanx {} (Kubernetes API 1.37)", env!("CARGO_PKG_VERSION"));
             DONE
@@ -128,24 +201,43 @@ pub fn refuse(problems: &[Problem]) -> u8 {
     BAD_INPUT
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// Reads a length of time such as `1h30m`; nothing and less is refused.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let hint = || "write it like 90s, 5m or 1h30m".to_owned();
     let span: jiff::SignedDuration = text.parse().map_err(|_| hint())?;
     Duration::try_from(span).ok().filter(|wait| !wait.is_zero()).ok_or_else(hint)
 }
 
-/// Logs go to standard error; `PHALANX_LOG` says which (default: errors only).
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PHALANX_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
+/// An error with what caused it, and what caused that.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        // Some errors repeat what caused them.
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// Logs go to standard error; `filter`, else `PHALANX_LOG`, else `level` says which.
+fn start_log(filter: Option<&str>, level: &str) -> Result<(), String> {
+    use tracing_subscriber::EnvFilter;
+    let filter = match filter {
+        Some(text) => EnvFilter::try_new(text).map_err(|error| format!("--log {text}: {error}"))?,
+        None => EnvFilter::try_from_env("PHALANX_LOG").unwrap_or_else(|_| EnvFilter::new(level)),
+    };
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Cli, duration};
-    use clap::CommandFactory;
+    use super::{Cli, CommandFactory, duration};
 
     #[test]
     fn the_command_line_is_well_formed() {

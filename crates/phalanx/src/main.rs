@@ -1,4 +1,5 @@
-//! The command line: `phalanx run`, `compile`, `version`.
+//! The command line: `phalanx run`, `up` and `compile` by themselves; `apply`, `get`, `delete`, `wait`, `explain`, `logs` against
+//! any cluster.
 //!
 //! In: arguments, files. Out: results on standard output, progress and problems on standard error, an exit code.
 //! Promises: exit 0 done; 1 a workload failed or time ran out; 2 bad usage or a bad manifest; 3 cannot start.
@@ -7,11 +8,30 @@
 mod cli; // commands and their help
 mod run; // one gang on a laptop, from file to table
 mod apply; // manifests to the server, problems gathered
+mod three_way; // what an object should become, from three forms of it
+mod get; // objects as rows, documents or names, once or as they change
+mod delete; // objects away, and waiting for it
+mod wait; // until a condition holds
+mod explain; // why something waits: the evidence gathered
+mod explanation; // and weighed
+mod logs; // what a pod wrote, or what is known of it
+mod client; // from a kubeconfig to a client
+mod kinds; // which kinds a server has, and what people call them
+mod ask; // single requests
+mod follow; // a collection and all its changes
+mod table; // rows and columns
+mod path; // JSON paths into one object
+mod failure; // why a command ended badly
+#[cfg(test)]
+mod home; // a cluster for the tests of commands
 mod manifest; // files into documents that know their lines
 mod progress; // where every piece of work stands
 mod view; // draws progress on a terminal
 mod report; // where each pod went: table and JSON
 mod compile; // what a Job would get, without a server
+mod up; // the control plane until it is told to stop
+mod config; // its configuration file
+mod store_check; // is a data directory as it was written
 
 use std::process::ExitCode;
 

@@ -14,7 +14,7 @@ use crate::progress::{Policy, State, Work};
 const NODE_ROWS_MAX: usize = 32;
 
 /// The labels that name a domain, best first, for groups that ask for none.
-const DOMAIN_KEYS: [&str; 2] = ["topology.kubernetes.io/rack", "topology.kubernetes.io/zone"];
+pub const DOMAIN_KEYS: [&str; 2] = ["topology.kubernetes.io/rack", "topology.kubernetes.io/zone"];
 
 /// What the report is about.
 pub struct Report<'a> {

@@ -9,7 +9,7 @@ use controlplane::{Config, ControlPlane, World};
 use nodes::cluster::Cluster;
 use runtime::TokioClock;
 use serde_json::Value;
-use store::{Limits, Store};
+use store::{Committer, Limits, Store};
 use tokio::time::Instant;
 
 use crate::apply;
@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::view::View;
 
 /// Nodes without `--nodes` and `--cluster`.
-const NODES_DEFAULT: u32 = 16;
+pub const NODES_DEFAULT: u32 = 16;
 /// How often progress is looked at and drawn.
 const REDRAW: Duration = Duration::from_millis(100);
 
@@ -49,7 +49,8 @@ pub fn command(args: &RunArgs) -> u8 {
 /// A world of its own: real time, real randomness, objects in memory.
 pub fn world() -> World {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
-    World { clock, random: Random::seeded(rand::random()), store: Store::in_memory(Limits::default()) }
+    let store = Store::in_memory(Limits::default());
+    World { clock, random: Random::seeded(rand::random()), committer: Committer::in_place(store.clone()), store }
 }
 
 /// Has a server judge every manifest before anything runs: it keeps the objects and is thrown away.
@@ -57,6 +58,7 @@ pub async fn check(manifests: &[Manifest]) -> Result<Vec<Value>, Vec<Problem>> {
     let world = world();
     let server = controlplane::Server::new(apiserver::Config {
         store: world.store,
+        committer: world.committer,
         clock: world.clock,
         random: world.random,
         gates: api::gates::Gates::default(),
@@ -72,7 +74,8 @@ fn cluster(args: &RunArgs) -> Result<Cluster, Vec<Problem>> {
     }
 }
 
-fn cluster_from(file: &Path) -> Result<Cluster, Vec<Problem>> {
+/// Reads a file of kind Cluster.
+pub fn cluster_from(file: &Path) -> Result<Cluster, Vec<Problem>> {
     let problem = |message: String| vec![Problem { file: file.to_owned(), line: None, message }];
     let text = manifest::read_text(file).map_err(|problem| vec![problem])?;
     let documents = manifest::parse(file, &text).map_err(|problem| vec![problem])?;

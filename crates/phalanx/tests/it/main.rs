@@ -1,6 +1,9 @@
 //! The binary as its users call it: exit codes, what goes to which stream, bad input.
 #![allow(clippy::unwrap_used)]
 
+mod commands; // what talks to a cluster
+mod up; // the server as a process
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 

@@ -1,0 +1,310 @@
+//! The configuration file of `phalanx up`: read with the line of every problem, printed with its defaults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::manifest::{self, Manifest, Problem};
+
+/// The configuration with every setting at its default, for people to edit. It is the documentation of the file, and a
+/// test holds it against [`Configuration::default`].
+pub const DEFAULTS: &str = include_str!("config/defaults.yaml");
+
+const API_VERSION: &str = "phalanx.dev/v1alpha1";
+const KIND: &str = "Configuration";
+
+/// What the file says, with defaults for what it does not say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// Where to listen.
+    pub listen: String,
+    /// Further names and addresses in the server's certificate.
+    pub names: Vec<String>,
+    /// Gates and their values.
+    pub feature_gates: Vec<(String, String)>,
+    /// Connections at once.
+    pub connections_max: u64,
+    /// How long a request may take until its answer begins.
+    pub request_timeout: Duration,
+    /// How long requests may take after a stop.
+    pub drain_timeout: Duration,
+    /// How much history is kept.
+    pub history_mebibytes: u64,
+    /// How long history is kept.
+    pub history_age: Duration,
+    /// Jobs that are worked on side by side.
+    pub job_workers: u64,
+    /// How long pod events gather before their Job is looked at.
+    pub job_sync_batch: Duration,
+    /// The first wait before failed pods are replaced.
+    pub pod_backoff: Duration,
+    /// The longest such wait.
+    pub pod_backoff_max: Duration,
+    /// Binds in flight.
+    pub binds_in_flight: u64,
+    /// The least time between two refusals that differ only in numbers.
+    pub refusal_pause: Duration,
+    /// Number of default nodes; `None` where the file does not say.
+    pub node_count: Option<u64>,
+    /// A file of kind Cluster.
+    pub cluster: Option<PathBuf>,
+}
+
+impl Default for Configuration {
+    fn default() -> Configuration {
+        let edge = apiserver::edge::Limits::default();
+        let history = store::Limits::default();
+        let job = controllers::job::Config::default();
+        let scheduler = scheduler::Config::default();
+        Configuration {
+            listen: "127.0.0.1:6443".to_owned(),
+            names: Vec::new(),
+            feature_gates: Vec::new(),
+            connections_max: edge.connections_max as u64,
+            request_timeout: edge.request,
+            drain_timeout: edge.drain,
+            history_mebibytes: history.history_bytes as u64 >> 20,
+            history_age: history.history_age,
+            job_workers: job.workers as u64,
+            job_sync_batch: job.sync_batch,
+            pod_backoff: job.pod_backoff.initial,
+            pod_backoff_max: job.pod_backoff.max,
+            binds_in_flight: scheduler.binds_in_flight as u64,
+            refusal_pause: scheduler.refusal_pause,
+            node_count: None,
+            cluster: None,
+        }
+    }
+}
+
+impl Configuration {
+    /// Reads `file`. Every problem is there, with its line.
+    pub fn read(file: &Path) -> Result<Configuration, Vec<Problem>> {
+        let text = manifest::read_text(file).map_err(|problem| vec![problem])?;
+        Configuration::parse(file, &text)
+    }
+
+    fn parse(file: &Path, text: &str) -> Result<Configuration, Vec<Problem>> {
+        let documents = manifest::parse(file, text).map_err(|problem| vec![problem])?;
+        let [document] = documents.as_slice() else {
+            let message = format!("one document of kind {KIND} is wanted, {} are there", documents.len());
+            return Err(vec![Problem { file: file.to_owned(), line: None, message }]);
+        };
+        let mut reader = Reader { manifest: document, asked: BTreeSet::new(), problems: Vec::new() };
+        let configuration = reader.configuration();
+        reader.refuse_unknown();
+        if reader.problems.is_empty() { Ok(configuration) } else { Err(reader.problems) }
+    }
+}
+
+/// Reads one field after the other and remembers which were asked for: what nobody asked for is unknown.
+struct Reader<'a> {
+    manifest: &'a Manifest,
+    asked: BTreeSet<&'static str>,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn configuration(&mut self) -> Configuration {
+        self.fixed("apiVersion", API_VERSION);
+        self.fixed("kind", KIND);
+        let mut read = Configuration::default();
+        self.text("server.listen", &mut read.listen);
+        self.texts("server.names", &mut read.names);
+        self.settings("server.featureGates", &mut read.feature_gates);
+        self.number("server.connectionsMax", 1..=1_000_000, &mut read.connections_max);
+        self.duration("server.requestTimeout", &mut read.request_timeout);
+        self.duration("server.drainTimeout", &mut read.drain_timeout);
+        self.number("server.historyMebibytes", 1..=65_536, &mut read.history_mebibytes);
+        self.duration("server.historyAge", &mut read.history_age);
+        self.number("controllers.jobWorkers", 1..=1000, &mut read.job_workers);
+        self.duration("controllers.jobSyncBatch", &mut read.job_sync_batch);
+        self.duration("controllers.podBackoff", &mut read.pod_backoff);
+        self.duration("controllers.podBackoffMax", &mut read.pod_backoff_max);
+        self.number("scheduler.bindsInFlight", 1..=10_000, &mut read.binds_in_flight);
+        self.duration("scheduler.refusalPause", &mut read.refusal_pause);
+        let (mut count, mut cluster) = (0, String::new());
+        self.number("nodes.count", 1..=100_000, &mut count);
+        self.text("nodes.cluster", &mut cluster);
+        read.node_count = Some(count).filter(|&count| count > 0);
+        read.cluster = Some(cluster).filter(|cluster| !cluster.is_empty()).map(PathBuf::from);
+        if read.node_count.is_some() && read.cluster.is_some() {
+            self.problem("nodes.cluster", "cannot be given together with nodes.count");
+        }
+        if read.pod_backoff > read.pod_backoff_max {
+            self.problem("controllers.podBackoff", "must not be longer than controllers.podBackoffMax");
+        }
+        read
+    }
+
+    /// The value at `path`; `None` where there is none, or nothing in it.
+    fn value(&mut self, path: &'static str) -> Option<&Value> {
+        self.asked.insert(path);
+        let found = path.split('.').try_fold(&self.manifest.document, |value, field| value.get(field));
+        found.filter(|value| !value.is_null())
+    }
+
+    fn fixed(&mut self, path: &'static str, wanted: &str) {
+        if self.value(path).and_then(Value::as_str) != Some(wanted) {
+            self.problem(path, &format!("must be {wanted}"));
+        }
+    }
+
+    fn text(&mut self, path: &'static str, into: &mut String) {
+        match self.value(path) {
+            None => {}
+            Some(Value::String(text)) if !text.is_empty() => *into = text.clone(),
+            Some(_) => self.problem(path, "must be a text"),
+        }
+    }
+
+    fn texts(&mut self, path: &'static str, into: &mut Vec<String>) {
+        let Some(value) = self.value(path) else { return };
+        let texts = value.as_array().and_then(|items| {
+            items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>()
+        });
+        match texts {
+            Some(texts) => *into = texts,
+            None => self.problem(path, "must be a list of texts"),
+        }
+    }
+
+    /// Names with true or false.
+    fn settings(&mut self, path: &'static str, into: &mut Vec<(String, String)>) {
+        let Some(value) = self.value(path) else { return };
+        let settings = value.as_object().and_then(|map| {
+            let pair = |(name, on): (&String, &Value)| Some((name.clone(), on.as_bool()?.to_string()));
+            map.iter().map(pair).collect::<Option<Vec<_>>>()
+        });
+        match settings {
+            Some(settings) => *into = settings,
+            None => self.problem(path, "must be a mapping of names to true or false"),
+        }
+    }
+
+    fn number(&mut self, path: &'static str, range: std::ops::RangeInclusive<u64>, into: &mut u64) {
+        let Some(value) = self.value(path) else { return };
+        match value.as_u64().filter(|number| range.contains(number)) {
+            Some(number) => *into = number,
+            None => self.problem(path, &format!("must be a number from {} to {}", range.start(), range.end())),
+        }
+    }
+
+    fn duration(&mut self, path: &'static str, into: &mut Duration) {
+        let Some(value) = self.value(path) else { return };
+        let parsed = value.as_str().and_then(|text| text.parse::<jiff::SignedDuration>().ok());
+        match parsed.and_then(|duration| Duration::try_from(duration).ok()).filter(|duration| !duration.is_zero()) {
+            Some(duration) => *into = duration,
+            None => self.problem(path, "must be a duration such as 200ms, 90s or 5m"),
+        }
+    }
+
+    fn problem(&mut self, path: &str, message: &str) {
+        let Problem { file, line, .. } = self.manifest.problem(path, "");
+        self.problems.push(Problem { file, line, message: format!("{path}: {message}") });
+    }
+
+    fn refuse_unknown(&mut self) {
+        let mut unknown = BTreeMap::new();
+        self.look_for_unknown(&self.manifest.document, "", &mut unknown);
+        for (path, message) in unknown {
+            self.problem(&path, &message);
+        }
+    }
+
+    fn look_for_unknown(&self, value: &Value, path: &str, unknown: &mut BTreeMap<String, String>) {
+        let Some(fields) = value.as_object() else {
+            if !value.is_null() {
+                unknown.insert(path.to_owned(), "must be a mapping".to_owned());
+            }
+            return;
+        };
+        for (field, value) in fields {
+            let below = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
+            let inside = format!("{below}.");
+            if self.asked.contains(below.as_str()) {
+                continue;
+            }
+            if self.asked.iter().any(|asked| asked.starts_with(&inside)) {
+                self.look_for_unknown(value, &below, unknown);
+            } else {
+                let known = self.asked.iter().filter_map(|asked| asked.strip_prefix(path)).map(first_field);
+                let known: BTreeSet<&str> = known.collect();
+                let known: Vec<&str> = known.into_iter().collect();
+                unknown.insert(below, format!("unknown field; known here are {}", known.join(", ")));
+            }
+        }
+    }
+}
+
+fn first_field(path: &str) -> &str {
+    path.trim_start_matches('.').split('.').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parse(text: &str) -> Result<Configuration, Vec<String>> {
+        let read = Configuration::parse(Path::new("c.yaml"), text);
+        read.map_err(|problems| problems.iter().map(Problem::to_string).collect())
+    }
+
+    const HEAD: &str = "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n";
+
+    #[test]
+    fn what_is_printed_is_the_defaults_and_names_every_setting() {
+        let printed = parse(DEFAULTS).unwrap();
+        // A count in the file is a wish, none is the default: that is the one place where they differ.
+        assert_eq!(printed, Configuration { node_count: Some(16), ..Configuration::default() });
+        let documents = manifest::parse(Path::new("c"), DEFAULTS).unwrap();
+        let mut reader = Reader { manifest: &documents[0], asked: BTreeSet::new(), problems: Vec::new() };
+        reader.configuration();
+        let asked = reader.asked.clone();
+        let unsaid: Vec<&str> = asked.into_iter().filter(|path| reader.value(path).is_none()).collect();
+        assert_eq!(unsaid, ["nodes.cluster"], "it excludes nodes.count, and stands in a comment");
+    }
+
+    #[test]
+    fn a_file_changes_what_it_names() {
+        let text = format!(
+            "{HEAD}server:\n  names: [gpu.example]\n  featureGates: {{CompositePodGroup: false}}\nscheduler:\n  refusalPause: 1m\n"
+        );
+        let read = parse(&text).unwrap();
+        assert_eq!(read.names, ["gpu.example"]);
+        assert_eq!(read.feature_gates, [("CompositePodGroup".to_owned(), "false".to_owned())]);
+        assert_eq!(read.refusal_pause, Duration::from_secs(60));
+        assert_eq!(read.listen, Configuration::default().listen);
+        assert_eq!(parse(&format!("{HEAD}server:\n")), Ok(Configuration::default()), "an empty section says nothing");
+    }
+
+    #[test]
+    fn every_problem_has_its_line() {
+        let text = format!(
+            "{HEAD}server:\n  lisen: x\n  names: 7\ncontrollers:\n  autoGang: indexed\n  jobWorkers: 0\nnodes: 3\nmore: 1\n"
+        );
+        let problems = parse(&text).unwrap_err();
+        for (start, part) in [
+            ("c.yaml:4: server.lisen: unknown field", "listen"),
+            ("c.yaml:5: server.names: must be a list of texts", ""),
+            ("c.yaml:7: controllers.autoGang: unknown field", "jobWorkers"),
+            ("c.yaml:8: controllers.jobWorkers: must be a number from 1 to 1000", ""),
+            ("c.yaml:9: nodes: must be a mapping", ""),
+            ("c.yaml:10: more: unknown field", "scheduler"),
+        ] {
+            let found = problems.iter().any(|problem| problem.starts_with(start) && problem.contains(part));
+            assert!(found, "no {start:?} in {problems:#?}");
+        }
+        assert_eq!(problems.len(), 6, "{problems:#?}");
+    }
+
+    #[test]
+    fn another_kind_is_refused() {
+        let problems = parse("apiVersion: phalanx.dev/v1alpha1\nkind: Cluster\n").unwrap_err();
+        assert_eq!(problems, ["c.yaml:2: kind: must be Configuration"]);
+        assert!(parse("").is_err() && parse("[]").is_err() && parse(&format!("{HEAD}---\n{HEAD}")).is_err());
+    }
+}

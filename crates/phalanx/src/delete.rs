@@ -1,0 +1,311 @@
+//! `phalanx delete`: objects by name, by file or by label, and waiting until they are gone.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use http::Method;
+use runtime::is_not_found;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::apply::kind_of;
+use crate::client::{ConnectArgs, Connection};
+use crate::failure::Failure;
+use crate::kinds::{Kind, Kinds};
+use crate::manifest::{self, Manifest};
+use crate::{ask, cli, client};
+
+/// What `phalanx delete --help` teaches.
+pub const HELP: &str = "\
+What an object owns (a Job its PodGroup and pods) goes too; --cascade says when:
+  background   afterwards (default)
+  foreground   first; the object waits for them
+  orphan       never; they stay without an owner
+
+Examples:
+  phalanx delete job trainer
+  phalanx delete -f examples/training.yaml
+  phalanx delete pods -l job-name=trainer --grace-period 0
+  phalanx delete job/trainer --cascade foreground --timeout 5m";
+
+/// How often is looked whether an object is gone.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Options of `phalanx delete`.
+#[derive(Args, Debug)]
+pub struct DeleteArgs {
+    /// KIND NAME…, KIND/NAME…, or KIND with -l or --all
+    #[arg(value_name = "KIND", required_unless_present = "files", conflicts_with = "files")]
+    pub words: Vec<String>,
+    /// Deletes the objects that these manifests name; - is standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
+    pub files: Vec<PathBuf>,
+    /// Objects with such labels: a=b,c
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with_all = ["files", "all"])]
+    pub selector: Option<String>,
+    /// Every object of the kind in the namespace
+    #[arg(long, conflicts_with = "files")]
+    pub all: bool,
+    /// What becomes of what the object owns
+    #[arg(long, value_name = "HOW", default_value = "background")]
+    pub cascade: Cascade,
+    /// Waits until the objects are gone
+    #[arg(
+        long, value_name = "BOOL", default_value = "true", default_missing_value = "true",
+        num_args = 0..=1, require_equals = true, action = ArgAction::Set
+    )]
+    pub wait: bool,
+    /// Longest wait, such as 90s or 5m
+    #[arg(long, default_value = "2m", value_parser = cli::duration)]
+    pub timeout: Duration,
+    /// Seconds a pod gets to end by itself; 0 ends it at once [default: what the pod says]
+    #[arg(long, value_name = "SECONDS")]
+    pub grace_period: Option<u32>,
+    /// An object that is not there is no failure
+    #[arg(long)]
+    pub ignore_not_found: bool,
+    /// Which cluster.
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// What becomes of what the object owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Cascade {
+    /// It goes afterwards
+    Background,
+    /// It goes first
+    Foreground,
+    /// It stays
+    Orphan,
+}
+
+impl Cascade {
+    fn parameter(self) -> &'static str {
+        match self {
+            Cascade::Background => "Background",
+            Cascade::Foreground => "Foreground",
+            Cascade::Orphan => "Orphan",
+        }
+    }
+}
+
+/// `phalanx delete`: returns the exit code.
+pub fn command(args: &DeleteArgs) -> u8 {
+    let manifests = match args.files.as_slice() {
+        [] => Vec::new(),
+        files => match manifest::read_all(files) {
+            Ok(manifests) => manifests,
+            Err(problems) => return cli::refuse(&problems),
+        },
+    };
+    client::run(&args.connect, async |connection| {
+        delete(&connection, args, &manifests, &mut std::io::stdout().lock()).await
+    })
+}
+
+/// An object to be deleted.
+struct Doomed<'a> {
+    kind: &'a Kind,
+    namespace: String,
+    name: String,
+}
+
+/// Deletes what is asked for, says so, and waits until it is gone.
+pub async fn delete(
+    connection: &Connection,
+    args: &DeleteArgs,
+    manifests: &[Manifest],
+    out: &mut dyn Write,
+) -> Result<u8, Failure> {
+    let kinds = Kinds::discover(&connection.client).await?;
+    let doomed = match args.files.as_slice() {
+        [] => by_words(connection, &kinds, args).await?,
+        _ => by_manifests(connection, &kinds, manifests)?,
+    };
+    let mut options = json!({"propagationPolicy": args.cascade.parameter()});
+    if let Some(seconds) = args.grace_period {
+        options["gracePeriodSeconds"] = seconds.into();
+    }
+    let mut failure = Failure { code: cli::FAILED, lines: Vec::new() };
+    let mut leaving = Vec::new();
+    for one in &doomed {
+        let path = one.kind.object(&one.namespace, &one.name);
+        match ask::write(&connection.client, Method::DELETE, &path, ask::JSON, &options).await {
+            Ok(answer) => {
+                writeln!(out, "{} {:?} deleted", one.kind.label(), one.name)?;
+                leaving.push((path, one.kind.title(&one.name), uid(&answer)));
+            }
+            Err(error) if is_not_found(&error) && args.ignore_not_found => {}
+            Err(kube::Error::Api(status)) => failure.lines.push(status.message),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    out.flush()?;
+    if args.wait {
+        failure.lines.extend(await_gone(connection, &leaving, args.timeout).await?);
+    }
+    if failure.lines.is_empty() { Ok(cli::DONE) } else { Err(failure) }
+}
+
+async fn by_words<'a>(
+    connection: &Connection,
+    kinds: &'a Kinds,
+    args: &DeleteArgs,
+) -> Result<Vec<Doomed<'a>>, Failure> {
+    let mut doomed = Vec::new();
+    for selection in kinds.selections(&args.words)? {
+        let by_label = args.selector.is_some() || args.all;
+        if by_label != selection.names.is_empty() {
+            return Err(Failure::usage("say which: by NAME, or by label with -l, or --all; and only one of these"));
+        }
+        let mut names = selection.names;
+        if by_label {
+            let labels = args.selector.as_deref().map(|labels| ("labelSelector", labels));
+            let options: Vec<(&str, &str)> = labels.into_iter().collect();
+            let path = selection.kind.collection(Some(&connection.namespace));
+            let list = ask::list(&connection.client, &path, &options, ask::JSON).await?;
+            let items = list["items"].as_array().into_iter().flatten();
+            names = items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect();
+            if names.is_empty() {
+                anstream::eprintln!(
+                    "no {} of that description in namespace {}",
+                    selection.kind.plural,
+                    connection.namespace
+                );
+            }
+        }
+        let (kind, namespace) = (selection.kind, &connection.namespace);
+        doomed.extend(names.into_iter().map(|name| Doomed { kind, namespace: namespace.clone(), name }));
+    }
+    Ok(doomed)
+}
+
+fn by_manifests<'a>(
+    connection: &Connection,
+    kinds: &'a Kinds,
+    manifests: &[Manifest],
+) -> Result<Vec<Doomed<'a>>, Failure> {
+    let (mut doomed, mut problems) = (Vec::new(), Vec::new());
+    for manifest in manifests {
+        let metadata = &manifest.document["metadata"];
+        match (kind_of(kinds, manifest), metadata["name"].as_str()) {
+            (Ok(kind), Some(name)) => doomed.push(Doomed {
+                kind,
+                namespace: metadata["namespace"].as_str().unwrap_or(&connection.namespace).to_owned(),
+                name: name.to_owned(),
+            }),
+            (Ok(_), None) => problems.push(manifest.problem("metadata", "metadata.name: Required value")),
+            (Err(problem), _) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() { Ok(doomed) } else { Err(problems.into()) }
+}
+
+/// The deleted object's uid: in the object, or in the `Status` that stands for it; empty where neither says.
+fn uid(answer: &Value) -> String {
+    let places = [&answer["metadata"]["uid"], &answer["details"]["uid"]];
+    places.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Waits until every object is gone or replaced; returns a line for each that is still there in the end.
+async fn await_gone(
+    connection: &Connection,
+    leaving: &[(String, String, String)],
+    timeout: Duration,
+) -> Result<Vec<String>, Failure> {
+    let deadline = Instant::now() + timeout;
+    let mut lines = Vec::new();
+    for (path, title, uid) in leaving {
+        loop {
+            let object = match ask::get(&connection.client, path, ask::JSON).await {
+                Ok(object) => object,
+                Err(error) if is_not_found(&error) => break,
+                Err(error) => return Err(error.into()),
+            };
+            let found = object["metadata"]["uid"].as_str().unwrap_or_default();
+            if !uid.is_empty() && found != uid {
+                break;
+            }
+            if Instant::now() >= deadline {
+                lines.push(format!("{title} is still there after {} s: {}", timeout.as_secs(), held_by(&object)));
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+    Ok(lines)
+}
+
+fn held_by(object: &Value) -> String {
+    let finalizers = object["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names: Vec<&str> = finalizers.iter().filter_map(Value::as_str).collect();
+    if names.is_empty() {
+        "its grace period is not over (--timeout waits longer, --grace-period 0 ends it)".to_owned()
+    } else {
+        format!("finalizers hold it: {}", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::home::{Home, job, parsed};
+
+    async fn run(home: &Home, line: &str) -> Result<String, Failure> {
+        let mut out = Vec::new();
+        delete(&home.connection, &parsed(line), &[], &mut out).await?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    async fn pods(home: &Home) -> usize {
+        let list = ask::list(&home.connection.client, "/api/v1/pods", &[], ask::JSON).await.unwrap();
+        list["items"].as_array().map_or(0, Vec::len)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deleted_job_takes_its_pods_along_unless_they_are_orphaned() {
+        let home = Home::start(1).await;
+        home.apply(&format!("{}---\n{}", job("a", 2), job("b", 3))).await.unwrap();
+        home.settled("a").await;
+        home.settled("b").await;
+        assert_eq!(run(&home, "job a --cascade foreground").await.unwrap(), "job.batch \"a\" deleted\n");
+        assert_eq!(pods(&home).await, 3, "only those of b are left");
+        assert_eq!(run(&home, "job/b --cascade orphan").await.unwrap(), "job.batch \"b\" deleted\n");
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(pods(&home).await, 3, "orphans stay");
+        let told = run(&home, "pods -l job-name=b --grace-period 0").await.unwrap();
+        assert_eq!((told.lines().count(), pods(&home).await), (3, 0), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_will_not_go_is_named_when_time_runs_out() {
+        let home = Home::start(1).await;
+        let held = job("a", 1).replace("{name: a}", "{name: a, finalizers: [example.com/hold]}");
+        home.apply(&held).await.unwrap();
+        let failure = run(&home, "job a --timeout 5s").await.unwrap_err();
+        assert_eq!(failure.code, cli::FAILED);
+        assert!(
+            failure.lines[0].contains("still there") && failure.lines[0].contains("example.com/hold"),
+            "{failure:?}"
+        );
+        assert!(run(&home, "job a --wait=false").await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delete_says_which_and_fails_for_what_is_not_there() {
+        let home = Home::start(1).await;
+        for (line, code) in [
+            ("jobs", cli::BAD_INPUT),
+            ("job a --all", cli::BAD_INPUT),
+            ("job a", cli::FAILED),
+            ("cats a", cli::BAD_INPUT),
+        ] {
+            assert_eq!(run(&home, line).await.unwrap_err().code, code, "{line}");
+        }
+        assert_eq!(run(&home, "job a --ignore-not-found").await.unwrap(), "");
+    }
+}

@@ -1,0 +1,609 @@
+//! Weighs what a cluster says about an object: who waits, for what, or where everything went. Pure: views in, text out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Timestamp;
+use api::views::{Condition, JobView, Meta, NodeView, PodGroupView, PodPhase, PodView, WorkloadView};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::report::DOMAIN_KEYS;
+
+/// Events shown; older ones are left out.
+const EVENTS_MAX: usize = 10;
+const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
+const SILENCE: &str = "waits: no scheduler has said anything about it yet";
+
+/// What is to be explained.
+pub enum Subject {
+    /// A Job.
+    Job(JobView),
+    /// A Workload.
+    Workload(WorkloadView),
+    /// A PodGroup.
+    Group(PodGroupView),
+    /// A pod.
+    Pod(PodView),
+}
+
+impl Subject {
+    fn label_and_meta(&self) -> (&'static str, &Meta) {
+        match self {
+            Subject::Job(job) => ("job.batch", &job.metadata),
+            Subject::Workload(workload) => ("workload.scheduling.k8s.io", &workload.metadata),
+            Subject::Group(group) => ("podgroup.scheduling.k8s.io", &group.metadata),
+            Subject::Pod(pod) => ("pod", &pod.metadata),
+        }
+    }
+}
+
+/// Everything in the subject's namespace that could bear on it.
+pub struct Evidence {
+    /// What is to be explained.
+    pub subject: Subject,
+    /// PodGroups.
+    pub groups: Vec<PodGroupView>,
+    /// Pods.
+    pub pods: Vec<PodView>,
+    /// Nodes; only their labels are read.
+    pub nodes: Vec<NodeView>,
+    /// Events.
+    pub events: Vec<Event>,
+}
+
+/// An event, as far as it is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Event {
+    uid: String,
+    object: String,
+    level: String,
+    reason: String,
+    message: String,
+    count: i64,
+    last: Option<Timestamp>,
+}
+
+impl Event {
+    /// Reads an event of either form: with a count and a last time, or with a series.
+    pub fn read(event: &Value) -> Event {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let about = &event["involvedObject"];
+        let times = [&event["series"]["lastObservedTime"], &event["lastTimestamp"], &event["eventTime"]];
+        let created = &event["metadata"]["creationTimestamp"];
+        let time = times.into_iter().chain([created]).find_map(|time| time.as_str()?.parse().ok());
+        Event {
+            uid: text(&about["uid"]),
+            object: format!("{}/{}", text(&about["kind"]).to_lowercase(), text(&about["name"])),
+            level: text(&event["type"]),
+            reason: text(&event["reason"]),
+            message: text(&event["message"]),
+            count: event["series"]["count"].as_i64().or(event["count"].as_i64()).unwrap_or(1),
+            last: time,
+        }
+    }
+}
+
+/// Why something waits, or why it is where it is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    about: String,
+    namespace: String,
+    /// The answer in one line.
+    answer: String,
+    conditions: Vec<Said>,
+    /// The groups concerned, and pods that have none.
+    parts: Vec<Part>,
+    events: Vec<Happened>,
+}
+
+/// A group with its pods, or pods without a group.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    title: String,
+    policy: String,
+    min_count: Option<i32>,
+    topology_key: Option<String>,
+    priority: Option<i32>,
+    answer: String,
+    pods: Counts,
+    conditions: Vec<Said>,
+    places: Vec<Place>,
+    complaints: Vec<Complaint>,
+}
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Counts {
+    all: usize,
+    placed: usize,
+    running: usize,
+    succeeded: usize,
+    failed: usize,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Said {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: String,
+    message: String,
+    since: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Place {
+    domain: String,
+    nodes: usize,
+    pods: usize,
+}
+
+/// What pods that have no node say, each text once.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Complaint {
+    pods: usize,
+    example: String,
+    message: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Happened {
+    last: Option<Timestamp>,
+    level: String,
+    reason: String,
+    object: String,
+    count: i64,
+    message: String,
+}
+
+impl Explanation {
+    /// Weighs the evidence.
+    pub fn of(evidence: &Evidence) -> Explanation {
+        let (label, meta) = evidence.subject.label_and_meta();
+        let groups = evidence.groups_concerned();
+        let mut parts: Vec<Part> = groups.iter().map(|group| evidence.part_of_group(group)).collect();
+        parts.extend(evidence.part_of_loose_pods());
+        let conditions: &[Condition] = match &evidence.subject {
+            Subject::Job(job) => &job.status.conditions,
+            Subject::Pod(pod) => &pod.status.conditions,
+            // A group's own stand in its part; a Workload has none.
+            Subject::Workload(_) | Subject::Group(_) => &[],
+        };
+        Explanation {
+            about: format!("{label}/{}", meta.name),
+            namespace: meta.namespace.clone(),
+            answer: evidence.answer(&parts),
+            conditions: conditions.iter().map(Said::of).collect(),
+            events: evidence.events_concerned(&groups),
+            parts,
+        }
+    }
+
+    /// For machines.
+    pub fn json(&self) -> Value {
+        let mut document = json!({"apiVersion": "phalanx.dev/v1alpha1", "kind": "Explanation"});
+        let own = serde_json::to_value(self).expect("texts and numbers can always be written");
+        if let (Value::Object(document), Value::Object(own)) = (&mut document, own) {
+            document.extend(own);
+        }
+        document
+    }
+
+    /// For people.
+    pub fn text(&self, now: Timestamp) -> String {
+        let mut lines = vec![format!("{} in namespace {}", self.about, self.namespace), self.answer.clone()];
+        lines.extend(self.conditions.iter().map(|said| format!("  {}", said.text(now))));
+        for part in &self.parts {
+            lines.push(String::new());
+            lines.extend(part.lines(&self.answer, now));
+        }
+        if !self.events.is_empty() {
+            lines.extend([String::new(), "events".to_owned()]);
+            lines.extend(self.events.iter().map(|event| format!("  {}", event.text(now))));
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+impl Evidence {
+    fn groups_concerned(&self) -> Vec<&PodGroupView> {
+        let owned = |owner: &Meta| {
+            let uid = owner.uid.clone();
+            move |group: &&PodGroupView| group.metadata.owner_references.iter().any(|reference| reference.uid == uid)
+        };
+        match &self.subject {
+            Subject::Group(group) => {
+                self.groups.iter().filter(|other| other.metadata.uid == group.metadata.uid).collect()
+            }
+            Subject::Workload(workload) => {
+                let name = &workload.metadata.name;
+                let refers = |group: &&PodGroupView| {
+                    group.spec.workload_ref.as_ref().is_some_and(|origin| origin.workload_name == *name)
+                };
+                self.groups.iter().filter(refers).collect()
+            }
+            Subject::Job(job) => {
+                let is_own = owned(&job.metadata);
+                let used: BTreeSet<&str> = self.pods_of(job).filter_map(PodView::group_name).collect();
+                self.groups.iter().filter(|group| is_own(group) || used.contains(&*group.metadata.name)).collect()
+            }
+            Subject::Pod(pod) => {
+                self.groups.iter().filter(|group| pod.group_name() == Some(&group.metadata.name)).collect()
+            }
+        }
+    }
+
+    /// The pods that a Job controls.
+    fn pods_of<'a>(&'a self, job: &'a JobView) -> impl Iterator<Item = &'a PodView> {
+        let is_own = |pod: &&PodView| pod.metadata.controller().is_some_and(|owner| owner.uid == job.metadata.uid);
+        self.pods.iter().filter(is_own)
+    }
+
+    fn part_of_group(&self, group: &PodGroupView) -> Part {
+        let pods: Vec<&PodView> =
+            self.pods.iter().filter(|pod| pod.group_name() == Some(&group.metadata.name)).collect();
+        let topology_key = group.topology_key().map(str::to_owned);
+        let mut part = Part {
+            title: format!("podgroup {}", group.metadata.name),
+            policy: if group.min_count().is_some() { "Gang" } else { "Basic" }.to_owned(),
+            min_count: group.min_count(),
+            priority: group.spec.priority,
+            answer: String::new(),
+            pods: Counts::of(&pods),
+            conditions: group.status.conditions.iter().map(Said::of).collect(),
+            places: self.places(&pods, topology_key.as_deref()),
+            complaints: complaints(&pods),
+            topology_key,
+        };
+        part.answer = part.group_answer();
+        part
+    }
+
+    /// Pods of the subject that belong to no group there is.
+    fn part_of_loose_pods(&self) -> Option<Part> {
+        let pods: Vec<&PodView> = match &self.subject {
+            Subject::Job(job) => self.pods_of(job).filter(|pod| pod.group_name().is_none()).collect(),
+            Subject::Pod(pod) if pod.group_name().is_none() => vec![pod],
+            _ => return None,
+        };
+        if pods.is_empty() {
+            return None;
+        }
+        let counts = Counts::of(&pods);
+        Some(Part {
+            title: "pods without a group".to_owned(),
+            policy: "each by itself".to_owned(),
+            min_count: None,
+            topology_key: None,
+            priority: None,
+            answer: counts.text(),
+            pods: counts,
+            conditions: Vec::new(),
+            places: self.places(&pods, None),
+            complaints: complaints(&pods),
+        })
+    }
+
+    fn places(&self, pods: &[&PodView], key: Option<&str>) -> Vec<Place> {
+        let mut places: BTreeMap<String, (BTreeSet<&str>, usize)> = BTreeMap::new();
+        for pod in pods {
+            let Some(node) = pod.node_name() else { continue };
+            let (nodes, count) = places.entry(self.domain(node, key)).or_default();
+            nodes.insert(node);
+            *count += 1;
+        }
+        let place =
+            |(domain, (nodes, pods)): (String, (BTreeSet<&str>, usize))| Place { domain, nodes: nodes.len(), pods };
+        places.into_iter().map(place).collect()
+    }
+
+    /// `topology.kubernetes.io/rack=rack-0` by the group's own key, else by the first well-known one, else the node.
+    fn domain(&self, node: &str, key: Option<&str>) -> String {
+        let labels = self.nodes.iter().find(|known| known.metadata.name == node).map(|known| &known.metadata.labels);
+        let mut keys = key.into_iter().chain(DOMAIN_KEYS);
+        let found =
+            labels.and_then(|labels| keys.find_map(|key| labels.get(key).map(|value| format!("{key}={value}"))));
+        found.unwrap_or_else(|| format!("node {node}"))
+    }
+
+    fn answer(&self, parts: &[Part]) -> String {
+        let of_parts = || parts.iter().map(|part| part.answer.as_str()).collect::<Vec<_>>().join("; ");
+        match &self.subject {
+            Subject::Group(_) | Subject::Workload(_) if parts.is_empty() => {
+                "waits: no PodGroup has been made from it yet".to_owned()
+            }
+            Subject::Group(_) | Subject::Workload(_) => of_parts(),
+            Subject::Job(job) => job_answer(job).unwrap_or_else(|| match parts {
+                [] => "waits: its controller has made no pods yet".to_owned(),
+                _ => of_parts(),
+            }),
+            Subject::Pod(pod) => self.pod_answer(pod),
+        }
+    }
+
+    fn pod_answer(&self, pod: &PodView) -> String {
+        if let Some(node) = pod.node_name() {
+            let key = self.groups_concerned().first().and_then(|group| group.topology_key().map(str::to_owned));
+            return format!("{:?} on node {node}, {}", pod.status.phase, self.domain(node, key.as_deref()));
+        }
+        let gates: Vec<&str> = pod.spec.scheduling_gates.iter().map(|gate| gate.name.as_str()).collect();
+        if !gates.is_empty() {
+            return format!("waits: held by scheduling gates: {}", gates.join(", "));
+        }
+        match pod.group_name() {
+            Some(group) if self.groups_concerned().is_empty() => {
+                format!("waits: the PodGroup {group} that it names does not exist")
+            }
+            _ => complaint(pod).map_or_else(|| SILENCE.to_owned(), |message| format!("waits: {message}")),
+        }
+    }
+
+    /// The last events about the subject, its groups and their pods; of the same reason about many pods only the last.
+    fn events_concerned(&self, groups: &[&PodGroupView]) -> Vec<Happened> {
+        let (_, meta) = self.subject.label_and_meta();
+        let names: BTreeSet<&str> = groups.iter().map(|group| group.metadata.name.as_str()).collect();
+        let mut uids: BTreeSet<&str> = groups.iter().map(|group| group.metadata.uid.as_str()).collect();
+        uids.insert(&meta.uid);
+        if !matches!(self.subject, Subject::Pod(_)) {
+            let concerned = |pod: &&PodView| {
+                pod.group_name().is_some_and(|group| names.contains(group))
+                    || pod.metadata.controller().is_some_and(|owner| owner.uid == meta.uid)
+            };
+            uids.extend(self.pods.iter().filter(concerned).map(|pod| pod.metadata.uid.as_str()));
+        }
+        let mut merged: BTreeMap<(&str, &str), Vec<&Event>> = BTreeMap::new();
+        for event in self.events.iter().filter(|event| uids.contains(event.uid.as_str())) {
+            let kind = event.object.split('/').next().unwrap_or_default();
+            merged.entry((kind, &event.reason)).or_default().push(event);
+        }
+        let happened = |((kind, _), events): ((&str, &str), Vec<&Event>)| {
+            let objects: BTreeSet<&str> = events.iter().map(|event| event.object.as_str()).collect();
+            let last = events.iter().max_by_key(|event| event.last).expect("every entry has an event");
+            Happened {
+                last: last.last,
+                level: last.level.clone(),
+                reason: last.reason.clone(),
+                object: match objects.len() {
+                    1 => last.object.clone(),
+                    count => format!("{count} {kind}s"),
+                },
+                count: events.iter().map(|event| event.count).sum(),
+                message: last.message.clone(),
+            }
+        };
+        let mut events: Vec<Happened> = merged.into_iter().map(happened).collect();
+        events.sort_by_key(|event| event.last);
+        events.split_off(events.len().saturating_sub(EVENTS_MAX))
+    }
+}
+
+/// What the Job itself has to say, where that is the end of the matter.
+fn job_answer(job: &JobView) -> Option<String> {
+    let holds = |kind: &str| job.status.conditions.iter().find(|held| held.kind == kind && held.status == "True");
+    if let Some(failed) = holds("Failed").or_else(|| holds("FailureTarget")) {
+        return Some(format!("failed: {}: {}", failed.reason, failed.message));
+    }
+    if holds("Complete").is_some() {
+        return Some(format!("done: {} succeeded, {} failed", job.status.succeeded, job.status.failed));
+    }
+    (job.spec.suspend == Some(true)).then(|| "suspended: nothing of it runs until spec.suspend is false".to_owned())
+}
+
+/// Why a pod has no node, in the scheduler's words.
+fn complaint(pod: &PodView) -> Option<String> {
+    let refused = pod.status.conditions.iter().find(|held| held.kind == "PodScheduled" && held.status == "False")?;
+    let texts: Vec<&str> = [&*refused.reason, &refused.message].into_iter().filter(|text| !text.is_empty()).collect();
+    Some(texts.join(": "))
+}
+
+fn complaints(pods: &[&PodView]) -> Vec<Complaint> {
+    let mut by_message: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| pod.node_name().is_none()) {
+        if let Some(message) = complaint(pod) {
+            by_message.entry(message).or_default().push(&pod.metadata.name);
+        }
+    }
+    let told =
+        |(message, names): (String, Vec<&str>)| Complaint { pods: names.len(), example: names[0].to_owned(), message };
+    by_message.into_iter().map(told).collect()
+}
+
+impl Part {
+    fn group_answer(&self) -> String {
+        let verdict = self.conditions.iter().find(|said| said.kind == INITIALLY_SCHEDULED);
+        let is_scheduled = verdict.is_some_and(|said| said.status == "True");
+        let needed = usize::try_from(self.min_count.unwrap_or(0)).unwrap_or(0);
+        if !is_scheduled && self.pods.all < needed {
+            return format!("waits for pods: {} of the {needed} it needs are there", self.pods.all);
+        }
+        match verdict {
+            Some(said) if !is_scheduled => format!("waits: {}", said.message),
+            None if self.pods.placed == 0 => SILENCE.to_owned(),
+            _ if self.pods.all == 0 => "was placed; its pods are gone".to_owned(),
+            _ => match self.places.as_slice() {
+                [place] => format!("placed on {} in {}", counted(place.nodes, "node"), place.domain),
+                places => {
+                    let nodes = places.iter().map(|place| place.nodes).sum();
+                    format!("placed on {} in {}", counted(nodes, "node"), counted(places.len(), "domain"))
+                }
+            },
+        }
+    }
+
+    fn lines(&self, said_already: &str, now: Timestamp) -> Vec<String> {
+        let mut traits = vec![match self.min_count {
+            Some(count) => format!("gang of {count}"),
+            None => self.policy.to_lowercase(),
+        }];
+        traits.extend(self.topology_key.as_ref().map(|key| format!("all in one {key}")));
+        traits.extend(self.priority.map(|priority| format!("priority {priority}")));
+        let mut lines = vec![format!("{}: {}", self.title, traits.join(", "))];
+        if self.answer != said_already && self.answer != self.pods.text() {
+            lines.push(format!("  {}", self.answer));
+        }
+        lines.push(format!("  {}", self.pods.text()));
+        lines.extend(self.conditions.iter().map(|said| format!("  {}", said.text(now))));
+        lines.extend(self.places.iter().map(|place| {
+            format!("  in {}: {} on {}", place.domain, counted(place.pods, "pod"), counted(place.nodes, "node"))
+        }));
+        lines.extend(self.complaints.iter().map(|complaint| match complaint.pods {
+            1 => format!("  pod {} says: {}", complaint.example, complaint.message),
+            count => format!("  {count} pods, such as {}, say: {}", complaint.example, complaint.message),
+        }));
+        lines
+    }
+}
+
+impl Counts {
+    fn of(pods: &[&PodView]) -> Counts {
+        let phase = |wanted: PodPhase| pods.iter().filter(|pod| pod.status.phase == wanted).count();
+        Counts {
+            all: pods.len(),
+            placed: pods.iter().filter(|pod| pod.node_name().is_some()).count(),
+            running: phase(PodPhase::Running),
+            succeeded: phase(PodPhase::Succeeded),
+            failed: phase(PodPhase::Failed),
+        }
+    }
+
+    fn text(&self) -> String {
+        let states = [(self.running, "running"), (self.succeeded, "succeeded"), (self.failed, "failed")];
+        let states =
+            states.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!(", {count} {word}"));
+        format!("{}: {} placed{}", counted(self.all, "pod"), self.placed, states.collect::<String>())
+    }
+}
+
+impl Said {
+    fn of(condition: &Condition) -> Said {
+        Said {
+            kind: condition.kind.clone(),
+            status: condition.status.clone(),
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            since: condition.last_transition_time,
+        }
+    }
+
+    fn text(&self, now: Timestamp) -> String {
+        let since = self.since.map(|since| format!(" for {}", ago(since, now))).unwrap_or_default();
+        let texts: Vec<&str> = [&*self.reason, &self.message].into_iter().filter(|text| !text.is_empty()).collect();
+        let why = if texts.is_empty() { String::new() } else { format!(": {}", texts.join(": ")) };
+        format!("{}={}{since}{why}", self.kind, self.status)
+    }
+}
+
+impl Happened {
+    fn text(&self, now: Timestamp) -> String {
+        let when = self.last.map_or_else(|| "-".to_owned(), |last| ago(last, now));
+        let times = if self.count > 1 { format!(" ({} times)", self.count) } else { String::new() };
+        format!("{when:<6} {:<7} {} {}: {}{times}", self.level, self.reason, self.object, self.message)
+    }
+}
+
+fn ago(then: Timestamp, now: Timestamp) -> String {
+    crate::table::age(&Value::String(then.to_string()), now)
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use api::views::View;
+
+    fn view<V: View>(document: Value) -> V {
+        V::decode(document.to_string().as_bytes()).unwrap()
+    }
+
+    fn evidence(subject: Subject, groups: &[Value], pods: &[Value]) -> Evidence {
+        Evidence {
+            subject,
+            groups: groups.iter().cloned().map(view).collect(),
+            pods: pods.iter().cloned().map(view).collect(),
+            nodes: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn pod(spec: Value, status: Value) -> Value {
+        json!({"metadata": {"name": "p", "namespace": "d", "uid": "p"}, "spec": spec, "status": status})
+    }
+
+    #[test]
+    fn the_answer_names_what_is_waited_for() {
+        let member = json!({"schedulingGroup": {"podGroupName": "g"}});
+        let gang =
+            json!({"metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}});
+        let refused =
+            json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "full"}]});
+        let job = |spec: Value| Subject::Job(view(json!({"metadata": {"name": "j", "uid": "j"}, "spec": spec})));
+        let of_pod = |spec: &Value, status: &Value| Subject::Pod(view(pod(spec.clone(), status.clone())));
+        let (none, no) = (json!({}), &[][..]);
+        for (case, evidence, want) in [
+            (
+                "gates",
+                evidence(of_pod(&json!({"schedulingGates": [{"name": "x"}]}), &none), no, no),
+                "waits: held by scheduling gates: x",
+            ),
+            (
+                "no group",
+                evidence(of_pod(&member, &none), no, no),
+                "waits: the PodGroup g that it names does not exist",
+            ),
+            ("refused", evidence(of_pod(&none, &refused), no, no), "waits: R: full"),
+            ("silence", evidence(of_pod(&none, &none), no, no), SILENCE),
+            ("bound", evidence(of_pod(&json!({"nodeName": "n"}), &none), no, no), "Pending on node n, node n"),
+            (
+                "too few pods",
+                evidence(
+                    Subject::Group(view(gang.clone())),
+                    std::slice::from_ref(&gang),
+                    &[pod(member.clone(), none.clone())],
+                ),
+                "waits for pods: 1 of the 2 it needs are there",
+            ),
+            (
+                "a template",
+                evidence(Subject::Workload(view(none.clone())), no, no),
+                "waits: no PodGroup has been made from it yet",
+            ),
+            (
+                "suspended",
+                evidence(job(json!({"suspend": true})), no, no),
+                "suspended: nothing of it runs until spec.suspend is false",
+            ),
+            ("no pods", evidence(job(none.clone()), no, no), "waits: its controller has made no pods yet"),
+        ] {
+            assert_eq!(Explanation::of(&evidence).answer, want, "{case}");
+        }
+    }
+
+    #[test]
+    fn events_of_one_reason_about_many_pods_are_one_line() {
+        let event = |uid: &str, second: u32, message: &str| {
+            Event::read(&json!({
+                "involvedObject": {"kind": "Pod", "name": uid, "uid": uid}, "type": "Warning", "reason": "Failed",
+                "message": message, "count": 2, "lastTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+            }))
+        };
+        let owned = |uid: &str| json!({"metadata": {"name": uid, "uid": uid, "ownerReferences": [{"kind": "Job", "uid": "j", "controller": true}]}});
+        let mut evidence = evidence(
+            Subject::Job(view(json!({"metadata": {"name": "j", "uid": "j"}}))),
+            &[],
+            &[owned("a"), owned("b")],
+        );
+        evidence.events = vec![event("a", 1, "old"), event("b", 9, "new"), event("stranger", 3, "no matter")];
+        let told = Explanation::of(&evidence).text("2026-01-01T00:00:19Z".parse().unwrap());
+        assert!(told.ends_with("events\n  10s    Warning Failed 2 pods: new (4 times)\n"), "{told}");
+    }
+}

@@ -1,0 +1,399 @@
+//! `phalanx get`: objects as rows, as documents or as names; once, or as they change.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use api::Timestamp;
+use clap::{Args, ValueEnum};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::client::{ConnectArgs, Connection};
+use crate::failure::Failure;
+use crate::follow::{Follow, Seen};
+use crate::kinds::{Kind, Kinds, Selection};
+use crate::table::{Printer, Row, Table};
+use crate::{ask, cli, client};
+
+/// What `phalanx get --help` teaches.
+pub const HELP: &str = "\
+A kind may be called by its plural, singular or short name: pods, pod, po; with its group where that is
+needed: jobs.batch.
+
+Examples:
+  phalanx get pods                                all pods of the namespace
+  phalanx get pods -A -o wide                     of all namespaces, with every column
+  phalanx get job trainer -o yaml                 one Job as the server keeps it
+  phalanx get podgroups -w                        now, and then every change until Ctrl-C
+  phalanx get pods -l job-name=trainer -o name    names, for scripts
+  phalanx get pods --field-selector spec.nodeName=node-3";
+
+/// Options of `phalanx get`.
+#[derive(Args, Debug)]
+pub struct GetArgs {
+    /// KIND, KIND NAME…, KIND,KIND or KIND/NAME…
+    #[arg(required = true, value_name = "KIND")]
+    pub words: Vec<String>,
+    /// Follows every change until Ctrl-C
+    #[arg(short, long)]
+    pub watch: bool,
+    /// How objects are printed [default: a table]
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Format>,
+    /// Only objects with such labels: a=b, a!=b, 'a in (b,c)', a, '!a', joined by commas
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// Only objects with such fields: status.phase=Running,spec.nodeName!=node-1
+    #[arg(long, value_name = "FIELDS")]
+    pub field_selector: Option<String>,
+    /// All namespaces
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Which cluster.
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// How objects are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table with every column
+    Wide,
+    /// YAML documents
+    Yaml,
+    /// One JSON document
+    Json,
+    /// kind/name, one a line
+    Name,
+}
+
+/// `phalanx get`: returns the exit code.
+pub fn command(args: &GetArgs) -> u8 {
+    client::run(&args.connect, async |connection| print(&connection, args, &mut std::io::stdout().lock()).await)
+}
+
+/// Prints what is asked for.
+pub async fn print(connection: &Connection, args: &GetArgs, out: &mut dyn Write) -> Result<u8, Failure> {
+    let kinds = Kinds::discover(&connection.client).await?;
+    let selections = kinds.selections(&args.words)?;
+    let request = Request { connection, args };
+    request.check(&selections)?;
+    if args.watch {
+        return request.watch(&selections[0], out).await;
+    }
+    let mut answers = Vec::new();
+    for selection in &selections {
+        answers.push(request.fetch(selection).await?);
+    }
+    match args.output {
+        None | Some(Format::Wide) => request.print_tables(&selections, &answers, out)?,
+        Some(format) => print_objects(format, &selections, &mut answers, out)?,
+    }
+    let missing: Vec<String> = answers.into_iter().flat_map(|answer| answer.missing).collect();
+    if missing.is_empty() { Ok(cli::DONE) } else { Err(Failure { code: cli::FAILED, lines: missing }) }
+}
+
+/// What came of one selection.
+struct Answer {
+    /// Lists, or single objects: whatever the server said, in the order of asking.
+    found: Vec<Value>,
+    /// What the server said of names that are not there.
+    missing: Vec<String>,
+}
+
+struct Request<'a> {
+    connection: &'a Connection,
+    args: &'a GetArgs,
+}
+
+impl Request<'_> {
+    fn check(&self, selections: &[Selection]) -> Result<(), Failure> {
+        let named = selections.iter().any(|selection| !selection.names.is_empty());
+        let narrowed = self.args.selector.is_some() || self.args.field_selector.is_some();
+        if named && (narrowed || self.args.all_namespaces) {
+            return Err(Failure::usage("a name already says which object; leave out -l, --field-selector and -A"));
+        }
+        let is_one = matches!(selections, [one] if one.names.len() <= 1);
+        if self.args.watch && !is_one {
+            return Err(Failure::usage("-w follows one kind or one object; start it once for each"));
+        }
+        Ok(())
+    }
+
+    fn accept(&self) -> &'static str {
+        match self.args.output {
+            None | Some(Format::Wide) => ask::TABLE,
+            Some(_) => ask::JSON,
+        }
+    }
+
+    fn collection(&self, kind: &Kind) -> String {
+        kind.collection(Some(self.connection.namespace.as_str()).filter(|_| !self.args.all_namespaces))
+    }
+
+    fn options(&self) -> Vec<(&str, &str)> {
+        let labels = self.args.selector.as_deref().map(|labels| ("labelSelector", labels));
+        let fields = self.args.field_selector.as_deref().map(|fields| ("fieldSelector", fields));
+        labels.into_iter().chain(fields).collect()
+    }
+
+    async fn fetch(&self, selection: &Selection<'_>) -> Result<Answer, Failure> {
+        let client = &self.connection.client;
+        if selection.names.is_empty() {
+            let list = ask::list(client, &self.collection(selection.kind), &self.options(), self.accept()).await?;
+            return Ok(Answer { found: vec![list], missing: Vec::new() });
+        }
+        let mut answer = Answer { found: Vec::new(), missing: Vec::new() };
+        for name in &selection.names {
+            let path = selection.kind.object(&self.connection.namespace, name);
+            match ask::get(client, &path, self.accept()).await {
+                Ok(object) => answer.found.push(object),
+                Err(kube::Error::Api(status)) if status.code == 404 => answer.missing.push(status.message),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(answer)
+    }
+
+    fn printer(&self, kind: &Kind, several: bool) -> Printer {
+        let prefix = if several { kind.title("") } else { String::new() };
+        let namespaces = self.args.all_namespaces && kind.namespaced;
+        Printer::new(self.args.output == Some(Format::Wide), namespaces, prefix)
+    }
+
+    fn print_tables(&self, selections: &[Selection], answers: &[Answer], out: &mut dyn Write) -> Result<(), Failure> {
+        let several = selections.iter().any(|selection| selection.kind != selections[0].kind);
+        let mut is_first = true;
+        for (selection, answer) in selections.iter().zip(answers) {
+            let tables: Vec<Table> = answer.found.iter().map(|found| Table::read(found, Timestamp::now())).collect();
+            let rows: Vec<Row> = tables.iter().flat_map(|table| table.rows.clone()).collect();
+            let columns = tables.first().map(|table| table.columns.clone()).unwrap_or_default();
+            if rows.is_empty() {
+                if answer.missing.is_empty() {
+                    anstream::eprintln!("{}", self.nothing(selection.kind));
+                }
+                continue;
+            }
+            if !is_first && several {
+                writeln!(out)?;
+            }
+            is_first = false;
+            self.printer(selection.kind, several).print(&Table { columns, rows }, out)?;
+        }
+        Ok(())
+    }
+
+    fn nothing(&self, kind: &Kind) -> String {
+        let narrowed = if self.options().is_empty() { "" } else { " of that description" };
+        if kind.namespaced && !self.args.all_namespaces {
+            format!("no {}{narrowed} in namespace {}", kind.plural, self.connection.namespace)
+        } else {
+            format!("no {}{narrowed}", kind.plural)
+        }
+    }
+
+    /// Prints everything there is, then every change, until the user has seen enough.
+    async fn watch(&self, selection: &Selection<'_>, out: &mut dyn Write) -> Result<u8, Failure> {
+        let by_name = selection.names.first().map(|name| format!("metadata.name={name}"));
+        let mut options = self.options();
+        options.extend(by_name.as_deref().map(|field| ("fieldSelector", field)));
+        let (client, kind): (&Client, &Kind) = (&self.connection.client, selection.kind);
+        let mut follow = Follow::new(client, self.collection(kind), options, self.accept());
+        let mut screen = Screen {
+            kind,
+            format: self.args.output,
+            printer: self.printer(kind, false),
+            versions: BTreeMap::new(),
+            is_first: true,
+        };
+        loop {
+            let seen = follow.next().await?;
+            if screen.is_first && matches!(&seen, Seen::All(all) if is_empty(all)) {
+                match selection.names.first() {
+                    Some(name) => return Err(Failure::failed(format!("{} {name:?} not found", kind.label()))),
+                    None => anstream::eprintln!("{}", self.nothing(kind)),
+                }
+            }
+            screen.show(seen, out)?;
+            screen.is_first = false;
+        }
+    }
+}
+
+fn is_empty(answer: &Value) -> bool {
+    let count = |field: &str| answer[field].as_array().map_or(0, Vec::len);
+    count("items") + count("rows") == 0
+}
+
+/// What a watch has printed, so that a fresh list repeats nothing.
+struct Screen<'a> {
+    kind: &'a Kind,
+    format: Option<Format>,
+    printer: Printer,
+    /// The last version printed of each object, by namespace and name.
+    versions: BTreeMap<(String, String), String>,
+    is_first: bool,
+}
+
+impl Screen<'_> {
+    fn show(&mut self, seen: Seen, out: &mut dyn Write) -> Result<(), Failure> {
+        let (answer, is_gone) = match seen {
+            Seen::All(answer) | Seen::Changed(answer) => (answer, false),
+            Seen::Gone(answer) => (answer, true),
+        };
+        let mut table = Table::read(&answer, Timestamp::now());
+        let mut is_news: Vec<bool> = Vec::new();
+        for row in &table.rows {
+            let key = (row.namespace.clone(), row.name.clone());
+            let before =
+                if is_gone { self.versions.remove(&key) } else { self.versions.insert(key, row.version.clone()) };
+            is_news.push(is_gone || row.version.is_empty() || before.as_ref() != Some(&row.version));
+        }
+        let Some(format) = self.format.filter(|format| *format != Format::Wide) else {
+            let mut news = is_news.into_iter();
+            table.rows.retain(|_| news.next().unwrap_or(true));
+            if table.rows.is_empty() {
+                return Ok(());
+            }
+            return Ok(self.printer.print(&table, out)?);
+        };
+        let objects = objects_of(self.kind, vec![answer]);
+        for (object, _) in objects.into_iter().zip(is_news).filter(|(_, is_news)| *is_news) {
+            if format == Format::Yaml && !std::mem::take(&mut self.is_first) {
+                writeln!(out, "---")?;
+            }
+            print_object(format, self.kind, &object, out)?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+fn print_objects(
+    format: Format,
+    selections: &[Selection],
+    answers: &mut [Answer],
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let is_single = matches!(selections, [one] if one.names.len() == 1);
+    let mut all = Vec::new();
+    for (selection, answer) in selections.iter().zip(answers) {
+        let objects = objects_of(selection.kind, std::mem::take(&mut answer.found));
+        if format == Format::Name || is_single {
+            for object in &objects {
+                print_object(format, selection.kind, object, out)?;
+            }
+        } else {
+            all.extend(objects);
+        }
+    }
+    if format != Format::Name && !is_single {
+        let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": all});
+        print_document(format, &list, out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// The objects in `answers`, each saying what it is, without the book-keeping of managed fields.
+fn objects_of(kind: &Kind, answers: Vec<Value>) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for mut answer in answers {
+        match answer.get_mut("items").and_then(Value::as_array_mut) {
+            Some(items) => objects.append(items),
+            None => objects.push(answer),
+        }
+    }
+    for object in objects.iter_mut().filter_map(Value::as_object_mut) {
+        // The items of a list leave out what the list already says.
+        if !object.contains_key("kind") {
+            object.insert("kind".to_owned(), kind.kind.clone().into());
+            object.insert("apiVersion".to_owned(), kind.api_version().into());
+        }
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+    }
+    objects
+}
+
+fn print_object(format: Format, kind: &Kind, object: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+    match format {
+        Format::Name => Ok(writeln!(out, "{}", kind.title(object["metadata"]["name"].as_str().unwrap_or_default()))?),
+        _ => print_document(format, object, out),
+    }
+}
+
+fn print_document(format: Format, document: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+    if format == Format::Json {
+        return Ok(writeln!(out, "{document:#}")?);
+    }
+    let text = serde_saphyr::to_string(document)
+        .map_err(|error| Failure::failed(format!("cannot be written as YAML: {error}; try -o json")))?;
+    Ok(write!(out, "{text}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::home::{Home, job, parsed};
+    use std::time::Duration;
+
+    async fn get(home: &Home, line: &str) -> Result<String, Failure> {
+        let mut out = Vec::new();
+        print(&home.connection, &parsed(line), &mut out).await?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_shown_as_rows_documents_and_names() {
+        let home = Home::start(2).await;
+        home.apply(&job("a", 2)).await.unwrap();
+        let table = get(&home, "jobs").await.unwrap();
+        assert!(table.starts_with("NAME") && table.contains("\na "), "{table}");
+        assert_eq!(get(&home, "job,ns -o name").await.unwrap().lines().next(), Some("job.batch/a"));
+        assert_eq!(get(&home, "no/node-0 no/node-1 -o name").await.unwrap(), "node/node-0\nnode/node-1\n");
+        let document: Value = serde_json::from_str(&get(&home, "job a -o json").await.unwrap()).unwrap();
+        assert_eq!((&document["kind"], &document["apiVersion"]), (&json!("Job"), &json!("batch/v1")));
+        assert!(!get(&home, "job a -o yaml").await.unwrap().contains("items:"), "an object is no list");
+        let list: Value = serde_json::from_str(&get(&home, "jobs -A -o json").await.unwrap()).unwrap();
+        assert_eq!((&list["kind"], &list["items"][0]["kind"]), (&json!("List"), &json!("Job")));
+        let yaml = get(&home, "job a -o yaml").await.unwrap();
+        let again = crate::manifest::parse("a".as_ref(), &yaml).unwrap();
+        assert_eq!(again[0].document["metadata"]["uid"], document["metadata"]["uid"], "{yaml}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn selectors_narrow_and_names_that_are_not_there_fail() {
+        let home = Home::start(1).await;
+        home.apply(&format!("{}---\n{}", job("a", 1), job("b", 1))).await.unwrap();
+        home.settled("a").await;
+        home.settled("b").await;
+        let pods = get(&home, "pods -l job-name=b -o name").await.unwrap();
+        assert!(pods.lines().count() == 1 && pods.starts_with("pod/b-"), "{pods}");
+        assert_eq!(get(&home, "pods --field-selector status.phase=Running -o name").await.unwrap(), "");
+        let failure = get(&home, "jobs a nobody").await.unwrap_err();
+        assert_eq!((failure.code, failure.lines.len()), (cli::FAILED, 1), "{failure:?}");
+        assert!(failure.lines[0].contains("nobody"), "{failure:?}");
+        for line in ["job a -A", "job a -l x=y", "jobs,pods -w", "cats"] {
+            assert_eq!(get(&home, line).await.unwrap_err().code, cli::BAD_INPUT, "{line}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_shows_what_is_there_and_then_every_change() {
+        let home = Home::start(1).await;
+        home.apply(&job("before", 1)).await.unwrap();
+        home.settled("before").await;
+        let (mut out, args) = (Vec::new(), parsed("jobs -w -o name"));
+        let watching = tokio::time::timeout(Duration::from_secs(30), print(&home.connection, &args, &mut out));
+        let (ended, _) = futures::join!(watching, async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            home.apply(&job("during", 1)).await.unwrap();
+        });
+        assert!(ended.is_err(), "a watch ends only when the user has seen enough");
+        let text = String::from_utf8(out).unwrap();
+        let count = |name: &str| text.lines().filter(|line| *line == name).count();
+        assert_eq!(count("job.batch/before"), 1, "{text}");
+        assert!(count("job.batch/during") >= 2, "created, then changed: {text}");
+    }
+}

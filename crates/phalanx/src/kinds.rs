@@ -1,0 +1,342 @@
+//! Which kinds a server has, and what people call them.
+
+use futures::future::join_all;
+use kube::{Client, Error};
+use runtime::is_not_found;
+use serde_json::Value;
+
+use crate::ask;
+use crate::failure::Failure;
+
+/// All groups in two answers, where the server can; the older form otherwise.
+const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// A list of names longer than this helps nobody.
+const NAMES_SHOWN_MAX: usize = 30;
+
+/// A kind in one version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// As in `kind: Pod`.
+    pub kind: String,
+    /// As in the path.
+    pub plural: String,
+    /// As people say it.
+    pub singular: String,
+    /// As people say it in haste.
+    pub short_names: Vec<String>,
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+}
+
+impl Kind {
+    /// `v1` or `group/version`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The collection's path in `namespace`; `None` is all namespaces. Kinds without namespaces leave it out.
+    pub fn collection(&self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
+        match namespace.filter(|_| self.namespaced) {
+            Some(namespace) => format!("{root}/{}/namespaces/{}/{}", self.version, ask::escape(namespace), self.plural),
+            None => format!("{root}/{}/{}", self.version, self.plural),
+        }
+    }
+
+    /// The path of one object.
+    pub fn object(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{}", self.collection(Some(namespace)), ask::escape(name))
+    }
+
+    /// `job.batch`, `pod`.
+    pub fn label(&self) -> String {
+        let kind = self.kind.to_lowercase();
+        if self.group.is_empty() { kind } else { format!("{kind}.{}", self.group) }
+    }
+
+    /// `job.batch/trainer`.
+    pub fn title(&self, name: &str) -> String {
+        format!("{}/{name}", self.label())
+    }
+
+    /// Whether people may call it `name`: plural, singular, short name or kind, with or without its group
+    /// (`jobs.batch`) and version (`jobs.v1.batch`).
+    fn is_called(&self, name: &str) -> bool {
+        let (word, rest) = name.split_once('.').unwrap_or((name, ""));
+        let plain = [&self.plural, &self.singular, &self.kind];
+        let mut words = plain.into_iter().chain(&self.short_names);
+        let place = rest.is_empty() || rest == self.group || rest == format!("{}.{}", self.version, self.group);
+        place && words.any(|known| known.eq_ignore_ascii_case(word))
+    }
+}
+
+/// The kinds of one server, in its own order: the first of a name is the preferred one.
+#[derive(Debug)]
+pub struct Kinds(Vec<Kind>);
+
+/// What a command line is about: a kind, and names where it gives any.
+#[derive(Debug)]
+pub struct Selection<'a> {
+    /// The kind.
+    pub kind: &'a Kind,
+    /// Names; none for all of the kind.
+    pub names: Vec<String>,
+}
+
+impl Kinds {
+    /// Asks the server. One that has no discovery is taken to serve what Phalanx itself does.
+    pub async fn discover(client: &Client) -> Result<Kinds, Error> {
+        let core = match ask::get(client, "/api", DISCOVERY).await {
+            Err(error) if is_not_found(&error) => return Ok(Kinds::known()),
+            answer => answer?,
+        };
+        let groups = ask::get(client, "/apis", DISCOVERY).await?;
+        let mut kinds = Vec::new();
+        for (answer, root) in [(core, "/api"), (groups, "/apis")] {
+            match answer["kind"].as_str() {
+                Some("APIGroupDiscoveryList") => kinds.extend(from_aggregated(&answer)),
+                _ => kinds.extend(ask_each(client, root, &answer).await?),
+            }
+        }
+        Ok(Kinds(kinds))
+    }
+
+    /// The kinds that Phalanx serves.
+    pub fn known() -> Kinds {
+        let kind = |group: &str, version: &str, kind: &str, plural: &str, short: &str, namespaced: bool| Kind {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+            singular: kind.to_lowercase(),
+            short_names: short.split_whitespace().map(str::to_owned).collect(),
+            namespaced,
+        };
+        Kinds(vec![
+            kind("", "v1", "Namespace", "namespaces", "ns", false),
+            kind("", "v1", "Node", "nodes", "no", false),
+            kind("", "v1", "Pod", "pods", "po", true),
+            kind("", "v1", "Event", "events", "ev", true),
+            kind("batch", "v1", "Job", "jobs", "", true),
+            kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "pc", false),
+            kind("scheduling.k8s.io", "v1beta1", "Workload", "workloads", "", true),
+            kind("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", "", true),
+            kind("scheduling.k8s.io", "v1alpha3", "Workload", "workloads", "", true),
+            kind("scheduling.k8s.io", "v1alpha3", "PodGroup", "podgroups", "", true),
+        ])
+    }
+
+    /// The kind that people call `name`.
+    pub fn called(&self, name: &str) -> Result<&Kind, Failure> {
+        self.0.iter().find(|kind| kind.is_called(name)).ok_or_else(|| {
+            let known = self.names();
+            let hint =
+                if known.len() > NAMES_SHOWN_MAX { String::new() } else { format!("; it has {}", known.join(", ")) };
+            Failure::usage(format!("the server has no kind {name:?}{hint}"))
+        })
+    }
+
+    /// The kind of an object that says `apiVersion` and `kind`; `Err` says which field the server knows nothing of.
+    pub fn of(&self, api_version: &str, kind: &str) -> Result<&Kind, (&'static str, String)> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let alike = || self.0.iter().filter(|known| known.kind == kind && known.group == group);
+        if let Some(found) = alike().find(|known| known.version == version) {
+            return Ok(found);
+        }
+        let versions: Vec<&str> = alike().map(|known| known.version.as_str()).collect();
+        if versions.is_empty() {
+            let served = self.names();
+            let hint =
+                if served.len() > NAMES_SHOWN_MAX { "".into() } else { format!("; served are {}", served.join(", ")) };
+            return Err(("kind", format!("kind {kind} of {api_version} is not served{hint}")));
+        }
+        let served = versions.join(", ");
+        Err(("apiVersion", format!("version {version} of {kind} is not served; served are {served}")))
+    }
+
+    /// Reads `pods`, `pods a b`, `pods,jobs`, `pod/a job/b`.
+    pub fn selections(&self, words: &[String]) -> Result<Vec<Selection<'_>>, Failure> {
+        let [first, names @ ..] = words else {
+            return Err(Failure::usage("which kind? such as `pods`, `job trainer` or `job/trainer`"));
+        };
+        if words.iter().any(|word| word.contains('/')) {
+            let one = |word: &String| match word.split_once('/') {
+                Some((kind, name)) if !name.is_empty() && !name.contains('/') => {
+                    Ok(Selection { kind: self.called(kind)?, names: vec![name.to_owned()] })
+                }
+                _ => Err(Failure::usage(format!("{word}: either all are KIND/NAME or none is"))),
+            };
+            return words.iter().map(one).collect();
+        }
+        let kinds: Vec<&str> = first.split(',').filter(|kind| !kind.is_empty()).collect();
+        let one = |kind: &&str| Ok(Selection { kind: self.called(kind)?, names: names.to_vec() });
+        kinds.iter().map(one).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for kind in &self.0 {
+            let name =
+                if kind.group.is_empty() { kind.plural.clone() } else { format!("{}.{}", kind.plural, kind.group) };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+fn from_aggregated(answer: &Value) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for group in items(&answer["items"]) {
+        for version in items(&group["versions"]) {
+            for resource in items(&version["resources"]) {
+                kinds.push(Kind {
+                    group: text(&group["metadata"]["name"]),
+                    version: text(&version["version"]),
+                    kind: text(&resource["responseKind"]["kind"]),
+                    plural: text(&resource["resource"]),
+                    singular: text(&resource["singularResource"]),
+                    short_names: items(&resource["shortNames"]).map(text).collect(),
+                    namespaced: resource["scope"] == "Namespaced",
+                });
+            }
+        }
+    }
+    kinds
+}
+
+/// The older form: a list of groups and versions, and one answer for each of them.
+async fn ask_each(client: &Client, root: &str, answer: &Value) -> Result<Vec<Kind>, Error> {
+    let places: Vec<(String, String)> = if root == "/api" {
+        items(&answer["versions"]).map(|version| (String::new(), text(version))).collect()
+    } else {
+        let versions = |group: &Value| {
+            let name = text(&group["name"]);
+            let versions: Vec<String> = items(&group["versions"]).map(|version| text(&version["version"])).collect();
+            versions.into_iter().map(move |version| (name.clone(), version))
+        };
+        items(&answer["groups"]).flat_map(versions).collect()
+    };
+    let paths = places.iter().map(|(group, version)| match group.as_str() {
+        "" => format!("{root}/{version}"),
+        group => format!("{root}/{group}/{version}"),
+    });
+    let answers = join_all(paths.map(|path| async move { ask::get(client, &path, ask::JSON).await })).await;
+    let mut kinds = Vec::new();
+    for ((group, version), answer) in places.iter().zip(answers) {
+        match answer {
+            Ok(answer) => kinds.extend(from_resource_list(group, version, &answer)),
+            // An extension that is down must not take everything else with it.
+            Err(Error::Api(status)) if !group.is_empty() => {
+                anstream::eprintln!("warning: {group}/{version} cannot be listed: {}", status.message);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(kinds)
+}
+
+fn from_resource_list(group: &str, version: &str, answer: &Value) -> Vec<Kind> {
+    let kind = |resource: &Value| {
+        let kind = text(&resource["kind"]);
+        let singular = Some(text(&resource["singularName"])).filter(|name| !name.is_empty());
+        Kind {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: text(&resource["name"]),
+            singular: singular.unwrap_or_else(|| kind.to_lowercase()),
+            short_names: items(&resource["shortNames"]).map(text).collect(),
+            namespaced: resource["namespaced"] == true,
+            kind,
+        }
+    };
+    items(&answer["resources"]).map(kind).filter(|kind| !kind.plural.contains('/')).collect()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn selected(words: &[&str]) -> Result<String, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let kinds = Kinds::known();
+        let selections = kinds.selections(&words).map_err(|failure| failure.lines.join("; "))?;
+        let text = |selection: &Selection| format!("{} {:?}", selection.kind.collection(Some("n")), selection.names);
+        Ok(selections.iter().map(text).collect::<Vec<_>>().join(" + "))
+    }
+
+    #[test]
+    fn kinds_are_found_by_all_their_names() {
+        for name in ["pods", "pod", "po", "Pod", "PODS", "pods.v1."] {
+            assert_eq!(selected(&[name]).unwrap(), "/api/v1/namespaces/n/pods []", "{name}");
+        }
+        for name in ["jobs", "job", "jobs.batch", "job.v1.batch"] {
+            assert_eq!(selected(&[name]).unwrap(), "/apis/batch/v1/namespaces/n/jobs []", "{name}");
+        }
+        assert_eq!(selected(&["pc", "high"]).unwrap(), "/apis/scheduling.k8s.io/v1/priorityclasses [\"high\"]");
+        let alpha = selected(&["podgroups.v1alpha3.scheduling.k8s.io"]).unwrap();
+        assert!(alpha.contains("/v1alpha3/"), "{alpha}");
+    }
+
+    #[test]
+    fn names_come_after_the_kind_or_with_it() {
+        assert_eq!(selected(&["po", "a", "b"]).unwrap(), "/api/v1/namespaces/n/pods [\"a\", \"b\"]");
+        assert_eq!(selected(&["pods,ns"]).unwrap(), "/api/v1/namespaces/n/pods [] + /api/v1/namespaces []");
+        assert_eq!(
+            selected(&["po/a", "ns/b"]).unwrap(),
+            "/api/v1/namespaces/n/pods [\"a\"] + /api/v1/namespaces [\"b\"]"
+        );
+        for (words, want) in [
+            (&["po/a", "b"][..], "KIND/NAME"),
+            (&["po/"], "KIND/NAME"),
+            (&["cats"], "no kind \"cats\"; it has namespaces, nodes, pods"),
+            (&["jobs.apps"], "no kind"),
+            (&[], "which kind?"),
+        ] {
+            let refusal = selected(words).unwrap_err();
+            assert!(refusal.contains(want), "{words:?}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn both_forms_of_discovery_are_read_alike() {
+        let aggregated = json!({"items": [{"metadata": {"name": "batch"}, "versions": [{"version": "v1", "resources": [{
+            "resource": "jobs", "responseKind": {"group": "batch", "version": "v1", "kind": "Job"}, "scope": "Namespaced",
+            "singularResource": "job", "shortNames": ["j"],
+        }]}]}]});
+        let legacy = json!({"resources": [
+            {"name": "jobs", "singularName": "", "namespaced": true, "kind": "Job", "shortNames": ["j"]},
+            {"name": "jobs/status", "singularName": "", "namespaced": true, "kind": "Job"},
+        ]});
+        let kinds = from_aggregated(&aggregated);
+        assert_eq!(kinds, from_resource_list("batch", "v1", &legacy));
+        assert_eq!((kinds.len(), kinds[0].title("x")), (1, "job.batch/x".to_owned()));
+    }
+
+    #[test]
+    fn manifests_of_kinds_or_versions_not_served_learn_which_are() {
+        let kinds = Kinds::known();
+        assert_eq!(kinds.of("batch/v1", "Job").unwrap().plural, "jobs");
+        let (field, message) = kinds.of("batch/v2", "Job").unwrap_err();
+        assert_eq!((field, message.as_str()), ("apiVersion", "version v2 of Job is not served; served are v1"));
+        let (field, message) = kinds.of("apps/v1", "Deployment").unwrap_err();
+        assert!(field == "kind" && message.starts_with("kind Deployment of apps/v1 is not served; served are "));
+    }
+}

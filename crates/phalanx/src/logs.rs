@@ -1,0 +1,185 @@
+//! `phalanx logs`: what a pod wrote; of a pod on a simulated node, which writes nothing, what is known of its life.
+
+use std::io::Write;
+
+use clap::Args;
+use futures::AsyncReadExt;
+use nodes::cluster::SIMULATED;
+use serde_json::Value;
+
+use crate::client::{ConnectArgs, Connection};
+use crate::failure::Failure;
+use crate::kinds::Kinds;
+use crate::{ask, cli, client};
+
+/// What `phalanx logs --help` teaches.
+pub const HELP: &str = "\
+Pods on simulated nodes (those of `phalanx up` and `phalanx run`) run no program and write nothing; for them
+the command shows when each container started and ended, and how. On real clusters it shows the log.
+
+Examples:
+  phalanx logs trainer-0-x7k2p
+  phalanx logs web -c sidecar -f
+  phalanx logs web --tail 100";
+
+/// Options of `phalanx logs`.
+#[derive(Args, Debug)]
+pub struct LogsArgs {
+    /// The pod: NAME or pod/NAME
+    #[arg(value_name = "POD")]
+    pub pod: String,
+    /// The container, where the pod has several
+    #[arg(short, long, value_name = "NAME")]
+    pub container: Option<String>,
+    /// Goes on as more is written
+    #[arg(short, long)]
+    pub follow: bool,
+    /// The run before the last restart
+    #[arg(short, long)]
+    pub previous: bool,
+    /// Only the last lines
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<u32>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// `phalanx logs`: returns the exit code.
+pub fn command(args: &LogsArgs) -> u8 {
+    client::run(&args.connect, async |connection| logs(&connection, args, &mut std::io::stdout().lock()).await)
+}
+
+/// Prints what the pod wrote, or what is known of it.
+pub async fn logs(connection: &Connection, args: &LogsArgs, out: &mut dyn Write) -> Result<u8, Failure> {
+    let (kind, name) = args.pod.split_once('/').unwrap_or(("pod", &args.pod));
+    let kinds = Kinds::known();
+    let pods = kinds.called("pods")?;
+    if !matches!(kind, "pod" | "pods" | "po") {
+        let hint = "`phalanx get pods` lists them, -l job-name=NAME those of a Job";
+        return Err(Failure::usage(format!("{}: logs are of one pod; {hint}", args.pod)));
+    }
+    let path = pods.object(&connection.namespace, name);
+    let pod = ask::get(&connection.client, &path, ask::JSON).await?;
+    let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) else {
+        let hint = format!("`phalanx explain pod/{name}` says why");
+        return Err(Failure::failed(format!("pod {name} has no node yet, so nothing of it has run; {hint}")));
+    };
+    if is_simulated(connection, &kinds, node).await? {
+        anstream::eprintln!(
+            "node {node} is simulated: its pods run no program and write nothing; this is what is known"
+        );
+        write!(out, "{}", life(&pod, args.container.as_deref())?)?;
+        return Ok(cli::DONE);
+    }
+    let tail = args.tail.map(|lines| lines.to_string());
+    let mut options: Vec<(&str, &str)> = Vec::new();
+    options.extend(args.container.as_deref().map(|container| ("container", container)));
+    options.extend(tail.as_deref().map(|lines| ("tailLines", lines)));
+    options.extend(args.follow.then_some(("follow", "true")));
+    options.extend(args.previous.then_some(("previous", "true")));
+    let stream = ask::stream(&connection.client, &format!("{path}/log{}", ask::query(&options)), "*/*").await?;
+    let mut stream = std::pin::pin!(stream);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match stream.read(&mut buffer).await {
+            Ok(0) => return Ok(cli::DONE),
+            Ok(count) => {
+                out.write_all(&buffer[..count])?;
+                out.flush()?;
+            }
+            Err(error) => return Err(Failure::failed(format!("the log broke off: {error}"))),
+        }
+    }
+}
+
+/// Whether the node is one of ours. Nodes that are gone or hidden from the user are taken to be real.
+async fn is_simulated(connection: &Connection, kinds: &Kinds, node: &str) -> Result<bool, Failure> {
+    match ask::get(&connection.client, &kinds.called("nodes")?.object("", node), ask::JSON).await {
+        Ok(node) => Ok(node["metadata"]["labels"].get(SIMULATED).is_some()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What the pod's status says of its containers, a line for each.
+fn life(pod: &Value, container: Option<&str>) -> Result<String, Failure> {
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    let statuses = lists.into_iter().flat_map(|list| pod["status"][list].as_array().into_iter().flatten());
+    let chosen = statuses.filter(|status| container.is_none_or(|name| status["name"] == name));
+    let mut lines: Vec<String> = chosen.map(line).collect();
+    if let (true, Some(name)) = (lines.is_empty(), container) {
+        return Err(Failure::failed(format!("nothing is known of a container {name}")));
+    }
+    let phase = pod["status"]["phase"].as_str().unwrap_or("Pending");
+    let detail = [&pod["status"]["reason"], &pod["status"]["message"]].into_iter().filter_map(Value::as_str);
+    let detail: Vec<&str> = detail.filter(|text| !text.is_empty()).collect();
+    lines.push(match detail.as_slice() {
+        [] => format!("pod: {phase}"),
+        detail => format!("pod: {phase} ({})", detail.join(": ")),
+    });
+    Ok(lines.join("\n") + "\n")
+}
+
+fn line(status: &Value) -> String {
+    let name = status["name"].as_str().unwrap_or("container");
+    let state = &status["state"];
+    let at = |time: &Value| time.as_str().unwrap_or("an unknown time").to_owned();
+    let told = if state["terminated"].is_object() {
+        let ended = &state["terminated"];
+        let code = ended["exitCode"].as_i64().unwrap_or(0);
+        format!("started {}, ended {} with exit code {code}", at(&ended["startedAt"]), at(&ended["finishedAt"]))
+    } else if state["running"].is_object() {
+        format!("started {}, running", at(&state["running"]["startedAt"]))
+    } else {
+        let reason = state["waiting"]["reason"].as_str().unwrap_or("not started");
+        format!("waits: {reason}")
+    };
+    match status["restartCount"].as_i64().unwrap_or(0) {
+        0 => format!("{name}: {told}"),
+        restarts => format!("{name}: {told}, {restarts} restarts"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::home::{Home, job, parsed};
+    use serde_json::json;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_on_a_simulated_node_has_a_life_but_no_log() {
+        let home = Home::start(1).await;
+        home.apply(&job("a", 1)).await.unwrap();
+        home.settled("a").await;
+        let pods = ask::list(&home.connection.client, "/api/v1/namespaces/default/pods", &[], ask::JSON).await.unwrap();
+        let name = pods["items"][0]["metadata"]["name"].as_str().unwrap();
+        let mut out = Vec::new();
+        logs(&home.connection, &parsed(name), &mut out).await.unwrap();
+        let told = String::from_utf8(out).unwrap();
+        assert!(told.starts_with("worker: started 2") && told.contains("with exit code 0\npod: Succeeded"), "{told}");
+        let refused = logs(&home.connection, &parsed("job/a"), &mut Vec::new()).await.unwrap_err();
+        assert_eq!(refused.code, cli::BAD_INPUT);
+        let refused = logs(&home.connection, &parsed("nobody"), &mut Vec::new()).await.unwrap_err();
+        assert_eq!(refused.code, cli::FAILED);
+    }
+
+    #[test]
+    fn a_pods_life_is_told_container_by_container() {
+        let pod = json!({"status": {"phase": "Running", "containerStatuses": [
+            {"name": "a", "state": {"terminated": {"startedAt": "S", "finishedAt": "F", "exitCode": 3}}},
+            {"name": "b", "restartCount": 2, "state": {"running": {"startedAt": "S"}}},
+            {"name": "c", "state": {"waiting": {"reason": "PodInitializing"}}},
+        ]}});
+        let want = "\
+a: started S, ended F with exit code 3
+b: started S, running, 2 restarts
+c: waits: PodInitializing
+pod: Running
+";
+        assert_eq!(life(&pod, None).unwrap(), want);
+        assert_eq!(life(&pod, Some("b")).unwrap(), "b: started S, running, 2 restarts\npod: Running\n");
+        assert!(life(&pod, Some("d")).is_err());
+    }
+}

@@ -1,0 +1,38 @@
+//! `phalanx store check`: is a data directory as it was written?
+
+use std::path::Path;
+
+use store::disk::OpenError;
+
+use crate::cli;
+
+/// Prints `revision=R objects=N sha256=H`, or what is damaged; returns the exit code.
+pub fn command(directory: &Path) -> u8 {
+    match store::check(directory) {
+        Ok(summary) => {
+            println!("{summary}");
+            cli::DONE
+        }
+        Err(error) => {
+            eprintln!("error: {}", cli::with_causes(&error));
+            if let Some(advice) = advice(&error) {
+                eprintln!("{advice}");
+            }
+            cli::CANNOT_START
+        }
+    }
+}
+
+/// What to do about a data directory that cannot be opened.
+pub fn advice(error: &OpenError) -> Option<&'static str> {
+    match error {
+        OpenError::Locked { .. } => Some("stop that process, or choose another directory with --data-dir"),
+        OpenError::Format { .. } => {
+            Some("use the version of phalanx that wrote it, or choose another directory with --data-dir")
+        }
+        OpenError::Damaged { .. } => {
+            Some("put a copy of the directory in its place, or move it away and begin anew; nothing was changed")
+        }
+        OpenError::Io { .. } => None,
+    }
+}

@@ -1,0 +1,230 @@
+//! `phalanx up`: the control plane in the foreground until it is told to stop.
+
+mod settings; // options over file over defaults
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Clock, Random, Timestamp};
+use apiserver::edge::private_file;
+use clap::{Args, ValueEnum};
+use controlplane::Part;
+use controlplane::up::{Settings, Up, UpError};
+use runtime::TokioClock;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::up::settings::Refusal;
+use crate::{cli, store_check};
+
+/// Shown below the options.
+pub const HELP: &str = "\
+Examples:
+  phalanx up                                            objects in .phalanx, https://127.0.0.1:6443
+  phalanx up --in-memory --listen 127.0.0.1:0           nothing is kept; a free port
+  KUBECONFIG=.phalanx/kubeconfig kubectl get nodes      from another terminal
+
+Clients need the certificate in the kubeconfig, or the token in DATA_DIR/pki/token. Once it serves, one line
+goes to standard output: ready https://HOST:PORT kubeconfig=PATH";
+
+/// Options of `phalanx up`.
+#[derive(Args)]
+pub struct UpArgs {
+    /// Where objects and certificates are kept
+    #[arg(long, value_name = "DIR", default_value = ".phalanx")]
+    pub data_dir: PathBuf,
+    /// Keeps nothing: all ends with the process
+    #[arg(long, conflicts_with = "data_dir")]
+    pub in_memory: bool,
+    /// Where clients connect; port 0 picks a free one [default: 127.0.0.1:6443]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
+    /// Where the administrator's kubeconfig is written [default: DATA_DIR/kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The cluster's nodes, from a file of kind Cluster (see examples/cluster.yaml)
+    #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
+    pub cluster: Option<PathBuf>,
+    /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub nodes: Option<u32>,
+    /// Parts that are left out, so that others can do their work
+    #[arg(long, value_name = "PART,…", value_delimiter = ',')]
+    pub without: Vec<LeftOut>,
+    /// Features to switch on or off, such as CompositePodGroup=false
+    #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
+    pub feature_gates: Vec<String>,
+    /// Everything else; phalanx config prints it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Gets a line of JSON for every request that writes
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+    /// What is logged to standard error, such as debug or apiserver=trace [default: PHALANX_LOG, or warn]
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+/// A part that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LeftOut {
+    /// The scheduler
+    Scheduler,
+    /// Job controller and garbage collector
+    Controllers,
+    /// Simulated nodes
+    Nodes,
+}
+
+impl LeftOut {
+    fn part(self) -> Part {
+        match self {
+            LeftOut::Scheduler => Part::Scheduler,
+            LeftOut::Controllers => Part::Controllers,
+            LeftOut::Nodes => Part::Nodes,
+        }
+    }
+}
+
+/// How often the process looks whether all of its parts are alive.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// `phalanx up`: returns the exit code.
+pub fn command(args: &UpArgs) -> u8 {
+    let settings = match settings::of(args) {
+        Ok(settings) => settings,
+        Err(Refusal::Input(problems)) => return cli::refuse(&problems),
+        Err(Refusal::Usage(message)) => {
+            eprintln!("error: {message}");
+            return cli::BAD_INPUT;
+        }
+        Err(Refusal::Start(message)) => return cannot_start(&message, None),
+    };
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(up(args, settings)),
+        Err(error) => cannot_start(&error.to_string(), None),
+    }
+}
+
+async fn up(args: &UpArgs, settings: Settings) -> u8 {
+    // From here on, so that a signal during a long start is not lost.
+    let (mut terminate, mut interrupt) = match signals() {
+        Ok(signals) => signals,
+        Err(error) => return cannot_start(&format!("signals: {error}"), None),
+    };
+    let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
+    let random = Random::seeded(rand::random());
+    let up = match Up::start(clock, random, settings, end_at_once).await {
+        Ok(up) => up,
+        Err(error) => return cannot_start(&cli::with_causes(&error), advice(&error)),
+    };
+    let kubeconfig = match Kubeconfig::write(args, &up.kubeconfig()) {
+        Ok(kubeconfig) => kubeconfig,
+        Err(message) => {
+            up.stop().await;
+            return cannot_start(&message, Some("choose another file with --kubeconfig"));
+        }
+    };
+    if let Err(error) = up.ready().await {
+        up.stop().await;
+        return cannot_start(&cli::with_causes(&error), None);
+    }
+    say_ready(&up.url(), &kubeconfig.path);
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let code = loop {
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => break cli::DONE,
+            _ = interrupt.recv() => break cli::DONE,
+            _ = look.tick() => {
+                if let Some(part) = up.ended() {
+                    eprintln!("error: {part} ended by itself, which is a defect of Phalanx; --log debug says more");
+                    break cli::CANNOT_START;
+                }
+            }
+        }
+    };
+    eprintln!("stopping");
+    up.stop().await;
+    code
+}
+
+fn signals() -> std::io::Result<(Signal, Signal)> {
+    Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+}
+
+/// A disk that failed once cannot be trusted with what comes next, and what it holds only the next start can tell.
+fn end_at_once(error: &store::BackendError) {
+    eprintln!("error: {}", cli::with_causes(error));
+    eprintln!("nothing more can be kept, so the server ends; writes it has confirmed are there at the next start");
+    std::process::exit(cli::CANNOT_START.into());
+}
+
+fn say_ready(url: &str, kubeconfig: &Path) {
+    let mut out = std::io::stdout().lock();
+    // Whoever closed our output does not want to know.
+    let _ = writeln!(out, "ready {url} kubeconfig={}", kubeconfig.display());
+    let _ = out.flush();
+}
+
+fn cannot_start(message: &str, advice: Option<&str>) -> u8 {
+    eprintln!("error: cannot start: {message}");
+    if let Some(advice) = advice {
+        eprintln!("{advice}");
+    }
+    cli::CANNOT_START
+}
+
+fn advice(error: &UpError) -> Option<&'static str> {
+    match error {
+        UpError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            Some("stop the program that listens there, or choose another port with --listen (port 0 picks a free one)")
+        }
+        UpError::Listen { .. } => Some("choose an address of this machine with --listen"),
+        UpError::Directory { .. } => Some("choose another directory with --data-dir, or use --in-memory"),
+        UpError::Open(error) => store_check::advice(error),
+        UpError::Read(_) => Some("phalanx store check says what is damaged"),
+        _ => None,
+    }
+}
+
+/// The administrator's kubeconfig, as a file.
+struct Kubeconfig {
+    path: PathBuf,
+    /// A directory that goes with the process.
+    private: Option<PathBuf>,
+}
+
+impl Kubeconfig {
+    fn write(args: &UpArgs, text: &str) -> Result<Kubeconfig, String> {
+        let private = (args.in_memory && args.kubeconfig.is_none()).then(|| {
+            std::env::temp_dir().join(format!("phalanx-{}-{:016x}", std::process::id(), rand::random::<u64>()))
+        });
+        let path = match (&args.kubeconfig, &private) {
+            (Some(path), _) => path.clone(),
+            (None, Some(directory)) => directory.join("kubeconfig"),
+            (None, None) => args.data_dir.join("kubeconfig"),
+        };
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let written = match &private {
+            Some(directory) => private_file::make_dir(directory),
+            None => Ok(()),
+        };
+        let written = written.and_then(|()| private_file::write(&path, text.as_bytes()));
+        let kubeconfig = Kubeconfig { path, private };
+        match written {
+            Ok(()) => Ok(kubeconfig),
+            Err(error) => Err(format!("{}: {error}", kubeconfig.path.display())),
+        }
+    }
+}
+
+impl Drop for Kubeconfig {
+    fn drop(&mut self) {
+        if let Some(directory) = &self.private {
+            // A temporary directory that cannot be removed harms nobody; its credentials ended with the process.
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What `phalanx up` runs with: options over file over defaults.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::gates::Gates;
+use apiserver::Audit;
+use controlplane::Config;
+use controlplane::up::{Data, Settings};
+use nodes::cluster::Cluster;
+
+use crate::config::Configuration;
+use crate::manifest::Problem;
+use crate::run;
+use crate::up::UpArgs;
+
+/// Why there is nothing to start.
+pub enum Refusal {
+    /// A file is wrong.
+    Input(Vec<Problem>),
+    /// An option is wrong.
+    Usage(String),
+    /// Something outside is not as it must be.
+    Start(String),
+}
+
+/// Options over file over defaults.
+pub fn of(args: &UpArgs) -> Result<Settings, Refusal> {
+    let file = match &args.config {
+        Some(file) => Configuration::read(file).map_err(Refusal::Input)?,
+        None => Configuration::default(),
+    };
+    let listen_text = args.listen.as_deref().unwrap_or(&file.listen);
+    let (listen, host) = listen(listen_text)?;
+    let (cluster, first_nodes) = cluster(args, &file).map_err(Refusal::Input)?;
+    let mut plane = Config::on(cluster);
+    plane.gates = gates(args, &file)?;
+    plane.parts.retain(|part| !args.without.iter().any(|left_out| left_out.part() == *part));
+    plane.job.workers = file.job_workers as usize;
+    plane.job.sync_batch = file.job_sync_batch;
+    plane.job.pod_backoff = runtime::Backoff { initial: file.pod_backoff, max: file.pod_backoff_max };
+    plane.scheduler.binds_in_flight = file.binds_in_flight as usize;
+    plane.scheduler.refusal_pause = file.refusal_pause;
+    plane.audit = args.audit_log.as_deref().map(audit).transpose()?;
+    Ok(Settings {
+        data: if args.in_memory { Data::Memory } else { Data::Directory(args.data_dir.clone()) },
+        listen,
+        names: file.names.into_iter().chain(host).collect(),
+        history: store::Limits {
+            history_bytes: (file.history_mebibytes << 20) as usize,
+            history_age: file.history_age,
+        },
+        // A shipped program cannot be made to lie: the check that plants this loss kills a debug build.
+        acknowledge_early: cfg!(debug_assertions) && std::env::var_os("PHALANX_TEST_ACK_EARLY").is_some(),
+        limits: apiserver::edge::Limits {
+            connections_max: file.connections_max as usize,
+            request: file.request_timeout,
+            drain: file.drain_timeout,
+            ..apiserver::edge::Limits::default()
+        },
+        first_nodes,
+        plane,
+    })
+}
+
+/// The addresses of `HOST:PORT`, and the host where it is a name.
+fn listen(text: &str) -> Result<(Vec<SocketAddr>, Option<String>), Refusal> {
+    // Without a host it is this machine alone: nobody is let in from outside who was not asked for.
+    let full = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
+    let bad = |why: String| Refusal::Usage(format!("--listen {text}: {why}; write it like 127.0.0.1:6443"));
+    let addresses: Vec<SocketAddr> = full.to_socket_addrs().map_err(|error| bad(error.to_string()))?.collect();
+    if addresses.is_empty() {
+        return Err(bad("no such host".to_owned()));
+    }
+    let is_address = full.parse::<SocketAddr>().is_ok();
+    let host = full.rsplit_once(':').map(|(host, _)| host.to_owned()).filter(|_| !is_address);
+    Ok((addresses, host))
+}
+
+fn gates(args: &UpArgs, file: &Configuration) -> Result<Gates, Refusal> {
+    let mut settings = file.feature_gates.clone();
+    for text in args.feature_gates.iter().filter(|text| !text.is_empty()) {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| Refusal::Usage(format!("--feature-gates {text}: write it like A=true,B=false")))?;
+        settings.push((name.trim().to_owned(), value.trim().to_owned()));
+    }
+    Gates::set(&settings).map_err(|error| Refusal::Usage(error.to_string()))
+}
+
+/// The nodes that are wanted in any case, and those for a cluster that has none.
+fn cluster(args: &UpArgs, file: &Configuration) -> Result<(Cluster, Cluster), Vec<Problem>> {
+    let default = Cluster::default_of(run::NODES_DEFAULT);
+    let from_file = || match (&file.cluster, file.node_count) {
+        (Some(path), _) => run::cluster_from(path).map(Some),
+        (None, Some(count)) => Ok(Some(Cluster::default_of(u32::try_from(count).unwrap_or(u32::MAX)))),
+        (None, None) => Ok(None),
+    };
+    let wanted = match (&args.cluster, args.nodes) {
+        (Some(path), _) => Some(run::cluster_from(path)?),
+        (None, Some(count)) => Some(Cluster::default_of(count)),
+        (None, None) => from_file()?,
+    };
+    Ok(match wanted {
+        Some(cluster) => (cluster, Cluster::default()),
+        None => (Cluster::default(), default),
+    })
+}
+
+/// Appends a line of JSON for every request that writes.
+fn audit(file: &Path) -> Result<Audit, Refusal> {
+    let open = OpenOptions::new().create(true).append(true).mode(0o600).open(file);
+    let log = open.map_err(|error| Refusal::Start(format!("--audit-log {}: {error}", file.display())))?;
+    let log = Mutex::new(log);
+    Ok(Arc::new(move |entry| {
+        let mut line = serde_json::to_vec(entry).expect("an entry has only texts and numbers");
+        line.push(b'\n');
+        // One write per line, so that lines of two processes never mix.
+        if let Err(error) = log.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line) {
+            tracing::error!("a line of the audit log is lost: {error}");
+        }
+    }))
+}

@@ -1,0 +1,352 @@
+//! `phalanx wait`: until a condition holds, a field has a value, or an object is gone.
+
+use std::fmt;
+use std::io::Write;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use crate::client::{ConnectArgs, Connection};
+use crate::failure::Failure;
+use crate::follow::{Follow, Seen};
+use crate::kinds::{Kind, Kinds};
+use crate::path::{JsonPath, plain};
+use crate::{ask, cli, client};
+
+/// What `phalanx wait --help` teaches.
+pub const HELP: &str = "\
+Exit code 1 when time runs out, with the state then.
+
+Examples:
+  phalanx wait job/trainer --for condition=Complete --timeout 10m
+  phalanx wait podgroup --all --for condition=PodGroupInitiallyScheduled
+  phalanx wait pod -l job-name=trainer --for jsonpath='{.status.phase}'=Running
+  phalanx wait job/trainer --for condition=Suspended=False
+  phalanx wait pod/web --for delete";
+
+/// How long the first look at an object may take, whatever the deadline.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+
+/// Options of `phalanx wait`.
+#[derive(Args, Debug)]
+pub struct WaitArgs {
+    /// KIND/NAME…, KIND NAME…, or KIND with -l or --all
+    #[arg(required = true, value_name = "KIND/NAME")]
+    pub words: Vec<String>,
+    /// condition=TYPE[=STATUS], jsonpath='{.path}'[=VALUE], create or delete
+    #[arg(long = "for", value_name = "WHAT", required = true)]
+    pub goal: Goal,
+    /// Longest wait, such as 30s or 10m
+    #[arg(long, default_value = "30s", value_parser = cli::duration)]
+    pub timeout: Duration,
+    /// Objects with such labels: a=b,c
+    #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "all")]
+    pub selector: Option<String>,
+    /// Every object of the kind in the namespace
+    #[arg(long)]
+    pub all: bool,
+    /// Which cluster.
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// A condition has this status.
+    Condition { kind: String, status: String },
+    /// A field has this text; `None`: is there at all.
+    Field { path: JsonPath, wanted: Option<String>, text: String },
+    /// The object is there.
+    Create,
+    /// The object is not there.
+    Delete,
+}
+
+impl FromStr for Goal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Goal, String> {
+        match text.split_once('=') {
+            None if text.eq_ignore_ascii_case("delete") => Ok(Goal::Delete),
+            None if text.eq_ignore_ascii_case("create") => Ok(Goal::Create),
+            Some(("condition", rest)) => {
+                let (kind, status) = rest.split_once('=').unwrap_or((rest, "True"));
+                if kind.is_empty() || status.is_empty() {
+                    return Err("write it like condition=Complete or condition=Suspended=False".to_owned());
+                }
+                Ok(Goal::Condition { kind: kind.to_owned(), status: status.to_owned() })
+            }
+            Some(("jsonpath", rest)) => {
+                // The path may hold `==`; its braces say where it ends.
+                let end = rest.rfind('}').map_or_else(|| rest.find('=').unwrap_or(rest.len()), |brace| brace + 1);
+                let path = JsonPath::parse(&rest[..end])?;
+                let wanted = match &rest[end..] {
+                    "" => None,
+                    value => Some(value.strip_prefix('=').ok_or("after the path comes =VALUE")?.to_owned()),
+                };
+                Ok(Goal::Field { path, wanted, text: rest[..end].to_owned() })
+            }
+            _ => {
+                Err("understood are condition=TYPE[=STATUS], jsonpath='{.path}'[=VALUE], create and delete".to_owned())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Goal::Condition { kind, status } => write!(f, "condition {kind}={status}"),
+            Goal::Field { text, wanted: Some(value), .. } => write!(f, "{text} = {value}"),
+            Goal::Field { text, wanted: None, .. } => write!(f, "a value at {text}"),
+            Goal::Create => f.write_str("its creation"),
+            Goal::Delete => f.write_str("its deletion"),
+        }
+    }
+}
+
+impl Goal {
+    /// Whether it is reached; `None` is an object that is not there.
+    fn is_met(&self, object: Option<&Value>) -> bool {
+        match (self, object) {
+            (Goal::Delete, object) => object.is_none(),
+            (_, None) => false,
+            (Goal::Create, Some(_)) => true,
+            (Goal::Condition { kind, status }, Some(object)) => {
+                let generation = object["metadata"]["generation"].as_i64().unwrap_or(0);
+                conditions(object).any(|condition| {
+                    // A condition that says which generation it judges says nothing about a later one.
+                    let judged = condition["observedGeneration"].as_i64().unwrap_or(generation);
+                    let is = |field: &str, text: &str| {
+                        condition[field].as_str().is_some_and(|found| found.eq_ignore_ascii_case(text))
+                    };
+                    is("type", kind) && is("status", status) && judged >= generation
+                })
+            }
+            (Goal::Field { path, wanted, .. }, Some(object)) => {
+                let found = path.find(object);
+                match wanted {
+                    Some(wanted) => !found.is_empty() && found.into_iter().all(|value| plain(value) == *wanted),
+                    None => !found.is_empty(),
+                }
+            }
+        }
+    }
+
+    /// How far `object` is from it, for people.
+    fn state(&self, object: Option<&Value>) -> String {
+        let Some(object) = object else { return "it is not there".to_owned() };
+        match self {
+            Goal::Condition { .. } => {
+                let texts: Vec<String> = conditions(object).map(condition_text).collect();
+                let phase = object["status"]["phase"].as_str().map(|phase| format!("phase {phase}"));
+                let all: Vec<String> = phase.into_iter().chain(texts).collect();
+                if all.is_empty() { "it has no conditions yet".to_owned() } else { format!("now {}", all.join(", ")) }
+            }
+            Goal::Field { path, .. } => {
+                let found: Vec<String> = path.find(object).into_iter().map(plain).collect();
+                if found.is_empty() { "no value there yet".to_owned() } else { format!("now {}", found.join(" ")) }
+            }
+            Goal::Create | Goal::Delete => match object["metadata"]["deletionTimestamp"].as_str() {
+                Some(since) => format!("being deleted since {since}"),
+                None => "it is there, and nobody deletes it".to_owned(),
+            },
+        }
+    }
+}
+
+fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
+    object["status"]["conditions"].as_array().into_iter().flatten()
+}
+
+fn condition_text(condition: &Value) -> String {
+    let text = |field: &str| condition[field].as_str().unwrap_or_default();
+    let state = format!("{}={}", text("type"), text("status"));
+    match (text("reason"), text("message")) {
+        ("", "") => state,
+        (reason, "") => format!("{state} ({reason})"),
+        ("", message) => format!("{state} ({message})"),
+        (reason, message) => format!("{state} ({reason}: {message})"),
+    }
+}
+
+/// `phalanx wait`: returns the exit code.
+pub fn command(args: &WaitArgs) -> u8 {
+    client::run(&args.connect, async |connection| wait(&connection, args, &mut std::io::stdout().lock()).await)
+}
+
+/// Waits for every object asked for; all of them share one deadline.
+pub async fn wait(connection: &Connection, args: &WaitArgs, out: &mut dyn Write) -> Result<u8, Failure> {
+    let deadline = Instant::now() + args.timeout;
+    let kinds = Kinds::discover(&connection.client).await?;
+    let mut failure = Failure { code: cli::FAILED, lines: Vec::new() };
+    for selection in kinds.selections(&args.words)? {
+        let by_label = args.selector.is_some() || args.all;
+        if by_label != selection.names.is_empty() {
+            return Err(Failure::usage("say which: by NAME, or by label with -l, or --all; and only one of these"));
+        }
+        let names = if by_label { listed(connection, selection.kind, args).await? } else { selection.names };
+        for name in names {
+            match one(connection, selection.kind, &name, args, deadline).await {
+                Ok(()) => {
+                    writeln!(out, "{} {}", selection.kind.title(&name), met(&args.goal))?;
+                    out.flush()?;
+                }
+                Err(one) if one.code == cli::FAILED => failure.lines.extend(one.lines),
+                Err(other) => return Err(other),
+            }
+        }
+    }
+    if failure.lines.is_empty() { Ok(cli::DONE) } else { Err(failure) }
+}
+
+fn met(goal: &Goal) -> &'static str {
+    match goal {
+        Goal::Delete => "deleted",
+        Goal::Create => "created",
+        _ => "condition met",
+    }
+}
+
+async fn listed(connection: &Connection, kind: &Kind, args: &WaitArgs) -> Result<Vec<String>, Failure> {
+    let labels = args.selector.as_deref().map(|labels| ("labelSelector", labels));
+    let options: Vec<(&str, &str)> = labels.into_iter().collect();
+    let path = kind.collection(Some(&connection.namespace));
+    let list = ask::list(&connection.client, &path, &options, ask::JSON).await?;
+    let items = list["items"].as_array().into_iter().flatten();
+    let names: Vec<String> = items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect();
+    if names.is_empty() && args.goal != Goal::Delete {
+        let namespace = &connection.namespace;
+        return Err(Failure::failed(format!("no {} of that description in namespace {namespace}", kind.plural)));
+    }
+    Ok(names)
+}
+
+/// Waits for one object.
+async fn one(
+    connection: &Connection,
+    kind: &Kind,
+    name: &str,
+    args: &WaitArgs,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    let by_name = format!("metadata.name={name}");
+    let options = vec![("fieldSelector", by_name.as_str())];
+    let path = kind.collection(Some(&connection.namespace));
+    let mut follow = Follow::new(&connection.client, path, options, ask::JSON);
+    let mut object: Option<Value> = None;
+    let may_be_absent = matches!(args.goal, Goal::Create | Goal::Delete);
+    // Objects that come after one that used up the time are looked at once all the same.
+    let mut patience = deadline.max(Instant::now() + FIRST_LOOK);
+    loop {
+        let Ok(seen) = timeout_at(patience, follow.next()).await else {
+            return Err(Failure::failed(format!(
+                "{}: time ran out after {} s waiting for {}: {}",
+                kind.title(name),
+                args.timeout.as_secs(),
+                args.goal,
+                args.goal.state(object.as_ref())
+            )));
+        };
+        patience = deadline;
+        let was_there = object.is_some();
+        object = match seen? {
+            Seen::All(mut list) => list["items"].as_array_mut().and_then(Vec::pop),
+            Seen::Changed(object) => Some(object),
+            Seen::Gone(_) => None,
+        };
+        if args.goal.is_met(object.as_ref()) {
+            return Ok(());
+        }
+        if object.is_none() && !may_be_absent {
+            let title = kind.title(name);
+            return Err(Failure::failed(match was_there {
+                true => format!("{title} was deleted while waiting for {}", args.goal),
+                false => format!("{title} not found in namespace {}", connection.namespace),
+            }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::home::{Home, job, parsed};
+    use serde_json::json;
+
+    async fn run(home: &Home, line: &str) -> Result<String, Failure> {
+        let mut out = Vec::new();
+        wait(&home.connection, &parsed(line), &mut out).await?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn goals_are_read_and_judged() {
+        let object = json!({
+            "metadata": {"generation": 2},
+            "status": {"phase": "Running", "conditions": [
+                {"type": "Ready", "status": "True"},
+                {"type": "Old", "status": "True", "observedGeneration": 1},
+                {"type": "Suspended", "status": "False"},
+            ]},
+        });
+        for (goal, want) in [
+            ("condition=Ready", true),
+            ("condition=ready=true", true),
+            ("condition=Old", false),
+            ("condition=Suspended", false),
+            ("condition=Suspended=False", true),
+            ("condition=Other", false),
+            ("jsonpath={.status.phase}=Running", true),
+            ("jsonpath={.status.phase}=Failed", false),
+            ("jsonpath={.status.phase}", true),
+            ("jsonpath={.status.other}", false),
+            ("jsonpath=.status.phase=Running", true),
+            ("jsonpath={.status.conditions[?(@.type==\"Ready\")].status}=True", true),
+            ("create", true),
+            ("delete", false),
+        ] {
+            assert_eq!(goal.parse::<Goal>().unwrap().is_met(Some(&object)), want, "{goal}");
+        }
+        assert!("delete".parse::<Goal>().unwrap().is_met(None));
+        for text in
+            ["", "condition", "condition=", "condition=A=", "jsonpath=", "jsonpath={.a", "ready", "jsonpath={.a}x"]
+        {
+            assert!(text.parse::<Goal>().is_err(), "{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_when_the_condition_holds() {
+        let home = Home::start(1).await;
+        home.apply(&format!("{}---\n{}", job("a", 2), job("b", 2))).await.unwrap();
+        let told = run(&home, "job a b --for condition=Complete --timeout 60s").await.unwrap();
+        assert_eq!(told, "job.batch/a condition met\njob.batch/b condition met\n");
+        let told = run(&home, "pods --all --for jsonpath={.status.phase}=Succeeded").await.unwrap();
+        assert_eq!(told.lines().count(), 4, "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_time_runs_out_the_state_then_is_told() {
+        let home = Home::start(1).await;
+        home.apply(&job("a", 9)).await.unwrap();
+        let failure = run(&home, "podgroups --all --for condition=PodGroupInitiallyScheduled --timeout 5s").await;
+        // The group may not be there yet when the list is asked for.
+        assert_eq!(failure.unwrap_err().code, cli::FAILED);
+        let failure = run(&home, "job/a --for jsonpath={.status.active}=0 --timeout 5s").await.unwrap_err();
+        assert_eq!(failure.lines, ["job.batch/a: time ran out after 5 s waiting for {.status.active} = 0: now 9"]);
+        let failure =
+            run(&home, "podgroups --all --for condition=PodGroupInitiallyScheduled --timeout 5s").await.unwrap_err();
+        assert!(failure.lines[0].contains("PodGroupInitiallyScheduled=False (Unschedulable: "), "{failure:?}");
+        let told =
+            run(&home, "job/a node/node-0 --for jsonpath={.metadata.name}=node-0 --timeout 1s").await.unwrap_err();
+        assert_eq!(told.lines.len(), 1, "the node is looked at although the time is over: {told:?}");
+        assert_eq!(run(&home, "job/nobody --for condition=Complete").await.unwrap_err().code, cli::FAILED);
+        assert_eq!(run(&home, "job/nobody --for delete").await.unwrap(), "job.batch/nobody deleted\n");
+    }
+}

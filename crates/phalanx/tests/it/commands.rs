@@ -1,0 +1,110 @@
+//! The commands that need a cluster, as their users call them: over TLS against `phalanx up`, and against nothing.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use crate::text;
+use crate::up::{Dir, Up};
+
+/// Runs the binary in `dir`, where no kubeconfig of the user's is found.
+fn phalanx(dir: &Dir, arguments: &[&str]) -> Output {
+    command(dir, arguments).output().unwrap()
+}
+
+fn command(dir: &Dir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_phalanx"));
+    command.args(arguments).current_dir(dir.path("")).env("HOME", dir.path("")).env_remove("KUBECONFIG");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Standard output of a command that succeeds.
+fn told(dir: &Dir, line: &str) -> String {
+    let output = phalanx(dir, &line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+const JOB: &str = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: trainer}
+spec:
+  parallelism: 4
+  completions: 4
+  scheduling: {schedulingPolicy: {gang: {}}}
+  template:
+    metadata: {annotations: {phalanx.dev/run-seconds: '0'}}
+    spec: {restartPolicy: Never, containers: [{name: worker, image: trainer}]}
+";
+
+#[test]
+fn a_job_is_applied_awaited_explained_and_deleted_without_kubectl() {
+    let dir = Dir::new("commands");
+    let data_dir = dir.path(".phalanx");
+    let _up = Up::start(&["--data-dir", &data_dir, "--nodes", "2"]);
+    std::fs::write(dir.path("job.yaml"), JOB).unwrap();
+    assert_eq!(told(&dir, "apply -f job.yaml"), "job.batch/trainer created\n");
+    let awaited = told(&dir, "wait job/trainer --for condition=Complete --timeout 60s");
+    assert_eq!(awaited, "job.batch/trainer condition met\n");
+    assert_eq!(told(&dir, "apply -f job.yaml"), "job.batch/trainer unchanged\n");
+    let table = told(&dir, "get pods -o wide");
+    assert!(table.starts_with("NAME ") && table.contains(" NODE ") && table.lines().count() == 5, "{table}");
+    let explained = told(&dir, "explain job/trainer");
+    assert!(explained.contains("done: 4 succeeded") && explained.contains("gang of 4"), "{explained}");
+    let pods = told(&dir, "get pods -o name");
+    let known = told(&dir, &format!("logs {}", pods.lines().next().unwrap()));
+    assert!(known.contains("with exit code 0"), "{known}");
+    assert_eq!(told(&dir, "delete -f job.yaml --cascade foreground"), "job.batch \"trainer\" deleted\n");
+    assert_eq!(told(&dir, "get pods"), "");
+    let output = phalanx(&dir, &["get", "job", "trainer"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("not found"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_watch_goes_on_until_its_reader_has_seen_enough() {
+    let dir = Dir::new("commands-watch");
+    let data_dir = dir.path(".phalanx");
+    let _up = Up::start(&["--data-dir", &data_dir, "--nodes", "2"]);
+    std::fs::write(dir.path("job.yaml"), JOB).unwrap();
+    let mut watch = command(&dir, &["get", "jobs", "-w", "-o", "name"]).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    told(&dir, "apply -f job.yaml");
+    assert_eq!(lines.next().unwrap().unwrap(), "job.batch/trainer");
+    drop(lines);
+    told(&dir, "wait job/trainer --for condition=Complete --timeout 60s");
+    told(&dir, "delete job trainer");
+    assert_eq!(watch.wait().unwrap().code(), Some(0), "a closed pipe is no failure");
+}
+
+#[test]
+fn without_a_cluster_the_user_learns_what_to_do() {
+    let dir = Dir::new("commands-alone");
+    std::fs::write(dir.path("bad.yaml"), JOB.replace("completions", "completion")).unwrap();
+    std::fs::write(dir.path("away"), include_str!("away.kubeconfig")).unwrap();
+    for (line, code, want) in [
+        ("get pods", 3, "start a cluster with `phalanx up` or pass --kubeconfig"),
+        ("get pods --kubeconfig nowhere", 3, "nowhere"),
+        ("get pods --kubeconfig away", 3, "cannot reach the server"),
+        ("get pods --kubeconfig bad.yaml", 3, "bad.yaml"),
+        ("apply -f missing.yaml", 2, "missing.yaml"),
+        ("get", 2, "KIND"),
+        ("wait job/a --for nothing", 2, "condition=TYPE"),
+        ("delete", 2, "KIND"),
+    ] {
+        let output = phalanx(&dir, &line.split_whitespace().collect::<Vec<_>>());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        assert!(said.contains(want) && output.stdout.is_empty(), "{line}: {said}");
+    }
+}
+
+#[test]
+fn every_shell_gets_its_completion() {
+    let dir = Dir::new("commands-completion");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = told(&dir, &format!("completion {shell}"));
+        assert!(script.contains("explain") && script.contains("phalanx"), "{shell}");
+    }
+}

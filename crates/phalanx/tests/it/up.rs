@@ -1,0 +1,378 @@
+//! `phalanx up` as its users run it: over TLS, across restarts, and against clients that mean no good.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+/// Long enough for a busy machine, short enough for a defect to show.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory that goes with the test.
+pub struct Dir(PathBuf);
+
+impl Dir {
+    pub fn new(name: &str) -> Dir {
+        let dir = std::env::temp_dir().join(format!("phalanx-up-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Dir(dir)
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `phalanx up`, killed when the test forgets it.
+pub struct Up {
+    child: Child,
+    address: String,
+    kubeconfig: PathBuf,
+}
+
+impl Up {
+    /// Starts on a free port and waits for the ready line.
+    pub fn start(arguments: &[&str]) -> Up {
+        let mut child = command(arguments).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let words: Vec<&str> = line.trim_end().splitn(3, ' ').collect();
+        let ["ready", url, kubeconfig] = words[..] else {
+            child.kill().unwrap();
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("no ready line but {line:?}: {said}");
+        };
+        Up {
+            address: url.strip_prefix("https://").unwrap().to_owned(),
+            kubeconfig: kubeconfig.strip_prefix("kubeconfig=").unwrap().into(),
+            child,
+        }
+    }
+
+    fn on(dir: &Dir) -> Up {
+        Up::start(&["--data-dir", &dir.path("data"), "--nodes", "2"])
+    }
+
+    /// SIGTERM, then its exit code.
+    fn stop(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        exit_code(&mut self.child)
+    }
+
+    fn kubeconfig(&self) -> Kubeconfig {
+        Kubeconfig::read_from(&self.kubeconfig).unwrap()
+    }
+
+    async fn client(&self) -> Client {
+        client(self.kubeconfig()).await
+    }
+
+    /// A client without the certificate, with this token where there is one.
+    async fn client_with_token(&self, token: Option<&str>) -> Client {
+        let mut kubeconfig = self.kubeconfig();
+        let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
+        user.client_certificate_data = None;
+        user.client_key_data = None;
+        user.token = token.map(|token| token.to_owned().into());
+        client(kubeconfig).await
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_phalanx"));
+    command.args(["up", "--listen", "127.0.0.1:0"]).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn exit_code(child: &mut Child) -> Option<i32> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match child.try_wait().unwrap() {
+            Some(status) => return status.code(),
+            None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+            None => panic!("the process does not end"),
+        }
+    }
+}
+
+async fn client(kubeconfig: Kubeconfig) -> Client {
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
+    client.request(http::Request::get(path).body(Vec::new()).unwrap()).await
+}
+
+async fn text(client: &Client, path: &str) -> Result<String, kube::Error> {
+    client.request_text(http::Request::get(path).body(Vec::new()).unwrap()).await
+}
+
+async fn post(client: &Client, path: &str, body: Vec<u8>) -> Result<Value, kube::Error> {
+    let request = http::Request::post(path).header("content-type", "application/json").body(body);
+    client.request(request.unwrap()).await
+}
+
+fn code(answer: Result<Value, kube::Error>) -> u16 {
+    match answer {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(other) => panic!("no answer: {other}"),
+    }
+}
+
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+
+fn gang() -> Vec<u8> {
+    let template = json!({
+        "metadata": {"annotations": {"phalanx.dev/run-seconds": "0"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]},
+    });
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gang"},
+        "spec": {
+            "parallelism": 4, "completions": 4, "template": template,
+            "scheduling": {"schedulingPolicy": {"gang": {}}},
+        },
+    });
+    job.to_string().into_bytes()
+}
+
+async fn eventually(client: &Client, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let object = get(client, path).await.unwrap();
+        if holds(&object) {
+            return object;
+        }
+        assert!(Instant::now() < deadline, "not in time: {object:#}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_written_is_there_after_a_restart() {
+    let dir = Dir::new("restart");
+    let audit = dir.path("audit");
+    let up = Up::start(&["--data-dir", &dir.path("data"), "--nodes", "2", "--audit-log", &audit]);
+    let client = up.client().await;
+    post(&client, JOBS, gang()).await.unwrap();
+    let path = format!("{JOBS}/gang");
+    let done = eventually(&client, &path, |job| job["status"]["succeeded"] == 4).await;
+    let nodes = get(&client, "/api/v1/nodes").await.unwrap();
+    let address = up.address.clone();
+    assert_eq!(up.stop(), Some(0));
+    assert!(TcpStream::connect(&address).is_err(), "it still listens");
+
+    let checked = super::phalanx(&["store", "check", "--data-dir", &dir.path("data")]);
+    let line = String::from_utf8(checked.stdout).unwrap();
+    assert!(line.starts_with("revision=") && line.contains(" objects=") && line.contains(" sha256="), "{line}");
+
+    let lines = std::fs::read_to_string(&audit).unwrap();
+    let entries: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let posted = entries.iter().find(|entry| entry["path"] == JOBS).unwrap();
+    assert_eq!(
+        (&posted["user"], &posted["verb"], &posted["code"]),
+        (&json!("kubernetes-admin"), &json!("create"), &json!(201))
+    );
+    assert!(entries.iter().any(|entry| entry["user"] == "system:kube-scheduler"), "parts are users too");
+    assert!(entries.iter().all(|entry| entry["verb"] != "get" && entry["verb"] != "watch"));
+
+    // Without --nodes this time: a cluster that has nodes gets no others.
+    let up = Up::start(&["--data-dir", &dir.path("data")]);
+    let client = up.client().await;
+    let again = get(&client, &path).await.unwrap();
+    assert_eq!(again["metadata"]["uid"], done["metadata"]["uid"]);
+    assert_eq!(again["status"]["succeeded"], 4);
+    let nodes_again = get(&client, "/api/v1/nodes").await.unwrap();
+    let names = |list: &Value| -> Vec<Value> {
+        list["items"].as_array().unwrap().iter().map(|node| node["metadata"]["uid"].clone()).collect()
+    };
+    assert_eq!(names(&nodes_again), names(&nodes));
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn only_known_clients_are_served_and_the_rest_learn_nothing() {
+    let dir = Dir::new("clients");
+    let up = Up::on(&dir);
+    let token = std::fs::read_to_string(dir.0.join("data/pki/token")).unwrap();
+    let admin = up.client_with_token(Some(token.trim())).await;
+    assert_eq!(code(get(&admin, "/api/v1/nodes").await), 200);
+    for client in [up.client_with_token(None).await, up.client_with_token(Some("wrong")).await] {
+        for path in ["/api/v1/nodes", "/metrics", "/apis", "/nowhere"] {
+            assert_eq!(code(get(&client, path).await), 401, "{path}");
+        }
+        assert_eq!(text(&client, "/readyz").await.unwrap(), "ok");
+        let version = get(&client, "/version").await.unwrap();
+        assert!(version["gitVersion"].as_str().unwrap().starts_with("v1.37.1+phalanx-"), "{version}");
+    }
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&up.kubeconfig), 0o600);
+    assert_eq!(mode(&dir.0.join("data")), 0o700);
+}
+
+#[tokio::test]
+async fn health_and_metrics_tell_what_goes_on() {
+    let dir = Dir::new("metrics");
+    let up = Up::on(&dir);
+    let client = up.client().await;
+    let verbose = text(&client, "/readyz?verbose").await.unwrap();
+    assert_eq!(verbose, "[+]ping ok\n[+]caches ok\n[+]parts ok\nreadyz check passed\n");
+    let _ = get(&client, "/api/v1/nodes/nobody").await;
+    let metrics = text(&client, "/metrics").await.unwrap();
+    for line in [
+        "apiserver_request_total{verb=\"GET\",resource=\"nodes\",code=\"404\"} 1",
+        "apiserver_longrunning_requests{verb=\"WATCH\",resource=\"pods\"} 1",
+        "apiserver_resource_objects{group=\"\",resource=\"nodes\"} 2",
+        "kubernetes_feature_enabled{name=\"GenericWorkload\",stage=\"BETA\"} 1",
+        "kubernetes_feature_enabled{name=\"JobWorkloadRef\",stage=\"ALPHA\"} 0",
+        "apiserver_request_duration_seconds_bucket{",
+        "phalanx_store_revision ",
+        "process_resident_memory_bytes ",
+    ] {
+        assert!(metrics.lines().any(|found| found.starts_with(line)), "no {line} in\n{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_means_no_good_harms_nobody() {
+    let dir = Dir::new("garbage");
+    let up = Up::on(&dir);
+    let client = up.client().await;
+    // Kept open: held connections must not keep others out.
+    let mut held = Vec::new();
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"\x16\x03\x01\xff\xff", b""] {
+        let mut stream = TcpStream::connect(&up.address).unwrap();
+        let _ = stream.write_all(bytes);
+        held.push(stream);
+    }
+    let large = json!({"metadata": {"name": "x", "annotations": {"a": "b".repeat(4 << 20)}}}).to_string();
+    assert_eq!(code(post(&client, JOBS, large.into_bytes()).await), 413);
+    for (body, wanted) in [("{", 400), ("[]", 400), ("{}", 422), ("\u{0}", 400)] {
+        assert_eq!(code(post(&client, JOBS, body.as_bytes().to_vec()).await), wanted, "{body:?}");
+    }
+    let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+    assert_eq!(code(post(&client, JOBS, deep.into_bytes()).await), 400);
+    assert_eq!(code(get(&client, &format!("/api/v1/pods?labelSelector={}", "a".repeat(20_000))).await), 400);
+    assert_eq!(text(&client, "/readyz").await.unwrap(), "ok");
+    drop(held);
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn a_watch_ends_cleanly_when_the_server_stops() {
+    use futures::AsyncReadExt;
+    let dir = Dir::new("watch");
+    let up = Up::on(&dir);
+    let client = up.client().await;
+    let request = http::Request::get("/api/v1/nodes?watch=true").body(Vec::new()).unwrap();
+    let mut lines = Box::pin(client.request_stream(request).await.unwrap());
+    let mut first = [0; 16];
+    lines.read_exact(&mut first).await.unwrap();
+    assert!(first.starts_with(b"{\"type\":\"ADDED\""));
+    let began = Instant::now();
+    let stopped = tokio::task::spawn_blocking(move || up.stop());
+    let mut rest = Vec::new();
+    lines.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(stopped.await.unwrap(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(10), "a watch must not use up the time to drain");
+}
+
+#[test]
+fn what_is_in_the_way_is_said_with_exit_3() {
+    let dir = Dir::new("way");
+    let up = Up::on(&dir);
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_phalanx")).arg("up").args(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty());
+        assert!(parts.iter().all(|part| said.contains(part)), "{arguments:?}: {said}");
+    };
+    let data = dir.path("data");
+    refused(&["--data-dir", &data, "--listen", "127.0.0.1:0"], &["in use", "--data-dir"]);
+    refused(&["--in-memory", "--listen", &up.address], &["cannot listen", &up.address, "--listen"]);
+    std::fs::write(dir.0.join("file"), "").unwrap();
+    refused(&["--data-dir", &dir.path("file/data"), "--listen", "127.0.0.1:0"], &["file/data", "--data-dir"]);
+    assert_eq!(up.stop(), Some(0));
+    // A damaged directory is refused by both, and left as it is.
+    let file = dir.0.join("data/objects.redb");
+    std::fs::write(&file, vec![7; 8192]).unwrap();
+    refused(&["--data-dir", &data, "--listen", "127.0.0.1:0"], &["objects.redb", "damaged"]);
+    let checked = super::phalanx(&["store", "check", "--data-dir", &data]);
+    assert_eq!(checked.status.code(), Some(3));
+    assert!(String::from_utf8(checked.stderr).unwrap().contains("objects.redb"));
+    assert_eq!(std::fs::read(&file).unwrap(), vec![7; 8192]);
+}
+
+#[test]
+fn bad_options_and_files_exit_2_before_anything_starts() {
+    let dir = Dir::new("usage");
+    let config = dir.path("config.yaml");
+    std::fs::write(&config, "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nserver:\n  lisen: x\n").unwrap();
+    for (arguments, part) in [
+        (&["--feature-gates", "GangScheduling=true"][..], "GenericWorkload, WorkloadWithJob"),
+        (&["--feature-gates", "GenericWorkload=false,WorkloadWithJob=true"], "depends on features that are disabled"),
+        (&["--feature-gates", "GenericWorkload"], "A=true"),
+        (&["--listen", "nonsense"], "127.0.0.1:6443"),
+        (&["--config", &config], "config.yaml:4: server.lisen: unknown field"),
+        (&["--config", "/nowhere/config.yaml"], "/nowhere/config.yaml"),
+        (&["--without", "everything"], "scheduler"),
+        (&["--log", "a=b=c"], "--log"),
+        (&["--in-memory", "--data-dir", "x"], "cannot be used with"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_phalanx")).arg("up").args(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn in_memory_keeps_nothing_and_parts_can_be_left_out() {
+    let dir = Dir::new("memory");
+    let config = dir.path("config.yaml");
+    std::fs::write(&config, super::phalanx(&["config"]).stdout).unwrap();
+    let arguments = [
+        "--in-memory",
+        "--config",
+        &config,
+        "--without",
+        "scheduler,nodes",
+        "--feature-gates",
+        "CompositePodGroup=false",
+    ];
+    let up = Up::start(&arguments);
+    let client = up.client().await;
+    assert_eq!(get(&client, "/api/v1/nodes").await.unwrap()["items"], json!([]));
+    post(&client, JOBS, gang()).await.unwrap();
+    let pods = eventually(&client, "/api/v1/pods", |pods| pods["items"].as_array().is_some_and(|pods| pods.len() == 4));
+    assert!(pods.await["items"].as_array().unwrap().iter().all(|pod| pod["spec"]["nodeName"].is_null()));
+    let kubeconfig = up.kubeconfig.clone();
+    assert_eq!(up.stop(), Some(0));
+    assert!(!kubeconfig.exists() && !kubeconfig.parent().unwrap().exists());
+}
