@@ -13,7 +13,7 @@ use futures::stream::FuturesUnordered;
 use nodes::cluster::Cluster;
 use runtime::TokioClock;
 use serde_json::json;
-use store::{Limits, Store};
+use store::{Committer, Limits, Store};
 
 /// Options of `cargo xtask bench life`.
 #[derive(clap::Args)]
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (cpu, wall) = runtime.block_on(lives(args))?;
     let per_pod_ms = cpu * 1000.0 / args.pods as f64;
-    let resident = resident_mb()?;
+    let resident = resident_mb_of(std::path::Path::new("/proc/self/status"))?;
     println!("{:>8} {:>7} {:>12} {:>12} {:>10} {:>8}", "pods", "nodes", "cpu ms/pod", "cpu s", "wall s", "rss MB");
     println!("{:>8} {:>7} {per_pod_ms:>12.3} {cpu:>12.2} {wall:>10.2} {resident:>8.0}", args.pods, args.nodes);
     if let Some(file) = &args.json {
@@ -50,10 +50,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// CPU and wall seconds from the first create to the last delete.
 async fn lives(args: &Args) -> anyhow::Result<(f64, f64)> {
+    let store = Store::in_memory(Limits::default());
     let world = World {
         clock: Arc::new(TokioClock::starting_at(Timestamp::now())),
         random: Random::seeded(1),
-        store: Store::in_memory(Limits::default()),
+        committer: Committer::in_place(store.clone()),
+        store,
     };
     let plane = ControlPlane::start(world, Config::on(Cluster::default_of(args.nodes))).await?;
     let client = plane.client();
@@ -132,9 +134,9 @@ fn cpu_seconds() -> anyhow::Result<f64> {
     Ok(ticks / 100.0)
 }
 
-/// Resident memory of this process.
-pub fn resident_mb() -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status (Linux only)")?;
+/// Resident memory of the process whose status file this is.
+pub fn resident_mb_of(file: &std::path::Path) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(file).with_context(|| format!("{} (Linux only)", file.display()))?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
     let kilobytes: f64 = line.split_whitespace().nth(1).context("no VmRSS value")?.parse()?;
     Ok(kilobytes / 1024.0)

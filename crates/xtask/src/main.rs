@@ -1,10 +1,17 @@
 //! Checks, benchmarks and generators of this repository: `cargo xtask --help`.
 
 mod bench_core; // decisions only, no API
+mod bench_api; // the API server with its durable store
 mod bench_life; // a pod's whole life, everything in one process
+mod bench_store; // the store on disk
 mod conformance; // each requirement and the tests that show it
+mod kill; // real SIGKILLs while Jobs are submitted
+mod kube; // builds the real Kubernetes programs from the Go module
 mod schema; // reads the Kubernetes schema file from the Go module
 mod tidy; // house rules that no compiler checks
+mod tour; // a real kubectl, every command's output checked
+mod up; // `phalanx up` as a child process
+mod watch_check; // watches under cuts and restarts
 
 use clap::{Parser, Subcommand};
 
@@ -26,14 +33,27 @@ enum Task {
     Conformance(conformance::Args),
     /// Writes the compact schema file from the Go module k8s.io/kubernetes
     Schema(schema::Args),
+    /// The real Kubernetes programs, for the suites that run against the real thing
+    #[command(subcommand)]
+    Kube(kube::Task),
+    /// Takes a kubectl through `phalanx up` and checks what every command says
+    Tour(tour::Args),
+    /// Kills `phalanx up` while Jobs are submitted: no acknowledged write may be lost
+    Kill(kill::Args),
+    /// Watches `phalanx up` through cuts and restarts: ordered, unique, complete, resumable or 410
+    WatchCheck(watch_check::Args),
 }
 
 #[derive(Subcommand)]
 enum Bench {
     /// The scheduler's decisions alone, no API: milliseconds per group for each shape
     Core(bench_core::Args),
+    /// The API server with its durable store: creates and updates per second, start-up, memory
+    Api(bench_api::Args),
     /// A pod's whole life (create, bind, run, succeed, delete), everything in one process: CPU per pod
     Life(bench_life::Args),
+    /// The store on disk: durable creates and updates per second, and how long a start takes
+    Store(bench_store::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -50,10 +70,16 @@ fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Bench(_) if cfg!(debug_assertions) => again_in_release(),
         Task::Bench(Bench::Core(args)) => bench_core::run(&args),
+        Task::Bench(Bench::Api(args)) => bench_api::run(&args),
         Task::Bench(Bench::Life(args)) => bench_life::run(&args),
+        Task::Bench(Bench::Store(args)) => bench_store::run(&args),
         Task::Tidy => tidy::run(),
         Task::Conformance(args) => conformance::run(&args),
         Task::Schema(args) => schema::run(&args),
+        Task::Kube(task) => kube::run(&task),
+        Task::Tour(args) => tour::run(&args),
+        Task::Kill(args) => kill::run(&args),
+        Task::WatchCheck(args) => watch_check::run(&args),
     }
 }
 

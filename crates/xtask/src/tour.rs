@@ -1,0 +1,208 @@
+//! A scripted tour: a real kubectl against `phalanx up`, every command's output checked.
+
+mod steps; // the commands and what they must say, as data
+mod want; // the ways to say what is expected
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::up::{Plan, Scratch, Up, wait_until};
+use want::Said;
+
+/// How long something may take to become true, and a command to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(100);
+
+/// Options of `cargo xtask tour`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The kubectl that takes the tour
+    #[arg(long)]
+    kubectl: PathBuf,
+    /// The phalanx that serves it
+    #[arg(long)]
+    phalanx: PathBuf,
+    /// Print every difference, not only the first
+    #[arg(long)]
+    all: bool,
+}
+
+/// A command of the tour and what it must say.
+#[derive(Clone, Copy)]
+pub struct Step {
+    /// What it shows.
+    pub name: &'static str,
+    /// The words behind `kubectl`; leading `NAME=value` words go into its environment, single quotes keep words together.
+    pub command: &'static str,
+    /// When its output is looked at.
+    pub when: When,
+    /// All of these must hold.
+    pub wants: &'static [want::Want],
+}
+
+/// When a command's output is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Once, at its end.
+    AtEnd,
+    /// The command is repeated until its output is as expected.
+    Eventually,
+    /// The command does not end by itself; it is stopped once its output is as expected.
+    Streaming,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let kubectl = find_program(&args.kubectl)?;
+    let scratch = Scratch::new("tour")?;
+    let up = Up::start(&Plan::new(&args.phalanx, scratch.path())?, "127.0.0.1:0")?;
+    let guide = Guide {
+        kubectl,
+        kubeconfig: up.kubeconfig.canonicalize()?,
+        manifests: crate::repository_root()?.join("tests/kube/tour"),
+        home: scratch.path().to_path_buf(),
+    };
+    let mut differences = Vec::new();
+    println!("{:<7} {:>6}  {:<58} command", "result", "s", "step");
+    for step in steps::STEPS {
+        let start = Instant::now();
+        let difference = guide.take(step)?;
+        let result = if difference.is_some() { "DIFFERS" } else { "ok" };
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{result:<7} {seconds:>6.2}  {:<58} kubectl {}", step.name, step.command);
+        differences.extend(difference);
+    }
+    up.stop()?;
+    let shown = if args.all { differences.len() } else { 1 };
+    for difference in differences.iter().take(shown) {
+        println!("\n{difference}");
+    }
+    let steps = steps::STEPS.len();
+    match differences.len() {
+        0 => println!("tour: {steps} steps, all as expected"),
+        count => bail!("tour: {count} of {steps} steps differ"),
+    }
+    Ok(())
+}
+
+/// An absolute path, so that the steps may run in a folder of their own; a bare name is looked up as a shell does.
+fn find_program(program: &Path) -> anyhow::Result<PathBuf> {
+    if program.components().count() > 1 {
+        return program.canonicalize().with_context(|| program.display().to_string());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    found.with_context(|| format!("no {} in PATH", program.display()))
+}
+
+/// Runs steps.
+struct Guide {
+    kubectl: PathBuf,
+    kubeconfig: PathBuf,
+    manifests: PathBuf,
+    home: PathBuf,
+}
+
+impl Guide {
+    /// Runs one step; returns how it differs from what is expected.
+    fn take(&self, step: &Step) -> anyhow::Result<Option<String>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let said = self.run(step, Instant::now() + PATIENCE)?;
+            let Some(difference) = want::difference(step.wants, &said) else { return Ok(None) };
+            if step.when != When::Eventually || Instant::now() > deadline {
+                let Said { out, err, .. } = said;
+                let Step { name, command, .. } = step;
+                return Ok(Some(format!(
+                    "{name}: kubectl {command}\n  {difference}\n--- standard output\n{out}\n--- standard error\n{err}"
+                )));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn run(&self, step: &Step, deadline: Instant) -> anyhow::Result<Said> {
+        let (out, err) = (self.home.join("stdout"), self.home.join("stderr"));
+        let mut words = words(step.command);
+        let arguments = words.split_off(words.iter().take_while(|word| is_assignment(word)).count());
+        let mut child = Command::new(&self.kubectl)
+            .args(arguments)
+            .envs(words.iter().filter_map(|word| word.split_once('=')))
+            // Nothing of the caller's own clusters and caches takes part.
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("HOME", &self.home)
+            .env("KUBECACHEDIR", self.home.join("cache"))
+            .current_dir(&self.manifests)
+            .stdin(Stdio::null())
+            .stdout(File::create(&out)?)
+            .stderr(File::create(&err)?)
+            .spawn()
+            .with_context(|| self.kubectl.display().to_string())?;
+        let read = |success| -> anyhow::Result<Said> {
+            Ok(Said { success, out: std::fs::read_to_string(&out)?, err: std::fs::read_to_string(&err)? })
+        };
+        if step.when == When::Streaming {
+            while child.try_wait()?.is_none() && Instant::now() < deadline {
+                if want::difference(step.wants, &read(None)?).is_none() {
+                    child.kill()?;
+                    child.wait()?;
+                    return read(None);
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        let Some(status) = wait_until(&mut child, deadline)? else {
+            child.kill()?;
+            child.wait()?;
+            let mut said = read(Some(false))?;
+            said.err.push_str(&format!("(stopped after {} s)", PATIENCE.as_secs()));
+            return Ok(said);
+        };
+        read(Some(status.success()))
+    }
+}
+
+/// Whether a word before the command's own sets an environment variable.
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+}
+
+/// Splits a command as a shell would, as far as single quotes go.
+fn words(command: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut is_quoted = false;
+    for c in command.chars() {
+        match c {
+            '\'' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => words.push(String::new()),
+            c => words.last_mut().expect("there is always a word").push(c),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::steps::STEPS;
+    use super::{is_assignment, words};
+
+    #[test]
+    fn a_command_splits_as_in_a_shell() {
+        let command = "KUBE_EDITOR='sed -i s/a/b/' patch job plain -p '{\"a\": 1}'";
+        assert_eq!(words(command), ["KUBE_EDITOR=sed -i s/a/b/", "patch", "job", "plain", "-p", "{\"a\": 1}"]);
+        assert!(is_assignment(&words(command)[0]));
+        assert!(!is_assignment("--type=merge"));
+    }
+
+    #[test]
+    fn every_step_has_a_name_of_its_own_and_checks_output() {
+        let names: std::collections::BTreeSet<&str> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), STEPS.len());
+        for step in STEPS {
+            assert!(!step.wants.is_empty(), "{}", step.name);
+        }
+    }
+}
