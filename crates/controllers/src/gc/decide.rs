@@ -1,6 +1,6 @@
 //! What is to be done about one object, from the graph alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::views::OwnerRef;
 
@@ -49,7 +49,9 @@ pub fn decide(graph: &Graph, object: &Object, asked: &BTreeMap<String, OwnerStat
     }
     if object.waits_for_dependents() {
         let blocks = |owner: &OwnerRef| owner.uid == object.uid && owner.block_owner_deletion;
-        let blocked = graph.dependents(&object.uid).any(|dependent| dependent.owners.iter().any(blocks));
+        let blocked = graph
+            .dependents(&object.uid)
+            .any(|dependent| dependent.owners.iter().any(blocks) && !waits_for(graph, dependent, &object.uid));
         return if blocked { Action::Keep } else { Action::RemoveFinalizer(FOREGROUND) };
     }
     if object.deleting || object.owners.is_empty() {
@@ -72,6 +74,25 @@ pub fn decide(graph: &Graph, object: &Object, asked: &BTreeMap<String, OwnerStat
     } else {
         Action::Delete
     }
+}
+
+/// Whether `object` is itself deleted only after `uid`. In such a circle everybody would wait for ever, so there a
+/// dependent does not block.
+fn waits_for(graph: &Graph, object: &Object, uid: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut waiting = vec![object];
+    while let Some(object) = waiting.pop() {
+        if !object.waits_for_dependents() || !seen.insert(object.uid.as_str()) {
+            continue;
+        }
+        for dependent in graph.dependents(&object.uid) {
+            if dependent.uid == uid {
+                return true;
+            }
+            waiting.push(dependent);
+        }
+    }
+    false
 }
 
 /// How the owner stands; `None` if neither the graph nor the server has said.
@@ -213,6 +234,16 @@ mod tests {
     #[test]
     fn owners_that_own_each_other_stay() {
         assert_eq!(decide_text("", "w1<w2 w2<w1", "w1"), Action::Keep);
+    }
+
+    #[test]
+    fn owners_that_own_each_other_do_not_wait_for_each_other_for_ever() {
+        let two = "w1~+foregroundDeletion<w2! w2~+foregroundDeletion<w1!";
+        assert_eq!(decide_text("", two, "w1"), Action::RemoveFinalizer(FOREGROUND));
+        let three = "w1~+foregroundDeletion<w3! w2~+foregroundDeletion<w1! w3~+foregroundDeletion<w2!";
+        assert_eq!(decide_text("", three, "w1"), Action::RemoveFinalizer(FOREGROUND));
+        let open = "w1~+foregroundDeletion w2~+foregroundDeletion<w1! w3<w2!";
+        assert_eq!(decide_text("", open, "w1"), Action::Keep, "a chain is no circle");
     }
 
     fn decide_text(gone: &str, world: &str, about: &str) -> Action {

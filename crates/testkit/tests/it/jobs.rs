@@ -162,6 +162,35 @@ fn orphaning_a_job_leaves_its_pods_running() {
 }
 
 #[test]
+fn objects_that_own_each_other_are_deleted_whichever_way_they_are_asked_to_go() {
+    for policy in ["Background", "Foreground"] {
+        on_paused_clock(async {
+            let home = Home::embedded(2, Cluster::default_of(1)).await;
+            let mut uids = Vec::new();
+            for name in ["a", "b", "c"] {
+                let workload = json!({
+                    "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload",
+                    "metadata": {"name": name, "namespace": "default"},
+                    "spec": {"podGroupTemplates": [{"name": "t", "schedulingPolicy": {"basic": {}}}]},
+                });
+                uids.push(home.create(&workload).await["metadata"]["uid"].clone());
+            }
+            let path = |name: &str| format!("/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads/{name}");
+            for (name, owner, uid) in [("a", "c", &uids[2]), ("b", "a", &uids[0]), ("c", "b", &uids[1])] {
+                let reference = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "name": owner,
+                    "uid": uid, "blockOwnerDeletion": true});
+                let patch = json!({"metadata": {"ownerReferences": [reference]}});
+                home.request("PATCH", &path(name), &patch).await.unwrap();
+            }
+            tokio::time::sleep(MINUTE).await;
+            assert_eq!(home.caches().workloads.all().len(), 3, "{policy}: a circle holds itself");
+            home.request("DELETE", &path("a"), &json!({"propagationPolicy": policy})).await.unwrap();
+            home.eventually(policy, MINUTE, |home| home.caches().workloads.all().is_empty().then_some(())).await;
+        });
+    }
+}
+
+#[test]
 fn a_long_job_name_with_dots_gets_its_group_too() {
     // Upstream: a Job name longer than 57 characters or with a dot never gets a Workload and never starts.
     on_paused_clock(async {
