@@ -135,18 +135,35 @@ fn declared(new: &WorkloadSpec, old: Option<&WorkloadSpec>, gates: &Gates) -> Er
         (Some(new), None) => errors.extend(controller_ref(&path.child("controllerRef"), new)),
         _ => {}
     }
-    errors.extend(leaf_list(
-        &path.child("podGroupTemplates"),
-        leaves(&new.pod_group_templates),
-        old.map(|old| leaves(&old.pod_group_templates)),
-        gates,
-    ));
-    errors.extend(composite_list(
-        &path.child("compositePodGroupTemplates"),
-        composites(&new.composite_pod_group_templates),
-        old.map(|old| composites(&old.composite_pod_group_templates)),
-        gates,
-    ));
+    errors.extend(both_lists(&path, new.into(), old.map(Templates::from), gates));
+    errors
+}
+
+/// The templates directly below a Workload or a composite template.
+#[derive(Clone, Copy)]
+struct Templates<'a> {
+    leaves: &'a [PodGroupTemplate],
+    composites: &'a [CompositePodGroupTemplate],
+}
+
+impl<'a> From<&'a WorkloadSpec> for Templates<'a> {
+    fn from(spec: &'a WorkloadSpec) -> Self {
+        let (inner, outer) = (&spec.pod_group_templates, &spec.composite_pod_group_templates);
+        Templates { leaves: leaves(inner), composites: composites(outer) }
+    }
+}
+
+impl<'a> From<&'a CompositePodGroupTemplate> for Templates<'a> {
+    fn from(template: &'a CompositePodGroupTemplate) -> Self {
+        let (inner, outer) = (&template.pod_group_templates, &template.composite_pod_group_templates);
+        Templates { leaves: leaves(inner), composites: composites(outer) }
+    }
+}
+
+fn both_lists(path: &Path, new: Templates<'_>, old: Option<Templates<'_>>, gates: &Gates) -> ErrorList {
+    let mut errors = leaf_list(&path.child("podGroupTemplates"), new.leaves, old.map(|old| old.leaves), gates);
+    let path = path.child("compositePodGroupTemplates");
+    errors.extend(composite_list(&path, new.composites, old.map(|old| old.composites), gates));
     errors
 }
 
@@ -197,18 +214,7 @@ fn composite_list(
                 errors.extend(rules::required(&path.child("name"), &new.name, format::label));
             }
             errors.extend(group::declared(path, &Group::from(new), old.map(Group::from).as_ref(), gates));
-            errors.extend(leaf_list(
-                &path.child("podGroupTemplates"),
-                leaves(&new.pod_group_templates),
-                old.map(|old| leaves(&old.pod_group_templates)),
-                gates,
-            ));
-            errors.extend(composite_list(
-                &path.child("compositePodGroupTemplates"),
-                composites(&new.composite_pod_group_templates),
-                old.map(|old| composites(&old.composite_pod_group_templates)),
-                gates,
-            ));
+            errors.extend(both_lists(path, new.into(), old.map(Templates::from), gates));
             errors
         },
     )
