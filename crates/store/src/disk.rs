@@ -2,7 +2,7 @@
 //!
 //! Memory has every object, so nothing is ever looked up here: the log is read once at the start and appended to from
 //! then on. One commit is one insert and one wait for the disk. What the log no longer needs goes with the commits
-//! ([`checkpoint`]).
+//! (`checkpoint`).
 
 pub mod record; // one write as bytes, with its checksum
 mod checkpoint; // drops what no longer counts
