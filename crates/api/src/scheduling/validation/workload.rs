@@ -177,20 +177,23 @@ fn controller_ref(path: &Path, reference: &TypedLocalObjectReference) -> ErrorLi
     errors
 }
 
+/// The rules of one template, leaf or composite; a kept name is not judged again.
+fn template(path: &Path, name: &str, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Gates) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if old.is_none() {
+        errors.extend(rules::required(&path.child("name"), name, format::label));
+    }
+    errors.extend(group::declared(path, new, old, gates));
+    errors
+}
+
 fn leaf_list(path: &Path, new: &[PodGroupTemplate], old: Option<&[PodGroupTemplate]>, gates: &Gates) -> ErrorList {
     list(
         path,
         new,
         old,
         |template| &template.name,
-        |path, new, old| {
-            let mut errors = ErrorList::new();
-            if old.is_none() {
-                errors.extend(rules::required(&path.child("name"), &new.name, format::label));
-            }
-            errors.extend(group::declared(path, &Group::from(new), old.map(Group::from).as_ref(), gates));
-            errors
-        },
+        |path, new, old| template(path, &new.name, &new.into(), old.map(Group::from).as_ref(), gates),
     )
 }
 
@@ -209,11 +212,7 @@ fn composite_list(
         old,
         |template| &template.name,
         |path, new, old| {
-            let mut errors = ErrorList::new();
-            if old.is_none() {
-                errors.extend(rules::required(&path.child("name"), &new.name, format::label));
-            }
-            errors.extend(group::declared(path, &Group::from(new), old.map(Group::from).as_ref(), gates));
+            let mut errors = template(path, &new.name, &new.into(), old.map(Group::from).as_ref(), gates);
             errors.extend(both_lists(path, new.into(), old.map(Templates::from), gates));
             errors
         },
