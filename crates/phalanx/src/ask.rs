@@ -125,6 +125,16 @@ fn warning_text(header: &str) -> Option<String> {
     Some(quoted.replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
+/// The items of a list in an answer; none where it is no list.
+pub fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// A text in an answer; empty where it is none.
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{escape, query, warning_text};

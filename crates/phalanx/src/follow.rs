@@ -6,7 +6,7 @@ use futures::{AsyncBufRead, AsyncBufReadExt, StreamExt};
 use kube::{Client, Error};
 use serde_json::Value;
 
-use crate::ask;
+use crate::ask::{self, text};
 use crate::failure::Failure;
 
 /// Pause before a lost connection is made again.
@@ -141,10 +141,6 @@ fn revision_of(object: &Value) -> Option<String> {
     let own = &object["metadata"]["resourceVersion"];
     let of_row = &object["rows"][0]["object"]["metadata"]["resourceVersion"];
     [own, of_row].into_iter().map(text).find(|revision| !revision.is_empty())
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

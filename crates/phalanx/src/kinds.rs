@@ -5,7 +5,7 @@ use kube::{Client, Error};
 use runtime::is_not_found;
 use serde_json::Value;
 
-use crate::ask;
+use crate::ask::{self, items, text};
 use crate::failure::Failure;
 
 /// All groups in two answers, where the server can; the older form otherwise.
@@ -258,14 +258,6 @@ fn from_resource_list(group: &str, version: &str, answer: &Value) -> Vec<Kind> {
         }
     };
     items(&answer["resources"]).map(kind).filter(|kind| !kind.plural.contains('/')).collect()
-}
-
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

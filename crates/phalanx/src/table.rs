@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use api::Timestamp;
 use serde_json::Value;
 
+use crate::ask::{items, text};
+
 /// Blanks between columns.
 const GAP: usize = 3;
 
@@ -163,14 +165,6 @@ pub fn age(value: &Value, now: Timestamp) -> String {
         172_800..691_200 => two(days, 'd', hours % 24, 'h'),
         _ => format!("{days}d"),
     }
-}
-
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
