@@ -1,7 +1,6 @@
 //! What one pod takes from its node: resources, host ports, and the stand-in amounts scores use.
 
-use std::collections::BTreeMap;
-
+use api::Pairs;
 use api::quantity::Quantity;
 use api::views::{ContainerView, PodSpecView};
 use smallvec::SmallVec;
@@ -118,7 +117,7 @@ fn of_container(container: &ContainerView, cluster: &mut Cluster, missing: Missi
     own
 }
 
-fn amounts(quantities: &BTreeMap<String, Quantity>, cluster: &mut Cluster) -> Amounts {
+fn amounts(quantities: &Pairs<Quantity>, cluster: &mut Cluster) -> Amounts {
     let mut amounts = Amounts::new();
     for (name, quantity) in quantities {
         let resource = cluster.resource(name);

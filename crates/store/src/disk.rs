@@ -10,6 +10,7 @@ pub mod directory; // lock, file, free space
 
 use std::error::Error;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,8 +34,10 @@ const FORMAT: &str = "format";
 /// In [`ABOUT`]: when the file was made, in seconds since 1970.
 const CREATED: &str = "created";
 
-/// The layout that this code reads and writes. A change of [`record`] or of the tables is a new number.
-pub const FORMAT_VERSION: u64 = 1;
+/// The layout that this code writes. A change of [`record`] or of the tables is a new number.
+pub const FORMAT_VERSION: u64 = 2;
+/// The oldest layout that it reads: 1 is 2 without objects that expire.
+const FORMAT_VERSION_OLDEST: u64 = 1;
 
 /// A step of a checkpoint visits this much more than the commit it is part of has written, so that it gains on the log.
 const STEP_PER_WRITTEN: u64 = 4;
@@ -81,7 +84,7 @@ pub enum OpenError {
         pid: Option<u32>,
     },
     /// The file was written by another version of Phalanx.
-    #[error("{} has format {found}; this version of phalanx reads format {FORMAT_VERSION}", file.display())]
+    #[error("{} has format {found}; this version of phalanx reads formats {FORMAT_VERSION_OLDEST} to {FORMAT_VERSION}", file.display())]
     Format {
         /// The file.
         file: PathBuf,
@@ -128,12 +131,14 @@ pub enum DiskError {
     #[error("the database gave up: {0}")]
     GaveUp(String),
     /// The file has another layout.
-    #[error("the file has format {0}; this version of phalanx reads format {FORMAT_VERSION}")]
+    #[error(
+        "the file has format {0}; this version of phalanx reads formats {FORMAT_VERSION_OLDEST} to {FORMAT_VERSION}"
+    )]
     Format(u64),
 }
 
-/// Reads through redb. It checks its pages only after a crash; on damaged ones it may panic, which is no reason for a
-/// process to end without a word.
+/// Reads or writes through redb. It checks its pages only after a crash; on damaged ones it may panic, which is no reason
+/// for a process to end without a word.
 pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
     std::panic::catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -148,9 +153,40 @@ impl<E: Into<redb::Error>> From<E> for DiskError {
     }
 }
 
+/// The database until it is let go, which is guarded as well: redb tidies up then.
+struct Held(Option<Database>);
+
+const HELD: &str = "the database is let go last";
+
+impl Deref for Held {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.0.as_ref().expect(HELD)
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Database {
+        self.0.as_mut().expect(HELD)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        // What is acknowledged is on disk by now. Without the tidying up, the next start repairs the file or says what
+        // is wrong with it.
+        let _ = guarded(|| {
+            drop(database);
+            Ok(())
+        });
+    }
+}
+
 /// Keeps batches in a redb file.
 pub struct Disk {
-    database: Database,
+    database: Held,
     /// Where the log ends.
     last: Revision,
     /// How large the log is.
@@ -202,9 +238,10 @@ impl Disk {
     /// Opens the store on `storage`, whatever that is: a test can be the disk.
     pub fn on(storage: impl StorageBackend, options: DiskOptions) -> Result<Disk, DiskError> {
         let database = guarded(|| open_database(storage, options.cache_bytes))?;
+        guarded(|| raise_format(&database))?;
         let DiskOptions { reserve_bytes, space, slack_bytes, step_bytes, .. } = options;
         Ok(Disk {
-            database,
+            database: Held(Some(database)),
             last: Revision::ZERO,
             log_bytes: 0,
             live_bytes: 0,
@@ -297,7 +334,7 @@ impl Backend for Disk {
     }
 
     fn commit(&mut self, batch: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
-        self.append(batch, is_current).map_err(BackendError::fatal)
+        guarded(|| self.append(batch, is_current)).map_err(BackendError::fatal)
     }
 }
 
@@ -308,14 +345,29 @@ pub(crate) fn open_database(storage: impl StorageBackend, cache_bytes: usize) ->
         return Err(corrupted("the file is empty"));
     }
     let database = Database::builder().set_cache_size(cache_bytes).create_with_backend(storage)?;
-    let read = database.begin_read()?;
-    let format = match read.open_table(ABOUT) {
-        Ok(about) => about.get(FORMAT)?.map_or(0, |format| format.value()),
-        Err(TableError::TableDoesNotExist(_)) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    drop(read);
-    if format == FORMAT_VERSION { Ok(database) } else { Err(DiskError::Format(format)) }
+    match format_of(&database)? {
+        FORMAT_VERSION_OLDEST..=FORMAT_VERSION => Ok(database),
+        other => Err(DiskError::Format(other)),
+    }
+}
+
+fn format_of(database: &Database) -> Result<u64, DiskError> {
+    match database.begin_read()?.open_table(ABOUT) {
+        Ok(about) => Ok(about.get(FORMAT)?.map_or(0, |format| format.value())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Has an older file say that it holds our layout from now on, so that no older program misreads it.
+fn raise_format(database: &Database) -> Result<(), DiskError> {
+    if format_of(database)? == FORMAT_VERSION {
+        return Ok(());
+    }
+    let mut write = database.begin_write()?;
+    write.set_durability(Durability::Immediate)?;
+    write.open_table(ABOUT)?.insert(FORMAT, FORMAT_VERSION)?;
+    Ok(write.commit()?)
 }
 
 pub(crate) fn corrupted(why: &str) -> DiskError {

@@ -1,12 +1,11 @@
 //! An object as the store keeps it: bytes, and beside them the few values that selectors and collectors read.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use api::Revision;
 use api::views::ObjectKey;
+use api::{Pairs, Revision, Timestamp};
 use bytes::Bytes;
 
 /// Names an object of one resource.
@@ -50,13 +49,25 @@ pub struct Meta {
     /// Identity over the object's life.
     pub uid: String,
     /// What label selectors read.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Pairs<String>,
     /// Whose objects these are, for garbage collection.
     pub owner_uids: Vec<String>,
     /// What field selectors read: path and value.
     pub fields: Vec<(&'static str, String)>,
     /// Whether deletion was asked for.
     pub deleting: bool,
+    /// When the object has outlived its use; unset: never. The store only lists such objects ([`crate::Store::expired`]):
+    /// who wrote them takes them away.
+    pub expires: Option<Timestamp>,
+}
+
+impl Meta {
+    /// Whether both say the same about the object, the end of its life aside.
+    pub fn says_the_same(&self, other: &Meta) -> bool {
+        let Meta { uid, labels, owner_uids, fields, deleting, expires: _ } = self;
+        (uid, labels, owner_uids, fields, deleting)
+            == (&other.uid, &other.labels, &other.owner_uids, &other.fields, &other.deleting)
+    }
 }
 
 /// An object's canonical JSON, complete but for its resource version, which only the commit knows.

@@ -1,7 +1,7 @@
 //! What the store knows: for every key its current version and, while the history reaches, older ones; for every
 //! resource the log that watchers read.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub(crate) struct State {
     /// Where this process began to remember: logs of resources not yet written reach back to here.
     opened: Revision,
     resources: BTreeMap<Arc<str>, Resource>,
+    /// The current objects that expire, and when.
+    expiring: BTreeSet<(Timestamp, Key)>,
     history: History,
 }
 
@@ -53,6 +55,7 @@ impl State {
             revision: Revision::ZERO,
             opened: Revision::ZERO,
             resources: BTreeMap::new(),
+            expiring: BTreeSet::new(),
             history: History::new(limits),
         }
     }
@@ -60,13 +63,15 @@ impl State {
     /// Takes in a record of an earlier process. Loaded records are no history: nobody can have a cursor into them.
     /// Returns what the record replaces.
     pub fn load(&mut self, record: Record) -> Option<Arc<Stored>> {
-        let key = record.object.key.clone();
-        let keys = &mut self.resource_mut(&key.resource).keys;
-        let replaced = match record.op {
-            Op::Put => keys.insert(key, Versions(VecDeque::from([(Op::Put, record.object)]))),
-            Op::Delete => keys.remove(&key),
+        let Record { op, object, .. } = record;
+        let keys = &mut self.resource_mut(&object.key.resource).keys;
+        let replaced = match op {
+            Op::Put => keys.insert(object.key.clone(), Versions(VecDeque::from([(Op::Put, Arc::clone(&object))]))),
+            Op::Delete => keys.remove(&object.key),
         };
-        replaced?.0.pop_back().map(|(_, object)| object)
+        let replaced = replaced.and_then(|mut versions| versions.0.pop_back()).map(|(_, object)| object);
+        self.note_expiry(op, &object, replaced.as_deref());
+        replaced
     }
 
     /// Ends loading: history begins here.
@@ -92,6 +97,7 @@ impl State {
             debug_assert_eq!(event.object.revision, self.revision.next(), "revisions have no gaps");
             self.revision = event.object.revision;
             self.history.remember(&event.object, now);
+            self.note_expiry(event.op, &event.object, event.previous.as_deref());
             let resource = self.resource_mut(&event.object.key.resource);
             let versions = resource.keys.entry(event.object.key.clone()).or_default();
             versions.0.push_back((event.op, Arc::clone(&event.object)));
@@ -105,6 +111,26 @@ impl State {
             resource.forget(&key, revision);
         }
         tell
+    }
+
+    /// Up to `count` current objects that have expired at `now`, longest ago first.
+    pub fn expired(&self, now: Timestamp, count: usize) -> Vec<Arc<Stored>> {
+        let due = self.expiring.iter().take_while(|(at, _)| *at <= now).take(count);
+        due.filter_map(|(_, key)| self.get(key).cloned()).collect()
+    }
+
+    /// When the next object expires.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        self.expiring.first().map(|(at, _)| *at)
+    }
+
+    fn note_expiry(&mut self, op: Op, object: &Stored, replaced: Option<&Stored>) {
+        if let Some(before) = replaced.and_then(|replaced| replaced.meta.expires) {
+            self.expiring.remove(&(before, object.key.clone()));
+        }
+        if let Some(at) = object.meta.expires.filter(|_| op == Op::Put) {
+            self.expiring.insert((at, object.key.clone()));
+        }
     }
 
     /// Up to `count` objects of `resource` as they were at `at`, which must not be older than the history.

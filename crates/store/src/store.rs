@@ -105,6 +105,16 @@ impl Store {
         Ok(Watcher::new(self.clone(), Arc::clone(resource), after, grown))
     }
 
+    /// Up to `count` objects whose time is over at `now`, longest ago first. They stay until somebody deletes them.
+    pub fn expired(&self, now: Timestamp, count: usize) -> Vec<Arc<Stored>> {
+        self.state().expired(now, count)
+    }
+
+    /// When the next object expires, or the first of those that have; `None` while none ever will.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        self.state().next_expiry()
+    }
+
     /// Waits until the store has come to `revision`.
     pub async fn reached(&self, revision: Revision) {
         loop {

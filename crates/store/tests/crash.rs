@@ -185,11 +185,7 @@ impl Run {
 fn write(name: &str, expect: Expect, pad: usize) -> Write {
     let head = r#"{"metadata":{"resourceVersion":""#;
     let text = format!(r#"{head}"}},"name":"{name}","pad":"{}"}}"#, "x".repeat(pad));
-    let meta = Meta {
-        uid: format!("uid-{pad}"),
-        labels: BTreeMap::from([("pad".to_owned(), pad.to_string())]),
-        ..Meta::default()
-    };
+    let meta = Meta { uid: format!("uid-{pad}"), labels: [("pad", pad.to_string())].into(), ..Meta::default() };
     Write { key: pod(name), expect, op: Op::Put, document: Document::new(text.into_bytes(), head.len()), meta }
 }
 

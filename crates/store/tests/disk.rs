@@ -111,14 +111,63 @@ fn a_file_that_is_empty_is_damaged_and_not_a_fresh_start() {
 fn a_file_of_another_format_is_refused_by_its_number() {
     let home = Home::new("format");
     drop(home.open());
+    set_format(&home, 3);
+    let refused = Disk::open(&home.0, options()).err().unwrap();
+    let text = format!("{} has format 3; this version of phalanx reads formats 1 to 2", home.file().display());
+    assert_eq!(refused.to_string(), text);
+}
+
+#[test]
+fn a_file_of_the_format_before_is_read_and_from_then_on_ours() {
+    let home = Home::new("format-before");
+    create(&home.open(), "a");
+    set_format(&home, 1);
+    assert_eq!(home.open().revision(), Revision(1));
+    assert_eq!(set_format(&home, 2), 2);
+}
+
+/// Returns the format there was.
+fn set_format(home: &Home, format: u64) -> u64 {
     let database = Database::open(home.file()).unwrap();
     let write = database.begin_write().unwrap();
-    write.open_table(TableDefinition::<&str, u64>::new("about")).unwrap().insert("format", 2).unwrap();
+    let mut about = write.open_table(TableDefinition::<&str, u64>::new("about")).unwrap();
+    let before = about.insert("format", format).unwrap().unwrap().value();
+    drop(about);
     write.commit().unwrap();
-    drop(database);
-    let refused = Disk::open(&home.0, options()).err().unwrap();
-    let text = format!("{} has format 2; this version of phalanx reads format 1", home.file().display());
-    assert_eq!(refused.to_string(), text);
+    before
+}
+
+#[test]
+fn objects_expire_when_they_were_to_whatever_happens_in_between() {
+    let home = Home::new("expiry");
+    let store = home.open();
+    let lasting = |name: &str, expect, value, seconds| {
+        let meta = Meta { expires: Some(at(seconds)), ..Meta::default() };
+        commit(&store, Write { meta, ..put(pod(name), expect, value) }).unwrap().revision
+    };
+    let names = |store: &Store, seconds, count| -> Vec<String> {
+        store.expired(at(seconds), count).iter().map(|object| object.key.name.clone()).collect()
+    };
+    let renewed = lasting("renewed", Expect::Absent, 1, 100);
+    let unchanged = lasting("unchanged", Expect::Absent, 1, 100);
+    let deleted = lasting("deleted", Expect::Absent, 1, 100);
+    let freed = lasting("freed", Expect::Absent, 1, 100);
+    lasting("later", Expect::Absent, 1, 150);
+    create(&store, "eternal");
+    lasting("renewed", Expect::At(renewed), 2, 200);
+    assert_eq!(lasting("unchanged", Expect::At(unchanged), 1, 300), unchanged, "no write, no longer life");
+    commit(&store, delete(pod("deleted"), Expect::At(deleted), 1)).unwrap();
+    commit(&store, put(pod("freed"), Expect::At(freed), 2)).unwrap();
+    let looks = |store: &Store| {
+        assert_eq!(store.next_expiry(), Some(at(100)));
+        assert_eq!(names(store, 99, 9), [""; 0]);
+        assert_eq!(names(store, 100, 9), ["unchanged"]);
+        assert_eq!(names(store, 1000, 9), ["unchanged", "later", "renewed"]);
+        assert_eq!(names(store, 1000, 2), ["unchanged", "later"], "no more than asked for");
+    };
+    looks(&store);
+    drop(store);
+    looks(&home.open());
 }
 
 #[test]

@@ -6,15 +6,16 @@
 //! ```text
 //! record   = length of payload (u32), crc32 of payload (u32), payload
 //! payload  = op (u8: 1 put, 2 delete), revision (u64), resource, namespace, name, and for a put:
-//!            created (u64), uid, deleting (u8), labels, owner uids, fields, then the document up to the end
+//!            created (u64), uid, marks (u8), labels, owner uids, fields, then the document up to the end
+//! marks    = 1 if deleting, plus 2 if the object expires; then seconds (i64) and nanoseconds (i32) since 1970 follow
 //! labels   = count (u32), each a name and a value; fields alike; owner uids = count (u32), each a text
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use api::Revision;
+use api::{Revision, Timestamp};
 use bytes::Bytes;
 
 use crate::backend::Record;
@@ -22,6 +23,8 @@ use crate::object::{Key, Meta, Op, Stored};
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
+const DELETING: u8 = 1;
+const EXPIRES: u8 = 2;
 /// Length and checksum.
 const HEAD_BYTES: usize = 8;
 
@@ -104,10 +107,15 @@ fn payload(op: Op, object: &Stored, sink: &mut impl Sink) {
         // History begins anew with each start, so nobody will ask for the last state.
         return;
     }
-    let Meta { uid, labels, owner_uids, fields, deleting } = &object.meta;
+    let Meta { uid, labels, owner_uids, fields, deleting, expires } = &object.meta;
     sink.take(&object.created.0.to_le_bytes());
     sink.text(uid);
-    sink.take(&[u8::from(*deleting)]);
+    let mark = |is_set: bool, mark: u8| if is_set { mark } else { 0 };
+    sink.take(&[mark(*deleting, DELETING) | mark(expires.is_some(), EXPIRES)]);
+    if let Some(expires) = expires {
+        sink.take(&expires.as_second().to_le_bytes());
+        sink.take(&expires.subsec_nanosecond().to_le_bytes());
+    }
     sink.count(labels.len());
     for (name, value) in labels {
         sink.text(name);
@@ -213,11 +221,13 @@ impl Reader {
 fn created_and_meta(from: &mut Fields<'_>) -> Option<(Revision, Meta)> {
     let created = from.revision()?;
     let uid = from.text()?.to_owned();
-    let deleting = from.byte()? != 0;
-    let mut labels = BTreeMap::new();
+    let marks = from.byte()?;
+    let deleting = marks & DELETING != 0;
+    let expires = if marks & EXPIRES != 0 { Some(from.timestamp()?) } else { None };
+    let mut labels = Vec::new();
     for _ in 0..from.count()? {
-        let name = from.text()?.to_owned();
-        labels.insert(name, from.text()?.to_owned());
+        let name = from.text()?;
+        labels.push((name, from.text()?.to_owned()));
     }
     let mut owner_uids = Vec::new();
     for _ in 0..from.count()? {
@@ -228,7 +238,8 @@ fn created_and_meta(from: &mut Fields<'_>) -> Option<(Revision, Meta)> {
         let name = field_name(from.text()?);
         fields.push((name, from.text()?.to_owned()));
     }
-    Some((created, Meta { uid, labels, owner_uids, fields, deleting }))
+    fields.shrink_to_fit();
+    Some((created, Meta { uid, labels: labels.into_iter().collect(), owner_uids, fields, deleting, expires }))
 }
 
 /// The one copy of a field's name. Names come from the code of whoever wrote the object, so there are few of them and
@@ -266,6 +277,11 @@ impl<'a> Fields<'a> {
         Some(Revision(u64::from_le_bytes(*self.take(8)?.first_chunk()?)))
     }
 
+    fn timestamp(&mut self) -> Option<Timestamp> {
+        let seconds = i64::from_le_bytes(*self.take(8)?.first_chunk()?);
+        Timestamp::new(seconds, i32::from_le_bytes(*self.take(4)?.first_chunk()?)).ok()
+    }
+
     fn text(&mut self) -> Option<&'a str> {
         let length = self.count()?;
         std::str::from_utf8(self.take(usize::try_from(length).ok()?)?).ok()
@@ -281,10 +297,11 @@ mod tests {
     fn object(revision: u64) -> Stored {
         let meta = Meta {
             uid: "u-1".to_owned(),
-            labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
+            labels: [("app", "web".to_owned())].into(),
             owner_uids: vec!["u-0".to_owned()],
             fields: vec![("spec.nodeName", "n-1".to_owned())],
             deleting: true,
+            expires: Timestamp::new(1_900_000_000, 7).ok(),
         };
         let bytes = Bytes::from(format!(r#"{{"revision":"{revision}"}}"#));
         let key = Key::new(&Arc::from("pods"), "default", "a");
