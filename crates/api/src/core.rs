@@ -1,5 +1,7 @@
 //! The core group: pods, nodes, namespaces, events, and the binding of a pod to a node.
 
 pub mod defaults; // what is filled in when a field is left out
+mod image; // the name of an image, and whether it may move
 pub mod prepare; // fields of features that are off are dropped
+pub mod requests; // what a pod takes from its node
 pub mod validation; // what may be written, and what may change

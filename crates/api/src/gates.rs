@@ -1,5 +1,7 @@
 //! Which features are on: one value, built at start and handed down. Nothing asks a global.
 
+use std::collections::BTreeMap;
+
 /// A feature that can be switched off (or, where it is off by default, on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gate {
@@ -92,6 +94,17 @@ pub struct Gates {
     pub auto_gang: AutoGang,
 }
 
+impl AutoGang {
+    /// Reads the form of configuration files.
+    pub fn parse(text: &str) -> Option<AutoGang> {
+        match text {
+            "explicit" => Some(AutoGang::Explicit),
+            "indexed" => Some(AutoGang::Indexed),
+            _ => None,
+        }
+    }
+}
+
 impl Gates {
     /// Whether `gate` is on.
     pub fn enabled(&self, gate: Gate) -> bool {
@@ -104,13 +117,49 @@ impl Gates {
         let bits = if on { self.bits | gate.bit() } else { self.bits & !gate.bit() };
         Gates { bits, ..self }
     }
+
+    /// The same gates with another rule for Jobs that do not ask for a policy.
+    #[must_use]
+    pub fn with_auto_gang(self, auto_gang: AutoGang) -> Gates {
+        Gates { auto_gang, ..self }
+    }
 }
+
+/// What settings come to: the gates, and what to tell whoever wrote names that are not the gates' own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The gates as set.
+    pub gates: Gates,
+    /// One text per name that was understood but should be written differently.
+    pub warnings: Vec<String>,
+}
+
+/// Sets every gate of a stage that no setting names: `AllAlpha`, `AllBeta`.
+const STAGES: [(&str, &str); 2] = [("AllAlpha", "ALPHA"), ("AllBeta", "BETA")];
+
+/// Names that proposals and earlier releases gave to what these gates switch.
+const ALIASES: [(&str, Gate); 6] = [
+    ("Workload", Gate::GenericWorkload),
+    ("NativeWorkload", Gate::GenericWorkload),
+    ("GenericWorkloadPodGroup", Gate::GenericWorkload),
+    ("GangScheduling", Gate::GenericWorkload),
+    ("WorkloadAwarePreemption", Gate::GenericWorkload),
+    ("EnableWorkloadWithJob", Gate::WorkloadWithJob),
+];
+
+/// Gates of Kubernetes 1.37 whose features are always there: asking for them is fine, switching them off is not.
+const ALWAYS_ON: [&str; 4] = [
+    "DynamicResourceAllocation",
+    "JobManagedBy",
+    "MutablePodResourcesForSuspendedJobs",
+    "MutableSchedulingDirectivesForSuspendedJobs",
+];
 
 /// The gates cannot be set as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGates {
     /// No gate has this name.
-    #[error("unknown feature gate {name:?}; known are {}", Gate::ALL.map(Gate::name).join(", "))]
+    #[error("unknown feature gate {name:?}; known are {}", known().join(", "))]
     Unknown {
         /// As given.
         name: String,
@@ -122,6 +171,12 @@ pub enum BadGates {
         name: String,
         /// As given.
         value: String,
+    },
+    /// A feature that cannot be switched off was.
+    #[error("feature gate {name} cannot be set to false: it is always on here; leave it out")]
+    AlwaysOn {
+        /// The gate.
+        name: String,
     },
     /// A gate was switched on while another that it needs is off.
     #[error(
@@ -137,24 +192,93 @@ pub enum BadGates {
     },
 }
 
-impl Gates {
-    /// The defaults with `settings` (name and value) on top.
-    // Upstream: a gate that is on by default and loses its dependency is a start-up error as well. Here nearly all are on
-    // by default, so whoever switches one off would have to name all that hang on it; they go off with it instead.
-    pub fn set(settings: &[(String, String)]) -> Result<Gates, BadGates> {
-        let mut gates = Gates::default();
-        let mut named = Vec::new();
+/// Every name that may be written, without those that only earn a warning.
+fn known() -> Vec<&'static str> {
+    Gate::ALL.map(Gate::name).into_iter().chain(STAGES.map(|(name, _)| name)).collect()
+}
+
+/// What one name means.
+enum Named {
+    Gate(Gate),
+    /// The gate under a name it no longer has.
+    Alias(Gate),
+    /// All gates of this stage.
+    Stage(&'static str),
+    AlwaysOn,
+}
+
+impl Named {
+    fn parse(name: &str) -> Option<Named> {
+        if let Some(gate) = Gate::ALL.into_iter().find(|gate| gate.name() == name) {
+            return Some(Named::Gate(gate));
+        }
+        if let Some((_, gate)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
+            return Some(Named::Alias(*gate));
+        }
+        if let Some((_, stage)) = STAGES.iter().find(|(all, _)| *all == name) {
+            return Some(Named::Stage(stage));
+        }
+        ALWAYS_ON.contains(&name).then_some(Named::AlwaysOn)
+    }
+}
+
+/// The values asked for, by how directly they were asked for. A later setting of one name wins.
+#[derive(Default)]
+struct Asked {
+    gates: BTreeMap<Gate, bool>,
+    aliases: BTreeMap<Gate, (String, bool)>,
+    stages: BTreeMap<&'static str, bool>,
+}
+
+impl Asked {
+    fn read(settings: &[(String, String)]) -> Result<Asked, BadGates> {
+        let mut asked = Asked::default();
         for (name, value) in settings {
-            let gate = Gate::ALL.into_iter().find(|gate| gate.name() == name);
-            let gate = gate.ok_or_else(|| BadGates::Unknown { name: name.clone() })?;
+            let named = Named::parse(name).ok_or_else(|| BadGates::Unknown { name: name.clone() })?;
             // Go's spellings.
             let on = match value.as_str() {
                 "true" | "True" | "TRUE" | "t" | "T" | "1" => true,
                 "false" | "False" | "FALSE" | "f" | "F" | "0" => false,
                 _ => return Err(BadGates::NotABool { name: name.clone(), value: value.clone() }),
             };
-            gates = gates.with(gate, on);
-            named.push(gate);
+            match named {
+                Named::Gate(gate) => drop(asked.gates.insert(gate, on)),
+                Named::Alias(gate) => drop(asked.aliases.insert(gate, (name.clone(), on))),
+                Named::Stage(stage) => drop(asked.stages.insert(stage, on)),
+                Named::AlwaysOn if on => {}
+                Named::AlwaysOn => return Err(BadGates::AlwaysOn { name: name.clone() }),
+            }
+        }
+        Ok(asked)
+    }
+
+    /// The value asked for: by the gate's own name, by an alias, by its stage.
+    fn value(&self, gate: Gate) -> Option<bool> {
+        let by_alias = || self.aliases.get(&gate).map(|(_, on)| *on);
+        self.gates.get(&gate).copied().or_else(by_alias).or_else(|| self.stages.get(gate.stage()).copied())
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let text = |(gate, (alias, on)): (&Gate, &(String, bool))| {
+            let name = gate.name();
+            match self.gates.get(gate) {
+                None => format!("feature gate {alias} is part of {name} now: taken as {name}={on}"),
+                Some(_) => format!("feature gate {alias} is part of {name} now: ignored, because {name} is set too"),
+            }
+        };
+        self.aliases.iter().map(text).collect()
+    }
+}
+
+impl Gates {
+    /// The defaults with `settings` (name and value) on top.
+    // Upstream: a gate that is on by default and loses its dependency is a start-up error as well. Here nearly all are on
+    // by default, so whoever switches one off would have to name all that hang on it; they go off with it instead.
+    pub fn set(settings: &[(String, String)]) -> Result<Settled, BadGates> {
+        let asked = Asked::read(settings)?;
+        let mut gates = Gates::default();
+        for gate in Gate::ALL {
+            gates = asked.value(gate).map_or(gates, |on| gates.with(gate, on));
         }
         // A gate stands behind all that it requires, so one pass in order of declaration settles all.
         for gate in Gate::ALL.into_iter().filter(|&gate| gates.enabled(gate)).collect::<Vec<_>>() {
@@ -162,12 +286,12 @@ impl Gates {
             if off.is_empty() {
                 continue;
             }
-            if named.contains(&gate) {
+            if asked.value(gate).is_some() {
                 return Err(BadGates::Depends { gate, off });
             }
             gates = gates.with(gate, false);
         }
-        Ok(gates)
+        Ok(Settled { gates, warnings: asked.warnings() })
     }
 }
 
@@ -180,11 +304,20 @@ impl Default for Gates {
 
 #[cfg(test)]
 mod tests {
-    use super::{BadGates, Gate, Gates};
+    use super::{ALIASES, BadGates, Gate, Gates, Settled};
 
-    fn set(text: &str) -> Result<Gates, BadGates> {
+    fn settled(text: &str) -> Result<Settled, BadGates> {
         let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
         Gates::set(&pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>())
+    }
+
+    fn set(text: &str) -> Result<Gates, BadGates> {
+        settled(text).map(|settled| settled.gates)
+    }
+
+    fn on(text: &str) -> Vec<&'static str> {
+        let gates = set(text).expect("legal settings");
+        Gate::ALL.into_iter().filter(|gate| gates.enabled(*gate)).map(Gate::name).collect()
     }
 
     #[test]
@@ -198,10 +331,47 @@ mod tests {
 
     #[test]
     fn unknown_gates_and_values_are_refused_with_what_is_known() {
-        let error = set("GangScheduling=true").expect_err("it was folded into another").to_string();
-        assert!(error.contains("GangScheduling") && error.contains("GenericWorkload, WorkloadWithJob"), "{error}");
+        let error = set("GangSheduling=true").expect_err("a misspelt name").to_string();
+        assert!(error.contains("GangSheduling") && error.contains("GenericWorkload, WorkloadWithJob"), "{error}");
+        assert!(error.ends_with("AllAlpha, AllBeta"), "{error}");
         assert!(set("GenericWorkload=maybe").is_err());
         assert_eq!(set(""), Ok(Gates::default()));
+    }
+
+    // Shows: S001-20
+    // Shows: S002-07
+    // Shows: S003-31
+    #[test]
+    fn names_of_the_proposals_are_understood_with_a_warning() {
+        for (alias, gate) in ALIASES {
+            let Settled { gates, warnings } = settled(&format!("{alias}=false")).expect("an alias is understood");
+            assert!(!gates.enabled(gate), "{alias}");
+            let name = gate.name();
+            assert_eq!(warnings, [format!("feature gate {alias} is part of {name} now: taken as {name}=false")]);
+        }
+        let Settled { gates, warnings } = settled("GangScheduling=false,GenericWorkload=true").expect("both");
+        assert!(gates.enabled(Gate::GenericWorkload) && warnings[0].contains("ignored"), "{warnings:?}");
+        assert!(settled("GenericWorkload=true").expect("the name itself").warnings.is_empty());
+    }
+
+    #[test]
+    fn a_stage_sets_the_gates_that_are_not_named_wherever_it_stands() {
+        let all = Gate::ALL.map(Gate::name);
+        assert_eq!(on("AllAlpha=true,AllBeta=true"), all);
+        assert_eq!(on("AllAlpha=false"), ["GenericWorkload", "DRAWorkloadResourceClaims"]);
+        for text in ["AllAlpha=false,WorkloadWithJob=true", "WorkloadWithJob=true,AllAlpha=false"] {
+            assert_eq!(on(text), ["GenericWorkload", "WorkloadWithJob", "DRAWorkloadResourceClaims"], "{text}");
+        }
+        assert!(on("AllBeta=false").is_empty(), "everything hangs on GenericWorkload");
+        let error = set("AllBeta=false,AllAlpha=true").expect_err("alpha gates need a beta one").to_string();
+        assert!(error.starts_with("WorkloadWithJob is enabled, but depends on"), "{error}");
+    }
+
+    #[test]
+    fn what_is_always_on_may_be_asked_for_but_not_switched_off() {
+        assert_eq!(set("JobManagedBy=true,DynamicResourceAllocation=1"), Ok(Gates::default()));
+        let error = set("JobManagedBy=false").expect_err("it cannot go off").to_string();
+        assert!(error.contains("JobManagedBy cannot be set to false"), "{error}");
     }
 
     #[test]

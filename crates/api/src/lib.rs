@@ -9,10 +9,14 @@ pub mod views; // kinds as control loops read them; read this first
 pub mod gates; // which features are on
 pub mod metadata; // what holds for every kind: names, labels, owners
 pub mod schema; // which fields a kind has, and of what type
+pub mod protobuf; // objects in protobuf, read as documents
 pub mod selector; // objects chosen by label or field
 pub mod core; // pods, nodes, namespaces, events: defaults and rules
-pub mod batch; // Jobs: defaults, rules, and what they ask of the scheduler
-pub mod scheduling; // Workloads, PodGroups, priority classes: defaults and rules
+pub mod batch; // Jobs and CronJobs: defaults, rules, and what they ask of the scheduler
+pub mod scheduling; // Workloads, PodGroups, CompositePodGroups, priority classes: defaults and rules
+pub mod conversion; // older forms and drafts, to and from the present one
+pub mod cron; // when a CronJob is due
+pub mod pairs; // small maps that take no more room than their entries
 pub mod quantity; // amounts of resources
 pub mod clock; // the time, as an argument
 pub mod random; // randomness, as an argument
@@ -20,6 +24,7 @@ pub mod revision; // versions of objects and of the store
 
 pub use clock::{Clock, Timestamp};
 pub use gates::{Gate, Gates};
+pub use pairs::Pairs;
 pub use random::Random;
 pub use revision::Revision;
 

@@ -24,7 +24,7 @@ type TextOf<T> = fn(&T) -> &str;
 type ChangeOf<T> = fn(&T, &T, &Path) -> Option<Error>;
 
 /// Finalizers that need no prefix.
-const STANDARD_FINALIZERS: [&str; 3] = [ORPHAN, FOREGROUND, "kubernetes"];
+pub(crate) const STANDARD_FINALIZERS: [&str; 3] = [ORPHAN, FOREGROUND, "kubernetes"];
 
 /// What an owner is found by; none of it may be empty.
 const OWNER_FIELDS: [(&str, TextOf<OwnerReference>); 4] = [
@@ -78,7 +78,14 @@ pub fn validate_labels(labels: &BTreeMap<String, String>, path: &Path) -> ErrorL
     let problems = |(key, value): (&String, &String)| {
         breaches(names::qualified_name, key, path).into_iter().chain(breaches(names::label_value, value, path))
     };
-    labels.iter().flat_map(problems).collect()
+    // Two labels with the same fault are told of once: the path does not say which it is.
+    let mut errors = ErrorList::new();
+    for problem in labels.iter().flat_map(problems) {
+        if !errors.contains(&problem) {
+            errors.push(problem);
+        }
+    }
+    errors
 }
 
 /// What is wrong with annotations: their keys, and their size taken together.

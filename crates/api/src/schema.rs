@@ -3,6 +3,7 @@
 //! The structure is that of Kubernetes (see `NOTICE`); `cargo xtask schema` makes the file anew.
 
 mod table; // the file as tables for a fast walk
+mod form; // how fields are written that say nothing
 mod walk; // a document held against the tables
 mod merging; // how patches merge into a document
 mod descriptions; // our words for the fields of workload-aware scheduling
@@ -12,6 +13,7 @@ use std::fmt;
 use serde_json::Value;
 
 pub use descriptions::description;
+pub use form::Form;
 pub use merging::{ListMerge, Merging};
 pub use table::{Field, ListType, Marks, Shape, Table, Type, table};
 
@@ -53,13 +55,21 @@ pub fn knows(group: &str, version: &str, kind: &str) -> bool {
 
 /// Holds a document against the structure of its kind and tidies it on the way.
 ///
-/// Afterwards the document has no unknown field and no `null` member, and every quantity is in canonical form
-/// (`cpu: 1000m` and `cpu: 1` both become `cpu: "1"`). Values of the wrong type stay as they are.
+/// Afterwards the document is as the typed object would be written: it has no unknown field, a field that says nothing
+/// stands there only if its [`Form`] has it so, and quantities and times are in canonical form (`cpu: 1000m` and `cpu: 1`
+/// both become `cpu: "1"`). To do it again changes nothing. Values of the wrong type stay as they are.
 /// A kind that is not known (see [`knows`]) is left alone.
 pub fn check(group: &str, version: &str, kind: &str, document: &mut Value) -> Findings {
     match table::table().kind(group, version, kind) {
         Some(shape) => walk::check(shape, document),
         None => Findings::default(),
+    }
+}
+
+/// Writes what documents of the kind have at their top even when they say nothing there, such as `status: {}`.
+pub fn complete(group: &str, version: &str, kind: &str, document: &mut Value) {
+    if let Some(shape) = table::table().kind(group, version, kind) {
+        walk::complete(shape, document);
     }
 }
 

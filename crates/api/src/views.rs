@@ -5,6 +5,7 @@
 
 mod job;
 mod meta;
+mod namespace;
 mod node;
 mod pod;
 mod pod_group;
@@ -12,6 +13,7 @@ mod workload;
 
 pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedView};
 pub use meta::{Condition, Index, Meta, ObjectKey, OwnerRef, ResourceRef, View};
+pub use namespace::{NamespaceSpecView, NamespaceStatusView, NamespaceView};
 pub use node::{NodeSpecView, NodeStatusView, NodeView};
 pub use pod::{
     AffinityView, ContainerStateView, ContainerStatusView, ContainerView, PodPhase, PodSpecView, PodStatusView,

@@ -7,8 +7,12 @@ use crate::gates::Gates;
 
 /// Fills in what a Job leaves out. `spec.scheduling` gets nothing: what is unset there follows other fields later.
 pub fn set_defaults(doc: &mut Value, _gates: &Gates) {
-    labels_from_template(doc);
-    let Some(spec) = doc.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    // A new Job whose selector is still to be made waits for the labels that are made with it.
+    let has_selector = doc.pointer("/spec/selector").is_some_and(|selector| !selector.is_null());
+    if has_selector || doc.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
+        labels_from_template(doc);
+    }
+    let Some(spec) = doc.as_object_mut().and_then(|doc| part(doc, "spec")) else { return };
     if !has(spec, "parallelism") {
         // Without completions the first success ends the Job; one pod is then all it ever needs.
         if !has(spec, "completions") {
@@ -23,14 +27,33 @@ pub fn set_defaults(doc: &mut Value, _gates: &Gates) {
     default(spec, "suspend", json!(false));
     default(spec, "manualSelector", json!(false));
     default(spec, "podReplacementPolicy", json!(replacement));
-    for pattern in pod_condition_patterns(spec) {
-        default(pattern, "status", json!("True"));
-    }
-    if let Some(template) = spec.get_mut("template").and_then(Value::as_object_mut)
-        && let Some(pod) = template.get_mut("spec")
+    set_template_defaults(spec);
+}
+
+/// Fills in what a Job and the template of one have in common: their pods, and what their failure means.
+pub(super) fn set_template_defaults(spec: &mut Map<String, Value>) {
+    // Unlike elsewhere, a list of no rules does not outlive the way to the store.
+    if let Some(rules) = spec.get_mut("podFailurePolicy").and_then(|policy| policy.get_mut("rules"))
+        && rules.as_array().is_some_and(Vec::is_empty)
     {
-        set_pod_spec_defaults(pod);
+        *rules = Value::Null;
     }
+    for pattern in pod_condition_patterns(spec) {
+        default_text(pattern, "status", "True");
+    }
+    if let Some(template) = part(spec, "template") {
+        part(template, "spec");
+        if let Some(pod) = template.get_mut("spec") {
+            set_pod_spec_defaults(pod);
+        }
+    }
+}
+
+/// The part called `name`, which every object of the kind has: left out, it is there and says nothing, so that what is
+/// missing in it is told and not what would have been filled in.
+pub(super) fn part<'a>(object: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<String, Value>> {
+    default(object, name, json!({}));
+    object.get_mut(name).and_then(Value::as_object_mut)
 }
 
 /// A Job without labels of its own gets its template's.
@@ -57,9 +80,17 @@ fn has(object: &Map<String, Value>, name: &str) -> bool {
     object.get(name).is_some_and(|value| !value.is_null())
 }
 
-fn default(object: &mut Map<String, Value>, name: &str, value: Value) {
+/// Sets a field that is missing or `null`.
+pub(super) fn default(object: &mut Map<String, Value>, name: &str, value: Value) {
     if !has(object, name) {
         object.insert(name.to_owned(), value);
+    }
+}
+
+/// Sets a text field that is missing, `null` or empty.
+pub(super) fn default_text(object: &mut Map<String, Value>, name: &str, value: &str) {
+    if object.get(name).and_then(Value::as_str).unwrap_or_default().is_empty() {
+        object.insert(name.to_owned(), json!(value));
     }
 }
 
@@ -77,14 +108,18 @@ mod tests {
 
     #[test]
     fn a_job_that_says_nothing_runs_one_pod_once() {
+        let mut job = defaulted(json!({"metadata": {}, "spec": {"scheduling": {"schedulingPolicy": {"gang": {}}}}}));
+        let template = job["spec"]["template"].take();
         assert_eq!(
-            defaulted(json!({"metadata": {}, "spec": {"scheduling": {"schedulingPolicy": {"gang": {}}}}})),
+            job,
             json!({"metadata": {}, "spec": {
                 "parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed",
                 "suspend": false, "manualSelector": false, "podReplacementPolicy": "TerminatingOrFailed",
-                "scheduling": {"schedulingPolicy": {"gang": {}}},
+                "scheduling": {"schedulingPolicy": {"gang": {}}}, "template": null,
             }})
         );
+        assert_eq!(template["spec"]["dnsPolicy"], "ClusterFirst", "a pod that says nothing is filled in too");
+        assert_eq!(defaulted(json!({}))["spec"]["template"], template, "as is a Job without a spec");
     }
 
     #[test]
@@ -105,8 +140,10 @@ mod tests {
     fn other_defaults_follow_what_is_set() {
         let job = defaulted(json!({"spec": {
             "backoffLimitPerIndex": 1,
-            "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
+            "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": ""}]}]},
         }}));
+        let without_rules = defaulted(json!({"spec": {"podFailurePolicy": {"rules": []}}}));
+        assert_eq!(without_rules["spec"]["podFailurePolicy"], json!({"rules": null}));
         assert_eq!(job["spec"]["backoffLimit"], json!(2_147_483_647));
         assert_eq!(job["spec"]["podReplacementPolicy"], "Failed");
         assert_eq!(job["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"][0]["status"], "True");
@@ -116,9 +153,12 @@ mod tests {
     fn a_job_without_labels_gets_its_templates() {
         let template = json!({"metadata": {"labels": {"app": "trainer"}}, "spec": {"containers": []}});
         let job = defaulted(json!({"metadata": {}, "spec": {"template": template}}));
+        assert_eq!(job["metadata"].get("labels"), None, "it waits for those that are made with its selector");
+        let job = defaulted(json!({"metadata": {}, "spec": {"manualSelector": true, "template": template}}));
         assert_eq!(job["metadata"]["labels"], json!({"app": "trainer"}));
         assert_eq!(job["spec"]["template"]["spec"]["restartPolicy"], "Always");
-        let job = defaulted(json!({"metadata": {"labels": {"a": "b"}}, "spec": {"template": template}}));
+        let job =
+            defaulted(json!({"metadata": {"labels": {"a": "b"}}, "spec": {"selector": {}, "template": template}}));
         assert_eq!(job["metadata"]["labels"], json!({"a": "b"}));
     }
 }

@@ -47,9 +47,11 @@ pub fn count(runs: &[(i32, i32)]) -> i32 {
     runs.iter().map(|(first, last)| last - first + 1).sum()
 }
 
-/// Whether an index is in both sets.
-pub fn overlap(one: &[(i32, i32)], other: &[(i32, i32)]) -> bool {
-    one.iter().any(|(first, last)| other.iter().any(|(low, high)| first <= high && low <= last))
+/// The first index that is in both sets.
+pub fn overlap(one: &[(i32, i32)], other: &[(i32, i32)]) -> Option<i32> {
+    let shared =
+        |(first, last): &(i32, i32), (low, high): &(i32, i32)| (first <= high && low <= last).then(|| *first.max(low));
+    one.iter().flat_map(|run| other.iter().filter_map(move |with| shared(run, with))).min()
 }
 
 #[cfg(test)]
@@ -62,8 +64,8 @@ mod tests {
         assert_eq!(runs, [(0, 3), (5, 5), (7, 8)]);
         assert_eq!(count(&runs), 7);
         assert_eq!(parse("", 9), Ok(vec![]));
-        assert!(overlap(&runs, &[(4, 5)]));
-        assert!(!overlap(&runs, &[(4, 4), (6, 6)]));
+        assert_eq!(overlap(&runs, &[(4, 5)]), Some(5));
+        assert_eq!(overlap(&runs, &[(4, 4), (6, 6)]), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn prepare_create(doc: &mut Value, gates: &Gates) {
     if let Some(doc) = doc.as_object_mut() {
         doc.remove("status");
     }
-    drop_gated_fields(doc, None, gates);
+    drop_gated_fields(doc.get_mut("spec"), None, gates);
     if doc.pointer("/spec/manualSelector") != Some(&Value::Bool(true)) {
         generate_selector(doc);
         // Every later reading of the Job would give it these, so it has them from the start: or the first write that
@@ -31,7 +31,7 @@ pub fn prepare_create(doc: &mut Value, gates: &Gates) {
 
 /// Settles what an update may not bring.
 pub fn prepare_update(doc: &mut Value, old: &Value, gates: &Gates) {
-    drop_gated_fields(doc, Some(old), gates);
+    drop_gated_fields(doc.get_mut("spec"), old.get("spec"), gates);
 }
 
 /// Labels the pods with the Job's name and uid, and selects them by the uid. What the user wrote is left for
@@ -62,17 +62,17 @@ fn child<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<Stri
     value.as_object_mut().expect("it was just made an object")
 }
 
-/// A field whose gate is off goes, unless the Job had it already.
-fn drop_gated_fields(doc: &mut Value, old: Option<&Value>, gates: &Gates) {
-    let had_scheduling = old.and_then(|old| old.pointer("/spec/scheduling")).is_some_and(|value| !value.is_null());
-    if !gates.enabled(Gate::WorkloadWithJob)
-        && !had_scheduling
-        && let Some(spec) = doc.get_mut("spec").and_then(Value::as_object_mut)
-    {
-        spec.remove("scheduling");
+/// A field of a Job's spec (or of a template of one) whose gate is off goes, unless it was there already.
+pub(super) fn drop_gated_fields(spec: Option<&mut Value>, old: Option<&Value>, gates: &Gates) {
+    let Some(spec) = spec.and_then(Value::as_object_mut) else { return };
+    for (field, gate) in [("scheduling", Gate::WorkloadWithJob), ("workloadRef", Gate::JobWorkloadRef)] {
+        let was_there = old.and_then(|old| old.get(field)).is_some_and(|value| !value.is_null());
+        if !gates.enabled(gate) && !was_there {
+            spec.remove(field);
+        }
     }
-    let pod = "/spec/template/spec";
-    drop_disabled_pod_spec_fields(doc.pointer_mut(pod), old.and_then(|old| old.pointer(pod)), gates);
+    let pod = spec.get_mut("template").and_then(|template| template.get_mut("spec"));
+    drop_disabled_pod_spec_fields(pod, old.and_then(|old| old.pointer("/template/spec")), gates);
 }
 
 #[cfg(test)]

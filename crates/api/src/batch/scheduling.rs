@@ -9,6 +9,7 @@ use workloadbuilder::{
     Blocks, DisruptionModeKind, PodGroupBlocks, PolicyKind, SchedulingConfig, SchedulingPolicy, WorkloadItem, names,
 };
 
+use crate::gates::{AutoGang, Gate, Gates};
 use crate::views::JobView;
 
 /// The policies a Job may ask for.
@@ -23,10 +24,47 @@ pub struct JobIntent<'a> {
     pub name: &'a str,
     /// Most pods at a time.
     pub parallelism: Option<i32>,
+    /// How many must succeed.
+    pub completions: Option<i32>,
+    /// `NonIndexed` or `Indexed`.
+    pub completion_mode: Option<&'a str>,
     /// What the user asked for.
     pub scheduling: Option<&'a JobSchedulingConfiguration>,
     /// Priority class of the pods.
     pub priority_class_name: Option<&'a str>,
+    /// Whether the pod template names a PodGroup that somebody else looks after.
+    pub brings_group: bool,
+    /// Whether the Job is a gang where it does not say; see [`JobIntent::under`].
+    pub auto_gang: bool,
+}
+
+impl JobIntent<'_> {
+    /// The same intent where `gates` hold.
+    #[must_use]
+    pub fn under(self, gates: &Gates) -> Self {
+        JobIntent { auto_gang: self.is_auto_gang(gates), ..self }
+    }
+
+    /// Whether `autoGang: indexed` makes a gang of the Job (KEP-5547, alpha): every index runs at once, more than one of
+    /// them, and the Job neither asks to be Basic nor brings a group of its own. The one rule for the Job controller,
+    /// which makes the gang, and for validation, which then freezes `parallelism`.
+    pub fn is_auto_gang(&self, gates: &Gates) -> bool {
+        let policy = self.scheduling.and_then(|scheduling| scheduling.scheduling_policy.as_ref());
+        let parallelism = self.parallelism.unwrap_or(1);
+        gates.auto_gang == AutoGang::Indexed
+            && gates.enabled(Gate::WorkloadWithJob)
+            && self.completion_mode == Some("Indexed")
+            && parallelism > 1
+            && self.completions == Some(parallelism)
+            && policy.is_none_or(|policy| policy.basic.is_none())
+            && !self.brings_group
+    }
+
+    /// Whether the Job is to have a Workload and a PodGroup. By default every Job has; under `autoGang: indexed` only one
+    /// that is a gang, or that says itself how it is to be scheduled.
+    pub fn wants_objects(&self, gates: &Gates) -> bool {
+        gates.auto_gang == AutoGang::Explicit || self.scheduling.is_some() || self.is_auto_gang(gates)
+    }
 }
 
 impl<'a> From<&'a JobView> for JobIntent<'a> {
@@ -34,8 +72,12 @@ impl<'a> From<&'a JobView> for JobIntent<'a> {
         JobIntent {
             name: &job.metadata.name,
             parallelism: job.spec.parallelism,
+            completions: job.spec.completions,
+            completion_mode: job.spec.completion_mode.as_deref(),
             scheduling: job.spec.scheduling.as_ref(),
             priority_class_name: job.spec.template.priority_class_name.as_deref(),
+            brings_group: job.spec.template.scheduling_group.is_some(),
+            auto_gang: false,
         }
     }
 }
@@ -47,13 +89,18 @@ impl<'a> From<&'a Job> for JobIntent<'a> {
         JobIntent {
             name: job.metadata.name.as_deref().unwrap_or_default(),
             parallelism: spec.and_then(|spec| spec.parallelism),
+            completions: spec.and_then(|spec| spec.completions),
+            completion_mode: spec.and_then(|spec| spec.completion_mode.as_deref()),
             scheduling: spec.and_then(|spec| spec.scheduling.as_ref()),
             priority_class_name: pod.and_then(|pod| pod.priority_class_name.as_deref()),
+            brings_group: pod.is_some_and(|pod| pod.scheduling_group.is_some()),
+            auto_gang: false,
         }
     }
 }
 
-/// The Job as one leaf: Basic unless the user asks for a gang, which then has all the pods that run at a time.
+/// The Job as one leaf: Basic unless the user (or the setting `autoGang`) asks for a gang, which then has all the pods
+/// that run at a time.
 pub fn item_for_job(intent: JobIntent<'_>) -> WorkloadItem {
     let input = intent.scheduling.map_or(Blocks::Absent, |scheduling| {
         Blocks::PodGroup(PodGroupBlocks {
@@ -66,9 +113,10 @@ pub fn item_for_job(intent: JobIntent<'_>) -> WorkloadItem {
     // A suspended Job may have parallelism 0, but a gang needs at least one pod (KEP-5547, Defaulting Rules). The value
     // is not written back to the Job, so a later change of parallelism still moves it.
     let min_count = intent.parallelism.unwrap_or(1).max(1);
+    let policy = if intent.auto_gang { SchedulingPolicy::Gang { min_count: None } } else { SchedulingPolicy::Basic };
     WorkloadItem {
         default_config: SchedulingConfig {
-            policy: Some(SchedulingPolicy::Basic),
+            policy: Some(policy),
             // A group has to have the priority of its pods, or the scheduler refuses them all.
             priority_class_name: intent.priority_class_name.filter(|name| !name.is_empty()).map(str::to_owned),
             ..SchedulingConfig::default()
@@ -87,7 +135,7 @@ mod tests {
     use workloadbuilder::{BuildOptions, Builder, DisruptionMode, SchedulingPolicy, names};
 
     use super::{JobIntent, item_for_job};
-    use crate::gates::Gates;
+    use crate::gates::{AutoGang, Gate, Gates};
     use crate::scheduling::validation::{pod_group, workload};
     use crate::views::{JobView, View};
 
@@ -114,6 +162,51 @@ mod tests {
             let view = JobView::decode(job(spec).to_string().as_bytes()).expect("a Job");
             assert_eq!(item_for_job(JobIntent::from(&typed)).resolve().policy, want, "{case}");
             assert_eq!(item_for_job(JobIntent::from(&view)).resolve().policy, want, "{case}, from the view");
+        }
+    }
+
+    // Shows: S000-05
+    // Shows: S002-14
+    #[test]
+    fn auto_gang_makes_gangs_of_jobs_that_run_all_their_indexes_at_once() {
+        let indexed = Gates::default().with_auto_gang(AutoGang::Indexed);
+        let whole = json!({"parallelism": 8, "completions": 8, "completionMode": "Indexed"});
+        let with = |field: &str, value: Value| {
+            let mut spec = whole.clone();
+            spec[field] = value;
+            spec
+        };
+        let gang = |min_count| Some(SchedulingPolicy::Gang { min_count: Some(min_count) });
+        let basic = Some(SchedulingPolicy::Basic);
+        // The spec, its policy, and whether it gets objects at all.
+        for (case, spec, policy, objects) in [
+            ("all indexes at once", whole.clone(), gang(8), true),
+            ("in waves", with("parallelism", json!(4)), basic.clone(), false),
+            ("not indexed", with("completionMode", json!("NonIndexed")), basic.clone(), false),
+            ("one pod", json!({"parallelism": 1, "completions": 1, "completionMode": "Indexed"}), basic.clone(), false),
+            ("asks for more", with("scheduling", json!({"disruptionMode": {"all": {}}})), gang(8), true),
+            (
+                "asks for fewer",
+                with("scheduling", json!({"schedulingPolicy": {"gang": {"minCount": 6}}})),
+                gang(6),
+                true,
+            ),
+            ("asks for Basic", with("scheduling", json!({"schedulingPolicy": {"basic": {}}})), basic.clone(), true),
+            (
+                "brings its group",
+                with("template", json!({"spec": {"schedulingGroup": {"podGroupName": "g"}, "containers": []}})),
+                basic.clone(),
+                false,
+            ),
+        ] {
+            let typed: Job = serde_json::from_value(job(spec.clone())).expect("a Job");
+            let view = JobView::decode(job(spec).to_string().as_bytes()).expect("a Job");
+            for (form, intent) in [("typed", JobIntent::from(&typed)), ("view", JobIntent::from(&view))] {
+                let found = item_for_job(intent.under(&indexed)).resolve().policy;
+                assert_eq!((found, intent.wants_objects(&indexed)), (policy.clone(), objects), "{case}, {form}");
+                assert!(intent.wants_objects(&Gates::default()) && !intent.is_auto_gang(&Gates::default()), "{case}");
+                assert!(!intent.is_auto_gang(&indexed.with(Gate::WorkloadWithJob, false)), "{case}");
+            }
         }
     }
 

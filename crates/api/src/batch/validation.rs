@@ -23,8 +23,16 @@ pub use status::validate_status_update;
 pub fn validate_create(job: &Job, gates: &Gates) -> ErrorList {
     let spec = spec_of(job);
     let mut errors = validate_object_meta(&job.metadata, true, &Path::new("metadata"));
+    let template = spec.template.metadata.as_ref();
+    let theirs = template.and_then(|metadata| metadata.labels.as_ref());
+    let generated = [CONTROLLER_UID_LABEL, JOB_NAME_LABEL, LEGACY_CONTROLLER_UID_LABEL, LEGACY_JOB_NAME_LABEL];
+    let all_generated = theirs.is_some_and(|labels| labels.keys().all(|label| generated.contains(&label.as_str())));
+    if all_generated && job.metadata.labels.as_ref() == theirs {
+        // The Job got them from its template, for which they were made, and is told of them there alone.
+        errors.retain(|error| error.path.as_str() != "metadata.labels");
+    }
     errors.extend(generated_selector(job, &spec));
-    errors.extend(spec::validate(job, &spec));
+    errors.extend(spec::validate(job, &spec, gates));
     errors.extend(names_of_indexed_pods(job, &spec));
     errors.extend(scheduling::declared(spec.scheduling.as_ref(), None, gates));
     errors
@@ -34,11 +42,22 @@ pub fn validate_create(job: &Job, gates: &Gates) -> ErrorList {
 pub fn validate_update(new: &Job, old: &Job, gates: &Gates) -> ErrorList {
     let (new_spec, old_spec) = (spec_of(new), spec_of(old));
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    errors.extend(spec::validate(new, &new_spec));
+    errors.extend(spec::validate(new, &new_spec, gates));
     errors.extend(update::validate(&new_spec, old, &old_spec));
+    errors.extend(scheduling::parallelism_kept(new, old, gates));
     errors.extend(names_of_indexed_pods(new, &new_spec));
     errors.extend(scheduling::declared(new_spec.scheduling.as_ref(), Some(old_spec.scheduling.as_ref()), gates));
     errors
+}
+
+/// What is wrong with the template of a Job, whose spec `job` has: the rules written by hand.
+pub(super) fn template_problems(job: &Job, gates: &Gates) -> ErrorList {
+    spec::template(job, &spec_of(job), gates)
+}
+
+/// What is wrong with the template of a Job: the rules that the types declare.
+pub(super) fn template_scheduling_problems(new: &JobSpec, old: Option<&JobSpec>, gates: &Gates) -> ErrorList {
+    scheduling::declared(new.scheduling.as_ref(), old.map(|old| old.scheduling.as_ref()), gates)
 }
 
 /// A Job without a spec is judged as one whose spec is empty.

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::image;
 use crate::gates::Gates;
 
 use Given::{Empty, Flag, Follows, Number, Text};
@@ -126,11 +127,20 @@ const VOLUME: Rules = &[
     Inside("secret", READABLE),
     Inside("configMap", READABLE),
     Inside("downwardAPI", READABLE),
+    Inside("downwardAPI", FACTS),
     Inside("projected", READABLE),
+    Inside("projected", &[Each("sources", &[Inside("downwardAPI", FACTS), Inside("serviceAccountToken", TOKEN)])]),
     Inside("hostPath", &[Field("type", Text(""))]),
+    Inside("ephemeral", &[Inside("volumeClaimTemplate", &[Inside("spec", CLAIM)])]),
 ];
 
 const READABLE: Rules = &[Field("defaultMode", Number(0o644))];
+
+const FACTS: Rules = &[Each("items", &[Inside("fieldRef", &[Field("apiVersion", Text("v1"))])])];
+
+const TOKEN: Rules = &[Field("expirationSeconds", Number(3600))];
+
+const CLAIM: Rules = &[Field("volumeMode", Text("Filesystem"))];
 
 const NODE: Rules = &[Inside("status", &[Field("allocatable", Follows(capacity))])];
 
@@ -201,20 +211,11 @@ fn capacity(status: &Object) -> Option<Value> {
     status.get("capacity").filter(|capacity| capacity.is_object()).cloned()
 }
 
-/// An image that may move, the `latest`, is pulled again each time.
+/// An image that may move, the `latest`, said or implied, is pulled again each time.
 fn pull_policy(container: &Object) -> Option<Value> {
-    let moves = container.get("image").and_then(Value::as_str).is_some_and(is_latest);
+    let tag = container.get("image").and_then(Value::as_str).and_then(image::tag);
+    let moves = tag == Some("latest");
     Some(json!(if moves { "Always" } else { "IfNotPresent" }))
-}
-
-/// Whether the image is the moving `latest`, said or implied. A digest pins the image whatever the tag.
-fn is_latest(image: &str) -> bool {
-    // A colon before the last slash belongs to a port of the registry.
-    let tag = || image.rsplit('/').next().and_then(|last| Some(last.split_once(':')?.1)).unwrap_or("latest");
-    match image.split_once('@') {
-        Some((_, digest)) => digest.is_empty(),
-        None => !image.is_empty() && tag() == "latest",
-    }
 }
 
 fn a_negative_grace_period_is_one_second(spec: &mut Object) {
@@ -337,7 +338,11 @@ mod tests {
     fn probes_and_volumes_are_completed() {
         let pod = pod(json!({
             "containers": [{"livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 5}}],
-            "volumes": [{"name": "a"}, {"name": "b", "configMap": {"name": "c"}}],
+            "volumes": [{"name": "a"}, {"name": "b", "configMap": {"name": "c"}},
+                {"name": "d", "projected": {"sources": [
+                    {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+                    {"serviceAccountToken": {"path": "t"}}]}},
+                {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}],
         }));
         assert_eq!(
             pod["spec"]["containers"][0]["livenessProbe"],
@@ -346,7 +351,12 @@ mod tests {
         );
         assert_eq!(
             pod["spec"]["volumes"],
-            json!([{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "c", "defaultMode": 420}}])
+            json!([{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "c", "defaultMode": 420}},
+                {"name": "d", "projected": {"defaultMode": 420, "sources": [
+                    {"downwardAPI": {"items": [
+                        {"path": "n", "fieldRef": {"fieldPath": "metadata.name", "apiVersion": "v1"}}]}},
+                    {"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}]}},
+                {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {"volumeMode": "Filesystem"}}}}])
         );
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::gates::{Gate, Gates};
 use crate::quantity::Quantity;
@@ -15,12 +15,98 @@ pub fn drop_disabled_pod_fields(pod: &mut Value, old: Option<&Value>, gates: &Ga
 
 /// The same for the spec of a pod or of a pod template.
 pub fn drop_disabled_pod_spec_fields(spec: Option<&mut Value>, old: Option<&Value>, gates: &Gates) {
-    let was_used = old.is_some_and(|old| old.get("schedulingGroup").is_some());
-    if let Some(spec) = spec.and_then(Value::as_object_mut)
-        && !gates.enabled(Gate::GenericWorkload)
-        && !was_used
-    {
-        spec.remove("schedulingGroup");
+    let Some(spec) = spec.and_then(Value::as_object_mut) else { return };
+    // Nothing here answers to an eviction, so the field is one whose gate is off, as it is by default upstream.
+    for (field, enabled) in [("schedulingGroup", gates.enabled(Gate::GenericWorkload)), ("evictionResponders", false)] {
+        let was_used = old.is_some_and(|old| old.get(field).is_some());
+        if !enabled && !was_used {
+            spec.remove(field);
+        }
+    }
+    drop_fields_of_no_feature(spec);
+}
+
+/// Drops what the schema knows and no feature here gives a meaning to, as it is upstream while the gates are off: nobody
+/// can have used it before.
+fn drop_fields_of_no_feature(spec: &mut Map<String, Value>) {
+    for volume in items(spec.get_mut("volumes")) {
+        if let Some(Value::Object(directory)) = volume.get_mut("emptyDir") {
+            directory.remove("mode");
+        }
+        for source in ["configMap", "secret", "downwardAPI", "projected"] {
+            volume.get_mut(source).into_iter().for_each(|source| drop_everywhere(source, &["user", "defaultUser"]));
+        }
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in items(spec.get_mut(list)) {
+            for part in ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle"] {
+                container.get_mut(part).into_iter().for_each(|part| drop_everywhere(part, &["protocol"]));
+            }
+            let Some(Value::Object(lifecycle)) = container.get_mut("lifecycle") else { continue };
+            if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
+                container.remove("lifecycle");
+            }
+        }
+    }
+}
+
+fn drop_everywhere(value: &mut Value, names: &[&str]) {
+    match value {
+        Value::Object(fields) => {
+            names.iter().for_each(|name| drop(fields.remove(*name)));
+            fields.values_mut().for_each(|value| drop_everywhere(value, names));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| drop_everywhere(item, names)),
+        _ => {}
+    }
+}
+
+/// The objects in a list.
+fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
+    list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Writes what `matchLabelKeys` and `mismatchLabelKeys` of a new pod mean for this pod into the selectors beside them,
+/// so that whoever reads the pod need not look at its labels.
+pub fn merge_label_keys(pod: &mut Value) {
+    let labels = pod.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    items(spec.get_mut("topologySpreadConstraints")).for_each(|constraint| merge_into_selector(constraint, &labels));
+    let Some(Value::Object(affinity)) = spec.get_mut("affinity") else { return };
+    for part in ["podAffinity", "podAntiAffinity"] {
+        let Some(part) = affinity.get_mut(part) else { continue };
+        let required = items(part.get_mut("requiredDuringSchedulingIgnoredDuringExecution"));
+        required.for_each(|term| merge_into_selector(term, &labels));
+        for preferred in items(part.get_mut("preferredDuringSchedulingIgnoredDuringExecution")) {
+            let term = preferred.get_mut("podAffinityTerm").and_then(Value::as_object_mut);
+            term.into_iter().for_each(|term| merge_into_selector(term, &labels));
+        }
+    }
+}
+
+fn merge_into_selector(term: &mut Map<String, Value>, labels: &Map<String, Value>) {
+    let mut asked = Vec::new();
+    for (list, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        let keys = term.get(list).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let said = keys.filter_map(|key| Some((key, labels.get(key)?)));
+        asked.extend(said.map(|(key, value)| json!({"key": key, "operator": operator, "values": [value]})));
+    }
+    let Some(Value::Object(selector)) = term.get_mut("labelSelector").filter(|_| !asked.is_empty()) else { return };
+    match selector.get_mut("matchExpressions") {
+        Some(Value::Array(expressions)) => expressions.extend(asked),
+        _ => drop(selector.insert("matchExpressions".to_owned(), Value::Array(asked))),
+    }
+}
+
+/// Makes the two fields for a pod's addresses agree. The older one, with one address, wins.
+pub fn settle_addresses(status: &mut Value) {
+    let first = status.pointer("/podIPs/0/ip").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let one = status.get("podIP").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(status) = status.as_object_mut() else { return };
+    if !one.is_empty() && one != first {
+        status.insert("podIPs".to_owned(), json!([{ "ip": one }]));
+    } else if one.is_empty() && !first.is_empty() {
+        status.insert("podIP".to_owned(), json!(first));
     }
 }
 
@@ -64,7 +150,7 @@ fn amounts(container: &Container, side: Side) -> BTreeMap<&str, Quantity> {
 mod tests {
     use serde_json::json;
 
-    use super::{drop_disabled_pod_fields, qos_class};
+    use super::{drop_disabled_pod_fields, merge_label_keys, qos_class, settle_addresses};
     use crate::gates::{Gate, Gates};
 
     #[test]
@@ -83,6 +169,68 @@ mod tests {
             assert_eq!(&pod, want, "{case}");
         }
     }
+
+    #[test]
+    fn what_no_feature_reads_is_dropped() {
+        let mut pod = json!({"spec": {
+            "volumes": [
+                {"emptyDir": {"mode": 1, "medium": "Memory"}},
+                {"configMap": {"defaultUser": 1, "items": [{"key": "a", "user": 2}]}},
+                {"rbd": {"user": "kept"}},
+            ],
+            "containers": [
+                {"lifecycle": {"stopSignal": "SIGTERM"}, "ports": [{"protocol": "TCP"}]},
+                {"lifecycle": {"stopSignal": "", "preStop": {"httpGet": {"port": 1, "protocol": "x"}}}},
+            ],
+        }});
+        drop_disabled_pod_fields(&mut pod, None, &Gates::default());
+        let want = json!({"spec": {
+            "volumes": [
+                {"emptyDir": {"medium": "Memory"}}, {"configMap": {"items": [{"key": "a"}]}}, {"rbd": {"user": "kept"}}],
+            "containers": [{"ports": [{"protocol": "TCP"}]}, {"lifecycle": {"preStop": {"httpGet": {"port": 1}}}}],
+        }});
+        assert_eq!(pod, want);
+    }
+
+    #[test]
+    fn a_new_pods_own_labels_are_merged_into_its_selectors() {
+        let mut pod = json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {
+            "topologySpreadConstraints": [
+                {"labelSelector": {"matchLabels": {"x": "y"}}, "matchLabelKeys": ["a", "unknown"]},
+                {"matchLabelKeys": ["a"]},
+            ],
+            "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": {
+                "labelSelector": {"matchExpressions": [{"key": "z", "operator": "Exists"}]},
+                "matchLabelKeys": ["a"], "mismatchLabelKeys": ["b"]}}]}},
+        }});
+        merge_label_keys(&mut pod);
+        let (a, b) = (
+            json!({"key": "a", "operator": "In", "values": ["1"]}),
+            json!({"key": "b", "operator": "NotIn", "values": ["2"]}),
+        );
+        let spread = &pod["spec"]["topologySpreadConstraints"];
+        assert_eq!(spread[0]["labelSelector"], json!({"matchLabels": {"x": "y"}, "matchExpressions": [a]}));
+        assert_eq!(spread[1], json!({"matchLabelKeys": ["a"]}));
+        let terms = &pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+        let want = json!({"matchExpressions": [{"key": "z", "operator": "Exists"}, a, b]});
+        assert_eq!(terms[0]["podAffinityTerm"]["labelSelector"], want);
+    }
+
+    #[test]
+    fn the_older_field_for_the_address_wins() {
+        let both = |one: &str, all: &[&str]| json!({"podIP": one, "podIPs": all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>()});
+        for (mut status, want) in [
+            (json!({"podIP": "1.1.1.1"}), both("1.1.1.1", &["1.1.1.1"])),
+            (json!({"podIPs": [{"ip": "1.1.1.1"}]}), both("1.1.1.1", &["1.1.1.1"])),
+            (both("1.1.1.1", &["2.2.2.2", "::1"]), both("1.1.1.1", &["1.1.1.1"])),
+            (both("1.1.1.1", &["1.1.1.1", "::1"]), both("1.1.1.1", &["1.1.1.1", "::1"])),
+            (json!({}), json!({})),
+        ] {
+            settle_addresses(&mut status);
+            assert_eq!(status, want);
+        }
+    }
+
     #[test]
     fn the_class_follows_from_requests_and_limits() {
         let full = json!({"cpu": "1", "memory": "1Gi"});

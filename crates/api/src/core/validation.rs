@@ -1,13 +1,20 @@
 //! What may be written to the core group, and what may change afterwards.
 //!
-//! Messages are those of Kubernetes. Parts that only a kubelet reads (volumes, probes, security contexts) are not
-//! judged.
+//! Messages are those of Kubernetes. Of volumes the common sources are judged; only a kubelet reads the others.
 
 pub mod pod; // a pod when created, changed, and reported on
 mod pod_spec; // the spec, in a pod or in a template
+mod volumes; // what containers mount
 mod containers; // containers, their ports and mounts
+mod environment; // the variables of a container
 mod resources; // requests and limits
+mod claims; // claims of devices
+mod probes; // probes and hooks
+mod restart; // when a container starts again
+mod security; // as whom a pod runs
+mod network; // names of hosts, and how they are looked up
 mod placement; // node selectors, tolerations, affinity, gates, groups
+mod spread; // how evenly pods are spread
 pub mod binding; // a pod's way to its node
 pub mod node; // taints and amounts
 pub mod namespace; // its name, its phase

@@ -1,11 +1,11 @@
-//! What is filled in when a PodGroup or a priority class leaves it out. A Workload gets nothing: its templates are
+//! What is filled in when a group, single or composite, or a priority class leaves it out. A Workload gets nothing: its templates are
 //! filled in when groups are made from them.
 
 use serde_json::{Map, Value, json};
 
 use crate::gates::{Gate, Gates};
 
-/// Fills in what a PodGroup leaves out.
+/// Fills in what a PodGroup leaves out; a CompositePodGroup gets the same.
 pub fn set_pod_group_defaults(doc: &mut Value, gates: &Gates) {
     let Some(spec) = doc.get_mut("spec").and_then(Value::as_object_mut) else { return };
     default(spec, "disruptionMode", json!({"single": {}}));

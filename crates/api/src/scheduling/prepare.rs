@@ -32,18 +32,47 @@ pub fn prepare_pod_group_update(doc: &mut Value, old: &Value, gates: &Gates) {
 
 /// Settles what an update of a PodGroup's status may not bring: all else stays as it was.
 pub fn prepare_pod_group_status_update(doc: &mut Value, old: &Value, gates: &Gates) {
-    keep_old(doc, old, "spec");
-    if let (Some(new), Some(old)) = (doc.get_mut("metadata"), old.get("metadata")) {
-        for field in ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "generation"] {
-            keep_old(new, old, field);
-        }
-    }
+    keep_all_but_status(doc, old);
     let has_claims = old.pointer("/spec/resourceClaims").is_some_and(in_use);
     if !gates.enabled(Gate::DRAWorkloadResourceClaims)
         && !has_claims
         && let Some(status) = doc.get_mut("status").and_then(Value::as_object_mut)
     {
         status.remove("resourceClaimStatuses");
+    }
+}
+
+/// Settles what a new CompositePodGroup may not say for itself.
+pub fn prepare_composite_create(doc: &mut Value, gates: &Gates) {
+    if let Some(doc) = doc.as_object_mut() {
+        doc.remove("status");
+    }
+    drop_composite_fields(doc, None, gates);
+}
+
+/// Settles what an update of a CompositePodGroup may not bring: its status stays as it was.
+pub fn prepare_composite_update(doc: &mut Value, old: &Value, gates: &Gates) {
+    keep_old(doc, old, "status");
+    drop_composite_fields(doc, Some(old), gates);
+}
+
+/// Settles what an update of a CompositePodGroup's status may not bring: all else stays as it was.
+pub fn prepare_composite_status_update(doc: &mut Value, old: &Value, _gates: &Gates) {
+    keep_all_but_status(doc, old);
+}
+
+fn drop_composite_fields(doc: &mut Value, old: Option<&Value>, gates: &Gates) {
+    let Some(spec) = doc.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let old = old.and_then(|old| old.get("spec"));
+    drop_unless(spec, old, "preemptionPolicy", gates.enabled(Gate::PodGroupPreemptionPolicy));
+}
+
+fn keep_all_but_status(doc: &mut Value, old: &Value) {
+    keep_old(doc, old, "spec");
+    if let (Some(new), Some(old)) = (doc.get_mut("metadata"), old.get("metadata")) {
+        for field in ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "generation"] {
+            keep_old(new, old, field);
+        }
     }
 }
 
@@ -118,8 +147,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        prepare_pod_group_create, prepare_pod_group_status_update, prepare_pod_group_update, prepare_workload_create,
-        prepare_workload_update,
+        prepare_composite_create, prepare_composite_status_update, prepare_composite_update, prepare_pod_group_create,
+        prepare_pod_group_status_update, prepare_pod_group_update, prepare_workload_create, prepare_workload_update,
     };
     use crate::gates::{Gate, Gates};
 
@@ -179,6 +208,21 @@ mod tests {
         let mut group = written.clone();
         prepare_pod_group_status_update(&mut group, &old, &Gates::default());
         assert_eq!(group, json!({"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}, "status": {"y": 3}}));
+    }
+
+    #[test]
+    fn a_composite_keeps_its_halves_apart_and_its_policy_behind_the_gate() {
+        let off = off(Gate::PodGroupPreemptionPolicy);
+        let with = json!({"metadata": {}, "spec": {"preemptionPolicy": "Never"}, "status": {"a": 1}});
+        let mut group = with.clone();
+        prepare_composite_create(&mut group, &off);
+        assert_eq!(group, json!({"metadata": {}, "spec": {}}));
+        let mut group = json!({"metadata": {}, "spec": {"preemptionPolicy": "Never"}, "status": {"a": 2}});
+        prepare_composite_update(&mut group, &with, &off);
+        assert_eq!(group, with, "it was in use");
+        let mut group = json!({"metadata": {"labels": {}}, "spec": {}, "status": {"a": 2}});
+        prepare_composite_status_update(&mut group, &with, &off);
+        assert_eq!(group, json!({"metadata": {}, "spec": {"preemptionPolicy": "Never"}, "status": {"a": 2}}));
     }
 
     #[test]

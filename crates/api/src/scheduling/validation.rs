@@ -5,9 +5,12 @@
 
 pub mod workload; // trees of templates
 pub mod pod_group; // groups and their status
+pub mod composite_pod_group; // groups of groups and their status
 pub mod priority_class;
 mod group; // what groups and templates of groups have in common
 mod conditions; // conditions in a status
+
+pub use conditions::with_times;
 
 /// The highest priority a user may give.
 pub const USER_PRIORITY_MAX: i32 = 1_000_000_000;

@@ -23,6 +23,10 @@ fn find(sentences: Sentences, key: &str) -> Option<&'static str> {
 
 /// What each type is for. The versions of a type mean the same.
 const TYPES: Sentences = &[
+    ("AllCompositeDisruptionMode", "The groups of the composite are disrupted together. It has no fields."),
+    ("AllDisruptionMode", "The pods of the group are disrupted together. It has no fields."),
+    ("BasicSchedulingPolicy", "Each pod is scheduled by itself. It has no fields."),
+    ("CompositeBasicSchedulingPolicy", "Each group is scheduled by itself. It has no fields."),
     (
         "CompositeDisruptionMode",
         "Whether the groups of a composite may be disrupted one by one. Exactly one member is set.",
@@ -54,10 +58,15 @@ const TYPES: Sentences = &[
     ("PodGroupSpec", "What is wanted of the group."),
     ("PodGroupStatus", "What has become of the group."),
     ("PodGroupTemplate", "The pattern of one pod group."),
+    ("PodGroupTemplateReference", "Where the template stands from which a group was made."),
     ("PriorityClass", "A name for a priority, which pods and groups of pods refer to."),
+    ("SingleCompositeDisruptionMode", "Each group of the composite may be disrupted by itself. It has no fields."),
+    ("SingleDisruptionMode", "Each pod of the group may be disrupted by itself. It has no fields."),
     ("TopologyConstraint", "All pods go to nodes that have the same value of one label."),
     ("TypedLocalObjectReference", "An object in the same namespace, by group, kind and name."),
     ("Workload", "The scheduling intent of one application: the pattern of each group of pods that it has."),
+    ("WorkloadPodGroupAllDisruptionMode", "The pods of the group are disrupted together. It has no fields."),
+    ("WorkloadPodGroupBasicSchedulingPolicy", "Each pod is scheduled by itself. It has no fields."),
     (
         "WorkloadPodGroupDisruptionMode",
         "Whether the pods of the group may be disrupted one by one. Exactly one member is set.",
@@ -69,6 +78,8 @@ const TYPES: Sentences = &[
     ),
     ("WorkloadPodGroupSchedulingConstraints", "Where the pods of the group may be placed."),
     ("WorkloadPodGroupSchedulingPolicy", "How the pods of the group are scheduled. Exactly one member is set."),
+    ("WorkloadPodGroupSingleDisruptionMode", "Each pod of the group may be disrupted by itself. It has no fields."),
+    ("WorkloadPodGroupTemplateReference", "A Workload, and the template in it."),
     ("WorkloadReference", "The Workload, and the template in it, from which a group was made."),
     ("WorkloadSpec", "The patterns of the groups. Exactly one of the two lists is filled."),
 ];
@@ -86,6 +97,10 @@ const FIELDS: Sentences = &[
     (
         "JobSpec.scheduling",
         "Makes the pods of the Job one group that is scheduled as a unit. Cannot be added, removed or made another policy later.",
+    ),
+    (
+        "JobSpec.workloadRef",
+        "The Workload that the Job belongs to, in the same namespace. Only with the feature gate JobWorkloadRef.",
     ),
     (
         "JobSchedulingConfiguration.schedulingPolicy",
@@ -106,6 +121,7 @@ const FIELDS: Sentences = &[
         "PodGroupResourceClaimStatus.resourceClaimName",
         "The ResourceClaim that was made or found; empty while there is none.",
     ),
+    ("PodGroupTemplateReference.name", "The name of the template in the Workload that spec.workloadRef names."),
     ("PriorityClass.description", "What the class is meant for, in the words of whoever made it."),
     ("PriorityClass.globalDefault", "Whether pods that name no class get this one. At most one class should say so."),
     (
@@ -137,6 +153,8 @@ const SHARED: Sentences = &[
     ("minGroupCount", "So many groups must be placeable at once, or none is placed. At least 1."),
     ("name", "The name of the template, unique in the whole Workload."),
     ("parentCompositePodGroupName", "The composite that this group is part of; empty for a group that stands alone."),
+    ("podGroupTemplateName", "The name of the template in that Workload."),
+    ("podGroupTemplateRef", "The template from which the group was made. Now workloadRef."),
     ("podGroupTemplates", "Patterns of pod groups; at most 8, told apart by name."),
     ("preemptionPolicy", "Whether the group may displace others: `PreemptLowerPriority` or `Never`."),
     ("priority", "The priority of the group; larger numbers go first. Filled in from the class."),
@@ -144,6 +162,7 @@ const SHARED: Sentences = &[
     ("resourceClaimName", "A ResourceClaim that exists already."),
     ("resourceClaimTemplateName", "A ResourceClaimTemplate from which a claim for the group is made."),
     ("resourceClaims", "Resource claims that all pods of the group share; at most 4."),
+    ("scheduledPods", "How many pods of the group have a node."),
     ("schedulingConstraints", "Where the pods may be placed; anywhere when left out."),
     ("schedulingPolicy", "How the members are scheduled: `gang` together, `basic` one by one."),
     ("single", "Each pod of the group may be disrupted by itself."),
@@ -151,6 +170,7 @@ const SHARED: Sentences = &[
     ("status", "What has been observed."),
     ("templateName", "The name of the template in that Workload."),
     ("topology", "Labels whose value all nodes of the group have in common; at most one."),
+    ("workload", "The Workload, and the template in it, from which the group was made."),
     ("workloadName", "The name of the Workload, in the same namespace."),
     ("workloadRef", "The Workload, and the template in it, from which this was made."),
 ];

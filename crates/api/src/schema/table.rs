@@ -6,7 +6,12 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::form::{Form, Forms};
+
+/// What Kubernetes ships.
 const FILE: &str = include_str!("kubernetes-1.37.1.json");
+/// What it no longer ships, or never did, and this server takes all the same: older versions, and fields of drafts.
+const OLDER: &str = include_str!("older.json");
 
 /// All that is known of all kinds. Made once.
 pub struct Table {
@@ -28,6 +33,8 @@ pub struct Type {
     pub required: Box<[String]>,
     /// Whether the object changes as a whole, never field by field.
     pub is_atomic: bool,
+    /// The fields that are written even when they say nothing.
+    pub written: Box<[usize]>,
 }
 
 /// One field of an object.
@@ -38,6 +45,10 @@ pub struct Field {
     pub shape: Shape,
     /// What else is known about it; `None` for most fields.
     pub marks: Option<Box<Marks>>,
+    /// How it is written when it says nothing.
+    pub form: Form,
+    /// Whether it is a time that is written with its microseconds.
+    pub is_micro: bool,
 }
 
 /// How a field merges, and what it is when left out.
@@ -148,7 +159,8 @@ impl Type {
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let file: File = serde_json::from_str(FILE).expect("the schema file is the one that xtask wrote");
+        let mut file: File = serde_json::from_str(FILE).expect("the schema file is the one that xtask wrote");
+        file.add(serde_json::from_str(OLDER).expect("the file of older forms has the same form"));
         Builder::build(&file)
     })
 }
@@ -158,6 +170,25 @@ struct File {
     kubernetes: String,
     kinds: BTreeMap<String, String>,
     types: BTreeMap<String, FileType>,
+}
+
+/// Kinds and types that are not upstream's; a type that is upstream's gets more fields.
+#[derive(Deserialize)]
+struct OlderFile {
+    kinds: BTreeMap<String, String>,
+    types: BTreeMap<String, FileType>,
+}
+
+impl File {
+    fn add(&mut self, older: OlderFile) {
+        self.kinds.extend(older.kinds);
+        for (name, of) in older.types {
+            match self.types.get_mut(&name) {
+                Some(known) => known.fields.extend(of.fields),
+                None => drop(self.types.insert(name, of)),
+            }
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -186,30 +217,43 @@ enum FileField {
 struct Builder<'a> {
     numbers: BTreeMap<&'a str, u32>,
     inner: Vec<Shape>,
+    forms: Forms,
 }
 
 impl<'a> Builder<'a> {
     fn build(file: &'a File) -> Table {
         let numbers = file.types.keys().zip(0..).map(|(name, number)| (name.as_str(), number)).collect();
-        let mut builder = Builder { numbers, inner: Vec::new() };
+        let mut builder = Builder { numbers, inner: Vec::new(), forms: Forms::learned() };
         let types = file.types.iter().map(|(name, of)| builder.object(name, of)).collect();
         let kinds = file.kinds.iter().map(|(kind, name)| (kind.clone(), builder.reference(name))).collect();
         Table { kubernetes: file.kubernetes.clone(), kinds, types, inner: builder.inner }
     }
 
     fn object(&mut self, name: &str, of: &'a FileType) -> Type {
-        let field = |(name, field): (&'a String, &'a FileField)| {
-            let (shape, marks) = match field {
-                FileField::Plain(of) => (self.shape(of), None),
-                FileField::Marked { of, marks } => (self.shape(of), Some(marks.clone())),
-            };
-            Field { name: name.as_str().into(), shape, marks }
-        };
+        let fields: Box<[Field]> =
+            of.fields.iter().map(|(of_name, field)| self.field(name, of, of_name, field)).collect();
+        let is_written = |field: &Field| matches!(field.form, Form::Written | Form::Null);
         Type {
             name: name.into(),
-            fields: of.fields.iter().map(field).collect(),
+            written: (0..fields.len()).filter(|&at| is_written(&fields[at])).collect(),
+            fields,
             required: of.required.iter().cloned().collect(),
             is_atomic: of.map.as_deref() == Some("atomic"),
+        }
+    }
+
+    fn field(&mut self, type_name: &str, of: &'a FileType, name: &str, field: &'a FileField) -> Field {
+        let (shape, marks) = match field {
+            FileField::Plain(of) => (self.shape(of), None),
+            FileField::Marked { of, marks } => (self.shape(of), Some(marks.clone())),
+        };
+        let required = of.required.iter().any(|required| required == name);
+        Field {
+            name: name.into(),
+            shape,
+            marks,
+            form: self.forms.of(type_name, name, shape, required),
+            is_micro: self.forms.is_micro(type_name, name),
         }
     }
 
@@ -269,6 +313,14 @@ mod tests {
         let mode = marks("scheduling.v1beta1.PodGroupSpec", "disruptionMode").expect("the mode has a default");
         assert_eq!(mode, Marks { default: Some(json!({"single": {}})), ..Marks::default() });
         assert_eq!(marks("core.v1.Container", "image"), None);
+    }
+
+    // `basic: {}` was once taken for anything at all, and what users misspelled inside went unnoticed.
+    #[test]
+    fn a_struct_without_fields_is_a_struct_all_the_same() {
+        let basic = of("scheduling.v1beta1.PodGroupSchedulingPolicy").field("basic").expect("a member");
+        let Shape::Object(number) = basic.shape else { panic!("{:?}", basic.shape) };
+        assert!(table().object(number).fields.is_empty());
     }
 
     #[test]

@@ -3,17 +3,30 @@
 use std::fmt::Write;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::table::{Shape, Table, table};
+use super::form::Form;
+use super::table::{Field, Shape, Table, Type, table};
 use super::{Findings, TypeError};
+use crate::clock::{rfc3339, rfc3339_micros};
 use crate::quantity::Quantity;
 
-/// Checks `document`, drops what is unknown or `null`, and writes quantities in canonical form.
+/// The time that stands for none.
+const NO_TIME: &str = "0001-01-01T00:00:00Z";
+
+/// Checks `document`, drops what is unknown, and writes the rest in the one form that it is kept in.
 pub fn check(shape: Shape, document: &mut Value) -> Findings {
     let mut walk = Walk { table: table(), findings: Findings::default() };
     walk.value(shape, document, &Place::Root);
     walk.findings
+}
+
+/// Writes what a document of this shape has at its top even when it says nothing there.
+pub fn complete(shape: Shape, document: &mut Value) {
+    if let (Shape::Object(of), Value::Object(fields)) = (shape, document) {
+        let mut walk = Walk { table: table(), findings: Findings::default() };
+        walk.complete(walk.table.object(of), fields);
+    }
 }
 
 struct Walk {
@@ -64,29 +77,29 @@ impl Walk {
             (Shape::Object(of), Value::Object(fields)) => {
                 let of = self.table.object(of);
                 fields.retain(|name, value| match of.field(name) {
-                    Some(_) if value.is_null() => false,
-                    Some(field) => {
-                        self.value(field.shape, value, &Place::Field(place, name));
-                        true
-                    }
+                    Some(field) => self.field(field, value, &Place::Field(place, name)),
                     None => {
                         self.findings.unknown.push(Place::Field(place, name).text());
                         false
                     }
                 });
+                self.complete(of, fields);
             }
             (Shape::List(of), Value::Array(items)) => {
                 let of = self.table.inner(of);
                 for (index, item) in items.iter_mut().enumerate() {
+                    if item.is_null() {
+                        *item = zero(of);
+                    }
                     self.value(of, item, &Place::Item(place, index));
                 }
             }
             (Shape::Map(of), Value::Object(entries)) => {
                 let of = self.table.inner(of);
                 entries.retain(|key, value| {
-                    if value.is_null() && of == Shape::Text {
+                    if value.is_null() {
                         // A key written without a value, as in `labels: {gpu: }`, has the empty text.
-                        *value = Value::String(String::new());
+                        *value = zero(of);
                     }
                     self.value(of, value, &Place::Key(place, key));
                     true
@@ -99,6 +112,37 @@ impl Walk {
             (Shape::IntOrString, Value::String(_)) => {}
             (Shape::IntOrString, Value::Number(number)) if number.is_i64() => {}
             _ => self.wrong(shape, value, place),
+        }
+    }
+
+    /// Whether the field stays.
+    fn field(&mut self, field: &Field, value: &mut Value, place: &Place<'_>) -> bool {
+        if value.is_null() {
+            match field.form {
+                Form::AsSent | Form::LeftOut => return false,
+                Form::Null => return true,
+                Form::Written => *value = zero(field.shape),
+            }
+        }
+        self.value(field.shape, value, place);
+        match field.shape {
+            Shape::Time => time(field, value),
+            shape => field.form != Form::LeftOut || !is_empty(shape, value),
+        }
+    }
+
+    /// Writes the fields that are there even when they say nothing.
+    fn complete(&mut self, of: &Type, fields: &mut Map<String, Value>) {
+        for &at in &of.written {
+            let field = &of.fields[at];
+            if !fields.contains_key(&*field.name) {
+                let mut value = Value::Null;
+                if field.form == Form::Written {
+                    value = zero(field.shape);
+                    self.value(field.shape, &mut value, &Place::Root);
+                }
+                fields.insert(field.name.to_string(), value);
+            }
         }
     }
 
@@ -122,6 +166,48 @@ impl Walk {
         let error = TypeError { path: place.text(), expected: name(shape, value), found: describe(value) };
         self.findings.type_errors.push(error);
     }
+}
+
+/// What `null` is read as where a value has to stand: an item of a list cannot be left out.
+fn zero(shape: Shape) -> Value {
+    match shape {
+        Shape::Object(_) | Shape::Map(_) => Value::Object(Map::new()),
+        Shape::List(_) => Value::Array(Vec::new()),
+        Shape::Text | Shape::Bytes => Value::String(String::new()),
+        Shape::Int32 | Shape::Int64 | Shape::IntOrString | Shape::Quantity => Value::from(0),
+        Shape::Boolean => Value::Bool(false),
+        Shape::Time | Shape::Any => Value::Null,
+    }
+}
+
+/// Whether a value is the one that a field has when nobody sets it. An object with known fields says something by being
+/// there.
+fn is_empty(shape: Shape, value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty() && shape != Shape::Quantity,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::Bool(truth) => !truth,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(entries) => matches!(shape, Shape::Map(_)) && entries.is_empty(),
+        Value::Null => false,
+    }
+}
+
+/// Writes a time as it is kept, or as none. Whether the field stays.
+fn time(field: &Field, value: &mut Value) -> bool {
+    let Value::String(text) = &*value else { return true };
+    // Nearly every time is as it should be; those are not read again.
+    let is_plain = text.len() == NO_TIME.len() && text.ends_with('Z') && !field.is_micro;
+    let canonical = match text.parse::<Timestamp>() {
+        _ if text == NO_TIME => None,
+        _ if is_plain => return true,
+        Ok(time) if field.is_micro => Some(rfc3339_micros(time)),
+        Ok(time) => Some(rfc3339(time)),
+        Err(_) => return true,
+    };
+    let stays = canonical.is_some() || field.form == Form::Null;
+    *value = canonical.map_or(Value::Null, Value::String);
+    stays
 }
 
 fn name(shape: Shape, found: &Value) -> &'static str {
@@ -174,7 +260,8 @@ mod tests {
                     "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
                     "livenessProbe": {"httpGet": {"port": "http"}},
                 }],
-                "hostNetwork": false,
+                "hostNetwork": true,
+                "securityContext": {},
                 "priority": 3,
                 "schedulingGroup": {"podGroupName": "g"},
                 "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
@@ -277,8 +364,11 @@ mod tests {
             pod,
             json!({
                 "metadata": {"labels": {"gpu": ""}},
-                "spec": {"containers": [
-                    {"resources": {"requests": {"cpu": "500m", "memory": "1Mi", "example.com/x": "4"}}}]},
+                "spec": {"containers": [{
+                    "name": "",
+                    "resources": {"requests": {"cpu": "500m", "memory": "1Mi", "example.com/x": "4"}}}],
+                    "securityContext": {}},
+                "status": {},
             })
         );
     }
@@ -288,7 +378,7 @@ mod tests {
         let mut pod = json!({"metadata": {"managedFields": [{"fieldsV1": {"f:nonsense": null}}]}});
         let before = pod.clone();
         assert_eq!(check("", "v1", "Pod", &mut pod), Default::default());
-        assert_eq!(pod, before);
+        assert_eq!(pod["metadata"], before["metadata"]);
     }
 
     /// Every object in the document that has known fields, by JSON pointer and by field path.

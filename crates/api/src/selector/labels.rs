@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use super::BadSelector;
+use crate::Pairs;
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::names;
 
@@ -76,7 +77,7 @@ impl Labels {
     }
 
     /// Whether an object with these labels is selected.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn matches(&self, labels: &Pairs<String>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 
@@ -93,7 +94,7 @@ impl Labels {
 
 impl LabelRequirement {
     /// Whether it holds for these labels.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn matches(&self, labels: &Pairs<String>) -> bool {
         let integer = |key: &String| labels.get(key).and_then(|value| value.parse::<i64>().ok());
         match self {
             LabelRequirement::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
@@ -263,15 +264,15 @@ fn checked(field: &str, text: &str, rule: names::NameRule) -> Result<(), BadSele
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     use serde_json::json;
 
     use super::{Labels, validate_label_selector};
+    use crate::Pairs;
     use crate::field::Path;
 
-    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    fn labels(pairs: &[(&str, &str)]) -> Pairs<String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 

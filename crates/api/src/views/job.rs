@@ -1,7 +1,5 @@
 //! Jobs as the Job controller and the progress view read them.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::JobSchedulingConfiguration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -9,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::meta::{Condition, Meta};
+use crate::pairs::Pairs;
 use crate::views::view;
 
 /// A Job.
@@ -65,7 +64,7 @@ pub struct PodTemplateView {
     /// The template's JSON.
     pub raw: Option<Box<RawValue>>,
     /// Labels of the pods.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Pairs<String>,
     /// Set by a user or parent who brings the PodGroup along.
     pub scheduling_group: Option<String>,
     /// Copied to the Workload's templates.
@@ -85,7 +84,7 @@ impl<'de> Deserialize<'de> for PodTemplateView {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct PeekMeta {
-            labels: BTreeMap<String, String>,
+            labels: Pairs<String>,
         }
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]

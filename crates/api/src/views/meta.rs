@@ -1,11 +1,11 @@
 //! What all kinds share: identity, version, labels, owners.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
+use crate::pairs::Pairs;
 use crate::revision::Revision;
 
 /// A kind as a cache sees it.
@@ -100,10 +100,10 @@ pub struct Meta {
     /// Counts changes of the spec, for kinds that count them.
     pub generation: i64,
     /// Labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Pairs<String>,
     /// Annotations, without the copy of the manifest that kubectl keeps there.
     #[serde(deserialize_with = "annotations_without_last_applied")]
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Pairs<String>,
     /// Owners; at most one has `controller: true`.
     pub owner_references: Vec<OwnerRef>,
     /// Who must act before the object may go.
@@ -136,12 +136,14 @@ impl Meta {
     }
 }
 
-fn annotations_without_last_applied<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<BTreeMap<String, String>, D::Error> {
-    let mut annotations = BTreeMap::<String, String>::deserialize(deserializer)?;
-    annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    Ok(annotations)
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+fn annotations_without_last_applied<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pairs<String>, D::Error> {
+    let annotations = Pairs::<String>::deserialize(deserializer)?;
+    if !annotations.contains_key(LAST_APPLIED) {
+        return Ok(annotations);
+    }
+    Ok(annotations.iter().filter(|(name, _)| *name != LAST_APPLIED).map(|(name, text)| (name, text.clone())).collect())
 }
 
 /// `metadata.ownerReferences[]`.

@@ -1,11 +1,10 @@
 //! Nodes as the scheduler reads them.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::Taint;
 use serde::Deserialize;
 
 use super::meta::{Condition, Meta};
+use crate::pairs::Pairs;
 use crate::quantity::Quantity;
 use crate::views::view;
 
@@ -38,7 +37,7 @@ pub struct NodeSpecView {
 #[serde(default)]
 pub struct NodeStatusView {
     /// What pods may use.
-    pub allocatable: BTreeMap<String, Quantity>,
+    pub allocatable: Pairs<Quantity>,
     /// Ready and others.
     pub conditions: Vec<Condition>,
 }

@@ -1,12 +1,11 @@
 //! Pods as the scheduler, the Job controller and the nodes read them.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAffinity, Toleration};
 use serde::Deserialize;
 
 use super::meta::{Condition, Index, Meta};
+use crate::pairs::Pairs;
 use crate::quantity::Quantity;
 use crate::views::view;
 
@@ -70,7 +69,7 @@ pub struct PodSpecView {
     /// `Always`, `OnFailure` or `Never`.
     pub restart_policy: String,
     /// Labels a node must carry.
-    pub node_selector: BTreeMap<String, String>,
+    pub node_selector: Pairs<String>,
     /// Only node affinity is read; inter-pod terms come with their plugin.
     pub affinity: Option<AffinityView>,
     /// Taints the pod stands.
@@ -80,7 +79,7 @@ pub struct PodSpecView {
     /// Init containers and, with `restartPolicy: Always`, sidecars.
     pub init_containers: Vec<ContainerView>,
     /// What the runtime class adds to the requests.
-    pub overhead: BTreeMap<String, Quantity>,
+    pub overhead: Pairs<Quantity>,
     /// Requests of the pod as a whole.
     pub resources: Option<ResourcesView>,
     /// While any is left the pod is not placed.
@@ -132,7 +131,7 @@ pub struct ContainerView {
 #[serde(default)]
 pub struct ResourcesView {
     /// What placement reserves.
-    pub requests: BTreeMap<String, Quantity>,
+    pub requests: Pairs<Quantity>,
 }
 
 /// A container port.

@@ -79,7 +79,7 @@ fn exit_codes(codes: &PodFailurePolicyOnExitCodesRequirement, spec: &JobSpec, pa
     }
     let path = path.child("values");
     if codes.values.is_empty() {
-        errors.push(without_value(&path, "at least one value is required"));
+        errors.push(Error::invalid(&path, json_of(&codes.values), "at least one value is required"));
     } else if codes.values.len() > EXIT_CODES_MAX {
         errors.push(Error::too_many(&path, codes.values.len(), EXIT_CODES_MAX));
     }
@@ -124,10 +124,14 @@ fn pod_conditions(patterns: &[PodFailurePolicyOnPodConditionsPattern], path: &Pa
 
 pub(super) fn success(spec: &JobSpec, path: &Path) -> ErrorList {
     let Some(policy) = &spec.success_policy else { return ErrorList::new() };
-    let path = path.child("successPolicy").child("rules");
+    let path = path.child("successPolicy");
+    if spec.completion_mode.as_deref() != Some("Indexed") {
+        return vec![Error::invalid(&path, json_of(policy), "requires indexed completion mode")];
+    }
+    let path = path.child("rules");
     let mut errors = ErrorList::new();
     if policy.rules.is_empty() {
-        let detail = "at least one rules must be specified when the success policy is specified";
+        let detail = "at least one rules must be specified when the successPolicy is specified";
         errors.push(Error::required(&path, detail));
     }
     if policy.rules.len() > RULES_MAX {
@@ -154,6 +158,8 @@ fn success_rule(rule: &SuccessPolicyRule, completions: Option<i32>, path: &Path)
         match indexes::parse(text, completions.unwrap_or(i32::MAX)) {
             Ok(runs) => listed = Some(indexes::count(&runs)),
             Err(problem) => {
+                // What cannot be read lists nothing, and is held against the count as such.
+                listed = Some(0);
                 let detail = format!("error parsing succeededIndexes: {problem}");
                 errors.push(Error::invalid(&path, text.as_str(), detail));
             }
@@ -178,7 +184,7 @@ fn success_rule(rule: &SuccessPolicyRule, completions: Option<i32>, path: &Path)
 
 fn valid_values(values: &[&str]) -> String {
     let quoted: Vec<String> = values.iter().map(|value| format!("\"{value}\"")).collect();
-    format!("valid values: {}", quoted.join(", "))
+    format!("valid values: [{}]", quoted.join(" "))
 }
 
 /// An error about a whole that is too large to print.

@@ -1,11 +1,15 @@
 //! The spec of a Job as such, whether new or changed.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use serde_json::Value;
 use workloadbuilder::rules::at_least;
 
 use super::{policies, scheduling};
 use crate::core::validation::validate_pod_template;
 use crate::field::{Error, ErrorList, Path};
+use crate::gates::Gates;
 use crate::metadata::{json_of, names};
 use crate::selector::{Labels, validate_label_selector};
 
@@ -17,18 +21,24 @@ const FAILED_INDEXES_MAX_MANY: i32 = 10_000;
 const PARALLELISM_MAX_MANY: i32 = 10_000;
 const MANAGED_BY_BYTES_MAX: usize = 63;
 
-pub(super) fn validate(job: &Job, spec: &JobSpec) -> ErrorList {
+pub(super) fn validate(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
+    let mut errors = template(job, spec, gates);
+    errors.extend(selector(spec, &Path::new("spec")));
+    errors
+}
+
+/// The same for a spec that has no selector yet, because Jobs are still to be made from it.
+pub(super) fn template(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
     let path = Path::new("spec");
     let mut errors = counts(spec, &path);
     errors.extend(managed_by(spec, &path));
     errors.extend(completion_mode(spec, &path));
-    errors.extend(policies::replacement(spec, &path));
     errors.extend(policies::failure(spec, &path));
     errors.extend(policies::success(spec, &path));
-    errors.extend(scheduling::sense(job, spec));
+    errors.extend(policies::replacement(spec, &path));
+    errors.extend(scheduling::sense(job, spec, gates));
     errors.extend(validate_pod_template(&spec.template, &path.child("template")));
     errors.extend(restart_policy(spec, &path));
-    errors.extend(selector(spec, &path));
     errors
 }
 
@@ -71,12 +81,7 @@ fn completion_mode(spec: &JobSpec, path: &Path) -> ErrorList {
     match spec.completion_mode.as_deref() {
         Some("Indexed") => indexed(spec, path),
         None | Some("NonIndexed") => not_indexed(spec, path),
-        Some(other) => {
-            let mut errors =
-                vec![Error::not_supported(&path.child("completionMode"), other, &["NonIndexed", "Indexed"])];
-            errors.extend(not_indexed(spec, path));
-            errors
-        }
+        Some(other) => vec![Error::not_supported(&path.child("completionMode"), other, &["NonIndexed", "Indexed"])],
     }
 }
 
@@ -128,7 +133,6 @@ fn not_indexed(spec: &JobSpec, path: &Path) -> ErrorList {
     let needs_indexes = [
         ("backoffLimitPerIndex", spec.backoff_limit_per_index.map(|limit| json_of(&limit))),
         ("maxFailedIndexes", spec.max_failed_indexes.map(|max| json_of(&max))),
-        ("successPolicy", spec.success_policy.as_ref().map(json_of)),
     ];
     let given = needs_indexes.into_iter().filter_map(|(name, value)| Some((name, value?)));
     given.map(|(name, value)| Error::invalid(&path.child(name), value, "requires indexed completion mode")).collect()
@@ -148,12 +152,25 @@ fn restart_policy(spec: &JobSpec, path: &Path) -> Option<Error> {
 }
 
 fn selector(spec: &JobSpec, path: &Path) -> ErrorList {
-    let Some(selector) = &spec.selector else { return vec![Error::required(&path.child("selector"), "")] };
-    let mut errors = validate_label_selector(selector, &path.child("selector"));
+    let selector_path = path.child("selector");
     let labels = spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
-    if Labels::from_label_selector(selector).is_ok_and(|selector| !selector.matches(&labels)) {
+    let carried = labels.clone().into_iter().collect();
+    let (mut errors, misses) = match &spec.selector {
+        // A selector that is not there selects nothing.
+        None => (vec![Error::required(&selector_path, "")], true),
+        Some(selector) => (
+            validate_label_selector(selector, &selector_path),
+            Labels::from_label_selector(selector).is_ok_and(|selector| !selector.matches(&carried)),
+        ),
+    };
+    if misses {
         let path = path.child("template").child("metadata").child("labels");
-        errors.push(Error::invalid(&path, json_of(&labels), "`selector` does not match template `labels`"));
+        errors.push(Error::invalid(&path, labels_value(&labels), "`selector` does not match template `labels`"));
     }
     errors
+}
+
+/// Labels as a message shows them: none at all are `null`.
+fn labels_value(labels: &BTreeMap<String, String>) -> Value {
+    if labels.is_empty() { Value::Null } else { json_of(labels) }
 }

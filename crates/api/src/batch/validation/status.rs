@@ -10,7 +10,7 @@ use super::spec_of;
 use crate::batch::indexes;
 use crate::field::{Error, ErrorKind, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{immutable, json_of, validate_object_meta_update};
+use crate::metadata::{immutable, json_of, said, validate_object_meta_update};
 
 /// What is wrong with a change of a Job's status.
 pub fn validate_status_update(new: &Job, old: &Job, _gates: &Gates) -> ErrorList {
@@ -23,11 +23,12 @@ pub fn validate_status_update(new: &Job, old: &Job, _gates: &Gates) -> ErrorList
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(change.counts());
     errors.extend(change.uncounted_pods());
-    errors.extend(change.conditions());
-    errors.extend(change.times());
+    errors.extend(change.ends());
     errors.extend(change.finished());
     errors.extend(change.indexes());
-    errors.extend(change.counters());
+    errors.extend(change.busy());
+    errors.extend(change.success());
+    errors.extend(change.taken_back());
     errors
 }
 
@@ -68,171 +69,117 @@ impl Change<'_> {
         errors
     }
 
-    /// Which conditions may stand together, and which may not be taken back.
-    fn conditions(&self) -> ErrorList {
-        let now = |kind| is_true(&self.new, kind);
-        let changed = |kind| is_true(&self.new, kind) != is_true(&self.old, kind);
-        let mut errors = ErrorList::new();
-        let mut refuse = |refused: bool, detail: &str| {
-            if refused {
-                errors.push(self.about_conditions(detail));
-            }
-        };
-        for kind in ["Failed", "Complete", "FailureTarget"] {
-            let taken_back = is_true(&self.old, kind) && !now(kind);
-            refuse(taken_back, &format!("cannot disable the terminal {kind}=True condition"));
-        }
-        let taken_back = is_true(&self.old, "SuccessCriteriaMet") && !now("SuccessCriteriaMet");
-        refuse(taken_back, "cannot disable the SuccessCriteriaMet=True condition");
-        let too_late = is_true(&self.old, "Complete") && now("SuccessCriteriaMet") && changed("SuccessCriteriaMet");
-        refuse(too_late, "cannot set SuccessCriteriaMet=True for Job already has Complete=True condition");
-        for other in ["Failed", "FailureTarget"] {
-            let both = now("SuccessCriteriaMet") && now(other);
-            refuse(both, &format!("cannot set {other}=True and SuccessCriteriaMet=True conditions"));
-        }
-        for other in ["Failed", "FailureTarget"] {
-            let both = now("Complete") && now(other) && (changed("Complete") || changed(other));
-            refuse(both, &format!("cannot set Complete=True and {other}=true conditions"));
-        }
-        let indexes_changed = self.new.failed_indexes != self.old.failed_indexes;
-        let unannounced = now("Failed") && !now("FailureTarget") && (changed("Failed") || indexes_changed);
-        refuse(unannounced, "cannot set Failed=True condition without the FailureTarget=true condition");
-        let has_policy = spec_of(self.job).success_policy.is_some();
-        let unannounced = now("Complete")
-            && !now("SuccessCriteriaMet")
-            && (has_policy || changed("Complete") || changed("SuccessCriteriaMet"));
-        refuse(unannounced, "cannot set Complete=True condition without the SuccessCriteriaMet=true condition");
-        errors
-    }
-
-    fn times(&self) -> ErrorList {
+    /// How a Job ends: in one way, at a time, and announced.
+    fn ends(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
-        let (start_path, completion_path) = (self.path.child("startTime"), self.path.child("completionTime"));
-        let completed = is_true(new, "Complete");
         let mut errors = ErrorList::new();
-        if completed != is_true(old, "Complete") || new.completion_time != old.completion_time {
-            match (&new.completion_time, completed) {
+        for other in ["Failed", "FailureTarget"] {
+            let both = self.now("Complete") && self.now(other) && (self.changed("Complete") || self.changed(other));
+            errors.extend(self.refused(both, &format!("cannot set Complete=True and {other}=true conditions")));
+        }
+        let path = self.path.child("completionTime");
+        if self.changed("Complete") || new.completion_time != old.completion_time {
+            match (&new.completion_time, self.now("Complete")) {
                 (Some(time), false) => {
                     let detail = "cannot set completionTime when there is no Complete=True condition";
-                    errors.push(Error::invalid(&completion_path, json_of(time), detail));
+                    errors.push(Error::invalid(&path, json_of(time), detail));
                 }
-                (None, true) => {
-                    errors.push(Error::required(&completion_path, "completionTime is required for Complete jobs"));
-                }
+                (None, true) => errors.push(Error::required(&path, "completionTime is required for Complete jobs")),
                 _ => {}
             }
-        }
-        if old.completion_time.is_some() {
-            errors.extend(immutable(&new.completion_time, &old.completion_time, &completion_path));
         }
         let times_changed = new.completion_time != old.completion_time || new.start_time != old.start_time;
         if let (Some(start), Some(completion), true) = (&new.start_time, &new.completion_time, times_changed)
             && completion.0 < start.0
         {
-            let detail = "completionTime cannot be set before startTime";
-            errors.push(Error::invalid(&completion_path, json_of(completion), detail));
+            errors.push(Error::invalid(&path, json_of(completion), "must be equal to or after `startTime`"));
         }
-        let suspended = spec_of(self.job).suspend == Some(true);
-        let resumed = is_true(old, "Suspended") && !is_true(new, "Suspended");
-        if old.start_time.is_some() && new.start_time != old.start_time && !suspended && !resumed {
-            errors.push(match &new.start_time {
-                None => Error::required(&start_path, "startTime cannot be removed for unsuspended job"),
-                Some(time) => {
-                    let detail = "startTime cannot be modified for unsuspended job";
-                    Error::invalid(&start_path, json_of(time), detail)
-                }
-            });
-        }
+        let indexes_changed = new.failed_indexes != old.failed_indexes;
+        let unannounced =
+            self.now("Failed") && !self.now("FailureTarget") && (self.changed("Failed") || indexes_changed);
+        let detail = "cannot set Failed=True condition without the FailureTarget=true condition";
+        errors.extend(self.refused(unannounced, detail));
+        let unannounced = self.now("Complete")
+            && !self.now("SuccessCriteriaMet")
+            && (self.has_success_policy() || self.changed("Complete") || self.changed("SuccessCriteriaMet"));
+        let detail = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
+        errors.extend(self.refused(unannounced, detail));
         errors
     }
 
-    /// A finished Job has nothing left to do.
+    /// A finished Job has nothing left to do, and once began.
     fn finished(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
-        let finished = |status: &JobStatus| is_true(status, "Complete") || is_true(status, "Failed");
         let mut errors = ErrorList::new();
-        if !finished(new) {
+        if !is_finished(new) {
             return errors;
         }
-        let newly = !finished(old);
-        for (name, now, before) in
-            [("active", new.active, old.active), ("terminating", new.terminating, old.terminating)]
-        {
-            if let Some(count) = now.filter(|count| *count > 0 && (newly || now != before)) {
-                let detail = format!("{name}>0 is invalid for finished job");
-                errors.push(Error::invalid(&self.path.child(name), count, detail));
-            }
-        }
-        let uncounted_changed = new.uncounted_terminated_pods != old.uncounted_terminated_pods;
-        if let Some(uncounted) = &new.uncounted_terminated_pods
-            && (newly || uncounted_changed)
-            && uncounted.succeeded.iter().chain(&uncounted.failed).any(|uids| !uids.is_empty())
-        {
-            let detail = "uncountedTerminatedPods needs to be empty for finished job";
-            errors.push(Error::invalid(&self.path.child("uncountedTerminatedPods"), json_of(uncounted), detail));
-        }
+        let newly = !is_finished(old);
+        errors.extend(self.still("active", new.active, old.active));
         let spec = spec_of(self.job);
         // A suspended Job without work completes without ever starting.
         let never_started = spec.suspend == Some(true) && spec.completions == Some(0);
         if new.start_time.is_none() && (newly || old.start_time.is_some()) && !never_started {
             errors.push(Error::required(&self.path.child("startTime"), "startTime is required for finished job"));
         }
+        let uncounted_changed = new.uncounted_terminated_pods != old.uncounted_terminated_pods;
+        if let Some(uncounted) = &new.uncounted_terminated_pods
+            && (newly || uncounted_changed)
+            && uncounted.succeeded.iter().chain(&uncounted.failed).any(|uids| !uids.is_empty())
+        {
+            let path = self.path.child("uncountedTerminatedPods");
+            errors.push(Error::invalid(&path, json_of(uncounted), "must be empty for finished job"));
+        }
         errors
     }
 
+    /// Which indexes are done, where the Job has indexes at all, and which are given up, where it gives up indexes.
     fn indexes(&self) -> ErrorList {
         let spec = spec_of(self.job);
-        let is_indexed = spec.completion_mode.as_deref() == Some("Indexed");
         let (new, old) = (&self.new, &self.old);
         let mut errors = ErrorList::new();
-        let lists = [
-            ("completedIndexes", &new.completed_indexes, &old.completed_indexes, is_indexed),
-            ("failedIndexes", &new.failed_indexes, &old.failed_indexes, spec.backoff_limit_per_index.is_some()),
-        ];
-        let mut sets = Vec::new();
-        for (name, text, before, allowed) in lists {
+        let completions = spec.completions.unwrap_or(i32::MAX);
+        let parsed = |name: &str, text: &str| {
             let path = self.path.child(name);
-            let Some(text) = text.as_deref().filter(|text| !text.is_empty()) else { continue };
-            let changed = Some(text) != before.as_deref();
-            if changed && !allowed {
-                let needed = if name == "completedIndexes" { "an Indexed job" } else { "backoffLimitPerIndex" };
-                errors.push(Error::invalid(&path, text, format!("cannot set non-empty {name} without {needed}")));
-            }
-            match indexes::parse(text, spec.completions.unwrap_or(i32::MAX)) {
-                Ok(runs) => sets.push((runs, changed)),
-                Err(problem) if changed => {
-                    errors.push(Error::invalid(&path, text, format!("error parsing {name}: {problem}")));
-                }
-                Err(_) => {}
+            let told = |problem| Error::invalid(&path, text, format!("error parsing {name}: {problem}"));
+            indexes::parse(text, completions).map_err(told)
+        };
+        let completed_changed = new.completed_indexes != old.completed_indexes;
+        let completed = said(&new.completed_indexes).map(|text| (text, parsed("completedIndexes", text)));
+        if let Some((text, parsed)) = completed.as_ref().filter(|_| completed_changed) {
+            errors.extend(parsed.as_ref().err().cloned());
+            if spec.completion_mode.as_deref() != Some("Indexed") {
+                let detail = "cannot set non-empty completedIndexes when non-indexed completion mode";
+                errors.push(Error::invalid(&self.path.child("completedIndexes"), *text, detail));
             }
         }
-        if let [(completed, completed_changed), (failed, failed_changed)] = &sets[..]
-            && (*completed_changed || *failed_changed)
-            && indexes::overlap(completed, failed)
-        {
-            let detail = "failedIndexes and completedIndexes overlap";
-            errors.push(Error::invalid(&self.path.child("failedIndexes"), new.failed_indexes.as_deref(), detail));
+        let path = self.path.child("failedIndexes");
+        let Some(text) = new.failed_indexes.as_deref() else { return errors };
+        let failed_changed = new.failed_indexes != old.failed_indexes;
+        if spec.backoff_limit_per_index.is_none() {
+            let detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+            errors.extend(failed_changed.then(|| Error::invalid(&path, text, detail)));
+            return errors;
+        }
+        match (parsed("failedIndexes", text), completed) {
+            (Err(problem), _) => errors.extend(failed_changed.then_some(problem)),
+            (Ok(failed), Some((_, Ok(completed)))) if completed_changed || failed_changed => {
+                let shared = indexes::overlap(&completed, &failed);
+                errors.extend(shared.map(|index| {
+                    let detail = format!("failedIndexes and completedIndexes overlap at index: {index}");
+                    Error::invalid(&path, text, detail)
+                }));
+            }
+            _ => {}
         }
         errors
     }
 
-    /// Counters only grow, and what is ready is active.
-    fn counters(&self) -> ErrorList {
+    /// Pods that end, and those that are ready, of which there are no more than active ones.
+    fn busy(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
-        let spec = spec_of(self.job);
         let mut errors = ErrorList::new();
-        if new.failed.unwrap_or(0) < old.failed.unwrap_or(0) {
-            let detail = "cannot decrease the failed counter";
-            errors.push(Error::invalid(&self.path.child("failed"), new.failed.unwrap_or(0), detail));
-        }
-        // Indexes that are cut off by a smaller Job no longer count.
-        let elastic = spec.completion_mode.as_deref() == Some("Indexed")
-            && spec.completions.is_some()
-            && spec.completions == spec.parallelism;
-        if !elastic && new.succeeded.unwrap_or(0) < old.succeeded.unwrap_or(0) {
-            let detail = "cannot decrease the succeeded counter";
-            errors.push(Error::invalid(&self.path.child("succeeded"), new.succeeded.unwrap_or(0), detail));
-        }
+        errors.extend(self.still("terminating", new.terminating, old.terminating).filter(|_| is_finished(new)));
         let changed = new.ready != old.ready || new.active != old.active;
         if let Some(ready) = new.ready.filter(|ready| changed && *ready > new.active.unwrap_or(0)) {
             errors.push(Error::invalid(&self.path.child("ready"), ready, "cannot set more ready pods than active"));
@@ -240,10 +187,94 @@ impl Change<'_> {
         errors
     }
 
+    /// A Job that has met its criteria does not fail, and one that has criteria meets them to complete.
+    fn success(&self) -> ErrorList {
+        let mut errors = ErrorList::new();
+        for other in ["Failed", "FailureTarget"] {
+            let both = self.now("SuccessCriteriaMet") && self.now(other);
+            let detail = format!("cannot set SuccessCriteriaMet=True and {other}=true conditions");
+            errors.extend(self.refused(both, &detail));
+        }
+        let unmet = self.has_success_policy() && self.now("Complete") && !self.now("SuccessCriteriaMet");
+        let detail = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
+        errors.extend(self.refused(unmet, detail));
+        errors
+    }
+
+    /// What has been reported stays: ends, counters, times.
+    fn taken_back(&self) -> ErrorList {
+        let (new, old) = (&self.new, &self.old);
+        let gone = |kind: &str| is_true(old, kind) && !self.now(kind);
+        let mut errors = ErrorList::new();
+        for kind in ["Failed", "Complete", "FailureTarget"] {
+            errors.extend(self.refused(gone(kind), &format!("cannot disable the terminal {kind}=True condition")));
+        }
+        errors.extend(self.counters());
+        if let (Some(_), Some(_)) = (&new.completion_time, &old.completion_time) {
+            let path = self.path.child("completionTime");
+            errors.extend(immutable(&new.completion_time, &old.completion_time, &path));
+        }
+        let suspended = spec_of(self.job).suspend == Some(true);
+        if old.start_time.is_some() && new.start_time != old.start_time && !suspended && !gone("Suspended") {
+            let detail = "field is immutable for unsuspended job once set";
+            errors.push(Error::invalid(&self.path.child("startTime"), json_of(&new.start_time), detail));
+        }
+        let detail = "cannot disable the SuccessCriteriaMet=True condition";
+        errors.extend(self.refused(gone("SuccessCriteriaMet"), detail));
+        let too_late = is_true(old, "Complete") && self.now("SuccessCriteriaMet") && self.changed("SuccessCriteriaMet");
+        let detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=True condition";
+        errors.extend(self.refused(too_late, detail));
+        errors
+    }
+
+    /// Counters only grow.
+    fn counters(&self) -> ErrorList {
+        let (new, old) = (&self.new, &self.old);
+        let spec = spec_of(self.job);
+        // Indexes that are cut off by a smaller Job no longer count.
+        let elastic = spec.completion_mode.as_deref() == Some("Indexed")
+            && spec.completions.is_some()
+            && spec.completions == spec.parallelism;
+        let counters =
+            [("failed", new.failed, old.failed, false), ("succeeded", new.succeeded, old.succeeded, elastic)];
+        let fell = counters.iter().filter(|(_, now, before, may)| now.unwrap_or(0) < before.unwrap_or(0) && !may);
+        fell.map(|(name, now, ..)| {
+            let detail = format!("cannot decrease the {name} counter");
+            Error::invalid(&self.path.child(name), now.unwrap_or(0), detail)
+        })
+        .collect()
+    }
+
+    /// The problem of pods that there still are when their Job has finished.
+    fn still(&self, name: &str, now: Option<i32>, before: Option<i32>) -> Option<Error> {
+        let count = now.filter(|count| *count > 0 && (!is_finished(&self.old) || now != before))?;
+        Some(Error::invalid(&self.path.child(name), count, format!("{name}>0 is invalid for finished job")))
+    }
+
+    fn now(&self, kind: &str) -> bool {
+        is_true(&self.new, kind)
+    }
+
+    fn changed(&self, kind: &str) -> bool {
+        is_true(&self.new, kind) != is_true(&self.old, kind)
+    }
+
+    fn has_success_policy(&self) -> bool {
+        spec_of(self.job).success_policy.is_some()
+    }
+
+    fn refused(&self, refused: bool, detail: &str) -> Option<Error> {
+        refused.then(|| self.about_conditions(detail))
+    }
+
     fn about_conditions(&self, detail: &str) -> Error {
         let path = self.path.child("conditions");
         Error { kind: ErrorKind::Invalid, path, value: None, detail: detail.to_owned() }
     }
+}
+
+fn is_finished(status: &JobStatus) -> bool {
+    is_true(status, "Complete") || is_true(status, "Failed")
 }
 
 fn is_true(status: &JobStatus, kind: &str) -> bool {

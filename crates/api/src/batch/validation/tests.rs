@@ -97,7 +97,13 @@ fn the_generated_selector_is_left_alone() {
              \"batch.kubernetes.io/job-name\":\"trainer\",\"job-name\":\"x\"}: must be 'trainer'",
         ],
     );
-    refused_on_create(json!({"spec": {"manualSelector": true, "selector": null}}), &["spec.selector: Required value"]);
+    refused_on_create(
+        json!({"spec": {"manualSelector": true, "selector": null, "template": {"metadata": {"labels": null}}}}),
+        &[
+            "spec.selector: Required value",
+            "spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`",
+        ],
+    );
 }
 
 #[test]
@@ -199,9 +205,9 @@ fn rules_for_failures_are_complete() {
     refused_on_create(
         rule(json!({"action": "", "onExitCodes": {"operator": "", "values": []}})),
         &[
-            &format!("{path}.action: Required value: valid values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\""),
-            &format!("{path}.onExitCodes.operator: Required value: valid values: \"In\", \"NotIn\""),
-            &format!("{path}.onExitCodes.values: Invalid value: at least one value is required"),
+            &format!("{path}.action: Required value: valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]"),
+            &format!("{path}.onExitCodes.operator: Required value: valid values: [\"In\" \"NotIn\"]"),
+            &format!("{path}.onExitCodes.values: Invalid value: []: at least one value is required"),
         ],
     );
     refused_on_create(
@@ -349,10 +355,11 @@ fn of_what_a_job_asks_only_the_size_of_a_gang_may_change() {
         &basic,
         &gang,
         &[&format!(
-            "{path}.schedulingPolicy: Invalid value: null: the policy variant (basic or gang) is immutable, \
-             only gang.minCount may be updated"
+            "{path}.schedulingPolicy: Invalid value: null: the basic/gang policy variant is immutable after creation; \
+             only schedulingPolicy.gang.minCount may be updated"
         )],
     );
+    refused_on_update(&asks(json!({})), &asks(json!({"resourceClaims": []})), &[]);
     for (name, value) in [
         ("schedulingConstraints", json!({"topology": [{"key": "rack"}]})),
         ("disruptionMode", json!({"single": {}})),
@@ -477,9 +484,9 @@ fn a_status_counts_what_there_is() {
         json!({"failed": 2, "succeeded": 2}),
         json!({"failed": 1, "succeeded": 1, "active": 1, "ready": 2}),
         &[
+            "status.ready: Invalid value: 2: cannot set more ready pods than active",
             "status.failed: Invalid value: 1: cannot decrease the failed counter",
             "status.succeeded: Invalid value: 1: cannot decrease the succeeded counter",
-            "status.ready: Invalid value: 2: cannot set more ready pods than active",
         ],
     );
     refused_status(
@@ -492,9 +499,13 @@ fn a_status_counts_what_there_is() {
     );
     refused_status(
         json!({}),
-        json!({"completedIndexes": "0"}),
+        json!({"completedIndexes": "x", "failedIndexes": ""}),
         &[
-            "status.completedIndexes: Invalid value: \"0\": cannot set non-empty completedIndexes without an Indexed job",
+            "status.completedIndexes: Invalid value: \"x\": error parsing completedIndexes: cannot convert string to \
+             integer for index: \"x\"",
+            "status.completedIndexes: Invalid value: \"x\": cannot set non-empty completedIndexes when non-indexed \
+             completion mode",
+            "status.failedIndexes: Invalid value: \"\": cannot set non-null failedIndexes when backoffLimitPerIndex is null",
         ],
     );
 }
@@ -520,7 +531,7 @@ fn an_end_is_complete_and_final() {
         ),
         (
             with(json!({"startTime": null})),
-            "status.startTime: Required value: startTime cannot be removed for unsuspended job",
+            "status.startTime: Invalid value: null: field is immutable for unsuspended job once set",
         ),
         (with(json!({"active": 1})), "status.active: Invalid value: 1: active>0 is invalid for finished job"),
         (
@@ -529,12 +540,11 @@ fn an_end_is_complete_and_final() {
         ),
         (
             with(json!({"uncountedTerminatedPods": {"failed": ["a"]}})),
-            "status.uncountedTerminatedPods: Invalid value: {\"failed\":[\"a\"]}: uncountedTerminatedPods needs to be empty \
-             for finished job",
+            "status.uncountedTerminatedPods: Invalid value: {\"failed\":[\"a\"]}: must be empty for finished job",
         ),
         (
             with(json!({"completionTime": "2025-01-01T00:00:00Z"})),
-            "status.completionTime: Invalid value: \"2025-01-01T00:00:00Z\": completionTime cannot be set before startTime",
+            "status.completionTime: Invalid value: \"2025-01-01T00:00:00Z\": must be equal to or after `startTime`",
         ),
         (
             with(json!({"conditions": [condition("Complete")]})),
@@ -556,9 +566,9 @@ fn an_end_is_complete_and_final() {
         complete.clone(),
         with(json!({"conditions": [condition("SuccessCriteriaMet")]})),
         &[
-            "status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
             "status.completionTime: Invalid value: \"2026-01-01T00:01:00Z\": cannot set completionTime when there is no \
              Complete=True condition",
+            "status.conditions: Invalid value: cannot disable the terminal Complete=True condition",
         ],
     );
     refused_status(
@@ -572,8 +582,8 @@ fn an_end_is_complete_and_final() {
             json!({"conditions": [condition("SuccessCriteriaMet"), condition("Complete"), condition("FailureTarget")]}),
         ),
         &[
-            "status.conditions: Invalid value: cannot set FailureTarget=True and SuccessCriteriaMet=True conditions",
             "status.conditions: Invalid value: cannot set Complete=True and FailureTarget=true conditions",
+            "status.conditions: Invalid value: cannot set SuccessCriteriaMet=True and FailureTarget=true conditions",
         ],
     );
 }

@@ -32,7 +32,8 @@ fn completions(new: &JobSpec, old: &JobSpec, path: &Path) -> Option<Error> {
     if new.completion_mode.as_deref() != Some("Indexed") {
         return immutable(&new.completions, &old.completions, &completions_path);
     }
-    if new.completions == old.completions || new.completions == new.parallelism {
+    // That an Indexed Job needs completions has been said.
+    if new.completions.is_none() || new.completions == old.completions || new.completions == new.parallelism {
         return None;
     }
     let detail = format!("can only be modified in tandem with {}", path.child("parallelism"));

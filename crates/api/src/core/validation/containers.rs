@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
 
 use super::pod_spec::{SpecOf, one_of};
-use super::{between, resources};
+use super::{between, claims, environment, probes, resources, restart, security};
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{names, push_all};
 
-/// Judges all containers of a spec.
-pub fn validate(spec: &PodSpec, of: SpecOf, path: &Path, errors: &mut ErrorList) {
-    let volumes: BTreeSet<&str> = spec.volumes.iter().flatten().map(|volume| volume.name.as_str()).collect();
+/// Whether what is mounted below a read-only mount is read-only, too.
+const RECURSIVE: [&str; 3] = ["Disabled", "Enabled", "IfPossible"];
+
+/// Judges all containers of a spec. `volumes` are those that they can mount.
+pub fn validate(spec: &PodSpec, of: SpecOf, volumes: &BTreeSet<&str>, path: &Path, errors: &mut ErrorList) {
     let main_path = path.child("containers");
     let init_path = path.child("initContainers");
     let init = spec.init_containers.as_deref().unwrap_or_default();
@@ -22,9 +24,26 @@ pub fn validate(spec: &PodSpec, of: SpecOf, path: &Path, errors: &mut ErrorList)
     let mut taken = BTreeSet::new();
     for (containers, path) in [(spec.containers.as_slice(), &main_path), (init, &init_path)] {
         for (index, container) in containers.iter().enumerate() {
+            let is_init = path.as_str() == init_path.as_str();
             let path = path.index(index);
-            validate_name(container, &mut taken, &path, errors);
-            validate_container(container, &volumes, &path, errors);
+            validate_name(container, &path, errors);
+            if !is_init {
+                validate_unique_name(container, &mut taken, &path, errors);
+            }
+            validate_container(container, spec, volumes, &path, errors);
+            // A sidecar starts before the others and then runs beside them.
+            let runs_on = !is_init || container.restart_policy.as_deref() == Some("Always");
+            let grace_seconds = spec.termination_grace_period_seconds.unwrap_or(0);
+            if runs_on {
+                errors.extend(probes::validate(container, grace_seconds, &path));
+            }
+            errors.extend(restart::validate(container, &path));
+            if is_init {
+                validate_unique_name(container, &mut taken, &path, errors);
+            }
+            if !runs_on {
+                errors.extend(probes::validate_none(container, &path));
+            }
         }
         validate_host_ports(containers, path, errors);
     }
@@ -33,20 +52,33 @@ pub fn validate(spec: &PodSpec, of: SpecOf, path: &Path, errors: &mut ErrorList)
     }
 }
 
-fn validate_name<'a>(container: &'a Container, taken: &mut BTreeSet<&'a str>, path: &Path, errors: &mut ErrorList) {
+fn validate_name(container: &Container, path: &Path, errors: &mut ErrorList) {
     let path = path.child("name");
-    let name = container.name.as_str();
-    if name.is_empty() {
-        errors.push(Error::required(&path, ""));
-        return;
-    }
-    push_all(names::dns_label(name), name, &path, errors);
-    if !taken.insert(name) {
-        errors.push(Error::duplicate(&path, name));
+    match container.name.as_str() {
+        "" => errors.push(Error::required(&path, "")),
+        name => push_all(names::dns_label(name), name, &path, errors),
     }
 }
 
-fn validate_container(container: &Container, volumes: &BTreeSet<&str>, path: &Path, errors: &mut ErrorList) {
+fn validate_unique_name<'a>(
+    container: &'a Container,
+    taken: &mut BTreeSet<&'a str>,
+    path: &Path,
+    errors: &mut ErrorList,
+) {
+    let name = container.name.as_str();
+    if !taken.insert(name) && !name.is_empty() {
+        errors.push(Error::duplicate(&path.child("name"), name));
+    }
+}
+
+fn validate_container(
+    container: &Container,
+    spec: &PodSpec,
+    volumes: &BTreeSet<&str>,
+    path: &Path,
+    errors: &mut ErrorList,
+) {
     match container.image.as_deref().unwrap_or("") {
         "" => errors.push(Error::required(&path.child("image"), "")),
         image if image.trim() != image => {
@@ -55,17 +87,27 @@ fn validate_container(container: &Container, volumes: &BTreeSet<&str>, path: &Pa
         }
         _ => {}
     }
-    validate_ports(container.ports.as_deref().unwrap_or_default(), &path.child("ports"), errors);
-    for (index, variable) in container.env.iter().flatten().enumerate() {
-        if variable.name.is_empty() {
-            errors.push(Error::required(&path.child("env").index(index).child("name"), ""));
-        }
+    let (policy, policies) =
+        (container.termination_message_policy.as_deref().unwrap_or(""), ["File", "FallbackToLogsOnError"]);
+    match policy {
+        "" => errors.push(Error::required(&path.child("terminationMessagePolicy"), "")),
+        policy if policies.contains(&policy) => {}
+        policy => errors.push(Error::not_supported(&path.child("terminationMessagePolicy"), policy, &policies)),
     }
+    validate_ports(container.ports.as_deref().unwrap_or_default(), &path.child("ports"), errors);
+    errors.extend(environment::validate(container, path));
     validate_mounts(container, volumes, &path.child("volumeMounts"), errors);
+    validate_devices(container, spec, &path.child("volumeDevices"), errors);
     let pull = ["Always", "IfNotPresent", "Never"];
     one_of(container.image_pull_policy.as_deref(), &pull, &path.child("imagePullPolicy"), errors);
     if let Some(requirements) = &container.resources {
-        resources::validate(requirements, &path.child("resources"), errors);
+        let path = path.child("resources");
+        resources::validate(requirements, &path, errors);
+        errors.extend(claims::validate_taken(requirements, spec, &path));
+    }
+    errors.extend(restart::validate_resize(container, spec.restart_policy.as_deref().unwrap_or(""), path));
+    if let Some(context) = &container.security_context {
+        errors.extend(security::validate_container(context, &path.child("securityContext")));
     }
 }
 
@@ -131,13 +173,14 @@ fn validate_host_network_ports(spec: &PodSpec, of: SpecOf, path: &Path, errors: 
     }
 }
 
-fn validate_mounts(container: &Container, volumes: &BTreeSet<&str>, path: &Path, errors: &mut ErrorList) {
+fn validate_mounts(container: &Container, volumes: &BTreeSet<&str>, list: &Path, errors: &mut ErrorList) {
     let mut taken = BTreeSet::new();
     for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
-        let path = path.index(index);
+        let path = list.index(index);
         if mount.name.is_empty() {
             errors.push(Error::required(&path.child("name"), ""));
-        } else if !volumes.contains(mount.name.as_str()) {
+        }
+        if !volumes.contains(mount.name.as_str()) {
             errors.push(Error::not_found(&path.child("name"), mount.name.as_str()));
         }
         if mount.mount_path.is_empty() {
@@ -145,6 +188,44 @@ fn validate_mounts(container: &Container, volumes: &BTreeSet<&str>, path: &Path,
         }
         if !taken.insert(mount.mount_path.as_str()) {
             errors.push(Error::invalid(&path.child("mountPath"), mount.mount_path.as_str(), "must be unique"));
+        }
+        // Told without its place in the list.
+        if let Some(recursive) = mount.recursive_read_only.as_deref().filter(|how| !RECURSIVE.contains(how)) {
+            errors.push(Error::not_supported(&list.child("recursiveReadOnly"), recursive, &RECURSIVE));
+        }
+    }
+}
+
+/// Raw devices: volumes that can be one, each once and at a path of its own, and none that is mounted too.
+fn validate_devices(container: &Container, spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
+    let mut taken = BTreeSet::new();
+    for (index, device) in container.volume_devices.iter().flatten().enumerate() {
+        let path = path.index(index);
+        let (name_path, place_path) = (path.child("name"), path.child("devicePath"));
+        let (name, place) = (device.name.as_str(), device.device_path.as_str());
+        if name.is_empty() {
+            errors.push(Error::required(&name_path, ""));
+        }
+        if !taken.insert(("name", name)) {
+            errors.push(Error::invalid(&name_path, name, "must be unique"));
+        }
+        match spec.volumes.iter().flatten().find(|volume| volume.name == name) {
+            None => errors.push(Error::not_found(&name_path, name)),
+            Some(volume) if volume.persistent_volume_claim.is_none() && volume.ephemeral.is_none() => {
+                let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+                errors.push(Error::invalid(&name_path, name, detail));
+            }
+            Some(_) => {}
+        }
+        if place.is_empty() {
+            errors.push(Error::required(&place_path, ""));
+        } else if !taken.insert(("path", place)) {
+            errors.push(Error::invalid(&place_path, place, "must be unique"));
+        } else if place.split('/').any(|part| part == "..") {
+            errors.push(Error::invalid(&place_path, place, "can not contain backsteps ('..')"));
+        }
+        if container.volume_mounts.iter().flatten().any(|mount| mount.name == name) {
+            errors.push(Error::invalid(&name_path, name, "must not already exist in volumeMounts"));
         }
     }
 }

@@ -4,15 +4,30 @@ use k8s_openapi::api::core::v1::Namespace;
 
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{self, names, push_all};
+use crate::metadata::{self, STANDARD_FINALIZERS, names, push_all};
 
 /// What is wrong with a namespace to be created.
 pub fn validate_create(namespace: &Namespace, _gates: &Gates) -> ErrorList {
     let path = Path::new("metadata");
     let mut errors = metadata::validate_object_meta_named(&namespace.metadata, false, names::dns_label, &path);
     let path = Path::new("spec").child("finalizers");
-    for finalizer in namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten()) {
-        push_all(names::qualified_name(finalizer), finalizer, &path, &mut errors);
+    for finalizer in finalizers(namespace) {
+        errors.extend(finalizer_problems(finalizer, &path));
+    }
+    errors
+}
+
+fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &String> {
+    namespace.spec.iter().flat_map(|spec| spec.finalizers.iter().flatten())
+}
+
+/// A finalizer is the one of the system, or carries the prefix of who removes it.
+fn finalizer_problems(finalizer: &str, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    push_all(names::qualified_name(finalizer), finalizer, path, &mut errors);
+    if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
+        let detail = "name is neither a standard finalizer name nor is it fully qualified";
+        errors.push(Error::invalid(path, finalizer, detail));
     }
     errors
 }
@@ -20,6 +35,16 @@ pub fn validate_create(namespace: &Namespace, _gates: &Gates) -> ErrorList {
 /// What is wrong with a change of a namespace.
 pub fn validate_update(new: &Namespace, old: &Namespace, _gates: &Gates) -> ErrorList {
     metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"))
+}
+
+/// What is wrong with a change of what holds a namespace.
+pub fn validate_finalize(new: &Namespace, old: &Namespace, gates: &Gates) -> ErrorList {
+    let mut errors = validate_update(new, old, gates);
+    let path = Path::new("spec").child("finalizers");
+    for (index, finalizer) in finalizers(new).enumerate() {
+        errors.extend(finalizer_problems(finalizer, &path.index(index)));
+    }
+    errors
 }
 
 /// What is wrong with a report of a namespace's status: the phase follows from whether it is being deleted.

@@ -7,9 +7,13 @@ use k8s_openapi::api::core::v1::{
     WeightedPodAffinityTerm,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::names::{self, NameRule};
 use crate::metadata::{breaches, said};
+use crate::selector::validate_label_selector;
 
 const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -92,6 +96,13 @@ pub fn validate_affinity(affinity: &Affinity, path: &Path, errors: &mut ErrorLis
     }
 }
 
+/// Judges the conditions that a pod waits for before it counts as ready.
+pub fn validate_readiness_gates(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
+    errors.extend(each(&spec.readiness_gates, path, |gate, path| {
+        breaches(names::qualified_name, &gate.condition_type, &path.child("conditionType"))
+    }));
+}
+
 /// Judges the gates that keep a pod from being scheduled.
 pub fn validate_scheduling_gates(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
     let gates = || spec.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str());
@@ -108,7 +119,7 @@ pub fn validate_scheduling_group(spec: &PodSpec, path: &Path, errors: &mut Error
     let name_path = path.child("podGroupName");
     errors.extend(match &group.pod_group_name {
         Some(name) => breaches(names::dns_subdomain, name, &name_path),
-        None => vec![Error::invalid(&name_path, "", "must specify one of: `podGroupName`")],
+        None => vec![Error::invalid(&name_path, Value::Null, "must specify one of: `podGroupName`")],
     });
     let has_responders = spec.eviction_responders.iter().flatten().next().is_some();
     errors.extend(has_responders.then(|| Error::forbidden(path, "may not be set when evictionResponders is set")));
@@ -210,9 +221,9 @@ fn pod_terms_problems(
     preferred: &Option<Vec<WeightedPodAffinityTerm>>,
     path: &Path,
 ) -> ErrorList {
-    let mut errors = each(required, &path.child(REQUIRED), topology_key_problems);
+    let mut errors = each(required, &path.child(REQUIRED), pod_term_problems);
     errors.extend(each(preferred, &path.child(PREFERRED), |preferred, path| {
-        let term = topology_key_problems(&preferred.pod_affinity_term, &path.child("podAffinityTerm"));
+        let term = pod_term_problems(&preferred.pod_affinity_term, &path.child("podAffinityTerm"));
         weighted(preferred.weight, path, term)
     }));
     errors
@@ -225,12 +236,58 @@ fn weighted(weight: i32, path: &Path, term: ErrorList) -> ErrorList {
     problem.into_iter().chain(term).collect()
 }
 
-fn topology_key_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
-    let path = path.child("topologyKey");
-    match term.topology_key.as_str() {
-        "" => vec![Error::required(&path, "can not be empty")],
-        key => breaches(names::qualified_name, key, &path),
+fn pod_term_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    for (name, selector) in [("labelSelector", &term.label_selector), ("namespaceSelector", &term.namespace_selector)] {
+        errors.extend(selector.iter().flat_map(|selector| validate_label_selector(selector, &path.child(name))));
     }
+    // Each is told as one field, whichever of the list it is.
+    let namespaces = term.namespaces.iter().flatten();
+    errors.extend(namespaces.flat_map(|name| breaches(names::dns_label, name, &path.child("namespace"))));
+    errors.extend(label_keys_problems(term, path));
+    let path = path.child("topologyKey");
+    if term.topology_key.is_empty() {
+        errors.push(Error::required(&path, "can not be empty"));
+    }
+    errors.extend(breaches(names::qualified_name, &term.topology_key, &path));
+    errors
+}
+
+/// Keys that the selector asks for besides: a new pod's own value has been merged into it, so each may stand there once.
+/// Told below the term and not below the list, at the last place of the key.
+pub(super) fn keys_asked_for_twice(keys: &[String], selector: &Option<LabelSelector>, path: &Path) -> ErrorList {
+    let Some(selector) = selector else { return ErrorList::new() };
+    let times = |key: &String| {
+        let labels = selector.match_labels.iter().flatten().filter(|(label, _)| *label == key);
+        labels.count() + selector.match_expressions.iter().flatten().filter(|asked| asked.key == *key).count()
+    };
+    let last = keys.iter().enumerate().filter(|(index, key)| !keys[index + 1..].contains(key));
+    let detail = "exists in both matchLabelKeys and labelSelector";
+    last.filter(|(_, key)| times(key) > 1)
+        .map(|(index, key)| Error::invalid(&path.index(index), key.as_str(), detail))
+        .collect()
+}
+
+fn label_keys_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
+    let lists = [("matchLabelKeys", &term.match_label_keys), ("mismatchLabelKeys", &term.mismatch_label_keys)];
+    let mut errors = ErrorList::new();
+    for (name, keys) in lists {
+        let path = path.child(name);
+        if term.label_selector.is_none() && keys.iter().flatten().next().is_some() {
+            errors.push(Error::forbidden(&path, "must not be specified when labelSelector is not set"));
+            continue;
+        }
+        errors.extend(each(keys, &path, |key, path| breaches(names::qualified_name, key, path)));
+    }
+    let keys = term.match_label_keys.as_deref().unwrap_or_default();
+    errors.extend(keys_asked_for_twice(keys, &term.label_selector, path));
+    let unwanted = term.mismatch_label_keys.as_deref().unwrap_or_default();
+    errors.extend(each(&term.match_label_keys, &path.child("matchLabelKeys"), |key, path| {
+        let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
+        let in_both = unwanted.contains(key).then(|| Error::invalid(path, key.as_str(), detail));
+        in_both.into_iter().collect()
+    }));
+    errors
 }
 
 fn node_term_problems(term: &NodeSelectorTerm, path: &Path) -> ErrorList {

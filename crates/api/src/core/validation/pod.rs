@@ -1,15 +1,19 @@
 //! A pod when it is created, changed, and reported on.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration};
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, PodStatus, Toleration,
+};
 use serde_json::Value;
 
-use super::between;
 use super::pod_spec::{SpecOf, validate_pod_spec};
-use crate::field::{Error, ErrorList, Path};
+use super::{between, volumes};
+use crate::field::{Error, ErrorKind, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{self, immutable, json_of, names, push_all};
+use crate::metadata::{self, breaches, immutable, json_of, names, push_all};
 
 /// What a user may change in the spec of a pod, as the refusal of everything else lists it.
 const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
@@ -22,6 +26,7 @@ pub fn validate_create(pod: &Pod, _gates: &Gates) -> ErrorList {
     let path = Path::new("spec");
     let spec = spec_of(pod);
     errors.extend(validate_pod_spec(&spec, SpecOf::Pod, &path));
+    errors.extend(volumes::validate_tokens(&spec, &path.child("volumes")));
     if has_any(&spec.ephemeral_containers) {
         errors.push(Error::forbidden(&path.child("ephemeralContainers"), "cannot be set on create"));
     }
@@ -38,6 +43,7 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
     let path = Path::new("spec");
     let (new, old) = (spec_of(new), spec_of(old));
     errors.extend(validate_pod_spec(&new, SpecOf::Pod, &path));
+    errors.extend(volumes::validate_tokens(&new, &path.child("volumes")));
     let init = |spec: &PodSpec| spec.init_containers.as_ref().map_or(0, Vec::len);
     for (field, same) in
         [("containers", new.containers.len() == old.containers.len()), ("initContainers", init(&new) == init(&old))]
@@ -53,6 +59,7 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
     validate_gate_change(&new, &old, &path.child("schedulingGates"), &mut errors);
     if is_gated(&old) {
         validate_node_selector_change(&new, &old, &path.child("nodeSelector"), &mut errors);
+        errors.extend(node_terms_change_problems(&new, &old, &path.child("affinity").child("nodeAffinity")));
     }
     validate_rest_is_unchanged(&new, &old, &path, &mut errors);
     errors
@@ -75,7 +82,42 @@ pub fn validate_status_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList
             errors.push(Error::forbidden(&path, "may not be set on pods that are already bound to a node"));
         }
     }
+    errors.extend(addresses_problems(&new, &path.child("podIPs")));
+    let claims = new_spec.resource_claims.as_deref().unwrap_or_default();
+    for (index, claim) in new.resource_claim_statuses.iter().flatten().enumerate() {
+        let path = path.child("resourceClaimStatuses").index(index);
+        if claims.iter().all(|known| known.name != claim.name) {
+            let detail = "must match the name of an entry in `spec.resourceClaims`";
+            errors.push(Error::invalid(&path.child("name"), claim.name.as_str(), detail));
+        }
+        let made = claim.resource_claim_name.iter();
+        errors.extend(made.flat_map(|name| breaches(names::dns_subdomain, name, &path.child("resourceClaimName"))));
+    }
     errors.extend(immutable(&new.qos_class, &old.qos_class, &path.child("qosClass")));
+    errors
+}
+
+/// A pod has at most one address of each family.
+fn addresses_problems(status: &PodStatus, path: &Path) -> ErrorList {
+    let all = status.pod_ips.as_deref().unwrap_or_default();
+    let read: Vec<Option<IpAddr>> = all.iter().map(|address| address.ip.parse().ok()).collect();
+    let mut errors = ErrorList::new();
+    for (index, _) in read.iter().enumerate().filter(|(_, address)| address.is_none()) {
+        let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        errors.push(Error::invalid(&path.index(index), all[index].ip.as_str(), detail));
+    }
+    if all.len() < 2 {
+        return errors;
+    }
+    let bad = read.iter().position(Option::is_none);
+    if let Some(index) = bad {
+        let detail = format!("failed to check for dual stack with error:invalid IP[{index}]: {}", all[index].ip);
+        errors.push(Error { kind: ErrorKind::Internal, path: path.clone(), value: None, detail });
+    }
+    let families = read.iter().flatten().map(IpAddr::is_ipv4).collect::<BTreeSet<bool>>();
+    if bad.is_some() || families.len() < all.len() {
+        errors.push(Error::invalid(path, json_of(&all), "may specify no more than one IP for each IP family"));
+    }
     errors
 }
 
@@ -139,8 +181,43 @@ fn validate_node_selector_change(new: &PodSpec, old: &PodSpec, path: &Path, erro
     let now = new.node_selector.clone().unwrap_or_default();
     if old.node_selector.iter().flatten().any(|(key, value)| now.get(key) != Some(value)) {
         let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
-        errors.push(Error::invalid(path, json_of(&now), detail));
+        errors.push(Error::invalid(path, json_of(&new.node_selector), detail));
     }
+}
+
+/// Each term that a gated pod's node must meet may come to ask for more, at its end; terms come and go only all at once,
+/// where there were none.
+fn node_terms_change_problems(new: &PodSpec, old: &PodSpec, path: &Path) -> ErrorList {
+    let path = path.child("requiredDuringSchedulingIgnoredDuringExecution").child("nodeSelectorTerms");
+    let (new, old) = (required_node_terms(new), required_node_terms(old));
+    let Some(were) = old.filter(|terms| !terms.is_empty()) else { return ErrorList::new() };
+    let terms = new.unwrap_or_default();
+    if terms.len() != were.len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return vec![Error::invalid(&path, json_of(&new), detail)];
+    }
+    let only_adds = |(new, old): (&NodeSelectorTerm, &NodeSelectorTerm)| {
+        let begins = |new: &Option<Vec<NodeSelectorRequirement>>, old: &Option<Vec<NodeSelectorRequirement>>| {
+            new.as_deref().unwrap_or_default().starts_with(old.as_deref().unwrap_or_default())
+        };
+        begins(&new.match_expressions, &old.match_expressions) && begins(&new.match_fields, &old.match_fields)
+    };
+    let changed = terms.iter().zip(were).enumerate().filter(|(_, pair)| !only_adds(*pair));
+    let detail = "only additions are allowed (no mutations or deletions)";
+    changed.map(|(index, (term, _))| Error::invalid(&path.index(index), json_of(term), detail)).collect()
+}
+
+fn required_node_terms(spec: &PodSpec) -> Option<&[NodeSelectorTerm]> {
+    let nodes = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    Some(&nodes.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms)
+}
+
+/// The node affinity as before, with nothing left of an affinity that was only that.
+fn with_node_affinity_of(old: &PodSpec, new: &PodSpec) -> Option<Affinity> {
+    let node_affinity = old.affinity.as_ref().and_then(|affinity| affinity.node_affinity.clone());
+    let had_one = new.affinity.as_ref().is_none_or(|affinity| affinity.node_affinity.is_some());
+    let restored = Affinity { node_affinity, ..new.affinity.clone().unwrap_or_default() };
+    if old.affinity.is_none() && had_one && restored == Affinity::default() { None } else { Some(restored) }
 }
 
 /// Takes the allowed changes back and asks whether anything else differs.
@@ -155,6 +232,7 @@ fn validate_rest_is_unchanged(new: &PodSpec, old: &PodSpec, path: &Path, errors:
     rest.scheduling_gates.clone_from(&old.scheduling_gates);
     if is_gated(old) {
         rest.node_selector.clone_from(&old.node_selector);
+        rest.affinity = with_node_affinity_of(old, new);
     }
     if old.termination_grace_period_seconds.is_some_and(i64::is_negative)
         && new.termination_grace_period_seconds == Some(1)
@@ -186,4 +264,80 @@ fn changed(new: &PodSpec, old: &PodSpec) -> String {
     names.dedup();
     names.retain(|name| new.get(name) != old.get(name));
     names.iter().map(|name| format!("spec.{name}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::{validate_status_update, validate_update};
+    use crate::core::defaults::set_pod_defaults;
+    use crate::gates::Gates;
+
+    fn pod(spec: Value, status: Value) -> Pod {
+        let mut pod = json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec, "status": status});
+        pod["spec"]["containers"] = json!([{"name": "main", "image": "x"}]);
+        set_pod_defaults(&mut pod, &Gates::default());
+        serde_json::from_value(pod).expect("a pod")
+    }
+
+    fn asks_for(expressions: Value) -> Value {
+        let required = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
+    }
+
+    #[test]
+    fn a_gated_pod_may_ask_more_of_its_node_and_not_less() {
+        let (zone, disk) = (json!({"key": "zone", "operator": "Exists"}), json!({"key": "disk", "operator": "Exists"}));
+        let one = asks_for(json!([zone]));
+        let mut preferring = one.clone();
+        preferring["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+            json!([{"weight": 1, "preference": {"matchExpressions": [disk]}}]);
+        let terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+        let (changed, gone) = (vec![format!("{terms}[0]")], vec![terms.to_owned()]);
+        for (case, old, new, want) in [
+            ("one more", one.clone(), asks_for(json!([zone, disk])), vec![]),
+            ("one more in front", one.clone(), asks_for(json!([disk, zone])), changed.clone()),
+            ("another", one.clone(), asks_for(json!([disk])), changed),
+            ("none", one.clone(), Value::Null, gone),
+            ("a wish", one.clone(), preferring, vec![]),
+            ("the first", Value::Null, one, vec![]),
+            ("nothing said", Value::Null, json!({}), vec!["spec".to_owned()]),
+        ] {
+            let gated =
+                |affinity: Value| pod(json!({"schedulingGates": [{"name": "a/b"}], "affinity": affinity}), json!({}));
+            let errors = validate_update(&gated(new), &gated(old), &Gates::default());
+            let paths: Vec<String> = errors.iter().map(|error| error.path.to_string()).collect();
+            assert_eq!(paths, want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_pod_has_one_address_of_each_family_and_claims_of_its_own() {
+        let addresses = |all: &[&str]| json!({"podIPs": all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>()});
+        for (status, want) in [
+            (addresses(&["10.0.0.1", "1::2"]), vec![]),
+            (addresses(&["x"]), vec!["status.podIPs[0] Invalid value"]),
+            (addresses(&["10.0.0.1", "10.0.0.2"]), vec!["status.podIPs Invalid value"]),
+            (
+                addresses(&["10.0.0.1", "x"]),
+                vec!["status.podIPs[1] Invalid value", "status.podIPs Internal error", "status.podIPs Invalid value"],
+            ),
+            (json!({"resourceClaimStatuses": [{"name": "a"}]}), vec![]),
+            (
+                json!({"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "_"}]}),
+                vec![
+                    "status.resourceClaimStatuses[0].name Invalid value",
+                    "status.resourceClaimStatuses[0].resourceClaimName Invalid value",
+                ],
+            ),
+        ] {
+            let spec = json!({"resourceClaims": [{"name": "a", "resourceClaimName": "x"}]});
+            let errors = validate_status_update(&pod(spec.clone(), status), &pod(spec, json!({})), &Gates::default());
+            let told: Vec<String> =
+                errors.iter().map(|error| format!("{} {}", error.path, error.kind.text())).collect();
+            assert_eq!(told, want);
+        }
+    }
 }

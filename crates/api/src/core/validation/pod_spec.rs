@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
-use super::{between, containers, placement};
+use super::{between, claims, containers, network, placement, resources, security, spread, volumes};
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{self, names, push_all};
+use crate::metadata::{self, breaches, names, said};
 
 /// Where a pod's spec stands; a template leaves open what is filled in when its pods are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum SpecOf {
 pub fn validate_pod_template(template: &PodTemplateSpec, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     if let Some(meta) = &template.metadata {
-        let path = path.child("metadata");
+        // Upstream's paths leave `metadata` out here.
         if let Some(labels) = &meta.labels {
             errors.extend(metadata::validate_labels(labels, &path.child("labels")));
         }
@@ -44,27 +44,44 @@ pub fn validate_pod_template(template: &PodTemplateSpec, path: &Path) -> ErrorLi
 /// What is wrong with a defaulted pod spec.
 pub fn validate_pod_spec(spec: &PodSpec, of: SpecOf, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
-    containers::validate(spec, of, path, &mut errors);
+    let volumes = volumes::validate(spec, &path.child("volumes"), &mut errors);
+    errors.extend(claims::validate(spec, &path.child("resourceClaims")));
+    containers::validate(spec, of, &volumes, path, &mut errors);
     validate_policies(spec, path, &mut errors);
     if let Some(labels) = &spec.node_selector {
         errors.extend(metadata::validate_labels(labels, &path.child("nodeSelector")));
     }
+    if let Some(context) = &spec.security_context {
+        errors.extend(security::validate_pod(context, &path.child("securityContext")));
+    }
     if let Some(affinity) = &spec.affinity {
         placement::validate_affinity(affinity, &path.child("affinity"), &mut errors);
     }
-    for (name, field) in [(&spec.node_name, "nodeName"), (&spec.priority_class_name, "priorityClassName")] {
-        if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
-            push_all(names::dns_subdomain(name), name, &path.child(field), &mut errors);
-        }
-    }
+    errors.extend(network::validate_dns(spec, path));
+    placement::validate_readiness_gates(spec, &path.child("readinessGates"), &mut errors);
+    placement::validate_scheduling_gates(spec, &path.child("schedulingGates"), &mut errors);
+    errors.extend(spread::validate(spec, &path.child("topologySpreadConstraints")));
+    errors.extend(network::validate_host_name_override(spec, path));
+    errors.extend(subdomain(&spec.service_account_name, &path.child("serviceAccountName")));
+    errors.extend(subdomain(&spec.node_name, &path.child("nodeName")));
     if let Some(seconds) = spec.active_deadline_seconds
         && !(1..=i64::from(i32::MAX)).contains(&seconds)
     {
         let detail = between(1, i64::from(i32::MAX));
         errors.push(Error::invalid(&path.child("activeDeadlineSeconds"), seconds, detail));
     }
+    errors.extend(network::validate_host_name(spec, path));
     placement::validate_tolerations(spec, &path.child("tolerations"), &mut errors);
-    placement::validate_scheduling_gates(spec, &path.child("schedulingGates"), &mut errors);
+    errors.extend(network::validate_host_aliases(spec, path));
+    errors.extend(subdomain(&spec.priority_class_name, &path.child("priorityClassName")));
+    errors.extend(subdomain(&spec.runtime_class_name, &path.child("runtimeClassName")));
+    if let Some(policy) = spec.preemption_policy.as_deref() {
+        one_of(Some(policy), &["PreemptLowerPriority", "Never"], &path.child("preemptionPolicy"), &mut errors);
+    }
+    if let Some(overhead) = &spec.overhead {
+        resources::validate_overhead(overhead, &path.child("overhead"), &mut errors);
+    }
+    errors.extend(network::validate_os(spec, path));
     placement::validate_scheduling_group(spec, &path.child("schedulingGroup"), &mut errors);
     errors
 }
@@ -74,9 +91,10 @@ fn validate_policies(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
     one_of(spec.restart_policy.as_deref(), &restart, &path.child("restartPolicy"), errors);
     let dns = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(spec.dns_policy.as_deref(), &dns, &path.child("dnsPolicy"), errors);
-    if let Some(policy) = spec.preemption_policy.as_deref() {
-        one_of(Some(policy), &["PreemptLowerPriority", "Never"], &path.child("preemptionPolicy"), errors);
-    }
+}
+
+fn subdomain(name: &Option<String>, path: &Path) -> ErrorList {
+    said(name).map(|name| breaches(names::dns_subdomain, name, path)).unwrap_or_default()
 }
 
 /// An error unless the value is one of `supported`; nothing at all is missing.
@@ -85,5 +103,88 @@ pub(super) fn one_of(value: Option<&str>, supported: &[&str], path: &Path, error
         "" => errors.push(Error::required(path, "")),
         value if !supported.contains(&value) => errors.push(Error::not_supported(path, value, supported)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{SpecOf, validate_pod_spec};
+    use crate::field::Path;
+
+    /// The paths and kinds of what is wrong with a pod whose one container has `container` and whose spec has `spec`.
+    fn wrong(spec: Value, container: Value) -> Vec<String> {
+        let mut container = container;
+        let given = [("name", json!("main")), ("image", json!("i")), ("imagePullPolicy", json!("Always"))];
+        for (name, value) in given.into_iter().chain([("terminationMessagePolicy", json!("File"))]) {
+            if container.get(name).is_none() {
+                container[name] = value;
+            }
+        }
+        let mut pod = json!({"restartPolicy": "Never", "dnsPolicy": "Default", "containers": [container]});
+        pod.as_object_mut().expect("a spec").extend(spec.as_object().cloned().unwrap_or_default());
+        let spec = serde_json::from_value(pod).expect("a spec");
+        let errors = validate_pod_spec(&spec, SpecOf::Template, &Path::new("s"));
+        errors.iter().map(|error| format!("{} {}", error.path, error.kind.text())).collect()
+    }
+
+    #[test]
+    fn each_part_of_a_pod_is_held_to_its_rules() {
+        let c = "s.containers[0]";
+        for (spec, want) in [
+            (json!({"os": {"name": ""}}), "s.os.name Required value"),
+            (json!({"hostAliases": [{"ip": "01.2.3.4"}]}), "s.hostAliases[0].ip Invalid value"),
+            (json!({"hostname": "B_"}), "s.hostname Invalid value"),
+            (json!({"hostnameOverride": ""}), "s.hostnameOverride Invalid value"),
+            (json!({"dnsConfig": {"nameservers": ["a"]}}), "s.dnsConfig.nameservers[0] Invalid value"),
+            (json!({"dnsPolicy": "None"}), "s.dnsConfig Required value"),
+            (json!({"overhead": {"nvidia.com/x": "500m"}}), "s.overhead.limits[nvidia.com/x] Invalid value"),
+            (json!({"readinessGates": [{"conditionType": "-"}]}), "s.readinessGates[0].conditionType Invalid value"),
+            (json!({"resourceClaims": [{"name": "a"}]}), "s.resourceClaims[0] Invalid value"),
+            (json!({"serviceAccountName": "B_"}), "s.serviceAccountName Invalid value"),
+            (json!({"securityContext": {"runAsUser": -1}}), "s.securityContext.runAsUser Invalid value"),
+        ] {
+            assert_eq!(wrong(spec.clone(), json!({})), [want], "{spec}");
+        }
+        for (container, want) in [
+            (json!({"terminationMessagePolicy": "x"}), "terminationMessagePolicy Unsupported value"),
+            (json!({"env": [{"name": "a", "valueFrom": {}}]}), "env[0].valueFrom Invalid value"),
+            (json!({"envFrom": [{}]}), "envFrom Invalid value"),
+            (json!({"resources": {"claims": [{"name": "x"}]}}), "resources.claims[0] Not found"),
+            (json!({"livenessProbe": {}}), "livenessProbe Required value"),
+            (json!({"lifecycle": {"preStop": {"exec": {}}}}), "lifecycle.preStop.exec.command Required value"),
+            (json!({"restartPolicy": ""}), "restartPolicy Unsupported value"),
+            (json!({"volumeDevices": [{"name": "x", "devicePath": "/a"}]}), "volumeDevices[0].name Not found"),
+            (
+                json!({"securityContext": {"appArmorProfile": {"type": "x"}}}),
+                "securityContext.appArmorProfile.type Unsupported value",
+            ),
+            (
+                json!({"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}),
+                "resizePolicy Invalid value",
+            ),
+        ] {
+            assert_eq!(wrong(json!({}), container.clone()), [format!("{c}.{want}")], "{container}");
+        }
+    }
+
+    #[test]
+    fn an_init_container_that_ends_has_no_probes() {
+        let init = |policy: Value| {
+            json!({"initContainers": [{
+                "name": "i", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
+                "restartPolicy": policy, "startupProbe": {"exec": {"command": ["a"]}, "successThreshold": 1},
+            }]})
+        };
+        assert_eq!(wrong(init(Value::Null), json!({})), ["s.initContainers[0].startupProbe Forbidden"]);
+        assert_eq!(wrong(init(json!("Always")), json!({})), [""; 0]);
+    }
+
+    #[test]
+    fn constraints_of_one_topology_are_told_where_the_first_stands() {
+        let zone = json!({"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"});
+        let want = "s.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate value";
+        assert_eq!(wrong(json!({"topologySpreadConstraints": [zone, zone]}), json!({})), [want]);
     }
 }

@@ -60,6 +60,12 @@ pub fn validate(requirements: &ResourceRequirements, path: &Path, errors: &mut E
     errors.extend(huge_pages_problem(limits, requests, path));
 }
 
+/// Judges what running a pod costs besides its containers; it is told as limits.
+pub fn validate_overhead(overhead: &Amounts, path: &Path, errors: &mut ErrorList) {
+    let path = path.child("limits");
+    errors.extend(overhead.iter().flat_map(|(name, amount)| entry_problems(name, amount, &path)));
+}
+
 /// What is wrong with one amount of the resource called `name`.
 pub fn amount_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     match Quantity::parse(&amount.0) {

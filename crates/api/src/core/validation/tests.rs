@@ -218,7 +218,7 @@ fn policies_and_names_are_checked() {
         (
             "group without a name",
             json!({"schedulingGroup": {}}),
-            vec!["spec.schedulingGroup.podGroupName: Invalid value: \"\": must specify one of: `podGroupName`"],
+            vec!["spec.schedulingGroup.podGroupName: Invalid value: null: must specify one of: `podGroupName`"],
         ),
     ] {
         assert_eq!(refusals(spec), want, "{case}");

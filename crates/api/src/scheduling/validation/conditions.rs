@@ -1,23 +1,43 @@
 //! Conditions in the form that newer kinds share.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
 use workloadbuilder::{format, rules};
 
+use crate::clock::rfc3339;
 use crate::field::{Error, ErrorList, Path};
 
+/// The time that stands for none.
+const NO_TIME: &str = "0001-01-01T00:00:00Z";
 const REASON_BYTES_MAX: usize = 1024;
 const MESSAGE_BYTES_MAX: usize = 32_768;
 
-/// A condition without `lastTransitionTime` is not seen here: it does not decode.
+/// A document whose conditions decode: one without a time gets the one that stands for none. The typed form cannot leave
+/// it out, and it is a fault like others, which is told together with them.
+pub fn with_times(document: &Value) -> Cow<'_, Value> {
+    let lacks_time = |condition: &Value| condition.is_object() && condition["lastTransitionTime"].is_null();
+    let conditions = document.pointer("/status/conditions").and_then(Value::as_array);
+    if !conditions.is_some_and(|conditions| conditions.iter().any(lacks_time)) {
+        return Cow::Borrowed(document);
+    }
+    let mut document = document.clone();
+    let conditions = document.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter(|condition| lacks_time(condition)) {
+        condition["lastTransitionTime"] = NO_TIME.into();
+    }
+    Cow::Owned(document)
+}
+
 pub(super) fn validate(path: &Path, conditions: &[Condition]) -> ErrorList {
     let mut errors = ErrorList::new();
     let mut seen = BTreeSet::new();
     for (i, condition) in conditions.iter().enumerate() {
         let path = path.index(i);
         if !seen.insert(&condition.type_) {
-            errors.push(Error::duplicate(&path.child("type"), condition.type_.as_str()));
+            errors.push(Error::duplicate(&path, condition.type_.as_str()));
         }
         errors.extend(validate_one(&path, condition));
     }
@@ -25,21 +45,25 @@ pub(super) fn validate(path: &Path, conditions: &[Condition]) -> ErrorList {
 }
 
 fn validate_one(path: &Path, condition: &Condition) -> ErrorList {
-    let must_be_set = |name: &str| Error::required(&path.child(name), "must be set");
     let mut errors = match condition.type_.as_str() {
-        "" => vec![must_be_set("type")],
+        "" => vec![Error::required(&path.child("type"), "is required")],
         kind => rules::written_as(&path.child("type"), kind, format::label_key),
     };
     let statuses = ["False", "True", "Unknown"];
-    if !statuses.contains(&condition.status.as_str()) {
+    if condition.status.is_empty() {
+        errors.push(Error::required(&path.child("status"), ""));
+    } else if !statuses.contains(&condition.status.as_str()) {
         errors.push(Error::not_supported(&path.child("status"), condition.status.as_str(), &statuses));
     }
     if let Some(generation) = condition.observed_generation.filter(|generation| *generation < 0) {
         let detail = "must be greater than or equal to zero";
         errors.push(Error::invalid(&path.child("observedGeneration"), generation, detail));
     }
+    if rfc3339(condition.last_transition_time.0) == NO_TIME {
+        errors.push(Error::required(&path.child("lastTransitionTime"), ""));
+    }
     match condition.reason.as_str() {
-        "" => errors.push(must_be_set("reason")),
+        "" => errors.push(Error::required(&path.child("reason"), "")),
         reason => {
             errors.extend(rules::written_as(&path.child("reason"), reason, reason_form));
             if reason.len() > REASON_BYTES_MAX {

@@ -1,5 +1,6 @@
-//! What groups, templates of groups and templates of groups of groups have in common, and the rules for it.
+//! What groups, composites and the templates of both have in common, and the rules for it.
 
+use k8s_openapi::api::scheduling::v1alpha3::CompositePodGroupSpec;
 use k8s_openapi::api::scheduling::v1beta1::{
     CompositePodGroupTemplate, PodGroupResourceClaim, PodGroupSpec, PodGroupTemplate,
 };
@@ -13,6 +14,8 @@ use crate::gates::{Gate, Gates};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Group<'a> {
     policy: Policy,
+    /// Whether not even the count of a gang may change.
+    policy_frozen: bool,
     /// Keys of the topology constraints.
     constraints: Option<Vec<&'a str>>,
     /// Whether constraints need their gate; those of composites come with composites.
@@ -39,21 +42,22 @@ struct Members {
     all: bool,
 }
 
-macro_rules! group_of_pods {
-    ($type:ty) => {
+macro_rules! group {
+    ($type:ty, $count:ident: $name:literal, $(claims: $claims:ident,)? frozen: $frozen:literal, gated: $gated:literal) => {
         impl<'a> From<&'a $type> for Group<'a> {
             fn from(group: &'a $type) -> Self {
                 Group {
                     policy: Policy {
                         basic: group.scheduling_policy.basic.is_some(),
-                        gang: group.scheduling_policy.gang.as_ref().map(|gang| gang.min_count),
-                        count: "minCount",
+                        gang: group.scheduling_policy.gang.as_ref().map(|gang| gang.$count),
+                        count: $name,
                     },
+                    policy_frozen: $frozen,
                     constraints: group.scheduling_constraints.as_ref().map(|constraints| {
                         constraints.topology.iter().flatten().map(|constraint| constraint.key.as_str()).collect()
                     }),
-                    constraints_gated: true,
-                    claims: group.resource_claims.as_deref().unwrap_or_default(),
+                    constraints_gated: $gated,
+                    claims: None::<&[PodGroupResourceClaim]>$(.or(group.$claims.as_deref()))?.unwrap_or_default(),
                     disruption_mode: group
                         .disruption_mode
                         .as_ref()
@@ -66,41 +70,27 @@ macro_rules! group_of_pods {
         }
     };
 }
-group_of_pods!(PodGroupTemplate);
-group_of_pods!(PodGroupSpec);
-
-impl<'a> From<&'a CompositePodGroupTemplate> for Group<'a> {
-    fn from(group: &'a CompositePodGroupTemplate) -> Self {
-        Group {
-            policy: Policy {
-                basic: group.scheduling_policy.basic.is_some(),
-                gang: group.scheduling_policy.gang.as_ref().map(|gang| gang.min_group_count),
-                count: "minGroupCount",
-            },
-            constraints: group.scheduling_constraints.as_ref().map(|constraints| {
-                constraints.topology.iter().flatten().map(|constraint| constraint.key.as_str()).collect()
-            }),
-            constraints_gated: false,
-            claims: &[],
-            disruption_mode: group
-                .disruption_mode
-                .as_ref()
-                .map(|mode| Members { single: mode.single.is_some(), all: mode.all.is_some() }),
-            priority_class_name: group.priority_class_name.as_deref(),
-            priority: group.priority,
-            preemption_policy: group.preemption_policy.as_deref(),
-        }
-    }
-}
+group!(PodGroupTemplate, min_count: "minCount", claims: resource_claims, frozen: false, gated: true);
+group!(PodGroupSpec, min_count: "minCount", claims: resource_claims, frozen: false, gated: true);
+group!(CompositePodGroupTemplate, min_group_count: "minGroupCount", frozen: false, gated: false);
+group!(CompositePodGroupSpec, min_group_count: "minGroupCount", frozen: true, gated: false);
 
 /// The declared rules for the common fields. `old` is the group before an update.
 pub(super) fn declared(path: &Path, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Gates) -> ErrorList {
-    let mut errors = policy(&path.child("schedulingPolicy"), &new.policy, old.map(|old| &old.policy));
+    let policy_path = path.child("schedulingPolicy");
+    let mut errors = match old {
+        Some(old) if new.policy_frozen => frozen(&policy_path, Some(old.policy == new.policy), ErrorList::new),
+        old => policy(&policy_path, &new.policy, old.map(|old| &old.policy)),
+    };
     errors.extend(constraints(&path.child("schedulingConstraints"), new, old, gates));
 
     let claims_path = path.child("resourceClaims");
     let claims_kept = old.map(|old| old.claims == new.claims);
     errors.extend(frozen(&claims_path, claims_kept, || rules::claims(&claims_path, new.claims)));
+    // That there are too many is told even of a list that may not change.
+    if claims_kept == Some(false) && new.claims.len() > rules::CLAIMS_MAX {
+        errors.push(Error::too_many(&claims_path, new.claims.len(), rules::CLAIMS_MAX));
+    }
 
     let mode_path = path.child("disruptionMode");
     let mode_kept = old.map(|old| old.disruption_mode == new.disruption_mode);

@@ -1,6 +1,6 @@
 //! PodGroups and their status.
 
-use k8s_openapi::api::scheduling::v1beta1::{PodGroup, PodGroupResourceClaimStatus, PodGroupSpec, WorkloadReference};
+use k8s_openapi::api::scheduling::v1beta1::{PodGroup, PodGroupResourceClaimStatus, PodGroupSpec};
 use workloadbuilder::{format, rules};
 
 use super::conditions;
@@ -51,7 +51,7 @@ fn declared(new: &PodGroupSpec, old: Option<&PodGroupSpec>, gates: &Gates) -> Er
     let reference_path = path.child("workloadRef");
     match (&new.workload_ref, old) {
         (new, Some(old)) if *new != old.workload_ref => errors.push(rules::immutable(&reference_path)),
-        (Some(new), None) => errors.extend(workload_ref(&reference_path, new)),
+        (Some(new), None) => errors.extend(workload_ref(&reference_path, &new.workload_name, &new.template_name)),
         _ => {}
     }
     errors.extend(group::declared(&path, &Group::from(new), old.map(Group::from).as_ref(), gates));
@@ -76,9 +76,10 @@ fn parent(path: &Path, new: &PodGroupSpec, old: Option<&PodGroupSpec>, gates: &G
     errors
 }
 
-fn workload_ref(path: &Path, reference: &WorkloadReference) -> ErrorList {
-    let mut errors = rules::required(&path.child("workloadName"), &reference.workload_name, format::subdomain);
-    errors.extend(rules::required(&path.child("templateName"), &reference.template_name, format::label));
+/// Where a group comes from: a Workload, and a template in it.
+pub(super) fn workload_ref(path: &Path, workload: &str, template: &str) -> ErrorList {
+    let mut errors = rules::required(&path.child("workloadName"), workload, format::subdomain);
+    errors.extend(rules::required(&path.child("templateName"), template, format::label));
     errors
 }
 
@@ -88,7 +89,7 @@ fn claims_of_the_group(path: &Path, statuses: &[PodGroupResourceClaimStatus], sp
     let unknown = statuses.iter().enumerate().filter(|(_, status)| !known(&status.name));
     unknown
         .map(|(i, status)| {
-            let detail = "must match the name of an entry in podGroup.spec.resourceClaims";
+            let detail = "must match the name of an entry in `spec.resourceClaims`";
             Error::invalid(&path.index(i).child("name"), status.name.as_str(), detail)
         })
         .collect()
@@ -101,9 +102,6 @@ fn claim_statuses(path: &Path, statuses: &[PodGroupResourceClaimStatus]) -> Erro
     let mut errors = rules::unique_names(path, statuses, |status| &status.name);
     for (i, status) in statuses.iter().enumerate() {
         let path = path.index(i);
-        if status.name.is_empty() {
-            errors.push(Error::required(&path.child("name"), ""));
-        }
         let claim = status.resource_claim_name.iter();
         errors.extend(
             claim.flat_map(|name| rules::written_as(&path.child("resourceClaimName"), name, format::subdomain)),

@@ -5,7 +5,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use super::USER_PRIORITY_MAX;
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{validate_object_meta, validate_object_meta_update};
+use crate::metadata::{immutable, validate_object_meta, validate_object_meta_update};
 
 /// Names that begin so are the system's.
 const SYSTEM_PREFIX: &str = "system-";
@@ -41,14 +41,10 @@ pub fn validate_create(class: &PriorityClass, _gates: &Gates) -> ErrorList {
 /// What is wrong with a change of a priority class: pods were placed by its value already.
 pub fn validate_update(new: &PriorityClass, old: &PriorityClass, _gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    for (name, same) in [
-        ("value", new.value.unwrap_or(0) == old.value.unwrap_or(0)),
-        ("preemptionPolicy", new.preemption_policy == old.preemption_policy),
-    ] {
-        if !same {
-            errors.push(Error::forbidden(&Path::new(name), "may not be changed in an update."));
-        }
+    if new.value.unwrap_or(0) != old.value.unwrap_or(0) {
+        errors.push(Error::forbidden(&Path::new("value"), "may not be changed in an update."));
     }
+    errors.extend(immutable(&new.preemption_policy, &old.preemption_policy, &Path::new("preemptionPolicy")));
     errors
 }
 

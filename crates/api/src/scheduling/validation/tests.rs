@@ -1,10 +1,13 @@
 //! Every rule of the scheduling group with its message.
 
+mod classes; // priority classes, apart
+
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::scheduling::v1alpha3::CompositePodGroup;
 use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
 use serde_json::{Value, json};
 
-use super::{pod_group, priority_class, workload};
+use super::{composite_pod_group, pod_group, priority_class, workload};
 use crate::field::ErrorList;
 use crate::gates::{Gate, Gates};
 
@@ -169,10 +172,15 @@ fn a_tree_has_leaves_and_four_levels_at_most() {
     let four = tree("c1", json!([tree("c2", json!([leaf]))]));
     workload_refused(&workload_of(json!({"compositePodGroupTemplates": [four]})), &[]);
     let five = tree("c0", json!([four]));
-    workload_refused(
+    let refused = render(&workload::validate_create(
         &workload_of(json!({"compositePodGroupTemplates": [five]})),
-        &["spec.compositePodGroupTemplates[0]: Invalid value: \"c0\": maximum template hierarchy depth is 4"],
-    );
+        &Gates::default(),
+    ));
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    let shown = "spec.compositePodGroupTemplates[0]: Invalid value: [{\"CompositePodGroupTemplates\":[{";
+    assert!(refused[0].starts_with(shown), "{refused:?}");
+    assert!(refused[0].contains("\"Name\":\"c1\",\"PriorityClassName\":\"\""), "{refused:?}");
+    assert!(refused[0].ends_with(": maximum template hierarchy depth is 4"), "{refused:?}");
     workload_refused(
         &workload_of(json!({"compositePodGroupTemplates": [tree("empty", json!([]))]})),
         &[
@@ -353,16 +361,16 @@ fn a_status_has_well_formed_conditions_and_known_claims() {
             json!({"conditions": [condition("A", "Maybe", ""), condition("A", "True", "R"), condition("", "True", "R")]}),
             vec![
                 "status.conditions[0].status: Unsupported value: \"Maybe\": supported values: \"False\", \"True\", \"Unknown\"",
-                "status.conditions[0].reason: Required value: must be set",
-                "status.conditions[1].type: Duplicate value: \"A\"",
-                "status.conditions[2].type: Required value: must be set",
+                "status.conditions[0].reason: Required value",
+                "status.conditions[1]: Duplicate value: \"A\"",
+                "status.conditions[2].type: Required value: is required",
             ],
         ),
         (
             json!({"resourceClaimStatuses": [{"name": "gpu"}]}),
             vec![
                 "status.resourceClaimStatuses[0].name: Invalid value: \"gpu\": \
-                  must match the name of an entry in podGroup.spec.resourceClaims",
+                  must match the name of an entry in `spec.resourceClaims`",
             ],
         ),
     ] {
@@ -379,58 +387,177 @@ fn a_status_has_well_formed_conditions_and_known_claims() {
     ));
 }
 
-fn class(name: &str, value: i32) -> PriorityClass {
-    PriorityClass {
-        metadata: serde_json::from_value(json!({"name": name, "resourceVersion": "7"})).expect("metadata"),
-        value: Some(value),
-        preemption_policy: Some("PreemptLowerPriority".to_owned()),
-        ..PriorityClass::default()
-    }
+fn composite_spec() -> Value {
+    json!({
+        "parentCompositePodGroupName": "parent",
+        "workloadRef": {"workloadName": "w", "templateName": "t"},
+        "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        "disruptionMode": {"all": {}},
+        "priorityClassName": "high",
+        "priority": 7,
+        "preemptionPolicy": "Never",
+    })
 }
 
+/// What the document says that the typed form cannot: these tests leave the reference out whole, or name something.
+fn refers(group: &CompositePodGroup) -> bool {
+    group.spec.workload_ref != Default::default()
+}
+
+fn composite_of(spec: Value) -> CompositePodGroup {
+    serde_json::from_value(json!({"metadata": metadata(), "spec": spec})).expect("a CompositePodGroup")
+}
+
+// Shows: S004-31
+// Shows: S004-27
 #[test]
-fn the_highest_priorities_are_the_systems() {
-    for (class, wants) in [
-        (class("high", 1_000_000_000), vec![]),
-        (class("system-node-critical", 2_000_001_000), vec![]),
+fn a_composite_comes_from_a_template_and_is_judged_like_one() {
+    let required = "spec.workloadRef: Required value";
+    for (field, value, wants) in [
+        ("priority", json!(1), vec![]),
+        ("workloadRef", Value::Null, vec![required.to_owned()]),
         (
-            class("high", 1_000_000_001),
-            vec!["value: Forbidden: maximum allowed value of a user defined priority is 1000000000"],
+            "workloadRef",
+            json!({"workloadName": "w"}),
+            vec!["spec.workloadRef.templateName: Required value".to_owned()],
         ),
         (
-            class("system-mine", 1),
-            vec![
-                "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. \
-                  error: system-mine is not a known system priority class",
-            ],
+            "schedulingPolicy",
+            json!({}),
+            vec!["spec.schedulingPolicy: Invalid value: \"\": must specify one of: `basic`, `gang`".to_owned()],
         ),
         (
-            PriorityClass { preemption_policy: Some("Maybe".to_owned()), ..class("high", 1) },
-            vec![
-                "preemptionPolicy: Unsupported value: \"Maybe\": supported values: \"PreemptLowerPriority\", \"Never\"",
-            ],
+            "schedulingPolicy",
+            json!({"gang": {"minGroupCount": 0}}),
+            vec!["spec.schedulingPolicy.gang.minGroupCount: Required value".to_owned()],
+        ),
+        (
+            "schedulingPolicy",
+            json!({"gang": {"minGroupCount": -1}}),
+            vec!["spec.schedulingPolicy.gang.minGroupCount: Invalid value: -1: must be greater than or equal to 1".to_owned()],
+        ),
+        (
+            "schedulingConstraints",
+            json!({"topology": [{"key": "a"}, {"key": "b"}]}),
+            vec!["spec.schedulingConstraints.topology: Too many: 2: must have at most 1 item".to_owned()],
+        ),
+        (
+            "disruptionMode",
+            json!({"all": {}, "single": {}}),
+            vec!["spec.disruptionMode: Invalid value: \"{single, all}\": must specify exactly one of: `single`, `all`".to_owned()],
+        ),
+        (
+            "priority",
+            json!(1_000_000_001),
+            vec!["spec.priority: Invalid value: 1000000001: must be less than or equal to 1000000000".to_owned()],
+        ),
+        (
+            "preemptionPolicy",
+            json!("Sometimes"),
+            vec!["spec.preemptionPolicy: Unsupported value: \"Sometimes\": supported values: \"Never\", \"PreemptLowerPriority\"".to_owned()],
         ),
     ] {
-        assert_eq!(
-            render(&priority_class::validate_create(&class, &Gates::default())),
-            wants,
-            "{:?}",
-            class.metadata.name
-        );
+        let group = composite_of(with(composite_spec(), field, value));
+        assert_eq!(render(&composite_pod_group::validate_create(&group, refers(&group), &Gates::default())), wants, "{field}");
     }
+    let group = composite_of(with(composite_spec(), "parentCompositePodGroupName", json!("A_b")));
+    let errors = render(&composite_pod_group::validate_create(&group, refers(&group), &Gates::default()));
+    assert!(errors[0].starts_with("spec.parentCompositePodGroupName: Invalid value: \"A_b\""), "{errors:?}");
 }
 
 #[test]
-fn a_class_keeps_its_value() {
-    let old = class("high", 1);
-    let new = PriorityClass { preemption_policy: Some("Never".to_owned()), ..class("high", 2) };
+fn a_composite_without_a_reference_is_told_apart_from_one_with_an_empty_reference() {
+    let none = json!({"spec": {"workloadRef": null}});
+    let empty = json!({"spec": {"workloadRef": {"templateName": "", "workloadName": ""}}});
+    let group = composite_of(with(composite_spec(), "workloadRef", json!({})));
+    let create = |document: &Value| {
+        render(&composite_pod_group::validate_create(&group, composite_pod_group::refers(document), &Gates::default()))
+    };
+    assert_eq!(create(&none), ["spec.workloadRef: Required value"]);
+    let both = ["spec.workloadRef.workloadName: Required value", "spec.workloadRef.templateName: Required value"];
+    assert_eq!(create(&empty), both);
+    let old = composite_of(composite_spec());
     assert_eq!(
-        render(&priority_class::validate_update(&new, &old, &Gates::default())),
+        render(&composite_pod_group::validate_update(&group, false, &old, &Gates::default())),
+        ["spec.workloadRef: Invalid value: null: field is immutable", "spec.workloadRef: Required value"]
+    );
+}
+
+#[test]
+fn a_condition_without_a_time_is_told_together_with_its_other_faults() {
+    let document = json!({"metadata": metadata(), "spec": group_spec(), "status": {"conditions": [
+        {"type": "", "status": "", "reason": "", "message": "", "lastTransitionTime": null}]}});
+    let new: PodGroup = serde_json::from_value(super::with_times(&document).into_owned()).expect("it decodes now");
+    let errors = pod_group::validate_status_update(&new, &group_of(group_spec()), &Gates::default());
+    assert_eq!(
+        render(&errors),
         [
-            "value: Forbidden: may not be changed in an update.",
-            "preemptionPolicy: Forbidden: may not be changed in an update.",
+            "status.conditions[0].type: Required value: is required",
+            "status.conditions[0].status: Required value",
+            "status.conditions[0].lastTransitionTime: Required value",
+            "status.conditions[0].reason: Required value",
         ]
     );
-    let described = PriorityClass { description: Some("for training".to_owned()), ..old.clone() };
-    assert_eq!(render(&priority_class::validate_update(&described, &old, &Gates::default())), Vec::<String>::new());
+}
+
+#[test]
+fn too_many_claims_are_told_even_where_claims_may_not_change() {
+    let claims: Vec<Value> = (0..5).map(|n| json!({"name": format!("c{n}"), "resourceClaimName": "x"})).collect();
+    let new = group_of(with(group_spec(), "resourceClaims", claims.into()));
+    let errors = pod_group::validate_update(&new, &group_of(group_spec()), &Gates::default());
+    assert_eq!(
+        render(&errors),
+        [
+            "spec.resourceClaims: Invalid value: null: field is immutable",
+            "spec.resourceClaims: Too many: 5: must have at most 4 items",
+        ]
+    );
+}
+
+#[test]
+fn of_a_composite_nothing_changes_and_what_was_accepted_is_not_judged_again() {
+    for (field, value) in [
+        ("parentCompositePodGroupName", Value::Null),
+        ("workloadRef", json!({"workloadName": "w", "templateName": "other"})),
+        ("schedulingPolicy", json!({"gang": {"minGroupCount": 3}})),
+        ("schedulingPolicy", json!({"basic": {}})),
+        ("schedulingConstraints", Value::Null),
+        ("disruptionMode", json!({"single": {}})),
+        ("priorityClassName", json!("low")),
+        ("priority", json!(8)),
+        ("preemptionPolicy", Value::Null),
+    ] {
+        let (old, new) = (composite_of(composite_spec()), composite_of(with(composite_spec(), field, value)));
+        let errors = render(&composite_pod_group::validate_update(&new, true, &old, &Gates::default()));
+        assert_eq!(errors, [format!("spec.{field}: Invalid value: null: field is immutable")]);
+    }
+    // A composite that an older server took: it may still be labelled.
+    let lax = composite_of(with(composite_spec(), "schedulingPolicy", json!({"gang": {"minGroupCount": -4}})));
+    assert_eq!(composite_pod_group::validate_update(&lax, true, &lax, &Gates::default()), vec![]);
+}
+
+#[test]
+fn a_composites_status_has_well_formed_conditions() {
+    let group = |conditions: Value| -> CompositePodGroup {
+        let status = json!({"conditions": conditions});
+        serde_json::from_value(json!({"metadata": metadata(), "spec": composite_spec(), "status": status}))
+            .expect("a CompositePodGroup")
+    };
+    let old = group(json!([]));
+    let condition = json!({
+        "type": "CompositePodGroupInitiallyScheduled", "status": "False", "reason": "Unschedulable", "message": "",
+        "lastTransitionTime": "2030-01-01T00:00:00Z",
+    });
+    let accepted = composite_pod_group::validate_status_update(&group(json!([condition])), &old, &Gates::default());
+    assert_eq!(accepted, vec![]);
+    let twice = group(json!([condition, with(condition.clone(), "reason", json!(""))]));
+    let errors = render(&composite_pod_group::validate_status_update(&twice, &old, &Gates::default()));
+    assert_eq!(
+        errors,
+        [
+            "status.conditions[1]: Duplicate value: \"CompositePodGroupInitiallyScheduled\"",
+            "status.conditions[1].reason: Required value",
+        ]
+    );
 }

@@ -48,13 +48,14 @@ fn by_hand(spec: &WorkloadSpec) -> ErrorList {
     let mut tree = Tree::default();
     tree.visit_leaves(leaves(&spec.pod_group_templates), &path.child("podGroupTemplates"));
     let list = path.child("compositePodGroupTemplates");
+    tree.visit_composites(composites(&spec.composite_pod_group_templates), &list);
     for (i, template) in composites(&spec.composite_pod_group_templates).iter().enumerate() {
         if depth(template) > DEPTH_MAX {
             let detail = format!("maximum template hierarchy depth is {DEPTH_MAX}");
-            tree.errors.push(Error::invalid(&list.index(i), template.name.as_str(), detail));
+            let below = as_kept(composites(&template.composite_pod_group_templates));
+            tree.errors.push(Error::invalid(&list.index(i), below, detail));
         }
     }
-    tree.visit_composites(composites(&spec.composite_pod_group_templates), &list);
     if tree.priorities.len() > 1 {
         let detail = if composites(&spec.composite_pod_group_templates).is_empty() {
             "detected multiple priority configurations"
@@ -63,7 +64,33 @@ fn by_hand(spec: &WorkloadSpec) -> ErrorList {
         };
         tree.errors.push(Error::invalid(&path, Value::Null, detail));
     }
+    tree.errors.append(&mut tree.childless);
     tree.errors
+}
+
+/// Templates as the API server holds them, which is how this one error shows them: the names of their fields are those of
+/// its own types.
+fn as_kept(templates: &[CompositePodGroupTemplate]) -> Value {
+    let mut value = crate::metadata::json_of(&templates);
+    rename(&mut value);
+    value
+}
+
+fn rename(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(rename),
+        Value::Object(fields) => {
+            for (name, mut value) in std::mem::take(fields) {
+                rename(&mut value);
+                fields.insert(name[..1].to_ascii_uppercase() + &name[1..], value);
+            }
+            // A template names its class even when it has none.
+            if fields.contains_key("SchedulingPolicy") {
+                fields.entry("PriorityClassName").or_insert_with(|| "".into());
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Levels of templates from `template` down, a leaf being one.
@@ -79,6 +106,8 @@ struct Tree<'a> {
     names: BTreeSet<&'a str>,
     priorities: BTreeSet<(Option<&'a str>, Option<i32>)>,
     errors: ErrorList,
+    /// Errors about composites without templates below them; they come last.
+    childless: ErrorList,
 }
 
 impl<'a> Tree<'a> {
@@ -98,7 +127,7 @@ impl<'a> Tree<'a> {
                 (leaves(&template.pod_group_templates), composites(&template.composite_pod_group_templates));
             if pods.is_empty() && groups.is_empty() {
                 let detail = "must have at least one child PodGroupTemplate or CompositePodGroupTemplate";
-                self.errors.push(Error::invalid(&path, template.name.as_str(), detail));
+                self.childless.push(Error::invalid(&path, template.name.as_str(), detail));
             }
             self.visit_leaves(pods, &path.child("podGroupTemplates"));
             self.visit_composites(groups, &path.child("compositePodGroupTemplates"));

@@ -1,0 +1,157 @@
+//! What may be written in a CronJob, and what may change.
+
+use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, Job, JobSpec};
+use workloadbuilder::rules::at_least;
+
+use crate::batch::validation::{template_problems, template_scheduling_problems};
+use crate::cron::{Schedule, time_zone};
+use crate::field::{Error, ErrorKind, ErrorList, Path};
+use crate::gates::Gates;
+use crate::metadata::{json_of, validate_object_meta, validate_object_meta_update};
+
+/// Its Jobs are named after it and the minute of their start, and a Job's name has at most 63 bytes.
+const NAME_BYTES_MAX: usize = 52;
+/// No part of a time zone's name is longer.
+const ZONE_PART_BYTES_MAX: usize = 14;
+
+/// What is wrong with a new CronJob.
+pub fn validate_create(cron_job: &CronJob, gates: &Gates) -> ErrorList {
+    let path = Path::new("metadata");
+    let mut errors = validate_object_meta(&cron_job.metadata, true, &path);
+    errors.extend(by_hand(&cron_job.spec, None, gates));
+    let name = cron_job.metadata.name.as_deref().unwrap_or_default();
+    if name.len() > NAME_BYTES_MAX {
+        let detail = format!("must be no more than {NAME_BYTES_MAX} characters");
+        errors.push(Error::invalid(&path.child("name"), name, detail));
+    }
+    errors.extend(declared(&cron_job.spec, None, gates));
+    errors
+}
+
+/// What is wrong with a change of a CronJob.
+pub fn validate_update(new: &CronJob, old: &CronJob, gates: &Gates) -> ErrorList {
+    let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
+    errors.extend(by_hand(&new.spec, Some(&old.spec), gates));
+    errors.extend(declared(&new.spec, Some(&old.spec), gates));
+    errors
+}
+
+/// What is wrong with a change of a CronJob's status: the controller is trusted with it.
+pub fn validate_status_update(new: &CronJob, old: &CronJob, gates: &Gates) -> ErrorList {
+    let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
+    errors.extend(declared(&new.spec, Some(&old.spec), gates));
+    errors
+}
+
+fn by_hand(new: &CronJobSpec, old: Option<&CronJobSpec>, gates: &Gates) -> ErrorList {
+    let path = Path::new("spec");
+    let mut errors = schedule(new, old, &path.child("schedule"));
+    let at_least_zero = |name: &str, count: Option<i64>| at_least(&path.child(name), count?, 0);
+    errors.extend(at_least_zero("startingDeadlineSeconds", new.starting_deadline_seconds));
+    if old.is_none_or(|old| old.time_zone != new.time_zone) {
+        errors.extend(zone(new.time_zone.as_deref(), &path.child("timeZone")));
+    }
+    let policies = ["Allow", "Forbid", "Replace"];
+    let policy_path = path.child("concurrencyPolicy");
+    errors.extend(match new.concurrency_policy.as_deref().unwrap_or_default() {
+        "" => Some(Error::required(&policy_path, "")),
+        policy if policies.contains(&policy) => None,
+        policy => Some(Error::not_supported(&policy_path, policy, &policies)),
+    });
+    errors.extend(template(new, gates));
+    for (name, limit) in [
+        ("successfulJobsHistoryLimit", new.successful_jobs_history_limit),
+        ("failedJobsHistoryLimit", new.failed_jobs_history_limit),
+    ] {
+        errors.extend(at_least_zero(name, limit.map(i64::from)));
+    }
+    errors
+}
+
+/// That there is one, the types declare. A zone belongs in its own field. A schedule that brought one before that was a rule may keep it.
+fn schedule(new: &CronJobSpec, old: Option<&CronJobSpec>, path: &Path) -> ErrorList {
+    let text = new.schedule.as_str();
+    if text.is_empty() {
+        return ErrorList::new();
+    }
+    let problem = Schedule::parse(text).err().map(|bad| Error::invalid(path, text, bad.to_string()));
+    let mut errors: ErrorList = problem.into_iter().collect();
+    if text.contains("TZ") {
+        let had_zone = old.is_some_and(|old| old.schedule.contains("TZ"));
+        let detail = match (had_zone, &new.time_zone) {
+            (true, None) => return errors,
+            (true, Some(_)) => "cannot use both timeZone field and TZ or CRON_TZ in schedule",
+            (false, _) => "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+        };
+        errors.push(Error::invalid(path, text, detail));
+    }
+    errors
+}
+
+fn zone(name: Option<&str>, path: &Path) -> ErrorList {
+    let Some(name) = name else { return ErrorList::new() };
+    let invalid = |detail: String| Error::invalid(path, name, detail);
+    if name.is_empty() {
+        return vec![invalid("timeZone must be nil or non-empty string".to_owned())];
+    }
+    let is_good = |part: &str| {
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+');
+        !matches!(part, "" | "." | "..")
+            && !part.starts_with('-')
+            && part.len() <= ZONE_PART_BYTES_MAX
+            && part.bytes().all(known)
+    };
+    // A zone's name becomes the path of a file elsewhere, so its form is judged before it is looked for.
+    let malformed = name.split('/').any(|part| !is_good(part)).then(|| invalid(format!("unknown time zone {name}")));
+    let mut errors: ErrorList = malformed.into_iter().collect();
+    if name.eq_ignore_ascii_case("Local") {
+        let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        errors.push(invalid(detail.to_owned()));
+    } else if errors.is_empty() && time_zone(name).is_none() {
+        errors.push(invalid(format!("unknown time zone {name}")));
+    }
+    errors
+}
+
+/// The template as a Job that has neither a name nor a selector yet.
+fn job_of(spec: &CronJobSpec) -> Job {
+    Job { spec: Some(job_spec(spec).into_owned()), ..Job::default() }
+}
+
+fn job_spec(spec: &CronJobSpec) -> std::borrow::Cow<'_, JobSpec> {
+    spec.job_template.spec.as_ref().map_or_else(Default::default, std::borrow::Cow::Borrowed)
+}
+
+fn template(spec: &CronJobSpec, gates: &Gates) -> ErrorList {
+    let job = job_spec(spec);
+    let mut errors = template_problems(&job_of(spec), gates);
+    let path = Path::new("spec");
+    if let Some(selector) = &job.selector {
+        let detail = "`selector` will be auto-generated";
+        errors.push(Error::invalid(&path.child("selector"), json_of(selector), detail));
+    }
+    if job.manual_selector == Some(true) {
+        let detail = "supported values: \"nil\", \"false\"".to_owned();
+        let (path, value) = (path.child("manualSelector"), Some("true".to_owned()));
+        errors.push(Error { kind: ErrorKind::NotSupported, path, value, detail });
+    }
+    in_template(errors)
+}
+
+/// The rules that the types declare.
+fn declared(new: &CronJobSpec, old: Option<&CronJobSpec>, gates: &Gates) -> ErrorList {
+    let old = old.map(job_spec);
+    let unsaid = new.schedule.is_empty().then(|| Error::required(&Path::new("spec").child("schedule"), ""));
+    let scheduling = in_template(template_scheduling_problems(&job_spec(new), old.as_deref(), gates));
+    unsaid.into_iter().chain(scheduling).collect()
+}
+
+/// Errors about a Job, as errors about the template that it is made from.
+fn in_template(errors: ErrorList) -> ErrorList {
+    let template = Path::new("spec").child("jobTemplate");
+    let moved = |error: Error| Error { path: template.child(error.path.as_str()), ..error };
+    errors.into_iter().map(moved).collect()
+}
+
+#[cfg(test)]
+mod tests;

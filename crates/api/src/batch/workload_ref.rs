@@ -1,0 +1,87 @@
+//! `spec.workloadRef` of a Job: the first draft's link between a Job and its Workload (KEP-5547). The types of Kubernetes
+//! do not have it, so it is judged in the document.
+
+use serde_json::Value;
+use workloadbuilder::{format, rules};
+
+use crate::field::{Error, ErrorList, Path};
+
+/// What a reference may name as its version; the kind is the same in all of them.
+const API_VERSIONS: [&str; 4] = [
+    "scheduling.k8s.io/v1beta1",
+    "scheduling.k8s.io/v1alpha3",
+    "scheduling.k8s.io/v1alpha2",
+    "scheduling.k8s.io/v1alpha1",
+];
+
+/// What is wrong with the reference of a Job, or with the change of it. `spec` is where the Job's spec stands: `/spec`, or
+/// `/spec/jobTemplate/spec` in a CronJob.
+pub fn validate(doc: &Value, old: Option<&Value>, spec: &str) -> ErrorList {
+    let pointer = format!("{spec}/workloadRef");
+    let (new, before) = (doc.pointer(&pointer), old.and_then(|old| old.pointer(&pointer)));
+    let path = Path::new(&pointer.trim_start_matches('/').replace('/', "."));
+    match new {
+        _ if old.is_some() && new == before => ErrorList::new(),
+        // The template of a CronJob may change: it is about Jobs that are still to come.
+        _ if old.is_some() && spec == "/spec" => vec![rules::immutable(&path)],
+        None => ErrorList::new(),
+        Some(reference) => {
+            let namespace = doc.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+            judge(reference, namespace, &path)
+        }
+    }
+}
+
+fn judge(reference: &Value, namespace: &str, path: &Path) -> ErrorList {
+    let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
+    let mut errors = rules::required(&path.child("name"), text("name"), format::subdomain);
+    for (field, supported) in [("kind", &["Workload"][..]), ("apiVersion", &API_VERSIONS)] {
+        if !text(field).is_empty() && !supported.contains(&text(field)) {
+            errors.push(Error::not_supported(&path.child(field), text(field), supported));
+        }
+    }
+    let place = text("namespace");
+    if !place.is_empty() && place != namespace {
+        let detail = format!("a Job and its Workload live in one namespace, here {namespace}");
+        errors.push(Error::invalid(&path.child("namespace"), place, detail));
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::validate;
+
+    fn job(reference: Value) -> Value {
+        json!({"metadata": {"namespace": "demo"}, "spec": {"workloadRef": reference}})
+    }
+
+    // Shows: S001-01
+    // Shows: S001-10
+    // Shows: S001-12
+    #[test]
+    fn a_reference_is_to_a_workload_of_the_same_namespace() {
+        let good =
+            json!({"apiVersion": "scheduling.k8s.io/v1alpha1", "kind": "Workload", "name": "w", "namespace": "demo"});
+        assert_eq!(validate(&job(good), None, "/spec"), vec![]);
+        assert_eq!(validate(&json!({"spec": {}}), None, "/spec"), vec![]);
+        let bad = json!({"apiVersion": "scheduling.k8s.io/v9", "kind": "Job", "namespace": "elsewhere"});
+        let errors: Vec<String> = validate(&job(bad), None, "/spec").iter().map(ToString::to_string).collect();
+        assert_eq!(errors.len(), 4, "{errors:?}");
+        assert_eq!(errors[0], "spec.workloadRef.name: Required value");
+        assert_eq!(errors[1], "spec.workloadRef.kind: Unsupported value: \"Job\": supported values: \"Workload\"");
+        assert!(errors[2].starts_with("spec.workloadRef.apiVersion: Unsupported value: \"scheduling.k8s.io/v9\""));
+        assert!(errors[3].starts_with("spec.workloadRef.namespace: Invalid value: \"elsewhere\""));
+    }
+
+    #[test]
+    fn a_job_stays_with_its_workload() {
+        let (old, new) = (job(json!({"name": "w"})), job(json!({"name": "v"})));
+        assert_eq!(validate(&old, Some(&old), "/spec"), vec![]);
+        let errors = validate(&new, Some(&old), "/spec");
+        assert_eq!(errors[0].to_string(), "spec.workloadRef: Invalid value: null: field is immutable");
+        assert_eq!(errors.len(), 1);
+    }
+}

@@ -1,0 +1,192 @@
+//! Spellings of drafts, put right before anything else looks at a document (or a patch of one). Each change is told to
+//! the user; what cannot be put right is refused with advice.
+
+use serde_json::{Value, json};
+
+use super::{Object, child, items, present_api_version, rename, spec_of, text};
+use crate::field::{Error, ErrorList, Path};
+use crate::gates::{Gate, Gates};
+
+/// Warnings about what was put right, or what is wrong.
+type Told = Result<Vec<String>, ErrorList>;
+
+/// The fields of a Job's `scheduling`: as the draft has them, and as they are.
+const SCHEDULING: [(&str, &str); 3] =
+    [("policy", "schedulingPolicy"), ("constraints", "schedulingConstraints"), ("disruption", "disruptionMode")];
+
+/// Puts a document of whatever kind right. For those who have no server at hand to do it.
+pub fn put_right(group: &str, kind: &str, doc: &mut Value, gates: &Gates) -> Told {
+    match (group, kind) {
+        ("", "Pod") => pod_drafts(doc, gates),
+        ("batch", "Job") => job_drafts(doc, gates),
+        ("batch", "CronJob") => cron_job_drafts(doc, gates),
+        ("scheduling.k8s.io", "Workload") => workload_drafts(doc, gates),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Puts a Job right.
+pub fn job_drafts(doc: &mut Value, gates: &Gates) -> Told {
+    let mut found = Found::default();
+    if let Some(spec) = spec_of(doc) {
+        found.job_spec(spec, &Path::new("spec"), gates);
+    }
+    found.told()
+}
+
+/// Puts the Jobs of a CronJob right.
+pub fn cron_job_drafts(doc: &mut Value, gates: &Gates) -> Told {
+    let mut found = Found::default();
+    let template = spec_of(doc).and_then(|spec| child(spec, "jobTemplate"));
+    if let Some(spec) = template.and_then(|template| child(template, "spec")) {
+        found.job_spec(spec, &Path::new("spec").child("jobTemplate").child("spec"), gates);
+    }
+    found.told()
+}
+
+/// Puts a pod right.
+pub fn pod_drafts(doc: &mut Value, _gates: &Gates) -> Told {
+    let mut found = Found::default();
+    if let Some(spec) = spec_of(doc)
+        && let Some(Value::Object(reference)) = spec.remove("workloadRef")
+    {
+        found.pod_reference(&reference, spec, &Path::new("spec"));
+    }
+    found.told()
+}
+
+/// Puts a Workload right; refuses the form that had its groups inside.
+pub fn workload_drafts(doc: &mut Value, _gates: &Gates) -> Told {
+    let mut found = Found::default();
+    if let Some(spec) = spec_of(doc) {
+        let path = Path::new("spec");
+        if spec.contains_key("podGroups") {
+            let advice = "a Workload has templates of groups, not the groups: write podGroupTemplates, each with a \
+                          schedulingPolicy, and make a PodGroup for each group that runs";
+            found.errors.push(Error::forbidden(&path.child("podGroups"), advice));
+        }
+        found.respell(spec, &path, "podGroupTemplate", "podGroupTemplates");
+    }
+    found.told()
+}
+
+#[derive(Default)]
+struct Found {
+    warnings: Vec<String>,
+    errors: ErrorList,
+}
+
+impl Found {
+    fn told(self) -> Told {
+        if self.errors.is_empty() { Ok(self.warnings) } else { Err(self.errors) }
+    }
+
+    /// Gives a field its present name.
+    fn respell(&mut self, object: &mut Object, path: &Path, from: &str, to: &str) {
+        match rename(object, path, from, to) {
+            Ok(false) => {}
+            Ok(true) => self.warnings.push(format!("{}: a draft's spelling; write {to}", path.child(from))),
+            Err(error) => self.errors.push(error),
+        }
+    }
+
+    fn job_spec(&mut self, spec: &mut Object, path: &Path, gates: &Gates) {
+        let scheduling_path = path.child("scheduling");
+        if let Some(scheduling) = child(spec, "scheduling") {
+            for (from, to) in SCHEDULING {
+                self.respell(scheduling, &scheduling_path, from, to);
+            }
+            let topology_path = scheduling_path.child("schedulingConstraints").child("topology");
+            if let Some(constraints) = child(scheduling, "schedulingConstraints") {
+                for (i, constraint) in items(constraints, "topology").enumerate() {
+                    self.respell(constraint, &topology_path.index(i), "level", "key");
+                }
+            }
+        }
+        let pod_path = path.child("template").child("spec");
+        let pod = child(spec, "template").and_then(|template| child(template, "spec"));
+        if let Some(pod) = pod
+            && let Some(Value::Object(reference)) = pod.remove("workloadRef")
+        {
+            if names_workload_only(&reference) {
+                self.job_reference_in_pod(spec, reference, path, gates);
+            } else {
+                self.pod_reference(&reference, pod, &pod_path);
+            }
+        }
+        if let Some(reference) = child(spec, "workloadRef") {
+            self.job_reference(reference, &path.child("workloadRef"), gates);
+        }
+    }
+
+    /// The examples of KEP-5547's first draft have the Job's reference in its pods.
+    fn job_reference_in_pod(&mut self, spec: &mut Object, reference: Object, path: &Path, gates: &Gates) {
+        let (here, there) = (path.child("template").child("spec").child("workloadRef"), path.child("workloadRef"));
+        if !gates.enabled(Gate::JobWorkloadRef) {
+            self.warnings.push(off(&here));
+            return;
+        }
+        match spec.get("workloadRef") {
+            None => {
+                self.warnings.push(format!("{here}: a reference of the Job; write {there}"));
+                spec.insert("workloadRef".to_owned(), Value::Object(reference));
+            }
+            Some(known) if *known == Value::Object(reference.clone()) => {}
+            Some(_) => {
+                let detail = format!("must be the same as {there}");
+                self.errors.push(Error::invalid(&here, Value::Object(reference), detail));
+            }
+        }
+    }
+
+    fn job_reference(&mut self, reference: &mut Object, path: &Path, gates: &Gates) {
+        if !gates.enabled(Gate::JobWorkloadRef) {
+            self.warnings.push(off(path));
+            return;
+        }
+        if let Some(present) = present_api_version(text(reference, "apiVersion")) {
+            self.warnings.push(format!("{}: a draft's spelling; write {present}", path.child("apiVersion")));
+            reference.insert("apiVersion".to_owned(), json!(present));
+        }
+    }
+
+    /// KEP-5832's draft has a pod name its group beside its Workload; now the group is enough.
+    fn pod_reference(&mut self, reference: &Object, pod: &mut Object, path: &Path) {
+        let (from, to) = (path.child("workloadRef"), path.child("schedulingGroup").child("podGroupName"));
+        for field in ["podGroupReplicaKey", "podGroup"] {
+            if reference.contains_key(field) {
+                let advice = format!(
+                    "one PodGroup is one replica: make a PodGroup for each replica, and name it in {to} of its pods"
+                );
+                self.errors.push(Error::forbidden(&from.child(field), advice));
+            }
+        }
+        if !self.errors.is_empty() {
+            return;
+        }
+        for field in ["name", "podGroupName"] {
+            if text(reference, field).is_empty() {
+                self.errors.push(Error::required(&from.child(field), format!("or write {to} instead of {from}")));
+            }
+        }
+        let group = json!({"podGroupName": text(reference, "podGroupName")});
+        match pod.get("schedulingGroup") {
+            Some(known) if !known.is_null() && *known != group => {
+                self.errors.push(Error::forbidden(&from, format!("may not be set together with another {to}")));
+            }
+            _ => {
+                self.warnings.push(format!("{from}: a draft's spelling; write {to}"));
+                pod.insert("schedulingGroup".to_owned(), group);
+            }
+        }
+    }
+}
+
+/// Whether a pod's reference is the one that belongs to its Job.
+fn names_workload_only(reference: &Object) -> bool {
+    !["podGroupName", "podGroup", "podGroupReplicaKey"].iter().any(|field| reference.contains_key(*field))
+}
+
+fn off(path: &Path) -> String {
+    format!("{path}: has no effect while the feature gate JobWorkloadRef is off")
+}

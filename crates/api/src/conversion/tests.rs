@@ -1,0 +1,466 @@
+//! Older forms there and back, and drafts put right.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    Around, Conversion, POD_GROUP, WORKLOAD, cron_job_drafts, job_drafts, pod_drafts, present_api_version,
+    workload_drafts,
+};
+use crate::field::ErrorList;
+use crate::gates::{Gate, Gates};
+
+fn conversion(of: &'static [Conversion], version: &str) -> &'static Conversion {
+    of.iter().find(|conversion| conversion.version == version).expect("an older version")
+}
+
+fn alone() -> Around<'static> {
+    Around { namespace: "training", old: None, workload: &|_| None }
+}
+
+#[track_caller]
+fn inward(of: &'static [Conversion], version: &str, mut doc: Value, around: &Around<'_>) -> Value {
+    (conversion(of, version).inward)(&mut doc, around).expect("it converts");
+    doc
+}
+
+fn outward(of: &'static [Conversion], version: &str, mut doc: Value) -> Value {
+    (conversion(of, version).outward)(&mut doc);
+    doc
+}
+
+fn render(errors: &ErrorList) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn refused(of: &'static [Conversion], version: &str, mut doc: Value, wants: &[&str]) {
+    let errors = (conversion(of, version).inward)(&mut doc, &alone()).expect_err("it is refused");
+    assert_eq!(render(&errors), wants);
+}
+
+// Shows: S002-02
+// Shows: S002-16
+// Shows: S003-08
+#[test]
+fn a_group_of_v1alpha2_says_the_same_in_other_words() {
+    let old = json!({
+        "spec": {
+            "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
+            "schedulingPolicy": {"gang": {"minCount": 4}}, "disruptionMode": "PodGroup",
+        },
+        "status": {"conditions": [{"type": "PodGroupScheduled", "status": "True"}, {"type": "Other"}]},
+    });
+    let new = json!({
+        "spec": {
+            "workloadRef": {"workloadName": "w", "templateName": "t"},
+            "schedulingPolicy": {"gang": {"minCount": 4}}, "disruptionMode": {"all": {}},
+        },
+        "status": {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}, {"type": "Other"}]},
+    });
+    assert_eq!(inward(POD_GROUP, "v1alpha2", old.clone(), &alone()), new);
+    assert_eq!(outward(POD_GROUP, "v1alpha2", new), old);
+    refused(
+        POD_GROUP,
+        "v1alpha2",
+        json!({"spec": {"podGroupTemplateRef": {}, "disruptionMode": "All"}}),
+        &[
+            "spec.podGroupTemplateRef.workload: Required value",
+            "spec.disruptionMode: Unsupported value: \"All\": supported values: \"Pod\", \"PodGroup\"",
+        ],
+    );
+}
+
+#[test]
+fn the_templates_of_v1alpha2_have_their_modes_as_words_at_any_depth() {
+    let tree = |mode: Value| {
+        let leaf = json!({"name": "a", "disruptionMode": mode});
+        json!({"spec": {
+            "podGroupTemplates": [leaf.clone(), {"name": "b"}],
+            "compositePodGroupTemplates": [{
+                "name": "c", "disruptionMode": {"all": {}}, "podGroupTemplates": [leaf.clone()],
+                "compositePodGroupTemplates": [{"name": "d", "podGroupTemplates": [leaf]}],
+            }],
+        }})
+    };
+    for (word, member) in [("Pod", "single"), ("PodGroup", "all")] {
+        assert_eq!(inward(WORKLOAD, "v1alpha2", tree(json!(word)), &alone()), tree(json!({member: {}})));
+        assert_eq!(outward(WORKLOAD, "v1alpha2", tree(json!({member: {}}))), tree(json!(word)));
+    }
+    refused(
+        WORKLOAD,
+        "v1alpha2",
+        json!({"spec": {"podGroupTemplates": [{"name": "a"}, {"name": "b", "disruptionMode": ""}]}}),
+        &["spec.podGroupTemplates[1].disruptionMode: Unsupported value: \"\": supported values: \"Pod\", \"PodGroup\""],
+    );
+}
+
+// Shows: S000-15
+#[test]
+fn a_workload_of_the_drafts_is_taken_in_and_read_back() {
+    let template = json!({"name": "pg", "schedulingPolicy": {"gang": {"minCount": 8}}});
+    let mut draft = json!({"spec": {
+        "controllerRef": {"apiVersion": "batch/v1", "kind": "Job", "name": "j"}, "podGroupTemplate": [template],
+    }});
+    let warned = workload_drafts(&mut draft, &Gates::default()).expect("it is put right");
+    assert_eq!(warned, ["spec.podGroupTemplate: a draft's spelling; write podGroupTemplates"]);
+    let kept = json!({"spec": {
+        "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": "j"}, "podGroupTemplates": [template],
+    }});
+    assert_eq!(inward(WORKLOAD, "v1alpha1", draft, &alone()), kept);
+    assert_eq!(inward(WORKLOAD, "v1alpha1", outward(WORKLOAD, "v1alpha1", kept.clone()), &alone()), kept);
+    refused(
+        WORKLOAD,
+        "v1alpha1",
+        json!({"spec": {"controllerRef": {"apiVersion": "batch/v1", "apiGroup": "apps"}}}),
+        &[
+            "spec.controllerRef.apiVersion: Invalid value: \"batch/v1\": must be of the group in spec.controllerRef.apiGroup",
+        ],
+    );
+}
+
+// Shows: S000-16
+// Shows: S003-06
+#[test]
+fn every_way_in_which_the_drafts_name_a_template_is_understood() {
+    let policy = json!({"gang": {"minCount": 8}});
+    let kept = json!({"spec": {
+        "workloadRef": {"workloadName": "w", "templateName": "t"}, "schedulingPolicy": policy,
+    }});
+    let nested = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
+    for spec in [
+        json!({"schedulingPolicy": policy, "podGroupTemplateRef": nested}),
+        json!({"schedulingPolicy": policy, "workloadRef": {"name": "w"}, "podGroupTemplateRef": {"name": "t"}}),
+        json!({"schedulingPolicy": policy, "workloadRef": {"name": "w"}, "podGroupTemplateName": "t"}),
+    ] {
+        assert_eq!(inward(POD_GROUP, "v1alpha1", json!({"spec": spec}), &alone()), kept);
+    }
+    let read = outward(POD_GROUP, "v1alpha1", kept.clone());
+    assert_eq!(read["spec"]["workloadRef"], json!({"name": "w"}));
+    assert_eq!(read["spec"]["podGroupTemplateName"], "t");
+    assert_eq!(read["spec"]["podGroupTemplateRef"]["name"], "t");
+    assert_eq!(read["spec"]["podGroupTemplateRef"]["workload"], nested["workload"]);
+    assert_eq!(inward(POD_GROUP, "v1alpha1", read, &alone()), kept);
+    let group = |spec: Value| json!({"spec": spec});
+    refused(
+        POD_GROUP,
+        "v1alpha1",
+        group(json!({"workloadRef": {"name": "other"}, "podGroupTemplateRef": nested})),
+        &[
+            "spec.podGroupTemplateRef.workload.workloadName: Invalid value: \"w\": must be the same as spec.workloadRef.name (other)",
+        ],
+    );
+    refused(
+        POD_GROUP,
+        "v1alpha1",
+        group(json!({"podGroupTemplateName": "t"})),
+        &["spec.workloadRef.name: Required value: a template is one of a Workload"],
+    );
+    refused(
+        POD_GROUP,
+        "v1alpha1",
+        group(
+            json!({"workloadRef": {"name": "w", "kind": "Job", "namespace": "elsewhere"}, "podGroupTemplateName": "t"}),
+        ),
+        &[
+            "spec.workloadRef.kind: Unsupported value: \"Job\": supported values: \"Workload\"",
+            "spec.workloadRef.namespace: Invalid value: \"elsewhere\": a group and its Workload live in one namespace, here training",
+        ],
+    );
+}
+
+// Shows: S002-41
+#[test]
+fn a_group_that_states_no_policy_has_that_of_its_template() {
+    let workload = json!({"spec": {"compositePodGroupTemplates": [{"name": "c", "podGroupTemplates": [{
+        "name": "t", "schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"all": {}},
+        "schedulingConstraints": {"topology": [{"key": "rack"}]},
+    }]}]}});
+    let find = |name: &str| (name == "w").then(|| workload.clone());
+    let around = Around { workload: &find, ..alone() };
+    let draft = json!({"spec": {"workloadRef": {"name": "w"}, "podGroupTemplateRef": {"name": "t"}}});
+    let kept = inward(POD_GROUP, "v1alpha1", draft.clone(), &around);
+    assert_eq!(
+        kept["spec"],
+        json!({
+            "workloadRef": {"workloadName": "w", "templateName": "t"},
+            "schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"all": {}},
+            "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        })
+    );
+    // The group was made with another count since: it keeps it.
+    let mut old = kept.clone();
+    old["spec"]["schedulingPolicy"]["gang"]["minCount"] = json!(3);
+    let again = inward(POD_GROUP, "v1alpha1", draft.clone(), &Around { old: Some(&old), ..alone() });
+    assert_eq!(again["spec"], old["spec"]);
+    refused(
+        POD_GROUP,
+        "v1alpha1",
+        draft,
+        &[
+            "spec.schedulingPolicy: Required value: this form takes it from the Workload, and there is no Workload \"w\" with a \
+           template \"t\" yet: create it first, or state the policy here",
+        ],
+    );
+}
+
+// Shows: S003-08
+#[test]
+fn the_drafts_condition_is_unknown_until_something_is_decided() {
+    let group = |conditions: Value| json!({"metadata": {"creationTimestamp": "2030-01-01T00:00:00Z"}, "spec": {"schedulingPolicy": {"basic": {}}}, "status": {"conditions": conditions}});
+    let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason});
+    for (kept, draft) in [
+        (
+            condition("PodGroupInitiallyScheduled", "True", "Scheduled"),
+            condition("PodGroupScheduled", "True", "MinCountSatisfied"),
+        ),
+        (
+            condition("PodGroupInitiallyScheduled", "False", "Unschedulable"),
+            condition("PodGroupScheduled", "False", "Unschedulable"),
+        ),
+    ] {
+        assert_eq!(outward(POD_GROUP, "v1alpha1", group(json!([kept]))), group(json!([draft])));
+        assert_eq!(inward(POD_GROUP, "v1alpha1", group(json!([draft])), &alone()), group(json!([kept])));
+    }
+    let bare = json!({"metadata": {"creationTimestamp": "2030-01-01T00:00:00Z"}, "spec": {}});
+    let read = outward(POD_GROUP, "v1alpha1", bare.clone());
+    let condition = &read["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("PodGroupScheduled"), &json!("Unknown")));
+    assert_eq!(inward(POD_GROUP, "v1alpha1", read, &alone()), bare);
+}
+
+// Shows: S001-07
+#[test]
+fn the_drafts_group_is_known_by_its_short_name() {
+    assert_eq!(present_api_version("scheduling/v1alpha1").as_deref(), Some("scheduling.k8s.io/v1alpha1"));
+    assert_eq!(present_api_version("scheduling.k8s.io/v1alpha1"), None);
+}
+
+fn drafted() -> Value {
+    json!({
+        "policy": {"gang": {}}, "constraints": {"topology": [{"level": "topology.kubernetes.io/zone"}]},
+        "disruption": {"all": {}},
+    })
+}
+
+// Shows: S004-13
+// Shows: S004-16
+#[test]
+fn a_drafts_spelling_becomes_the_present_one_and_the_user_is_told() {
+    let present = json!({
+        "schedulingPolicy": {"gang": {}},
+        "schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/zone"}]},
+        "disruptionMode": {"all": {}},
+    });
+    let told = |path: &str| {
+        vec![
+            format!("{path}.policy: a draft's spelling; write schedulingPolicy"),
+            format!("{path}.constraints: a draft's spelling; write schedulingConstraints"),
+            format!("{path}.disruption: a draft's spelling; write disruptionMode"),
+            format!("{path}.schedulingConstraints.topology[0].level: a draft's spelling; write key"),
+        ]
+    };
+    let mut job = json!({"spec": {"scheduling": drafted()}});
+    assert_eq!(job_drafts(&mut job, &Gates::default()), Ok(told("spec.scheduling")));
+    assert_eq!(job, json!({"spec": {"scheduling": present}}));
+    assert_eq!(job_drafts(&mut job, &Gates::default()), Ok(vec![]), "nothing is left to put right");
+    let mut cron_job = json!({"spec": {"jobTemplate": {"spec": {"scheduling": drafted()}}}});
+    let warned = cron_job_drafts(&mut cron_job, &Gates::default());
+    assert_eq!(warned, Ok(told("spec.jobTemplate.spec.scheduling")));
+    assert_eq!(cron_job["spec"]["jobTemplate"]["spec"]["scheduling"], present);
+}
+
+// Shows: S004-13
+#[test]
+fn both_spellings_at_once_are_refused() {
+    let mut scheduling = drafted();
+    scheduling["schedulingPolicy"] = json!({"basic": {}});
+    scheduling["constraints"]["topology"][0]["key"] = json!("rack");
+    let errors = job_drafts(&mut json!({"spec": {"scheduling": scheduling}}), &Gates::default()).expect_err("refused");
+    let together =
+        |name: &str| format!("Forbidden: may not be set together with {name}, of which it is an older spelling");
+    assert_eq!(
+        render(&errors),
+        [
+            format!("spec.scheduling.policy: {}", together("schedulingPolicy")),
+            format!("spec.scheduling.schedulingConstraints.topology[0].level: {}", together("key")),
+        ]
+    );
+}
+
+// Shows: S003-10
+#[test]
+fn a_pod_may_name_its_group_as_the_draft_does() {
+    let mut pod = json!({"spec": {"workloadRef": {"name": "w", "podGroupName": "g"}}});
+    let warned = pod_drafts(&mut pod, &Gates::default()).expect("it is put right");
+    assert_eq!(warned, ["spec.workloadRef: a draft's spelling; write spec.schedulingGroup.podGroupName"]);
+    assert_eq!(pod, json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}}));
+    let refusal = |reference: Value| {
+        let mut pod = json!({"spec": {"workloadRef": reference, "schedulingGroup": {"podGroupName": "other"}}});
+        render(&pod_drafts(&mut pod, &Gates::default()).expect_err("it is refused"))
+    };
+    assert!(refusal(json!({"podGroupName": "other"}))[0].starts_with("spec.workloadRef.name: Required value"));
+    let another = refusal(json!({"name": "w", "podGroupName": "g"}));
+    assert_eq!(
+        another,
+        ["spec.workloadRef: Forbidden: may not be set together with another spec.schedulingGroup.podGroupName"]
+    );
+    let mut job = json!({"spec": {"template": {"spec": {"workloadRef": {"name": "w", "podGroupName": "g"}}}}});
+    assert_eq!(job_drafts(&mut job, &Gates::default()).map(|warnings| warnings.len()), Ok(1));
+    assert_eq!(job["spec"]["template"]["spec"], json!({"schedulingGroup": {"podGroupName": "g"}}));
+}
+
+// Shows: S003-11
+// Shows: S003-34
+#[test]
+fn replicas_inside_a_group_and_groups_inside_a_workload_are_refused_with_advice() {
+    let mut pod = json!({"spec": {"workloadRef": {"name": "w", "podGroup": "g", "podGroupReplicaKey": "0"}}});
+    let errors = render(&pod_drafts(&mut pod, &Gates::default()).expect_err("it is refused"));
+    assert_eq!(errors.len(), 2);
+    assert_eq!(
+        errors[0],
+        "spec.workloadRef.podGroupReplicaKey: Forbidden: one PodGroup is one replica: make a PodGroup for each replica, and \
+         name it in spec.schedulingGroup.podGroupName of its pods"
+    );
+    let mut workload = json!({"spec": {"podGroups": [{"name": "a", "policy": {"basic": {}}}]}});
+    let errors = render(&workload_drafts(&mut workload, &Gates::default()).expect_err("it is refused"));
+    assert!(
+        errors[0].starts_with("spec.podGroups: Forbidden:") && errors[0].contains("podGroupTemplates"),
+        "{errors:?}"
+    );
+}
+
+// Shows: S001-06
+#[test]
+fn a_jobs_workload_ref_needs_its_gate_wherever_it_stands() {
+    let reference = json!({"apiVersion": "scheduling/v1alpha1", "name": "w", "namespace": "demo"});
+    let in_pod = json!({"spec": {"template": {"spec": {"workloadRef": reference}}}});
+    let off = Gates::default();
+    let on = off.with(Gate::JobWorkloadRef, true);
+    let mut job = in_pod.clone();
+    let warned = job_drafts(&mut job, &off).expect("it is dropped");
+    let path = "spec.template.spec.workloadRef";
+    assert_eq!(warned, [format!("{path}: has no effect while the feature gate JobWorkloadRef is off")]);
+    assert_eq!(job, json!({"spec": {"template": {"spec": {}}}}));
+    let mut job = in_pod.clone();
+    let warned = job_drafts(&mut job, &on).expect("it is moved");
+    assert_eq!(
+        warned,
+        [
+            format!("{path}: a reference of the Job; write spec.workloadRef"),
+            "spec.workloadRef.apiVersion: a draft's spelling; write scheduling.k8s.io/v1alpha1".to_owned(),
+        ]
+    );
+    assert_eq!(job["spec"]["workloadRef"]["apiVersion"], "scheduling.k8s.io/v1alpha1");
+    let mut both = in_pod.clone();
+    both["spec"]["workloadRef"] = reference;
+    assert!(job_drafts(&mut both.clone(), &on).is_ok(), "they agree");
+    both["spec"]["workloadRef"]["name"] = json!("other");
+    let errors = render(&job_drafts(&mut both, &on).expect_err("they do not"));
+    assert!(errors[0].ends_with("must be the same as spec.workloadRef"), "{errors:?}");
+}
+
+/// A PodGroup in the storage form, with some of its fields.
+fn kept_group() -> impl Strategy<Value = Value> {
+    let modes = prop_oneof![Just(json!({"single": {}})), Just(json!({"all": {}}))];
+    let conditions = prop::collection::vec(
+        (
+            prop_oneof![Just("PodGroupInitiallyScheduled"), Just("PodGroupScheduled"), Just("DisruptionTarget")],
+            prop_oneof![Just("True"), Just("False")],
+            prop_oneof![Just("Scheduled"), Just("MinCountSatisfied"), Just("Unschedulable")],
+        ),
+        1..3,
+    );
+    (any::<[bool; 6]>(), modes, "[a-z]{1,8}", "[a-z]{1,8}", conditions, any::<i32>()).prop_map(
+        |(has, mode, workload, template, conditions, priority)| {
+            let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": 2}}});
+            let fields = [
+                ("workloadRef", json!({"workloadName": workload, "templateName": template})),
+                ("disruptionMode", mode),
+                ("priority", json!(priority)),
+                ("preemptionPolicy", json!("Never")),
+                ("parentCompositePodGroupName", json!("parent")),
+            ];
+            for ((field, value), _) in fields.into_iter().zip(has).filter(|(_, has)| *has) {
+                spec[field] = value;
+            }
+            let mut group = json!({"metadata": {"creationTimestamp": "2030-01-01T00:00:00Z"}, "spec": spec});
+            if has[5] {
+                let conditions: Vec<Value> = conditions
+                    .into_iter()
+                    .map(|(kind, status, reason)| json!({"type": kind, "status": status, "reason": reason}))
+                    .collect();
+                group["status"] = json!({"conditions": conditions});
+            }
+            group
+        },
+    )
+}
+
+/// A tree of templates in the storage form.
+fn kept_workload() -> impl Strategy<Value = Value> {
+    let leaf = ("[a-z]{1,6}", prop::option::of(prop_oneof![Just("single"), Just("all")])).prop_map(|(name, mode)| {
+        let mut leaf = json!({"name": name, "schedulingPolicy": {"basic": {}}});
+        if let Some(mode) = mode {
+            leaf["disruptionMode"] = json!({mode: {}});
+        }
+        leaf
+    });
+    let leaves = prop::collection::vec(leaf, 1..4);
+    (leaves.clone(), prop::option::of((leaves, any::<bool>())), any::<bool>()).prop_map(|(flat, tree, controlled)| {
+        let mut spec = json!({});
+        match tree {
+            None => spec["podGroupTemplates"] = json!(flat),
+            Some((inner, deep)) => {
+                let mut top = json!({"name": "top", "disruptionMode": {"all": {}}, "podGroupTemplates": flat});
+                if deep {
+                    top["compositePodGroupTemplates"] = json!([{"name": "deep", "podGroupTemplates": inner}]);
+                }
+                spec["compositePodGroupTemplates"] = json!([top]);
+            }
+        }
+        if controlled {
+            spec["controllerRef"] = json!({"apiGroup": "batch", "kind": "Job", "name": "j"});
+        }
+        json!({"metadata": {}, "spec": spec})
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_group_is_the_same_after_a_way_through_any_older_version(group in kept_group()) {
+        for conversion in POD_GROUP {
+            let mut there = group.clone();
+            (conversion.outward)(&mut there);
+            let older = there.clone();
+            prop_assert_eq!((conversion.inward)(&mut there, &alone()), Ok(()));
+            prop_assert_eq!(&there, &group, "{}", conversion.version);
+            (conversion.outward)(&mut there);
+            prop_assert_eq!(there, older, "and the older form is the same after a way through the present one");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_the_same_after_a_way_through_any_older_version(workload in kept_workload()) {
+        for conversion in WORKLOAD {
+            let mut there = workload.clone();
+            (conversion.outward)(&mut there);
+            prop_assert_eq!((conversion.inward)(&mut there, &alone()), Ok(()));
+            prop_assert_eq!(&there, &workload, "{}", conversion.version);
+        }
+    }
+
+    #[test]
+    fn what_is_given_out_in_an_older_version_has_only_fields_of_that_version(group in kept_group(), workload in kept_workload()) {
+        for (kind, conversions, document) in [("PodGroup", POD_GROUP, group), ("Workload", WORKLOAD, workload)] {
+            for conversion in conversions {
+                let mut older = document.clone();
+                (conversion.outward)(&mut older);
+                let findings = crate::schema::check("scheduling.k8s.io", conversion.version, kind, &mut older);
+                prop_assert_eq!(findings.unknown, Vec::<String>::new());
+                let typed: Vec<String> = findings.type_errors.iter().map(ToString::to_string).collect();
+                prop_assert_eq!(typed, Vec::<String>::new());
+            }
+        }
+    }
+}

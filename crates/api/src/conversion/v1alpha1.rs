@@ -1,0 +1,245 @@
+//! `v1alpha1` as the first drafts print it. Two of them describe a PodGroup differently; both are taken in, and what is
+//! given out says everything in both ways, so that a reader of either finds what it looks for.
+
+use serde_json::{Value, json};
+
+use super::v1alpha2::{self, SCHEDULED, exchange};
+use super::{Around, Object, child, items, spec_of, text};
+use crate::field::{Error, ErrorList, Path};
+
+/// Reasons of a group that was placed: of the drafts, and present.
+const PLACED: [&str; 2] = ["MinCountSatisfied", "Scheduled"];
+/// The reason of the condition that the drafts have while nothing is decided yet. It is not kept.
+const IN_PROGRESS: &str = "SchedulingInProgress";
+/// What a group takes over from its template where it does not say it itself.
+const FROM_TEMPLATE: [&str; 7] = [
+    "schedulingPolicy",
+    "schedulingConstraints",
+    "resourceClaims",
+    "disruptionMode",
+    "priorityClassName",
+    "priority",
+    "preemptionPolicy",
+];
+
+pub(super) fn pod_group_inward(doc: &mut Value, around: &Around<'_>) -> Result<(), ErrorList> {
+    status_inward(doc);
+    let origin = match spec_of(doc) {
+        Some(spec) => origin_inward(spec, around)?,
+        None => None,
+    };
+    v1alpha2::pod_group_inward(doc, around)?;
+    let Some(spec) = spec_of(doc).filter(|spec| !spec.contains_key("schedulingPolicy")) else { return Ok(()) };
+    let Some(template) = template(origin.as_ref(), around) else {
+        // A group from nowhere that states no policy is for validation to refuse, as in any version.
+        return origin.as_ref().map_or(Ok(()), |origin| Err(vec![no_policy(origin)]));
+    };
+    for field in FROM_TEMPLATE {
+        if let (Some(value), false) = (template.get(field), spec.contains_key(field)) {
+            spec.insert(field.to_owned(), value.clone());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn pod_group_outward(doc: &mut Value) {
+    v1alpha2::pod_group_outward(doc);
+    status_outward(doc);
+    let Some(spec) = spec_of(doc) else { return };
+    let workload = child(spec, "podGroupTemplateRef").and_then(|reference| child(reference, "workload"));
+    let Some(workload) = workload.map(|workload| workload.clone()) else { return };
+    let template = text(&workload, "podGroupTemplateName");
+    spec.insert("workloadRef".to_owned(), json!({"name": text(&workload, "workloadName")}));
+    spec.insert("podGroupTemplateName".to_owned(), json!(template));
+    if let Some(reference) = child(spec, "podGroupTemplateRef") {
+        reference.insert("name".to_owned(), json!(template));
+    }
+}
+
+pub(super) fn workload_inward(doc: &mut Value, around: &Around<'_>) -> Result<(), ErrorList> {
+    if let Some(spec) = spec_of(doc) {
+        let path = Path::new("spec").child("controllerRef");
+        if let Some(reference) = child(spec, "controllerRef") {
+            controller_ref_inward(reference, &path).map_err(|error| vec![error])?;
+        }
+    }
+    v1alpha2::workload_inward(doc, around)
+}
+
+pub(super) fn workload_outward(doc: &mut Value) {
+    v1alpha2::workload_outward(doc);
+}
+
+/// Of `apiVersion` the group is kept.
+fn controller_ref_inward(reference: &mut Object, path: &Path) -> Result<(), Error> {
+    let Some(version) = reference.remove("apiVersion") else { return Ok(()) };
+    let version = version.as_str().unwrap_or_default();
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    let known = text(reference, "apiGroup");
+    if !known.is_empty() && known != group {
+        let detail = format!("must be of the group in {}", path.child("apiGroup"));
+        return Err(Error::invalid(&path.child("apiVersion"), version, detail));
+    }
+    if !group.is_empty() {
+        reference.insert("apiGroup".to_owned(), json!(group));
+    }
+    Ok(())
+}
+
+/// The Workload and the template that a group comes from.
+struct Origin {
+    workload: String,
+    template: String,
+}
+
+/// Reads the origin from wherever the drafts have it, and leaves it where `v1alpha2` has it.
+fn origin_inward(spec: &mut Object, around: &Around<'_>) -> Result<Option<Origin>, ErrorList> {
+    let path = Path::new("spec");
+    let (reference_path, template_path) = (path.child("workloadRef"), path.child("podGroupTemplateRef"));
+    let mut workload = Agreed::default();
+    let mut template = Agreed::default();
+    let mut errors = ErrorList::new();
+    if let Some(Value::Object(reference)) = spec.remove("workloadRef") {
+        errors.extend(other_object(&reference, &reference_path, around.namespace));
+        workload.hear(&reference_path.child("name"), text(&reference, "name"), &mut errors);
+    }
+    if let Some(Value::Object(mut reference)) = spec.remove("podGroupTemplateRef") {
+        template.hear(&template_path.child("name"), text(&reference, "name"), &mut errors);
+        let path = template_path.child("workload");
+        if let Some(nested) = child(&mut reference, "workload") {
+            workload.hear(&path.child("workloadName"), text(nested, "workloadName"), &mut errors);
+            let name = text(nested, "podGroupTemplateName");
+            template.hear(&path.child("podGroupTemplateName"), name, &mut errors);
+        }
+    }
+    let name = spec.remove("podGroupTemplateName");
+    let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
+    template.hear(&path.child("podGroupTemplateName"), name, &mut errors);
+    let origin = match (workload.0, template.0) {
+        (None, None) => None,
+        (Some((_, workload)), Some((_, template))) => Some(Origin { workload, template }),
+        (None, Some(_)) => {
+            errors.push(Error::required(&reference_path.child("name"), "a template is one of a Workload"));
+            None
+        }
+        (Some(_), None) => {
+            errors.push(Error::required(&path.child("podGroupTemplateName"), "a Workload may have several templates"));
+            None
+        }
+    };
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    if let Some(Origin { workload, template }) = &origin {
+        let nested = json!({"workloadName": workload, "podGroupTemplateName": template});
+        spec.insert("podGroupTemplateRef".to_owned(), json!({"workload": nested}));
+    }
+    Ok(origin)
+}
+
+/// A reference to something that is no Workload of this namespace.
+fn other_object(reference: &Object, path: &Path, namespace: &str) -> ErrorList {
+    let (kind, place) = (text(reference, "kind"), text(reference, "namespace"));
+    let mut errors = ErrorList::new();
+    if !matches!(kind, "" | "Workload") {
+        errors.push(Error::not_supported(&path.child("kind"), kind, &["Workload"]));
+    }
+    if !place.is_empty() && place != namespace {
+        let detail = format!("a group and its Workload live in one namespace, here {namespace}");
+        errors.push(Error::invalid(&path.child("namespace"), place, detail));
+    }
+    errors
+}
+
+/// A name that may be given in several places, and must be the same in all of them.
+#[derive(Default)]
+struct Agreed(Option<(Path, String)>);
+
+impl Agreed {
+    fn hear(&mut self, path: &Path, name: &str, errors: &mut ErrorList) {
+        if name.is_empty() {
+            return;
+        }
+        match &self.0 {
+            None => self.0 = Some((path.clone(), name.to_owned())),
+            Some((first, known)) if known != name => {
+                errors.push(Error::invalid(path, name, format!("must be the same as {first} ({known})")));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// What stands in for a policy that the group does not state: what it was before, or what its template says now.
+fn template(origin: Option<&Origin>, around: &Around<'_>) -> Option<Value> {
+    if let Some(old) = around.old {
+        return old.get("spec").cloned();
+    }
+    let Origin { workload, template } = origin?;
+    let workload = (around.workload)(workload)?;
+    find_template(workload.get("spec")?, template).cloned()
+}
+
+/// The template of this name in the tree below `parent`, which is a Workload's spec or a composite template.
+fn find_template<'a>(parent: &'a Value, name: &str) -> Option<&'a Value> {
+    let list = |field: &str| parent.get(field).and_then(Value::as_array).into_iter().flatten();
+    let leaf = list("podGroupTemplates").find(|template| template.get("name").is_some_and(|known| known == name));
+    leaf.or_else(|| list("compositePodGroupTemplates").find_map(|template| find_template(template, name)))
+}
+
+fn no_policy(Origin { workload, template }: &Origin) -> Error {
+    let detail = format!(
+        "this form takes it from the Workload, and there is no Workload \"{workload}\" with a template \"{template}\" \
+         yet: create it first, or state the policy here"
+    );
+    Error::required(&Path::new("spec").child("schedulingPolicy"), detail)
+}
+
+fn status_inward(doc: &mut Value) {
+    let Some(status) = doc.get_mut("status").and_then(Value::as_object_mut) else { return };
+    // A count for readers; whoever wants to know counts the pods.
+    status.remove("scheduledPods");
+    for condition in items(status, "conditions") {
+        exchange_reason(condition);
+    }
+    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+        conditions.retain(|condition| !(is(condition, "type", SCHEDULED) && is(condition, "reason", IN_PROGRESS)));
+        if conditions.is_empty() {
+            status.remove("conditions");
+        }
+    }
+    if status.is_empty()
+        && let Some(doc) = doc.as_object_mut()
+    {
+        doc.remove("status");
+    }
+}
+
+/// The drafts have the condition from the start: `Unknown` until something is decided.
+fn status_outward(doc: &mut Value) {
+    let created = doc.pointer("/metadata/creationTimestamp").cloned();
+    let Some(doc) = doc.as_object_mut() else { return };
+    let status = doc.entry("status").or_insert_with(|| json!({}));
+    let Some(status) = status.as_object_mut() else { return };
+    for condition in items(status, "conditions") {
+        exchange_reason(condition);
+    }
+    let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(conditions) = conditions.as_array_mut() else { return };
+    if !conditions.iter().any(|condition| is(condition, "type", SCHEDULED)) {
+        conditions.push(json!({
+            "type": SCHEDULED, "status": "Unknown", "reason": IN_PROGRESS,
+            "message": "the group has not been looked at yet", "lastTransitionTime": created,
+        }));
+    }
+}
+
+fn exchange_reason(condition: &mut Object) {
+    if text(condition, "type") == SCHEDULED && text(condition, "status") == "True" {
+        exchange(condition, "reason", PLACED);
+    }
+}
+
+fn is(object: &Value, field: &str, wanted: &str) -> bool {
+    object.get(field).is_some_and(|value| value == wanted)
+}

@@ -1,0 +1,120 @@
+//! `v1alpha2`, as Kubernetes 1.36 served it: the link to the template is nested, disruption modes are words, and the
+//! condition has a shorter name.
+
+use serde_json::{Value, json};
+
+use super::{Around, Object, items, spec_of};
+use crate::field::{Error, ErrorList, Path};
+
+/// Disruption modes: the word of this version and the member of the present union.
+const MODES: [(&str, &str); 2] = [("Pod", "single"), ("PodGroup", "all")];
+
+/// The name of the condition in this version.
+pub(super) const SCHEDULED: &str = "PodGroupScheduled";
+/// Its present name.
+const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
+
+pub(super) fn pod_group_inward(doc: &mut Value, _around: &Around<'_>) -> Result<(), ErrorList> {
+    swap_condition(doc);
+    let Some(spec) = spec_of(doc) else { return Ok(()) };
+    let path = Path::new("spec");
+    let mut errors = ErrorList::new();
+    if let Some(reference) = spec.remove("podGroupTemplateRef") {
+        match reference.get("workload").and_then(Value::as_object) {
+            Some(workload) => {
+                let name = |field: &str| workload.get(field).cloned().unwrap_or_default();
+                let present = json!({
+                    "workloadName": name("workloadName"), "templateName": name("podGroupTemplateName"),
+                });
+                spec.insert("workloadRef".to_owned(), without_nulls(present));
+            }
+            None => errors.push(Error::required(&path.child("podGroupTemplateRef").child("workload"), "")),
+        }
+    }
+    errors.extend(mode_inward(spec, &path));
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+pub(super) fn pod_group_outward(doc: &mut Value) {
+    swap_condition(doc);
+    let Some(spec) = spec_of(doc) else { return };
+    if let Some(reference) = spec.remove("workloadRef") {
+        let workload = json!({
+            "workloadName": reference["workloadName"], "podGroupTemplateName": reference["templateName"],
+        });
+        spec.insert("podGroupTemplateRef".to_owned(), json!({"workload": without_nulls(workload)}));
+    }
+    mode_outward(spec);
+}
+
+pub(super) fn workload_inward(doc: &mut Value, _around: &Around<'_>) -> Result<(), ErrorList> {
+    let mut errors = ErrorList::new();
+    if let Some(spec) = spec_of(doc) {
+        each_template(spec, &Path::new("spec"), &mut |template, path| errors.extend(mode_inward(template, path)));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+pub(super) fn workload_outward(doc: &mut Value) {
+    if let Some(spec) = spec_of(doc) {
+        each_template(spec, &Path::new("spec"), &mut |template, _| mode_outward(template));
+    }
+}
+
+/// Every template of a group of pods in the tree below `parent`. Composites came later; they have the present form.
+fn each_template(parent: &mut Object, path: &Path, visit: &mut dyn FnMut(&mut Object, &Path)) {
+    let (leaves, composites) = ("podGroupTemplates", "compositePodGroupTemplates");
+    for (i, template) in items(parent, leaves).enumerate() {
+        visit(template, &path.child(leaves).index(i));
+    }
+    for (i, template) in items(parent, composites).enumerate() {
+        each_template(template, &path.child(composites).index(i), visit);
+    }
+}
+
+fn mode_inward(group: &mut Object, path: &Path) -> Option<Error> {
+    let mode = group.get_mut("disruptionMode")?;
+    let word = mode.as_str().unwrap_or_default();
+    match MODES.iter().find(|(known, _)| *known == word) {
+        Some((_, member)) => {
+            *mode = json!({*member: {}});
+            None
+        }
+        None => Some(Error::not_supported(&path.child("disruptionMode"), word, &MODES.map(|(word, _)| word))),
+    }
+}
+
+fn mode_outward(group: &mut Object) {
+    if let Some(mode) = group.get_mut("disruptionMode")
+        && let Some((word, _)) = MODES.iter().find(|(_, member)| mode.get(member).is_some())
+    {
+        *mode = json!(word);
+    }
+}
+
+/// Exchanges the two names of the condition, which is the same thing both ways.
+fn swap_condition(doc: &mut Value) {
+    let Some(status) = doc.get_mut("status").and_then(Value::as_object_mut) else { return };
+    for condition in items(status, "conditions") {
+        exchange(condition, "type", [SCHEDULED, INITIALLY_SCHEDULED]);
+    }
+}
+
+/// Replaces one of two texts by the other.
+pub(super) fn exchange(object: &mut Object, field: &str, [one, other]: [&str; 2]) {
+    if let Some(text) = object.get_mut(field) {
+        if text == one {
+            *text = json!(other);
+        } else if text == other {
+            *text = json!(one);
+        }
+    }
+}
+
+/// What is not there is left out instead of being `null`.
+fn without_nulls(mut value: Value) -> Value {
+    if let Some(object) = value.as_object_mut() {
+        object.retain(|_, value| !value.is_null());
+    }
+    value
+}

@@ -1,0 +1,148 @@
+//! What a pod takes from its node: the amounts that it requests, init steps, sidecars and overhead considered.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::Pairs;
+use crate::quantity::Quantity;
+
+/// Amounts by resource: CPU in thousandths, all others in whole units (bytes, devices).
+pub type Amounts = BTreeMap<String, i64>;
+
+/// What a pod with this spec takes: the larger of what the init steps need one after another and what the containers need
+/// together, then overhead. Sidecars run through all of it. Requests of the pod as a whole replace the sums of its
+/// containers. Read from the document, because the server asks with every bind.
+pub fn total(spec: &Value) -> Amounts {
+    let mut together = Amounts::new();
+    for container in items(&spec["containers"]) {
+        add(&mut together, requested(container));
+    }
+    let mut sidecars = Amounts::new();
+    let mut largest_step = Amounts::new();
+    for container in items(&spec["initContainers"]) {
+        if container["restartPolicy"] == "Always" {
+            add(&mut together, requested(container));
+            add(&mut sidecars, requested(container));
+            raise(&mut largest_step, &sidecars);
+        } else {
+            let mut step = sidecars.clone();
+            add(&mut step, requested(container));
+            raise(&mut largest_step, &step);
+        }
+    }
+    raise(&mut together, &largest_step);
+    together.extend(requested(spec).map(|(resource, amount)| (resource.clone(), amount)));
+    add(&mut together, amounts_in(&spec["overhead"]));
+    together.retain(|_, amount| *amount > 0);
+    together
+}
+
+fn items(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// What a container, or the pod as a whole, requests.
+fn requested(of: &Value) -> impl Iterator<Item = (&String, i64)> {
+    amounts_in(&of["resources"]["requests"])
+}
+
+/// The amounts in a mapping of resources to quantities; what is no quantity is none.
+fn amounts_in(quantities: &Value) -> impl Iterator<Item = (&String, i64)> {
+    let entries = quantities.as_object().into_iter().flatten();
+    entries.filter_map(|(resource, value)| {
+        let quantity = match value {
+            Value::String(text) => Quantity::parse(text).ok()?,
+            number => Quantity::parse(&number.to_string()).ok()?,
+        };
+        Some((resource, in_unit(resource, quantity)))
+    })
+}
+
+fn in_unit(resource: &str, quantity: Quantity) -> i64 {
+    if resource == "cpu" { quantity.milli_value() } else { quantity.value() }
+}
+
+/// Quantities in the unit of their resource.
+pub fn amounts(quantities: &Pairs<Quantity>) -> Amounts {
+    quantities.iter().map(|(resource, quantity)| (resource.to_owned(), in_unit(resource, *quantity))).collect()
+}
+
+/// An amount as people write it: `500m`, `1Gi`, `8`.
+pub fn written(resource: &str, amount: i64) -> String {
+    let is_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
+    if resource == "cpu" {
+        Quantity::milli(amount).to_string()
+    } else if is_bytes && amount % 1024 == 0 {
+        Quantity::parse(&format!("{}Ki", amount / 1024)).map_or_else(|_| amount.to_string(), |text| text.to_string())
+    } else {
+        amount.to_string()
+    }
+}
+
+fn add<'a>(sum: &mut Amounts, more: impl Iterator<Item = (&'a String, i64)>) {
+    for (resource, amount) in more {
+        let total = sum.entry(resource.clone()).or_default();
+        *total = total.saturating_add(amount);
+    }
+}
+
+fn raise(floor: &mut Amounts, other: &Amounts) {
+    for (resource, amount) in other {
+        let value = floor.entry(resource.clone()).or_default();
+        *value = (*value).max(*amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{total, written};
+
+    fn cpu(amount: &str) -> Value {
+        json!({"requests": {"cpu": amount}})
+    }
+
+    #[test]
+    fn a_pod_takes_what_its_most_demanding_moment_takes() {
+        for (case, spec, want) in [
+            ("nothing", json!({}), json!({})),
+            ("zero", json!({"containers": [{"resources": cpu("0")}]}), json!({})),
+            (
+                "containers run together",
+                json!({"containers": [{"resources": cpu("1")}, {"resources": {"requests": {"cpu": "250m", "memory": "1Ki"}}}]}),
+                json!({"cpu": 1250, "memory": 1024}),
+            ),
+            (
+                "init steps one at a time, beside the sidecars before them",
+                json!({
+                    "containers": [{"resources": cpu("1")}],
+                    "initContainers": [{"resources": cpu("500m"), "restartPolicy": "Always"}, {"resources": cpu("4")}],
+                    "overhead": {"cpu": "100m"},
+                }),
+                json!({"cpu": 4600}),
+            ),
+            (
+                "the pod as a whole",
+                json!({"containers": [{"resources": cpu("1")}], "resources": cpu("3")}),
+                json!({"cpu": 3000}),
+            ),
+        ] {
+            assert_eq!(json!(total(&spec)), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_written_as_people_write_them() {
+        for (resource, amount, want) in [
+            ("cpu", 1500, "1500m"),
+            ("cpu", 2000, "2"),
+            ("memory", 1 << 30, "1Gi"),
+            ("memory", 1000, "1000"),
+            ("pods", 1024, "1024"),
+        ] {
+            assert_eq!(written(resource, amount), want, "{resource}");
+        }
+    }
+}

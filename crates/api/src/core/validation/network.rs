@@ -1,0 +1,109 @@
+//! The names a pod goes by, and those it knows others by.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{HostAlias, PodDNSConfig, PodSpec};
+
+use crate::field::{Error, ErrorList, Path};
+use crate::metadata::{breaches, json_of, names, said};
+
+const NAMESERVERS_MAX: usize = 3;
+const HOST_NAME_BYTES_MAX: usize = 64;
+
+/// Judges how a pod looks up names.
+pub fn validate_dns(spec: &PodSpec, path: &Path) -> ErrorList {
+    let path = path.child("dnsConfig");
+    let on_its_own = spec.dns_policy.as_deref() == Some("None");
+    let Some(config) = &spec.dns_config else {
+        let detail = "must provide `dnsConfig` when `dnsPolicy` is None";
+        return on_its_own.then(|| Error::required(&path, detail)).into_iter().collect();
+    };
+    let mut errors = ErrorList::new();
+    if on_its_own && config.nameservers.iter().flatten().next().is_none() {
+        let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+        errors.push(Error::required(&path.child("nameservers"), detail));
+    }
+    errors.extend(config_problems(config, &path));
+    errors
+}
+
+fn config_problems(config: &PodDNSConfig, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let servers = config.nameservers.as_deref().unwrap_or_default();
+    let servers_path = path.child("nameservers");
+    if servers.len() > NAMESERVERS_MAX {
+        let detail = format!("must not have more than {NAMESERVERS_MAX} nameservers");
+        errors.push(Error::invalid(&servers_path, json_of(&servers), detail));
+    }
+    let servers = servers.iter().enumerate();
+    errors.extend(servers.flat_map(|(index, server)| breaches(address, server, &servers_path.index(index))));
+    for (index, option) in config.options.iter().flatten().enumerate() {
+        if said(&option.name).is_none() {
+            errors.push(Error::required(&path.child("options").index(index), "must not be empty"));
+        }
+    }
+    errors
+}
+
+/// Judges the name that a pod's containers see as their own, whatever the pod's.
+pub fn validate_host_name_override(spec: &PodSpec, path: &Path) -> ErrorList {
+    let path = path.child("hostnameOverride");
+    let Some(name) = spec.hostname_override.as_deref() else { return ErrorList::new() };
+    let mut errors = ErrorList::new();
+    if spec.set_hostname_as_fqdn == Some(true) {
+        errors.push(Error::forbidden(&path, "may not be specified when setHostnameAsFQDN is true"));
+    }
+    if spec.host_network == Some(true) {
+        errors.push(Error::forbidden(&path, "may not be specified when hostNetwork is true"));
+    }
+    if name.len() > HOST_NAME_BYTES_MAX {
+        errors.push(Error::too_long(&path, HOST_NAME_BYTES_MAX));
+    }
+    errors.extend(breaches(names::dns_subdomain, name, &path));
+    errors
+}
+
+/// Judges the host name of a pod and the domain it stands in.
+pub fn validate_host_name(spec: &PodSpec, path: &Path) -> ErrorList {
+    let names = [("hostname", &spec.hostname), ("subdomain", &spec.subdomain)];
+    let said = names.into_iter().filter_map(|(field, name)| Some((field, said(name)?)));
+    said.flat_map(|(field, name)| breaches(names::dns_label, name, &path.child(field))).collect()
+}
+
+/// Judges the hosts that a pod knows by name without looking them up.
+pub fn validate_host_aliases(spec: &PodSpec, path: &Path) -> ErrorList {
+    let aliases = spec.host_aliases.iter().flatten().enumerate();
+    aliases.flat_map(|(index, alias)| alias_problems(alias, &path.child("hostAliases").index(index))).collect()
+}
+
+fn alias_problems(alias: &HostAlias, path: &Path) -> ErrorList {
+    let hosts = alias.hostnames.iter().flatten().enumerate();
+    let path_of = path.child("hostnames");
+    let problems = hosts.flat_map(|(index, host)| breaches(names::dns_subdomain, host, &path_of.index(index)));
+    breaches(address, &alias.ip, &path.child("ip")).into_iter().chain(problems).collect()
+}
+
+/// Judges the operating system that a pod says it needs.
+pub fn validate_os(spec: &PodSpec, path: &Path) -> Option<Error> {
+    let path = path.child("os");
+    match spec.os.as_ref()?.name.as_str() {
+        "" => Some(Error::required(&path.child("name"), "")),
+        "linux" | "windows" => None,
+        other => Some(Error::not_supported(&path, other, &["linux", "windows"])),
+    }
+}
+
+fn address(text: &str) -> Vec<String> {
+    if text.parse::<IpAddr>().is_ok() {
+        return Vec::new();
+    }
+    let parts: Vec<&str> = text.split('.').collect();
+    let leads = |part: &&str| part.len() > 1 && part.starts_with('0');
+    let decimal = parts.iter().all(|part| part.parse::<u16>().is_ok_and(|number| number < 256));
+    let detail = if parts.len() == 4 && decimal && parts.iter().any(leads) {
+        "must not have leading 0s"
+    } else {
+        "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    };
+    vec![detail.to_owned()]
+}

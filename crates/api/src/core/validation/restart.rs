@@ -1,0 +1,90 @@
+//! When a container starts again: its own policy, the rules on its exit, and a change of its resources.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule};
+
+use crate::field::{Error, ErrorList, Path};
+
+const POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
+const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
+const OPERATORS: [&str; 2] = ["In", "NotIn"];
+const RULES_MAX: usize = 20;
+const EXIT_CODES_MAX: usize = 255;
+const RESIZED: [&str; 2] = ["cpu", "memory"];
+const RESIZE_POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];
+
+/// Judges what a new amount of a resource does to a container.
+pub fn validate_resize(container: &Container, pod_policy: &str, path: &Path) -> ErrorList {
+    let path = path.child("resizePolicy");
+    let mut taken = BTreeSet::new();
+    let mut errors = ErrorList::new();
+    for (index, policy) in container.resize_policy.iter().flatten().enumerate() {
+        let (resource, restart) = (policy.resource_name.as_str(), policy.restart_policy.as_str());
+        if !taken.insert(resource) {
+            errors.push(Error::duplicate(&path.index(index), resource));
+        }
+        for (value, supported) in [(resource, &RESIZED), (restart, &RESIZE_POLICIES)] {
+            if value.is_empty() {
+                errors.push(Error::required(&path, ""));
+            } else if !supported.contains(&value) {
+                errors.push(Error::not_supported(&path, value, supported));
+            }
+        }
+        if pod_policy == "Never" && restart != "NotRequired" {
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            errors.push(Error::invalid(&path, restart, detail));
+        }
+    }
+    // One fault is told once, however often it was made.
+    let mut told: ErrorList = Vec::with_capacity(errors.len());
+    errors.into_iter().for_each(|error| {
+        if !told.contains(&error) {
+            told.push(error);
+        }
+    });
+    told
+}
+
+/// Judges a container's own policy and its rules.
+pub fn validate(container: &Container, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
+    let policy_path = path.child("restartPolicy");
+    match container.restart_policy.as_deref() {
+        None if !rules.is_empty() => {
+            errors.push(Error::required(&policy_path, "must specify restartPolicy when restart rules are used"));
+        }
+        Some(policy) if !POLICIES.contains(&policy) => {
+            errors.push(Error::not_supported(&policy_path, policy, &POLICIES));
+        }
+        _ => {}
+    }
+    let path = path.child("restartPolicyRules");
+    if rules.len() > RULES_MAX {
+        errors.push(Error::too_many(&path, rules.len(), RULES_MAX));
+    }
+    let rules = rules.iter().enumerate();
+    errors.extend(rules.flat_map(|(index, rule)| rule_problems(rule, &path.index(index))));
+    errors
+}
+
+fn rule_problems(rule: &ContainerRestartRule, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if !ACTIONS.contains(&&*rule.action) {
+        errors.push(Error::not_supported(&path.child("action"), rule.action.as_str(), &ACTIONS));
+    }
+    let path = path.child("exitCodes");
+    let Some(codes) = &rule.exit_codes else {
+        errors.push(Error::required(&path, "must be specified"));
+        return errors;
+    };
+    if !OPERATORS.contains(&&*codes.operator) {
+        errors.push(Error::not_supported(&path.child("operator"), codes.operator.as_str(), &OPERATORS));
+    }
+    let count = codes.values.as_ref().map_or(0, Vec::len);
+    if count > EXIT_CODES_MAX {
+        errors.push(Error::too_many(&path.child("values"), count, EXIT_CODES_MAX));
+    }
+    errors
+}

@@ -1,0 +1,157 @@
+//! As whom a pod and its containers run, and what keeps them in.
+
+use k8s_openapi::api::core::v1::{AppArmorProfile, PodSecurityContext, SeccompProfile, SecurityContext};
+
+use super::between;
+use super::placement::repeated;
+use crate::field::{Error, ErrorList, Path};
+use crate::metadata::json_of;
+
+const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+const ID_MAX: i64 = i32::MAX as i64;
+const SETTING_BYTES_MAX: usize = 253;
+const SETTING_RULE: &str = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+
+/// Judges what holds for all containers of a pod.
+pub fn validate_pod(context: &PodSecurityContext, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    for (name, id) in
+        [("fsGroup", context.fs_group), ("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)]
+    {
+        errors.extend(id_problem(id, &path.child(name)));
+    }
+    for (index, group) in context.supplemental_groups.iter().flatten().enumerate() {
+        errors.extend(id_problem(Some(*group), &path.child("supplementalGroups").index(index)));
+    }
+    let settings = || context.sysctls.iter().flatten().map(|setting| setting.name.as_str());
+    for (index, (name, repeats)) in settings().zip(repeated(settings())).enumerate() {
+        let path = path.child("sysctls").index(index).child("name");
+        if name.is_empty() {
+            errors.push(Error::required(&path, ""));
+        } else if !is_setting(name) {
+            errors.push(Error::invalid(&path, name, SETTING_RULE));
+        } else if repeats {
+            errors.push(Error::duplicate(&path, name));
+        }
+    }
+    let change = &context.fs_group_change_policy;
+    errors.extend(listed(change, &["Always", "OnRootMismatch"], &path.child("fsGroupChangePolicy")));
+    errors.extend(profiles(&context.seccomp_profile, &context.app_armor_profile, ErrorList::new(), path));
+    let merge = &context.supplemental_groups_policy;
+    errors.extend(listed(merge, &["Merge", "Strict"], &path.child("supplementalGroupsPolicy")));
+    errors
+}
+
+/// Judges what holds for one container.
+pub fn validate_container(context: &SecurityContext, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    for (name, id) in [("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)] {
+        errors.extend(id_problem(id, &path.child(name)));
+    }
+    errors.extend(listed(&context.proc_mount, &["Default", "Unmasked"], &path.child("procMount")));
+    let contradiction = (context.allow_privilege_escalation == Some(false) && context.privileged == Some(true))
+        .then_some("cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+        .map(|detail| Error::invalid(path, json_of(context), detail));
+    let contradiction = contradiction.into_iter().collect();
+    errors.extend(profiles(&context.seccomp_profile, &context.app_armor_profile, contradiction, path));
+    errors
+}
+
+/// Whether this can be a setting of the kernel: `kernel.shm_rmid_forced`.
+fn is_setting(name: &str) -> bool {
+    let is_plain = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
+    let known = |char: char| is_plain(char) || matches!(char, '-' | '_');
+    let is_part = |part: &str| part.starts_with(is_plain) && part.ends_with(is_plain) && part.chars().all(known);
+    name.len() <= SETTING_BYTES_MAX && name.split(['.', '/']).all(is_part)
+}
+
+fn id_problem(id: Option<i64>, path: &Path) -> Option<Error> {
+    let id = id.filter(|id| !(0..=ID_MAX).contains(id))?;
+    Some(Error::invalid(path, id, between(0, ID_MAX)))
+}
+
+fn listed(value: &Option<String>, supported: &[&str], path: &Path) -> Option<Error> {
+    let value = value.as_deref().filter(|value| !supported.contains(value))?;
+    Some(Error::not_supported(path, value, supported))
+}
+
+/// The problems of both profiles, with what is told between them.
+fn profiles(
+    seccomp: &Option<SeccompProfile>,
+    app_armor: &Option<AppArmorProfile>,
+    between: ErrorList,
+    path: &Path,
+) -> ErrorList {
+    let seccomp = seccomp.iter().flat_map(|profile| seccomp_problems(profile, &path.child("seccompProfile")));
+    let app_armor = app_armor.iter().flat_map(|profile| app_armor_problems(profile, &path.child("appArmorProfile")));
+    seccomp.chain(between).chain(app_armor).collect()
+}
+
+fn type_problem(kind: &str, field: &str, path: &Path) -> Option<Error> {
+    let path = path.child("type");
+    match kind {
+        "" => Some(Error::required(&path, format!("type is required when {field} is set"))),
+        kind if PROFILES.contains(&kind) => None,
+        kind => Some(Error::not_supported(&path, kind, &PROFILES)),
+    }
+}
+
+fn seccomp_problems(profile: &SeccompProfile, path: &Path) -> ErrorList {
+    let mut errors: ErrorList = type_problem(&profile.type_, "seccompProfile", path).into_iter().collect();
+    let path = path.child("localhostProfile");
+    match (&*profile.type_, profile.localhost_profile.as_deref()) {
+        ("Localhost", None | Some("")) => {
+            errors.push(Error::required(&path, "must be set when seccomp type is Localhost"));
+        }
+        ("Localhost", Some(file)) => {
+            if file.starts_with('/') {
+                errors.push(Error::invalid(&path, file, "must be a relative path"));
+            }
+            if file.split('/').any(|part| part == "..") {
+                errors.push(Error::invalid(&path, file, "must not contain '..'"));
+            }
+        }
+        (_, Some(_)) => {
+            errors.push(Error::invalid(&path, json_of(profile), "can only be set when seccomp type is Localhost"));
+        }
+        (_, None) => {}
+    }
+    errors
+}
+
+fn app_armor_problems(profile: &AppArmorProfile, path: &Path) -> ErrorList {
+    let kind = profile.type_.as_str();
+    if let Some(problem) = type_problem(kind, "appArmorProfile", path) {
+        return vec![problem];
+    }
+    let path = path.child("localhostProfile");
+    let problem = match (kind, profile.localhost_profile.as_deref()) {
+        ("Localhost", None | Some("")) => Some(Error::required(&path, "must be set when AppArmor type is Localhost")),
+        ("Localhost", Some(name)) if name.trim() != name => {
+            Some(Error::invalid(&path, name, "must not be padded with whitespace"))
+        }
+        ("Localhost", Some(_)) | (_, None) => None,
+        (_, Some(name)) => Some(Error::invalid(&path, name, "can only be set when AppArmor type is Localhost")),
+    };
+    problem.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_setting;
+
+    #[test]
+    fn a_setting_of_the_kernel_has_parts_of_small_letters() {
+        for (name, want) in [
+            ("kernel.shm_rmid_forced", true),
+            ("net/ipv4/ip-forward", true),
+            ("a%b", false),
+            ("A", false),
+            ("a..b", false),
+            ("a_", false),
+        ] {
+            assert_eq!(is_setting(name), want, "{name}");
+        }
+        assert!(!is_setting(&"a".repeat(254)));
+    }
+}

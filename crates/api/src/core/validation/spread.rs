@@ -1,0 +1,95 @@
+//! How evenly pods that are alike are spread over a topology.
+
+use k8s_openapi::api::core::v1::{PodSpec, TopologySpreadConstraint};
+
+use super::placement::keys_asked_for_twice;
+use crate::field::{Error, ErrorList, Path};
+use crate::metadata::{breaches, names};
+use crate::selector::validate_label_selector;
+
+const ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
+const POLICIES: [&str; 2] = ["Honor", "Ignore"];
+
+/// Judges all constraints of a pod.
+pub fn validate(spec: &PodSpec, path: &Path) -> ErrorList {
+    let all = spec.topology_spread_constraints.as_deref().unwrap_or_default();
+    let each = all.iter().enumerate();
+    each.flat_map(|(index, constraint)| problems(constraint, &all[index + 1..], &path.index(index))).collect()
+}
+
+fn problems(constraint: &TopologySpreadConstraint, later: &[TopologySpreadConstraint], path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if constraint.max_skew <= 0 {
+        errors.push(Error::invalid(&path.child("maxSkew"), constraint.max_skew, "must be greater than zero"));
+    }
+    let (key, action) = (constraint.topology_key.as_str(), constraint.when_unsatisfiable.as_str());
+    if key.is_empty() {
+        errors.push(Error::required(&path.child("topologyKey"), "can not be empty"));
+    }
+    if !ACTIONS.contains(&action) {
+        errors.push(Error::not_supported(&path.child("whenUnsatisfiable"), action, &ACTIONS));
+    }
+    // Told where the first of the two stands.
+    if later.iter().any(|other| (&*other.topology_key, &*other.when_unsatisfiable) == (key, action)) {
+        let path = path.child("{topologyKey, whenUnsatisfiable}");
+        errors.push(Error::duplicate(&path, format!("{{{key}, {action}}}")));
+    }
+    if let Some(domains) = constraint.min_domains {
+        let path = path.child("minDomains");
+        if domains <= 0 {
+            errors.push(Error::invalid(&path, domains, "must be greater than zero"));
+        }
+        if action != "DoNotSchedule" {
+            let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+            errors.push(Error::invalid(&path, domains, detail));
+        }
+    }
+    for (name, policy) in
+        [("nodeAffinityPolicy", &constraint.node_affinity_policy), ("nodeTaintsPolicy", &constraint.node_taints_policy)]
+    {
+        let unknown = policy.as_deref().filter(|policy| !POLICIES.contains(policy));
+        errors.extend(unknown.map(|policy| Error::not_supported(&path.child(name), policy, &POLICIES)));
+    }
+    errors.extend(label_keys_problems(constraint, path));
+    if let Some(selector) = &constraint.label_selector {
+        errors.extend(validate_label_selector(selector, &path.child("labelSelector")));
+    }
+    errors
+}
+
+fn label_keys_problems(constraint: &TopologySpreadConstraint, path: &Path) -> ErrorList {
+    let keys = constraint.match_label_keys.as_deref().unwrap_or_default();
+    let path_of = path.child("matchLabelKeys");
+    if constraint.label_selector.is_none() {
+        let detail = "must not be specified when labelSelector is not set";
+        return (!keys.is_empty()).then(|| Error::forbidden(&path_of, detail)).into_iter().collect();
+    }
+    let each = keys.iter().enumerate();
+    let misspelt = each.flat_map(|(index, key)| breaches(names::qualified_name, key, &path_of.index(index)));
+    misspelt.chain(keys_asked_for_twice(keys, &constraint.label_selector, path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::validate;
+    use crate::field::Path;
+
+    #[test]
+    fn a_key_stands_in_the_selector_once_and_is_told_at_its_last_place() {
+        let exists = json!({"key": "a", "operator": "Exists"});
+        let labels = json!({"matchLabels": {"a": "b"}, "matchExpressions": [exists]});
+        for (selector, keys, want) in [
+            (json!({"matchExpressions": [exists]}), json!(["a"]), vec![]),
+            (json!({"matchExpressions": [exists, exists]}), json!(["a", "a"]), vec!["s[0][1]"]),
+            (labels, json!(["a", "b"]), vec!["s[0][0]"]),
+        ] {
+            let constraint = json!({"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": selector, "matchLabelKeys": keys});
+            let spec = json!({"containers": [], "topologySpreadConstraints": [constraint]});
+            let errors = validate(&serde_json::from_value(spec).expect("a spec"), &Path::new("s"));
+            assert_eq!(errors.iter().map(|error| error.path.as_str()).collect::<Vec<_>>(), want);
+        }
+    }
+}

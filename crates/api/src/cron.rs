@@ -1,0 +1,173 @@
+//! Schedules of CronJobs: the five-field form of cron, its macros, and the next time after a given one.
+//!
+//! The dialect is that of the library behind Kubernetes' CronJobs (robfig/cron v3, standard parser), down to what it
+//! takes by accident: `5/15` runs from 5 on, `?` is `*`, a list may have empty entries, `TZ=` may come first.
+
+mod field; // one field: a set of numbers
+mod duration; // the time span of `@every`
+
+use std::sync::OnceLock;
+
+use jiff::civil::Weekday;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, Timestamp, Zoned};
+
+use field::{Bounds, Field};
+
+/// A schedule whose time never comes (31 February) is given up so many years ahead.
+const YEARS_MAX: i16 = 5;
+
+/// When something recurs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Named in the schedule itself by `TZ=`; wins over the zone that [`Schedule::next_after`] is given.
+    zone: Option<TimeZone>,
+    rule: Rule,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    /// Whenever the clock on the wall shows such a time.
+    Calendar(Calendar),
+    /// So long after the last time, whatever the wall shows; whole seconds.
+    Every(SignedDuration),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Calendar {
+    minute: Field,
+    hour: Field,
+    day_of_month: Field,
+    month: Field,
+    day_of_week: Field,
+}
+
+/// Why a text is no schedule, in the words of the library behind Kubernetes' CronJobs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadSchedule(String);
+
+impl Schedule {
+    /// Reads a schedule.
+    pub fn parse(text: &str) -> Result<Schedule, BadSchedule> {
+        let bad = |why: String| Err(BadSchedule(why));
+        if text.is_empty() {
+            return bad("empty spec string".to_owned());
+        }
+        let (zone, text) = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
+            None => (None, text),
+            Some(rest) => {
+                // Upstream: its parser panics here, and that is what it tells the user.
+                let Some((name, rest)) = rest.split_once(' ') else {
+                    return bad("invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned());
+                };
+                let Some(zone) = time_zone(name) else {
+                    return bad(format!("provided bad location {name}: unknown time zone {name}"));
+                };
+                (Some(zone), rest.trim())
+            }
+        };
+        let rule = if text.starts_with('@') { descriptor(text)? } else { Rule::Calendar(five_fields(text)?) };
+        Ok(Schedule { zone, rule })
+    }
+
+    /// The first time after `after` that the schedule names, on the clocks of `zone` unless the schedule names a zone
+    /// itself. `None` if there is none within five years.
+    ///
+    /// A wall time that the clocks skip in spring does not occur that day; one that they show twice in autumn occurs twice.
+    pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        match &self.rule {
+            Rule::Every(span) => whole_seconds(after, 1)?.checked_add(*span).ok(),
+            Rule::Calendar(calendar) => calendar.next_after(after, self.zone.as_ref().unwrap_or(zone)),
+        }
+    }
+}
+
+/// The zone of this IANA name, from the database that is part of the program: the same on every machine. Names are
+/// written exactly as IANA has them.
+pub fn time_zone(name: &str) -> Option<TimeZone> {
+    if matches!(name, "" | "UTC") {
+        return Some(TimeZone::UTC);
+    }
+    static DATABASE: OnceLock<TimeZoneDatabase> = OnceLock::new();
+    let zone = DATABASE.get_or_init(TimeZoneDatabase::bundled).get(name).ok()?;
+    (zone.iana_name() == Some(name)).then_some(zone)
+}
+
+/// `time` in steps of `seconds`, cut off.
+fn whole_seconds(time: Timestamp, seconds: i64) -> Option<Timestamp> {
+    Timestamp::from_second(time.as_second() - time.as_second().rem_euclid(seconds)).ok()
+}
+
+impl Calendar {
+    /// Goes forward in the largest steps that cannot overlook a match: months, days, hours, minutes.
+    fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let next_minute = whole_seconds(after, 60)?.checked_add(SignedDuration::from_secs(60)).ok()?;
+        let mut at = next_minute.to_zoned(zone.clone());
+        let last_year = at.year().checked_add(YEARS_MAX)?;
+        while at.year() <= last_year {
+            at = if !self.month.has(at.month()) {
+                at.last_of_month().ok()?.tomorrow().ok()?.start_of_day().ok()?
+            } else if !self.names_day(&at) {
+                at.tomorrow().ok()?.start_of_day().ok()?
+            } else if !self.hour.has(at.hour()) {
+                // Passing time, not turned clocks: an hour that the clocks skip is never met.
+                at.checked_add(SignedDuration::from_mins(60 - i64::from(at.minute()))).ok()?
+            } else if !self.minute.has(at.minute()) {
+                at.checked_add(SignedDuration::from_mins(1)).ok()?
+            } else {
+                return Some(at.timestamp());
+            };
+        }
+        None
+    }
+
+    /// Where both days are restricted either may match; a day that is left open restricts nothing.
+    fn names_day(&self, at: &Zoned) -> bool {
+        let of_month = self.day_of_month.has(at.day());
+        let of_week = self.day_of_week.has(at.weekday().since(Weekday::Sunday));
+        if self.day_of_month.is_open() || self.day_of_week.is_open() {
+            of_month && of_week
+        } else {
+            of_month || of_week
+        }
+    }
+}
+
+fn five_fields(text: &str) -> Result<Calendar, BadSchedule> {
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let [minute, hour, day_of_month, month, day_of_week] = fields[..] else {
+        let (count, fields) = (fields.len(), fields.join(" "));
+        return Err(BadSchedule(format!("expected exactly 5 fields, found {count}: [{fields}]")));
+    };
+    let field = |text: &str, bounds: &Bounds| Field::parse(text, bounds).map_err(BadSchedule);
+    Ok(Calendar {
+        minute: field(minute, &field::MINUTES)?,
+        hour: field(hour, &field::HOURS)?,
+        day_of_month: field(day_of_month, &field::DAYS_OF_MONTH)?,
+        month: field(month, &field::MONTHS)?,
+        day_of_week: field(day_of_week, &field::DAYS_OF_WEEK)?,
+    })
+}
+
+fn descriptor(text: &str) -> Result<Rule, BadSchedule> {
+    let fields = match text {
+        "@yearly" | "@annually" => "0 0 1 1 *",
+        "@monthly" => "0 0 1 * *",
+        "@weekly" => "0 0 * * 0",
+        "@daily" | "@midnight" => "0 0 * * *",
+        "@hourly" => "0 * * * *",
+        _ => {
+            let Some(span) = text.strip_prefix("@every ") else {
+                return Err(BadSchedule(format!("unrecognized descriptor: {text}")));
+            };
+            let span =
+                duration::parse(span).map_err(|why| BadSchedule(format!("failed to parse duration {text}: {why}")))?;
+            return Ok(Rule::Every(SignedDuration::from_secs(span.as_secs().max(1))));
+        }
+    };
+    five_fields(fields).map(Rule::Calendar)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! One field of a schedule: a set of numbers.
+
+/// What numbers a field may have, and by what names.
+pub(super) struct Bounds {
+    min: u32,
+    max: u32,
+    /// Names of the numbers from `min` on.
+    names: &'static [&'static str],
+}
+
+pub(super) const MINUTES: Bounds = Bounds { min: 0, max: 59, names: &[] };
+pub(super) const HOURS: Bounds = Bounds { min: 0, max: 23, names: &[] };
+pub(super) const DAYS_OF_MONTH: Bounds = Bounds { min: 1, max: 31, names: &[] };
+pub(super) const MONTHS: Bounds = Bounds {
+    min: 1,
+    max: 12,
+    names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+};
+pub(super) const DAYS_OF_WEEK: Bounds =
+    Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+
+/// The numbers of one field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    /// One bit per number.
+    bits: u64,
+    /// Whether the user left the field open by `*` or `?`, which matters where two fields speak of days.
+    open: bool,
+}
+
+impl Field {
+    /// Reads `*`, `5`, `mon-fri`, `*/15`, `5/15`, `1-9/2`, or a list of these. Empty entries of a list are overlooked, so
+    /// a lone comma names nothing.
+    pub(super) fn parse(text: &str, bounds: &Bounds) -> Result<Field, String> {
+        let mut field = Field { bits: 0, open: false };
+        for entry in text.split(',').filter(|entry| !entry.is_empty()) {
+            let Field { bits, open } = range(entry, bounds)?;
+            field = Field { bits: field.bits | bits, open: field.open || open };
+        }
+        Ok(field)
+    }
+
+    /// Whether `number` is one of them.
+    pub(super) fn has(self, number: i8) -> bool {
+        u32::try_from(number).is_ok_and(|number| self.bits & (1 << number) != 0)
+    }
+
+    /// Whether the user left the field open.
+    pub(super) fn is_open(self) -> bool {
+        self.open
+    }
+}
+
+fn range(entry: &str, bounds: &Bounds) -> Result<Field, String> {
+    let (ends, step_text) = match entry.split('/').collect::<Vec<_>>()[..] {
+        [ends] => (ends, None),
+        [ends, step] => (ends, Some(step)),
+        _ => return Err(format!("too many slashes: {entry}")),
+    };
+    let parts: Vec<&str> = ends.split('-').collect();
+    let is_star = matches!(parts[0], "*" | "?");
+    let (first, mut last) = match parts[..] {
+        _ if is_star => (bounds.min, bounds.max),
+        [one] => {
+            let number = number_or_name(one, bounds)?;
+            (number, number)
+        }
+        [first, last] => (number_or_name(first, bounds)?, number_or_name(last, bounds)?),
+        _ => return Err(format!("too many hyphens: {entry}")),
+    };
+    let step = step_text.map_or(Ok(1), number)?;
+    if step_text.is_some() && parts.len() == 1 {
+        // `5/15` means from 5 on.
+        last = bounds.max;
+    }
+    let Bounds { min, max, .. } = bounds;
+    if first < *min {
+        return Err(format!("beginning of range ({first}) below minimum ({min}): {entry}"));
+    }
+    if last > *max {
+        return Err(format!("end of range ({last}) above maximum ({max}): {entry}"));
+    }
+    if first > last {
+        return Err(format!("beginning of range ({first}) beyond end of range ({last}): {entry}"));
+    }
+    if step == 0 {
+        return Err(format!("step of range should be a positive number: {entry}"));
+    }
+    let numbers = (first..=last).step_by(usize::try_from(step).unwrap_or(usize::MAX));
+    Ok(Field { bits: numbers.fold(0, |bits, number| bits | 1 << number), open: is_star && step == 1 })
+}
+
+fn number_or_name(text: &str, bounds: &Bounds) -> Result<u32, String> {
+    let named = bounds.names.iter().zip(bounds.min..).find(|(name, _)| name.eq_ignore_ascii_case(text));
+    named.map_or_else(|| number(text), |(_, number)| Ok(number))
+}
+
+/// A number without a sign, or with a plus.
+fn number(text: &str) -> Result<u32, String> {
+    let why = match text.parse::<i64>() {
+        Ok(number) if number < 0 => return Err(format!("negative number ({number}) not allowed: {text}")),
+        // No bound is near what 32 bits hold, so a larger number is as far out as the largest.
+        Ok(number) => return Ok(u32::try_from(number).unwrap_or(u32::MAX)),
+        Err(error) => match error.kind() {
+            std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        },
+    };
+    Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}"))
+}

@@ -1,0 +1,278 @@
+//! Bodies as clients send them, by hand, and as nobody should.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Envelope, Malformed};
+
+/// Room for any document of these tests.
+const ROOM: usize = 3 << 20;
+
+/// What `kubectl create job by-words --image=registry.example/main:1 -- sleep 1` sends (1.32 and 1.37 alike).
+const KUBECTL_JOB: &str = "6b3873000a0f0a0862617463682f763112034a6f6212a0010a180a0862792d776f72647312001a0022002a0032\
+    0038004200127a32780a100a0012001a0022002a00320038004200126412410a0862792d776f726473121772656769737472792e6578616d70\
+    6c652f6d61696e3a311a05736c6565701a01312a0042006a007200800100880100900100a201001a054e65766572320042004a005200580060\
+    0068008201008a01009a0100c201001a082000280030003a001a002200";
+
+/// What `kubectl create namespace by-words` sends.
+const KUBECTL_NAMESPACE: &str = "6b3873000a0f0a02763112094e616d65737061636512200a180a0862792d776f72647312001a0022002a00\
+    32003800420012001a020a001a002200";
+
+/// What `kubectl create priorityclass by-words --value=5 --description=x` sends.
+const KUBECTL_CLASS: &str = "6b3873000a250a147363686564756c696e672e6b38732e696f2f7631120d5072696f72697479436c6173731237\
+    0a180a0862792d776f72647312001a0022002a00320038004200100518002201782a14507265656d70744c6f7765725072696f726974791a00\
+    2200";
+
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+/// A number on the wire.
+fn number(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// A field that is a number.
+fn int(field: u64, value: i64) -> Vec<u8> {
+    [number(field << 3), number(value as u64)].concat()
+}
+
+/// A field that is a text or a message.
+fn part(field: u64, value: impl AsRef<[u8]>) -> Vec<u8> {
+    let value = value.as_ref();
+    [number(field << 3 | 2), number(value.len() as u64), value.to_vec()].concat()
+}
+
+/// A body around an object that does not say what it is.
+fn body(raw: impl AsRef<[u8]>) -> Vec<u8> {
+    [b"k8s\0".to_vec(), part(2, raw)].concat()
+}
+
+fn read(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
+    read_within(ROOM, kind, body)
+}
+
+fn read_within(bytes_max: usize, kind: &str, body: &[u8]) -> Result<Value, Malformed> {
+    let [group, version, kind] = kind.split('/').collect::<Vec<_>>().try_into().unwrap();
+    Envelope::read(body)?.document(group, version, kind, bytes_max)
+}
+
+#[test]
+fn what_kubectl_makes_is_what_it_shows_as_json() {
+    for (kind, hex, want) in [
+        (
+            "batch/v1/Job",
+            KUBECTL_JOB,
+            json!({
+                "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "by-words"}, "status": {},
+                "spec": {"template": {"metadata": {}, "spec": {"restartPolicy": "Never", "containers": [{
+                    "name": "by-words", "image": "registry.example/main:1", "command": ["sleep", "1"], "resources": {},
+                }]}}},
+            }),
+        ),
+        (
+            "/v1/Namespace",
+            KUBECTL_NAMESPACE,
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "by-words"}, "spec": {}, "status": {}}),
+        ),
+        (
+            "scheduling.k8s.io/v1/PriorityClass",
+            KUBECTL_CLASS,
+            json!({
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "by-words"},
+                "value": 5, "description": "x", "preemptionPolicy": "PreemptLowerPriority",
+            }),
+        ),
+    ] {
+        assert_eq!(read(kind, &bytes(hex)).unwrap(), want, "{kind}");
+    }
+}
+
+/// A Job whose `spec` has these fields.
+fn job_spec(fields: &[Vec<u8>]) -> Value {
+    read("batch/v1/Job", &body(part(2, fields.concat()))).unwrap()["spec"].take()
+}
+
+#[test]
+fn a_zero_that_was_said_is_kept_and_one_that_go_always_sends_is_not() {
+    // Pointers in Go: whoever sends them means them.
+    assert_eq!(job_spec(&[int(1, 0), int(10, 0)]), json!({"parallelism": 0, "suspend": false}));
+    // No pointers: name, generation and creation time of metadata are sent whatever they are.
+    let metadata = [part(1, ""), int(7, 0), part(8, "")].concat();
+    assert_eq!(read("/v1/Pod", &body(part(1, metadata))), Ok(json!({"metadata": {}})));
+    // No pointer, but JSON says it all the same.
+    assert_eq!(read("scheduling.k8s.io/v1/PriorityClass", &body(int(2, 0))), Ok(json!({"value": 0})));
+}
+
+#[test]
+fn of_several_values_the_last_counts_and_messages_are_merged() {
+    assert_eq!(job_spec(&[int(1, 2), int(1, 3)]), json!({"parallelism": 3}));
+    let metadata = |name| part(1, part(1, name));
+    let twice = [metadata("a"), part(1, part(3, "b")), metadata("c")].concat();
+    assert_eq!(read("/v1/Pod", &body(twice)), Ok(json!({"metadata": {"name": "c", "namespace": "b"}})));
+    let emptied = [metadata("a"), metadata("")].concat();
+    assert_eq!(read("/v1/Pod", &body(emptied)), Ok(json!({"metadata": {}})));
+}
+
+#[test]
+fn what_is_a_message_on_the_wire_and_a_value_in_json_becomes_that_value() {
+    let pair = |key: &str, value: Vec<u8>| [part(1, key), value].concat();
+    let limits = part(1, pair("cpu", part(2, part(1, "500m"))));
+    let port = |port: Vec<u8>| part(2, port);
+    let handler = |port: Vec<u8>| part(1, part(2, port));
+    let container = [
+        part(8, limits),
+        part(10, [handler(port([int(1, 0), int(2, 80)].concat())), int(3, 0), int(4, 7)].concat()),
+        part(11, handler(port([int(1, 1), int(2, 0), part(3, "web")].concat()))),
+    ];
+    let managed = part(17, [part(1, "kubectl"), part(7, part(1, br#"{"f:spec":{}}"#))].concat());
+    let metadata = [part(9, [int(1, 1_893_456_000), int(2, 999)].concat()), part(11, pair("a", part(2, "b"))), managed];
+    let volume = part(1, [part(1, "v"), part(2, part(2, part(1, "Memory")))].concat());
+    let security = part(14, [int(4, -1), int(4, 1 << 40), part(4, [number(7), number(8)].concat())].concat());
+    let pod = [part(1, metadata.concat()), part(2, [part(2, container.concat()), volume, security].concat())].concat();
+    assert_eq!(
+        read("/v1/Pod", &body(pod)).unwrap(),
+        json!({
+            "metadata": {
+                "deletionTimestamp": "2030-01-01T00:00:00Z", "labels": {"a": "b"},
+                "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}],
+            },
+            "spec": {
+                "containers": [{
+                    "resources": {"limits": {"cpu": "500m"}},
+                    "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 7},
+                    "readinessProbe": {"httpGet": {"port": "web"}},
+                }],
+                "volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}],
+                "securityContext": {"supplementalGroups": [-1, 1_i64 << 40, 7, 8]},
+            },
+        })
+    );
+    let event = body(part(10, [int(1, 1_893_456_000), int(2, 1_234_567)].concat()));
+    assert_eq!(read("/v1/Event", &event), Ok(json!({"eventTime": "2030-01-01T00:00:00.001234Z"})));
+}
+
+#[test]
+fn maps_take_entries_without_a_key_or_a_value() {
+    let labels = |entry: Vec<u8>| body(part(1, part(11, entry)));
+    for (entry, want) in [
+        (Vec::new(), json!({"": ""})),
+        (part(1, "a"), json!({"a": ""})),
+        (part(2, "b"), json!({"": "b"})),
+        ([part(2, "b"), part(1, "a"), int(3, 1)].concat(), json!({"a": "b"})),
+    ] {
+        assert_eq!(read("/v1/Pod", &labels(entry)), Ok(json!({"metadata": {"labels": want}})));
+    }
+}
+
+#[test]
+fn unknown_fields_are_passed_over() {
+    let unknown = [int(1000, 7), part(1001, "x"), number(1002 << 3 | 3), int(1, 1), number(1002 << 3 | 4)].concat();
+    let envelope = [bytes(KUBECTL_NAMESPACE), unknown.clone()].concat();
+    assert_eq!(read("/v1/Namespace", &envelope), read("/v1/Namespace", &bytes(KUBECTL_NAMESPACE)));
+    assert_eq!(job_spec(&[unknown, int(1, 2)]), json!({"parallelism": 2}));
+}
+
+#[test]
+fn what_is_no_object_is_refused() {
+    let pod = |raw: Vec<u8>| body(part(1, raw));
+    let deep = (0..200).fold(Vec::new(), |inner, _| part(9, inner));
+    for (case, body, want) in [
+        ("nothing", Vec::new(), "does not appear to be a protobuf message, expected prefix [107 56 115 0]"),
+        ("JSON", b"{}".to_vec(), "does not appear to be a protobuf message"),
+        ("a length beyond the end", pod(vec![0x0a, 0x7f]), "unexpected EOF"),
+        ("a length beyond memory", [&b"k8s\0\x12"[..], &[0xff; 9], &[0x01]].concat(), "unexpected EOF"),
+        ("an endless number", pod([number(7 << 3), vec![0x80; 10]].concat()), "integer overflow"),
+        ("a number for a text", pod(int(1, 5)), "wrong wireType = 0 for field name"),
+        ("a text for a number", pod(part(7, "5")), "wrong wireType = 2 for field generation"),
+        ("a number for a map", pod(int(11, 5)), "wrong wireType = 0 for field labels"),
+        ("field zero", pod(vec![0x02, 0x00]), "illegal tag 0 (wire type 2)"),
+        ("an unknown wire type", pod(vec![0x0f]), "illegal tag 1 (wire type 7)"),
+        ("the end of no group", pod(number(1000 << 3 | 4)), "end group for non-group"),
+        ("no text", pod(part(1, [0xff])), "field name contains invalid UTF-8"),
+        ("no JSON", pod(part(17, part(7, part(1, "{")))), "field fieldsV1 has no form in JSON"),
+        ("a time beyond all years", pod(part(9, int(1, i64::MAX))), "field deletionTimestamp has no form in JSON"),
+        ("a time before all years", pod(part(9, int(1, -62_167_219_201))), "field deletionTimestamp has no form"),
+        ("a compressed object", [b"k8s\0".to_vec(), part(3, "gzip")].concat(), "compressed"),
+    ] {
+        let why = read("/v1/Pod", &body).unwrap_err().to_string();
+        assert!(why.contains(want), "{case}: {why}");
+    }
+    let nested = body(part(2, part(3, deep)));
+    assert_eq!(read("scheduling.k8s.io/v1alpha3/Workload", &nested), Err(Malformed::TooDeep));
+    assert_eq!(read("apps/v1/Deployment", &body("")), Err(Malformed::Kind));
+}
+
+#[test]
+fn what_json_takes_decides_what_is_too_large() {
+    // A container takes two bytes here and `{},` there; the zeros that Go always sends take nothing there.
+    let name = part(1, [part(1, "a"), part(2, ""), part(3, "").repeat(1000), int(7, 0).repeat(1000)].concat());
+    let pod = body([name, part(2, part(2, []).repeat(100_000))].concat());
+    let text = read("/v1/Pod", &pod).unwrap().to_string();
+    assert!(text.starts_with(r#"{"metadata":{"name":"a"},"spec":{"containers":[{},{},"#));
+    assert!((300_000..300_100).contains(&text.len()), "{}", text.len());
+    assert_eq!(read_within(text.len() - 100, "/v1/Pod", &pod), Err(Malformed::TooLarge));
+    assert!(read_within(text.len() + 1, "/v1/Pod", &pod).is_ok());
+}
+
+#[test]
+fn a_body_cut_anywhere_is_an_object_or_refused() {
+    let whole = bytes(KUBECTL_JOB);
+    let complete = (0..whole.len()).filter(|&length| read("batch/v1/Job", &whole[..length]).is_ok()).count();
+    // It may end between the fields of the envelope: after the prefix, the type, the object, and the first of two more.
+    assert_eq!(complete, 4);
+}
+
+/// A body of kubectl's with some bytes changed, put in or left out.
+fn spoiled() -> impl Strategy<Value = Vec<u8>> {
+    let whole = bytes(KUBECTL_JOB);
+    let edit = (0..whole.len(), 0..3_u8, any::<u8>());
+    prop::collection::vec(edit, 1..6).prop_map(move |edits| {
+        let mut body = whole.clone();
+        for (at, how, byte) in edits {
+            let at = at.min(body.len() - 1);
+            match how {
+                0 => body[at] = byte,
+                1 => body.insert(at, byte),
+                _ => drop(body.remove(at)),
+            }
+        }
+        body
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_body_makes_it_panic_or_makes_what_json_cannot_read(
+        spoiled in spoiled(),
+        raw in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let kinds = ["batch/v1/Job", "/v1/Pod", "/v1/Event", "/v1/DeleteOptions", "scheduling.k8s.io/v1alpha3/Workload"];
+        let random = body(&raw);
+        for (kind, body) in kinds.iter().flat_map(|kind| [(kind, &spoiled), (kind, &random)]) {
+            if let Ok(document) = read(kind, body) {
+                let again: Value = serde_json::from_str(&document.to_string()).unwrap();
+                prop_assert_eq!(again, document);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_made_never_takes_much_more_than_its_room(
+        raw in prop::collection::vec(any::<u8>(), 0..80),
+        bytes_max in 0..200_usize,
+    ) {
+        if let Ok(document) = read_within(bytes_max, "/v1/Pod", &body(&raw)) {
+            // An escape takes six bytes, a number up to 20, a time 22.
+            prop_assert!(document.to_string().len() <= 12 * bytes_max + 2);
+        }
+    }
+}
