@@ -1,10 +1,15 @@
 //! What media types come in and go out, told from the request's headers.
 
+use api::protobuf::{Envelope, Malformed};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use serde_json::Value;
 
+use crate::server::{BODY_BYTES_MAX, body_too_large};
 use crate::status::{Answer, Status};
+
+/// What clients call the protobuf form of objects.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The form in which a client wants to see objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,20 +98,68 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
 /// Refuses a body of a type that [`to_json`] cannot read, before it is read.
 pub(crate) fn check_type(headers: &HeaderMap) -> Answer<()> {
     match media_type(headers) {
-        "" | "application/json" | "application/yaml" | "application/x-yaml" => Ok(()),
+        "" | "application/json" | "application/yaml" | "application/x-yaml" | PROTOBUF => Ok(()),
         other => Err(Status::unsupported_media_type(format!(
             "the body of the request was in an unknown format ({other}) - accepted media types include: \
-             application/json, application/yaml"
+             application/json, application/yaml, {PROTOBUF}"
         ))),
     }
 }
 
 /// A body with an object, as JSON.
-pub(crate) fn to_json(headers: &HeaderMap, body: Bytes) -> Answer<Bytes> {
+pub(crate) fn to_json(headers: &HeaderMap, wanted: &Wanted<'_>, body: Bytes) -> Answer<Bytes> {
     match media_type(headers) {
         "application/yaml" | "application/x-yaml" => yaml_to_json(&body),
+        // Nothing is said in no form: what it means is for those who read the body.
+        PROTOBUF if !body.is_empty() => protobuf_to_json(wanted, &body),
         _ => Ok(body),
     }
+}
+
+/// The object that a body must hold.
+pub(crate) struct Wanted<'a> {
+    /// Its group; empty for the core group.
+    pub group: &'a str,
+    /// Its version in that group.
+    pub version: &'a str,
+    /// Its kind.
+    pub kind: &'a str,
+}
+
+impl Wanted<'_> {
+    /// The options of a deletion, which every version of every group has.
+    pub const DELETE_OPTIONS: Wanted<'static> = Wanted { group: "", version: "v1", kind: "DeleteOptions" };
+
+    /// Refuses a body that says that it holds something else.
+    pub fn check(&self, said_version: &str, said_kind: &str) -> Answer<()> {
+        let Wanted { group, version, kind } = *self;
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let in_every_version = kind == Wanted::DELETE_OPTIONS.kind;
+        if !in_every_version && !said_version.is_empty() && said_version != api_version {
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({said_version}) does not match the expected API version ({api_version})"
+            )));
+        }
+        if !said_kind.is_empty() && said_kind != kind {
+            let text = format!("{said_kind} in version \"{version}\" cannot be handled as a {kind}");
+            return Err(Status::bad_request(text));
+        }
+        Ok(())
+    }
+}
+
+/// A protobuf body as JSON, for which the same limits hold.
+fn protobuf_to_json(wanted: &Wanted<'_>, body: &[u8]) -> Answer<Bytes> {
+    let Wanted { group, version, kind } = *wanted;
+    let refuse = |why: Malformed| match why {
+        Malformed::TooLarge => body_too_large(),
+        why => Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}")),
+    };
+    let envelope = Envelope::read(body).map_err(refuse)?;
+    wanted.check(envelope.api_version, envelope.kind)?;
+    let text = envelope.document(group, version, kind, BODY_BYTES_MAX).map_err(refuse)?.to_string();
+    // Only written out it is known what the texts' escapes take.
+    if text.len() > BODY_BYTES_MAX { Err(body_too_large()) } else { Ok(text.into()) }
 }
 
 /// A YAML document as JSON. How deep it is and what its aliases grow to is limited by the parser.

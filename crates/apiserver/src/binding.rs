@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use store::{Expect, Op};
 
 use crate::body::Body;
+use crate::capacity::Hold;
 use crate::object::Object;
 use crate::server::Call;
 use crate::status::{Answer, Status};
@@ -30,15 +31,30 @@ pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>
         if let Some(why) = refusal(&binding, &pod) {
             return Err(Status::subresource_conflict(call.resource, "binding", call.name(), &why));
         }
+        let held = hold(call, &pod, binding.target.name.as_deref().unwrap_or_default())?;
         if call.info.options.dry_run {
+            held.into_iter().for_each(|hold| hold.settle(false));
             return Ok(Status::created().into_response());
         }
         assign(&mut pod, &binding, rfc3339(call.home.clock.now()));
-        if write::commit(call, &pod, Expect::At(stored.revision), Op::Put).await?.is_ok() {
+        let committed = write::commit(call, &pod, Expect::At(stored.revision), Op::Put).await;
+        let bound = matches!(committed, Ok(Ok(_)));
+        held.into_iter().for_each(|hold| hold.settle(bound));
+        if committed?.is_ok() {
             return Ok(Status::created().into_response());
         }
     }
     Err(Status::modified(call.resource, call.name()))
+}
+
+/// Holds what the pod asks for on the node until the bind has taken effect, so that no two binds take the same room.
+// Upstream: bind looks at nothing, and two schedulers (or one and a user) over-commit a node without noticing.
+fn hold<'a>(call: &Call<'a>, pod: &Object, node: &str) -> Answer<Option<Hold<'a>>> {
+    let Some(capacity) = &call.home.capacity else { return Ok(None) };
+    let held = capacity.hold(pod, node);
+    held.map(Some).map_err(|short| {
+        Status::subresource_conflict(call.resource, "binding", call.name(), &format!("node {node}: {short}"))
+    })
 }
 
 fn check(call: &Call<'_>, binding: &Binding) -> Answer<()> {
@@ -78,7 +94,7 @@ fn assign(pod: &mut Object, binding: &Binding, now: String) {
     merge(pod.metadata_mut(), "labels", &binding.metadata.labels);
     let document = pod.document_mut();
     document["spec"]["nodeName"] = binding.target.name.as_deref().into();
-    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now});
+    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now});
     if !document["status"].is_object() {
         document["status"] = json!({});
     }

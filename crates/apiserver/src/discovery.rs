@@ -60,7 +60,7 @@ pub(crate) fn groups(resources: &[Resource]) -> Vec<Group<'_>> {
             groups.len() - 1
         });
         let versions = &mut groups[at].versions;
-        for &name in resource.versions {
+        for name in resource.served() {
             match versions.iter_mut().find(|version| version.name == name) {
                 Some(version) => version.resources.push(resource),
                 None => versions.push(Version { name, resources: vec![resource] }),

@@ -3,13 +3,15 @@
 //! In: a listening socket, the server, certificates and a token. Out: the server's answers over HTTP/1.1 and HTTP/2.
 //! Promises: nobody is served without a client certificate of our CA or the token, save for health and version. No
 //! client holds a connection, a stream or memory without using it: handshakes, headers, bodies and answers all have
-//! their time. A panic in a request costs that request. After a stop nothing is accepted, and what is under way ends.
+//! their time, and only so many requests are under way at once. A panic in a request costs that request. After a stop nothing is accepted, and what is under way ends.
 //! Never: plain HTTP; an identity from anything the client merely says.
 
 mod connection; // one connection from handshake to close; read this first
 mod service; // one request: who asks, how long it may take
 mod authentication; // who is on the other side
+mod in_flight; // how many requests at once
 mod activity; // who waits for whom on a connection, and for how long
+mod compression; // large answers as gzip
 mod outgoing; // an answer on its way out
 mod incoming; // a request's body, given back when it was not read to its end
 pub mod pki; // certificates and the token: made, kept, renewed
@@ -37,6 +39,12 @@ pub struct Limits {
     pub connections_max: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams_max: u32,
+    /// Requests that read, under way at once over all connections; more are told to come back.
+    pub reads_max: usize,
+    /// The same for requests that write.
+    pub writes_max: usize,
+    /// The same for watches, which last.
+    pub watches_max: usize,
     /// Header fields of one request.
     pub headers_max: usize,
     /// Bytes of all header fields of one request.
@@ -60,6 +68,9 @@ impl Default for Limits {
         Limits {
             connections_max: 1024,
             streams_max: 250,
+            reads_max: 400,
+            writes_max: 200,
+            watches_max: 10_000,
             headers_max: 100,
             header_bytes_max: 64 << 10,
             handshake: Duration::from_secs(10),

@@ -58,17 +58,21 @@ fn write_field(name: &str, value: &Value, bytes: &mut Vec<u8>) {
     serde_json::to_writer(bytes, value).expect("a JSON value is always JSON");
 }
 
-/// What selectors and collectors read.
+/// What selectors and collectors read. How long the object lives is not its own to say.
 pub fn meta(resource: &Resource, object: &Object) -> Meta {
     let metadata = object.metadata();
     let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
     let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    let mut fields = (resource.strategy.fields)(object);
+    // Kept as long as the object, so without room to grow.
+    fields.shrink_to_fit();
     Meta {
         uid: object.uid().to_owned(),
-        labels: labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
+        labels: labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?.to_owned()))).collect(),
         owner_uids: owners.filter_map(|owner| Some(owner["uid"].as_str()?.to_owned())).collect(),
-        fields: (resource.strategy.fields)(object),
+        fields,
         deleting: object.is_deleting(),
+        expires: None,
     }
 }
 

@@ -13,14 +13,14 @@ use crate::object::Object;
 use crate::request::IncludeObject;
 use crate::server::Call;
 use crate::table::Table;
-use crate::versions::Rename;
+use crate::versions::InVersion;
 
 const META_VERSION: &str = "meta.k8s.io/v1";
 
 /// How the objects of one answer are shown.
 pub(crate) struct Shown {
     form: Form,
-    rename: Rename,
+    in_version: InVersion,
     include: IncludeObject,
     table: Table,
     clock: Arc<dyn Clock>,
@@ -36,7 +36,7 @@ impl Shown {
         let Call { home, resource, info, form } = *call;
         Shown {
             form,
-            rename: Rename::to(resource, &info.version),
+            in_version: InVersion::of(resource, &info.version),
             include: info.options.include_object,
             table: resource.strategy.table,
             clock: home.clock.clone(),
@@ -49,7 +49,7 @@ impl Shown {
     /// One object as an answer of its own.
     pub fn whole(&mut self, bytes: &Bytes) -> Bytes {
         if self.form == Form::Object {
-            return self.rename.whole(bytes);
+            return self.in_version.whole(bytes);
         }
         let mut out = Vec::with_capacity(bytes.len());
         self.append_whole(bytes, &mut out);
@@ -71,7 +71,7 @@ impl Shown {
     /// One object of several: an item of a list or a row of a table.
     pub fn append_item(&self, bytes: &[u8], out: &mut Vec<u8>) {
         match self.form {
-            Form::Object => self.rename.append(bytes, out),
+            Form::Object => self.in_version.append(bytes, out),
             Form::Partial => append_partial(metadata(bytes), out),
             Form::Table => {
                 let object = Object::parse(bytes).expect("the store holds only documents that this server wrote");
@@ -144,7 +144,7 @@ impl Shown {
         match self.include {
             IncludeObject::None => out.extend_from_slice(b"null"),
             IncludeObject::Metadata => append_partial(metadata(bytes), out),
-            IncludeObject::Object => self.rename.append(bytes, out),
+            IncludeObject::Object => self.in_version.append(bytes, out),
         }
         out.push(b'}');
     }

@@ -22,12 +22,14 @@ mod patch; // merge patches and JSON patches
 mod strategic; // merge patches that know the kind
 mod delete; // deletion, graceful, held or at once
 mod binding; // a pod gets its node
+mod capacity; // how much of every node is taken
 mod selection; // labels, fields and namespace that objects must have
 mod versions; // stored bytes in the version asked for
 pub mod table; // objects as rows for people
 mod form; // stored bytes in the form asked for
 mod read; // get and list
 mod watch; // events as a stream of lines
+mod expiry; // objects that go by themselves
 mod discovery; // what is served, told to clients
 mod openapi; // the API as OpenAPI documents
 mod published; // documents made once
@@ -43,7 +45,8 @@ pub mod edge; // the network in front of it
 
 pub use audit::{Audit, Entry};
 pub use body::Body;
+pub use expiry::EVENT_TTL;
 pub use health::Health;
 pub use identity::Identity;
 pub use resource::Resource;
-pub use server::{Config, Server};
+pub use server::{BeginError, Config, Server};

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::object::Object;
 use crate::server::Call;
 use crate::status::{Answer, Status};
+use crate::write::Part;
 
 /// A name and its generated end together are a DNS label.
 const GENERATED_BASE_BYTES_MAX: usize = 63 - 5;
@@ -21,9 +22,7 @@ pub(crate) fn place(call: &Call<'_>, object: &mut Object) -> Answer<()> {
     }
     let namespace = object.namespace();
     if !call.resource.namespaced {
-        if !namespace.is_empty() {
-            return Err(Status::bad_request("namespace may not be set on a cluster-scoped object"));
-        }
+        object.metadata_mut().remove("namespace");
     } else if namespace.is_empty() {
         object.metadata_mut().insert("namespace".to_owned(), call.namespace().into());
     } else if namespace != call.namespace() {
@@ -31,12 +30,39 @@ pub(crate) fn place(call: &Call<'_>, object: &mut Object) -> Answer<()> {
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
+    if call.info.name.is_some() && object.name().is_empty() {
+        let name = call.name();
+        let text = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(Status::bad_request(text));
+    }
     if call.info.name.is_some() && object.name() != call.name() {
         let text =
             format!("the name of the object ({}) does not match the name on the URL ({})", object.name(), call.name());
         return Err(Status::bad_request(text));
     }
     Ok(())
+}
+
+/// Drops owners that are named again, word for word, and says so.
+pub(crate) fn drop_repeated_owners(object: &mut Object, warnings: &mut Vec<String>) {
+    let Some(owners) = object.metadata_mut().get_mut("ownerReferences").and_then(Value::as_array_mut) else { return };
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut repeated: Vec<String> = Vec::new();
+    for owner in owners.drain(..) {
+        if !kept.contains(&owner) {
+            kept.push(owner);
+        } else if let Some(uid) = owner["uid"].as_str().filter(|uid| repeated.iter().all(|known| known != uid)) {
+            repeated.push(uid.to_owned());
+        }
+    }
+    *owners = kept;
+    if !repeated.is_empty() {
+        warnings.push(format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
+             reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        ));
+    }
 }
 
 /// Whether the name was drawn by the server.
@@ -48,8 +74,9 @@ pub(crate) enum Name {
 
 /// Gives a new object its name, if it has none, its identity and its time.
 pub(crate) fn stamp(call: &Call<'_>, object: &mut Object) -> Answer<Name> {
-    if !matches!(object.text(&["metadata", "resourceVersion"]), "" | "0") {
-        return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
+    // What cannot be a version is none.
+    if object.text(&["metadata", "resourceVersion"]).parse::<u64>().is_ok_and(|version| version != 0) {
+        return Err(Status::version_on_create());
     }
     let base = object.text(&["metadata", "generateName"]);
     let mut name = Name::Given;
@@ -66,7 +93,7 @@ pub(crate) fn stamp(call: &Call<'_>, object: &mut Object) -> Answer<Name> {
     if let Some(drawn) = drawn {
         metadata.insert("name".to_owned(), drawn.into());
     }
-    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         metadata.remove(field);
     }
     metadata.insert("uid".to_owned(), uid.into());
@@ -78,17 +105,16 @@ pub(crate) fn stamp(call: &Call<'_>, object: &mut Object) -> Answer<Name> {
 }
 
 /// Gives a changed object what every later version of it shares with the first.
-pub(crate) fn carry_over(new: &mut Object, old: &Object) {
-    for field in ["uid", "creationTimestamp", "deletionGracePeriodSeconds"] {
-        if !new.metadata().contains_key(field) {
+pub(crate) fn carry_over(new: &mut Object, old: &Object, part: Part) {
+    for field in ["creationTimestamp", "generation"] {
+        new.take_meta_from(old, field);
+    }
+    // Deletion cannot be taken back, and only a delete asks for it: a change of the whole that says otherwise is refused
+    // by the rules of metadata.
+    for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if part != Part::Whole || !new.metadata().contains_key(field) {
             new.take_meta_from(old, field);
         }
-    }
-    // Deletion cannot be taken back, and only a delete asks for it.
-    new.take_meta_from(old, "deletionTimestamp");
-    new.take_meta_from(old, "generation");
-    if !old.is_deleting() {
-        new.metadata_mut().remove("deletionGracePeriodSeconds");
     }
 }
 

@@ -89,6 +89,12 @@ impl Object {
         self.0["metadata"].as_object_mut().expect("an object's metadata is a JSON object")
     }
 
+    /// What stands at the place of a field error: `spec.rules[0].values`.
+    pub fn at(&self, path: &str) -> Option<&Value> {
+        let pointer = path.replace(['.', '['], "/").replace(']', "");
+        self.0.pointer(&format!("/{pointer}"))
+    }
+
     /// A text somewhere in the document; empty when there is none.
     pub fn text(&self, path: &[&str]) -> &str {
         path.iter().fold(&self.0, |value, &name| &value[name]).as_str().unwrap_or_default()

@@ -12,7 +12,7 @@ use crate::object::Object;
 use crate::server::Call;
 use crate::status::{Answer, Status};
 use crate::write::{self, Part};
-use crate::{duplicates, strategic};
+use crate::{duplicates, strategic, versions};
 
 /// The longest JSON patch that is applied, as upstream.
 const OPERATIONS_MAX: usize = 10_000;
@@ -36,17 +36,29 @@ enum Patch {
 /// Changes parts of an object, or of its status. A patch that names no resource version wins over writes that come in
 /// between.
 pub(crate) async fn patch(call: &Call<'_>, part: Part, headers: &HeaderMap, body: &Bytes) -> Answer<Response<Body>> {
-    let (patch, duplicates) = Patch::read(media_type(headers), body)?;
+    let (mut patch, duplicates) = Patch::read(media_type(headers), body)?;
+    let told = patch.put_right(call)?;
     let place = schema::merging(call.resource.group, &call.info.version, call.resource.kind);
-    let api_version = call.resource.api_version(&call.info.version);
+    let as_stored = call.info.version == call.resource.storage_version;
     write::change(call, part, &mut |old, warnings| {
-        let mut document = old.document().clone();
-        document["apiVersion"] = Value::from(api_version.as_str());
+        let reached = |name: &str| !as_stored || patch.reaches(name);
+        let mut document = match as_stored {
+            true => Value::Object(parts(old, reached)),
+            false => versions::outward(call, old).document().clone(),
+        };
         patch.apply(&mut document, place)?;
         let object = Object::new(document).map_err(|bad| Status::bad_request(bad.to_string()))?;
-        write::accept(call, object, &duplicates, warnings)
+        warnings.extend_from_slice(&told);
+        let mut object = write::accept(call, object, Some(old), &duplicates, warnings)?;
+        object.top_mut().extend(parts(old, |name| !reached(name)));
+        Ok(object)
     })
     .await
+}
+
+/// A copy of the parts of an object with these names.
+fn parts(object: &Object, wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
+    object.top().iter().filter(|(name, _)| wanted(name)).map(|(name, part)| (name.clone(), part.clone())).collect()
 }
 
 impl Patch {
@@ -86,6 +98,38 @@ impl Patch {
                  application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json"
             ))),
         }
+    }
+
+    /// Puts spellings of drafts right: merged into the object, they would stand beside the present ones. Operations are
+    /// about the object as it is shown, which has none of them.
+    fn put_right(&mut self, call: &Call<'_>) -> Answer<Vec<String>> {
+        let drafts = call.resource.strategy.drafts;
+        let told = match self {
+            Patch::Json(_) => Ok(Vec::new()),
+            Patch::Merge(changes) => drafts(changes, &call.home.gates),
+            Patch::Strategic(changes) => {
+                let mut document = Value::Object(std::mem::take(changes));
+                let told = drafts(&mut document, &call.home.gates);
+                if let Value::Object(document) = document {
+                    *changes = document;
+                }
+                told
+            }
+        };
+        told.map_err(|errors| Status::invalid(call.resource, call.name(), &errors))
+    }
+
+    /// Whether the part of an object with this name may be another one afterwards. The others were judged when they
+    /// were written; they need not be looked at again.
+    fn reaches(&self, part: &str) -> bool {
+        let changes = match self {
+            Patch::Merge(Value::Object(changes)) | Patch::Strategic(changes) => changes,
+            Patch::Merge(_) | Patch::Json(_) => return true,
+        };
+        // A directive may be about all there is.
+        matches!(part, "apiVersion" | "kind" | "metadata")
+            || changes.contains_key(part)
+            || changes.keys().any(|name| name.starts_with('$'))
     }
 
     fn apply(&self, document: &mut Value, place: Merging) -> Answer<()> {

@@ -47,6 +47,11 @@ pub(crate) async fn list(call: &Call<'_>) -> Answer<Response<Body>> {
             .ok_or_else(|| Status::bad_request("continue key is not valid: the token cannot be read"))?;
         query.at = resume.at;
         query.after = Some(resume.after);
+        // A token of an earlier life of the store, which had come further: its list can no more be gone on with than
+        // one that is forgotten.
+        if query.at.is_some_and(|at| at > call.home.store.revision()) {
+            return Err(gone(&query));
+        }
     } else if let Some(version) = options.resource_version.filter(|&version| version != Revision::ZERO) {
         reach(call, version).await?;
         let exact = options.resource_version_match == Some(VersionMatch::Exact)
@@ -169,7 +174,8 @@ impl Resume {
         let mut parts = text.splitn(3, '/');
         let at = match parts.next()? {
             "" => None,
-            at => Some(Revision::parse(at)?),
+            // No list is at revision 0, which clients would read as "any".
+            at => Some(Revision::parse(at).filter(|&at| at != Revision::ZERO)?),
         };
         let (namespace, name) = (parts.next()?, parts.next()?);
         Some(Resume { at, after: ObjectKey::new(namespace, name) })
@@ -186,7 +192,7 @@ mod tests {
             let resume = Resume { at, after: ObjectKey::new("a", "b-ü") };
             assert_eq!(Resume::parse(&resume.token()), Some(resume));
         }
-        for token in ["", "0", "zz", "ffff", "2f", "ü1"] {
+        for token in ["", "0", "zz", "ffff", "2f", "302f2f", "ü1"] {
             assert_eq!(Resume::parse(token), None, "{token}");
         }
     }

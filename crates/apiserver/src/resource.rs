@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use api::conversion::Conversion;
 use api::field::ErrorList;
 use api::gates::Gates;
+use serde_json::Value;
 use store::Key;
 
 use crate::object::Object;
@@ -15,9 +17,10 @@ use crate::table::Table;
 pub struct Resource {
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Versions served; objects differ in nothing but their `apiVersion` between them. Forms that differ in more are
-    /// converted before they come here.
+    /// Versions served as they are kept: objects differ in nothing but their `apiVersion` between them.
     pub versions: &'static [&'static str],
+    /// Older versions, which differ in more and are served by conversion.
+    pub conversions: &'static [Conversion],
     /// The version in which objects are kept.
     pub storage_version: &'static str,
     /// A mark of that version, which clients can only compare: upstream's, as migration tools know it.
@@ -46,6 +49,8 @@ pub struct Resource {
     pub deletes_collections: bool,
     /// Whether the answer to a delete that took effect is the object instead of a `Status`.
     pub returns_deleted: bool,
+    /// Whether objects go by themselves, some time after their last write.
+    pub expires: bool,
     /// What the kind does its own way.
     pub strategy: Strategy,
     /// The name under which the store keeps the kind: `group/plural`, or the plural alone.
@@ -59,6 +64,8 @@ pub enum Subresource {
     Status,
     /// `binding`, which gives a pod its node.
     Binding,
+    /// `finalize`, which lets go of an object that something besides `metadata.finalizers` holds.
+    Finalize,
 }
 
 impl Subresource {
@@ -67,6 +74,7 @@ impl Subresource {
         match text {
             "status" => Some(Subresource::Status),
             "binding" => Some(Subresource::Binding),
+            "finalize" => Some(Subresource::Finalize),
             _ => None,
         }
     }
@@ -76,6 +84,7 @@ impl Subresource {
         match self {
             Subresource::Status => "status",
             Subresource::Binding => "binding",
+            Subresource::Finalize => "finalize",
         }
     }
 
@@ -84,13 +93,14 @@ impl Subresource {
         match self {
             Subresource::Status => &["get", "patch", "update"],
             Subresource::Binding => &["create"],
+            Subresource::Finalize => &["update"],
         }
     }
 
     /// The kind that is sent and answered, given that of the object.
     pub fn kind(self, of: &'static str) -> &'static str {
         match self {
-            Subresource::Status => of,
+            Subresource::Status | Subresource::Finalize => of,
             Subresource::Binding => "Binding",
         }
     }
@@ -102,6 +112,8 @@ pub type Judged = Result<ErrorList, serde_json::Error>;
 /// What a kind does its own way, as plain functions in the order in which the pipeline calls them.
 #[derive(Clone, Copy, Debug)]
 pub struct Strategy {
+    /// Puts spellings of drafts right, in a document or in a patch of one; returns what to tell the user.
+    pub drafts: fn(&mut Value, &Gates) -> Result<Vec<String>, ErrorList>,
     /// Fills in what the user left out.
     pub defaults: fn(&mut Object, &Gates),
     /// Settles what a new object may not say for itself.
@@ -116,6 +128,8 @@ pub struct Strategy {
     pub validate_update: fn(&Object, &Object, &Gates) -> Judged,
     /// Judges a change of status.
     pub validate_status_update: fn(&Object, &Object, &Gates) -> Judged,
+    /// Judges a change of what holds the object, where the kind has `finalize`.
+    pub validate_finalize: fn(&Object, &Object, &Gates) -> Judged,
     /// What to tell a user whose object is accepted all the same.
     pub warnings: fn(&Object, Option<&Object>) -> Vec<String>,
     /// Selectable fields beside `metadata.name` and `metadata.namespace`.
@@ -135,6 +149,7 @@ pub struct Strategy {
 impl Strategy {
     /// A kind without ways of its own.
     pub const PLAIN: Strategy = Strategy {
+        drafts: |_, _| Ok(Vec::new()),
         defaults: |_, _| {},
         prepare_create: |_, _| {},
         prepare_update: |_, _, _| {},
@@ -142,6 +157,7 @@ impl Strategy {
         validate_create: |_, _| Ok(ErrorList::new()),
         validate_update: |_, _, _| Ok(ErrorList::new()),
         validate_status_update: |_, _, _| Ok(ErrorList::new()),
+        validate_finalize: |_, _, _| Ok(ErrorList::new()),
         warnings: |_, _| Vec::new(),
         selectable: &[],
         fields: |_| Vec::new(),
@@ -166,6 +182,17 @@ impl Resource {
     /// `apiVersion` of objects in `version`.
     pub fn api_version(&self, version: &str) -> String {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+    }
+
+    /// Every version that is served.
+    pub fn served(&self) -> impl Iterator<Item = &'static str> {
+        let older = self.conversions.iter().map(|conversion| conversion.version);
+        self.versions.iter().copied().chain(older)
+    }
+
+    /// How objects in `version` are converted; `None` where they need not be.
+    pub fn conversion(&self, version: &str) -> Option<&'static Conversion> {
+        self.conversions.iter().find(|conversion| conversion.version == version)
     }
 
     /// The store's key of one object.

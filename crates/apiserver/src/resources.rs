@@ -1,5 +1,7 @@
 //! The kinds that are served, one file each.
 
+mod composite_pod_groups;
+mod cron_jobs;
 mod events;
 mod jobs;
 mod namespaces;
@@ -9,21 +11,28 @@ mod pod_groups;
 mod priority_classes;
 mod workloads;
 
+use api::gates::{Gate, Gates};
+
 use crate::request::Propagation;
 use crate::resource::{Resource, Strategy};
 
-/// Every kind.
-pub(crate) fn all() -> Vec<Resource> {
-    vec![
+/// Every kind, save those that a gate keeps away.
+pub(crate) fn all(gates: &Gates) -> Vec<Resource> {
+    let mut resources = vec![
         namespaces::resource(),
         nodes::resource(),
         pods::resource(),
         events::resource(),
         jobs::resource(),
+        cron_jobs::resource(),
         priority_classes::resource(),
         workloads::resource(),
         pod_groups::resource(),
-    ]
+    ];
+    if gates.enabled(Gate::CompositePodGroup) {
+        resources.push(composite_pod_groups::resource());
+    }
+    resources
 }
 
 /// The names of a kind: group, versions (the first is that of storage), plural, singular, kind.
@@ -36,6 +45,7 @@ fn plain(names: Names, strategy: Strategy) -> Resource {
     Resource {
         group,
         versions,
+        conversions: &[],
         storage_version: versions[0],
         storage_version_hash: "",
         plural,
@@ -50,6 +60,7 @@ fn plain(names: Names, strategy: Strategy) -> Resource {
         counts_generation: false,
         deletes_collections: true,
         returns_deleted: false,
+        expires: false,
         strategy,
         store_name: store_name.into(),
     }

@@ -5,27 +5,30 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use api::gates::Gates;
+use api::scheduling::validation::priority_class::SYSTEM_CLASSES;
 use api::{Clock, Random};
 use bytes::Bytes;
 use futures::FutureExt;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde_json::json;
+use serde_json::{Value, json};
 use store::{Committer, Key, Store};
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
-use crate::accept::{self, Form};
+use crate::accept::{self, Form, Wanted};
 use crate::audit::{Audit, Entry};
 use crate::body::Body;
+use crate::capacity::Capacity;
 use crate::discovery::Discovery;
+use crate::expiry::EVENT_TTL;
 use crate::health::Health;
 use crate::identity::{ANONYMOUS, Identified, Identity};
 use crate::metrics::Metrics;
-use crate::object::Object;
 use crate::openapi::OpenApi;
 use crate::request::{self, Options, RequestInfo, Route, Verb};
 use crate::resource::{Resource, Subresource};
@@ -33,10 +36,16 @@ use crate::status::{Answer, Status};
 use crate::{binding, delete, patch, read, resources, watch, write};
 
 /// The largest body that is read, as upstream.
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// Namespaces that are always there.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// What the priority classes that are always there are for, in the order of [`SYSTEM_CLASSES`].
+const CLASS_DESCRIPTIONS: [&str; SYSTEM_CLASSES.len()] = [
+    "Used for system critical pods that must not be moved from their current node.",
+    "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+];
 
 /// What a server is made of.
 pub struct Config {
@@ -52,6 +61,22 @@ pub struct Config {
     pub gates: Gates,
 }
 
+/// The server cannot begin: an object that is always there cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("{plural} {name} cannot be made: {}", status.message())]
+pub struct BeginError {
+    plural: &'static str,
+    name: String,
+    status: Box<Status>,
+}
+
+impl BeginError {
+    /// Whether there was no room for it: free some, and it can.
+    pub fn is_full(&self) -> bool {
+        self.status.is_full()
+    }
+}
+
 /// The API server. Clones are the same server.
 #[derive(Clone)]
 pub struct Server(Arc<Home>);
@@ -64,12 +89,16 @@ pub(crate) struct Home {
     pub random: Random,
     pub gates: Gates,
     pub resources: Vec<Resource>,
+    /// How long objects live that go by themselves.
+    pub event_ttl: Duration,
     /// Made when first asked for: most servers of a simulation never are.
     discovery: OnceLock<Discovery>,
     openapi: OnceLock<OpenApi>,
     health: Health,
     metrics: Metrics,
     audit: Option<Audit>,
+    /// How much of every node is taken; `None` where binds are not checked against it.
+    pub capacity: Option<Capacity>,
 }
 
 /// Marks an answer that lasts until somebody ends it: a watch.
@@ -131,35 +160,58 @@ impl Home {
 }
 
 impl Server {
-    /// A server on `config.store`, which afterwards holds the namespaces that are always there.
-    pub fn new(config: Config) -> Server {
+    /// A server on `config.store`, which afterwards holds the namespaces and priority classes that are always there.
+    pub fn new(config: Config) -> Result<Server, BeginError> {
         let Config { store, committer, clock, random, gates } = config;
         // Nobody else uses the store yet, so the first writes need not wait for anybody.
         let in_place = Committer::in_place(store.clone());
+        let capacity = Some(Capacity::of(store.clone()));
         let mut home = Home {
             store,
             committer: in_place,
             clock,
             random,
             gates,
-            resources: resources::all(),
+            resources: resources::all(&gates),
+            event_ttl: EVENT_TTL,
             discovery: OnceLock::new(),
             openapi: OnceLock::new(),
             health: Health::default(),
             metrics: Metrics::new(&gates),
             audit: None,
+            capacity,
         };
         for name in NAMESPACES {
-            make_namespace(&home, name);
+            make(&home, ("", "v1", "namespaces"), &json!({"metadata": {"name": name}}))?;
+        }
+        for ((name, value), description) in SYSTEM_CLASSES.into_iter().zip(CLASS_DESCRIPTIONS) {
+            let class = json!({"metadata": {"name": name}, "value": value, "description": description});
+            make(&home, ("scheduling.k8s.io", "v1", "priorityclasses"), &class)?;
         }
         home.committer = committer;
-        Server(Arc::new(home))
+        Ok(Server(Arc::new(home)))
+    }
+
+    /// The same server, whose Events live this long after their last write, where [`Server::expire`] runs. To be called
+    /// before it is cloned.
+    #[must_use]
+    pub fn with_event_ttl(mut self, event_ttl: Duration) -> Server {
+        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").event_ttl = event_ttl;
+        self
     }
 
     /// The same server, which tells `audit` of every request that writes. To be called before it is cloned.
     #[must_use]
     pub fn with_audit(mut self, audit: Audit) -> Server {
         Arc::get_mut(&mut self.0).expect("nobody else has this server yet").audit = Some(audit);
+        self
+    }
+
+    /// The same server, which binds pods to whatever node is asked for, as upstream does: whether they fit is left to
+    /// the scheduler. To be called before it is cloned.
+    #[must_use]
+    pub fn without_capacity_check(mut self) -> Server {
+        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").capacity = None;
         self
     }
 
@@ -176,6 +228,10 @@ impl Server {
     /// The kinds that are served.
     pub fn resources(&self) -> &[Resource] {
         &self.0.resources
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.0
     }
 
     async fn answer<B>(self, request: Request<B>) -> Response<Body>
@@ -219,7 +275,7 @@ fn find<'a>(home: &'a Home, info: &RequestInfo) -> Answer<(&'a Resource, Option<
     } else {
         info.namespace.is_some()
     };
-    if misplaced || !resource.versions.contains(&info.version.as_str()) {
+    if misplaced || !resource.served().any(|version| version == info.version) {
         return Err(Status::unknown_path());
     }
     let Some(text) = &info.subresource else { return Ok((resource, None)) };
@@ -238,35 +294,46 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
+    let json = |body| json_body(call, subresource, headers, body);
     match (call.info.verb, subresource) {
         (Verb::Get, None | Some(Subresource::Status)) => read::get(call),
         (Verb::List, None) => read::list(call).await,
         (Verb::Watch, None) => watch::watch(call).await,
-        (Verb::Create, None) if call.info.name.is_none() => write::create(call, &json_body(headers, body).await?).await,
-        (Verb::Create, Some(Subresource::Binding)) => binding::bind(call, &json_body(headers, body).await?).await,
-        (Verb::Update, None) => write::update(call, write::Part::Whole, &json_body(headers, body).await?).await,
-        (Verb::Update, Some(Subresource::Status)) => {
-            write::update(call, write::Part::Status, &json_body(headers, body).await?).await
+        (Verb::Create, None) if call.info.name.is_none() => write::create(call, &json(body).await?).await,
+        (Verb::Create, Some(Subresource::Binding)) => binding::bind(call, &json(body).await?).await,
+        (Verb::Update, None) => write::update(call, write::Part::Whole, &json(body).await?).await,
+        (Verb::Update, Some(Subresource::Status)) => write::update(call, write::Part::Status, &json(body).await?).await,
+        (Verb::Update, Some(Subresource::Finalize)) => {
+            write::update(call, write::Part::Finalizers, &json(body).await?).await
         }
         (Verb::Patch, None) => patch::patch(call, write::Part::Whole, headers, &collect(body).await?).await,
         (Verb::Patch, Some(Subresource::Status)) => {
             patch::patch(call, write::Part::Status, headers, &collect(body).await?).await
         }
-        (Verb::Delete, None) => delete::delete(call, &json_body(headers, body).await?).await,
+        (Verb::Delete, None) => delete::delete(call, &json(body).await?).await,
         (Verb::DeleteCollection, None) if call.resource.deletes_collections => {
-            delete::delete_collection(call, &json_body(headers, body).await?).await
+            delete::delete_collection(call, &json(body).await?).await
         }
         _ => Err(Status::method_not_allowed()),
     }
 }
 
-async fn json_body<B>(headers: &HeaderMap, body: B) -> Answer<Bytes>
+/// The object in the body, or the options of a deletion, as JSON.
+async fn json_body<B>(call: &Call<'_>, subresource: Option<Subresource>, headers: &HeaderMap, body: B) -> Answer<Bytes>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
     accept::check_type(headers)?;
-    accept::to_json(headers, collect(body).await?)
+    let Call { resource, info, .. } = *call;
+    let wanted = match info.verb {
+        Verb::Delete | Verb::DeleteCollection => Wanted::DELETE_OPTIONS,
+        _ => {
+            let kind = subresource.map_or(resource.kind, |part| part.kind(resource.kind));
+            Wanted { group: resource.group, version: &info.version, kind }
+        }
+    };
+    accept::to_json(headers, &wanted, collect(body).await?)
 }
 
 async fn collect<B>(body: B) -> Answer<Bytes>
@@ -276,11 +343,14 @@ where
 {
     match Limited::new(body, BODY_BYTES_MAX).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(Status::too_large(format!("Request entity is too large: limit is {BODY_BYTES_MAX}")))
-        }
+        Err(error) if error.is::<LengthLimitError>() => Err(body_too_large()),
         Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
     }
+}
+
+/// The refusal of a body that is too large as it comes, or as JSON.
+pub(crate) fn body_too_large() -> Status {
+    Status::too_large(format!("Request entity is too large: limit is {BODY_BYTES_MAX}"))
 }
 
 /// An answer with a JSON body.
@@ -338,29 +408,27 @@ fn platform() -> String {
     format!("{}/{architecture}", std::env::consts::OS)
 }
 
-/// Makes a namespace the way a user would, so that it has all that a namespace has.
-fn make_namespace(home: &Home, name: &str) {
-    let resource = home.resource("", "namespaces").expect("namespaces are served");
+/// Makes an object without a namespace the way a user would, so that it has all that such an object has.
+fn make(home: &Home, (group, version, plural): (&str, &str, &'static str), object: &Value) -> Result<(), BeginError> {
+    let resource = home.resource(group, plural).expect("what is always there is served");
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if home.store.get(&resource.key("", name)).is_some() {
-        return;
+        return Ok(());
     }
     let info = RequestInfo {
         verb: Verb::Create,
-        group: String::new(),
-        version: "v1".to_owned(),
-        resource: "namespaces".to_owned(),
+        group: group.to_owned(),
+        version: version.to_owned(),
+        resource: plural.to_owned(),
         namespace: None,
         name: None,
         subresource: None,
         options: Options::default(),
     };
     let call = Call { home, resource, info: &info, form: Form::Object };
-    let object = Object::new(json!({"metadata": {"name": name}})).expect("this is an object");
-    let body = Bytes::from(object.document().to_string());
+    let body = Bytes::from(object.to_string());
     let made = write::create(&call, &body).now_or_never().expect("a write in place waits for nothing");
-    if let Err(status) = made {
-        panic!("namespace {name} cannot be made: {status:?}");
-    }
+    made.map(|_| ()).map_err(|status| BeginError { plural, name: name.to_owned(), status: Box::new(status) })
 }
 
 impl<B> Service<Request<B>> for Server

@@ -20,6 +20,8 @@ pub struct Status {
     details: Option<Box<Details>>,
     /// `metadata.continue`, for the one refusal that offers a way to go on.
     resume: Option<Box<str>>,
+    /// What there was to tell before it came to this.
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -151,6 +153,18 @@ impl Status {
         Status::about(StatusCode::FORBIDDEN, "Forbidden", resource, name, message)
     }
 
+    /// 403: nothing new comes into a namespace that is on its way out. Clients tell it by the cause.
+    pub fn namespace_terminating(resource: &Resource, name: &str, namespace: &str) -> Status {
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut status = Status::forbidden(resource, name, &why);
+        status.details.get_or_insert_default().causes.push(Cause {
+            reason: "NamespaceTerminating",
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        });
+        status
+    }
+
     /// 507: nothing that takes room is kept until there is some.
     // Upstream: etcd's quota answers 500 with "mvcc: database space exceeded" until someone disarms the alarm by hand.
     pub fn insufficient_storage(room: store::Room) -> Status {
@@ -220,9 +234,45 @@ impl Status {
         status
     }
 
+    /// 429: enough is under way already.
+    pub fn too_many_requests() -> Status {
+        let message = "Too many requests, please try again later.";
+        let mut status = Status::plain(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+        status.details.get_or_insert_default().retry_after_seconds = Some(1);
+        status
+    }
+
+    /// 500: the store failed, and the next start has to see what is left. Every cause is told.
+    pub fn store_failed(error: &store::BackendError) -> Status {
+        let first: &dyn std::error::Error = error;
+        let causes = std::iter::successors(Some(first), |error| error.source());
+        Status::internal(causes.fold("the store failed".to_owned(), |text, cause| format!("{text}: {cause}")))
+    }
+
     /// 500: the server is at fault.
     pub fn internal(message: impl Into<String>) -> Status {
         Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// 500 without a reason: the version that a write names is none.
+    // Upstream: a version is opaque to clients, and one that cannot be read counts as a fault of the server.
+    pub fn unreadable_version(version: &str) -> Status {
+        let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+        let why = if is_number { "value out of range" } else { "invalid syntax" };
+        let message = format!("strconv.ParseUint: parsing {}: {why}", serde_json::Value::from(version));
+        Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// 500 without a reason: a new object has no version yet.
+    pub fn version_on_create() -> Status {
+        let message = "resourceVersion should not be set on objects to be created";
+        Status::plain(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// The same, telling these warnings too.
+    #[must_use]
+    pub fn with_warnings(self, warnings: Vec<String>) -> Status {
+        Status { warnings, ..self }
     }
 
     /// The confirmation that an object is gone.
@@ -248,13 +298,23 @@ impl Status {
         self.reason == "AlreadyExists"
     }
 
+    /// Whether this is the refusal 507.
+    pub fn is_full(&self) -> bool {
+        self.code == StatusCode::INSUFFICIENT_STORAGE
+    }
+
+    /// What it says.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Whether this is the refusal 404.
     pub fn is_not_found(&self) -> bool {
         self.code == StatusCode::NOT_FOUND
     }
 
     fn plain(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Status {
-        Status { code, reason, message: message.into(), details: None, resume: None }
+        Status { code, reason, message: message.into(), details: None, resume: None, warnings: Vec::new() }
     }
 
     fn about(
@@ -309,6 +369,7 @@ impl Status {
         let mut response = Response::new(Body::whole(Bytes::from(self.to_json())));
         *response.status_mut() = self.code;
         response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+        crate::write::add_warnings(&mut response, &self.warnings);
         if let Some(seconds) = self.details.and_then(|details| details.retry_after_seconds) {
             response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from(seconds));
         }

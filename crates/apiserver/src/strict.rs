@@ -11,7 +11,7 @@ use crate::status::{Answer, Status};
 /// So many fields are named; a refusal is for people.
 const NAMED_MAX: usize = 100;
 
-/// Tidies a document (unknown fields and `null`s go) and says so or refuses, as asked. `duplicates` were noticed when it
+/// Tidies a document (unknown fields go, the rest is in its form afterwards) and says so or refuses, as asked. `duplicates` were noticed when it
 /// was read. Values of the wrong type are always refused, all of them at once.
 pub(crate) fn check(
     call: &Call<'_>,

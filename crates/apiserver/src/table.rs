@@ -1,6 +1,7 @@
 //! Objects as rows for people: which columns a kind has, and what stands in them.
 
 mod duration; // how long, as people say it
+pub mod cron_jobs;
 pub mod events;
 pub mod jobs;
 pub mod namespaces;

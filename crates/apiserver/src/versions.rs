@@ -1,54 +1,111 @@
-//! Stored bytes in the version asked for. Versions of one resource differ in `apiVersion` only, which the canonical
-//! form has first, so nothing is decoded.
+//! Stored bytes in the version asked for. Versions of one resource mostly differ in `apiVersion` only, which the
+//! canonical form has first, so nothing is decoded; older ones are converted.
 
+use api::conversion::{Around, Conversion};
+use api::schema;
 use bytes::Bytes;
 
+use crate::object::Object;
 use crate::resource::Resource;
+use crate::server::Call;
+use crate::status::{Answer, Status};
 
 /// How stored bytes become bytes in the version asked for.
 #[derive(Clone, Debug)]
-pub struct Rename(Option<Heads>);
+pub struct InVersion(Way);
 
 #[derive(Clone, Debug)]
-struct Heads {
-    stored: Vec<u8>,
-    asked: Vec<u8>,
+enum Way {
+    /// They are in it.
+    Same,
+    /// Their beginning is another.
+    Head { stored: Vec<u8>, asked: Vec<u8> },
+    /// They say it in other words.
+    Converted { api_version: String, conversion: &'static Conversion },
 }
 
-impl Rename {
+impl InVersion {
     /// From the resource's storage version to `version`.
-    pub fn to(resource: &Resource, version: &str) -> Rename {
+    pub fn of(resource: &Resource, version: &str) -> InVersion {
         let head = |version: &str| format!("{{\"apiVersion\":\"{}\"", resource.api_version(version)).into_bytes();
-        Rename(
-            (version != resource.storage_version)
-                .then(|| Heads { stored: head(resource.storage_version), asked: head(version) }),
-        )
-    }
-
-    /// The two pieces that make up the object.
-    fn pieces<'a>(&'a self, bytes: &'a [u8]) -> (&'a [u8], &'a [u8]) {
-        match &self.0 {
-            None => (&[], bytes),
-            Some(heads) => {
-                let rest = bytes.strip_prefix(heads.stored.as_slice());
-                (&heads.asked, rest.expect("stored objects begin with the storage version"))
-            }
-        }
+        InVersion(match resource.conversion(version) {
+            Some(conversion) => Way::Converted { api_version: resource.api_version(version), conversion },
+            None if version == resource.storage_version => Way::Same,
+            None => Way::Head { stored: head(resource.storage_version), asked: head(version) },
+        })
     }
 
     /// Appends the object to `out`.
     pub fn append(&self, bytes: &[u8], out: &mut Vec<u8>) {
-        let (head, rest) = self.pieces(bytes);
-        out.extend_from_slice(head);
-        out.extend_from_slice(rest);
+        match &self.0 {
+            Way::Same => out.extend_from_slice(bytes),
+            Way::Head { stored, asked } => {
+                let rest = bytes.strip_prefix(stored.as_slice());
+                out.extend_from_slice(asked);
+                out.extend_from_slice(rest.expect("stored objects begin with the storage version"));
+            }
+            Way::Converted { api_version, conversion } => {
+                let mut object = Object::parse(bytes).expect("the store holds only documents that this server wrote");
+                convert(&mut object, api_version, conversion);
+                serde_json::to_writer(out, object.document()).expect("a JSON value is always JSON");
+            }
+        }
     }
 
     /// The object by itself; shared with the store when nothing changes.
     pub fn whole(&self, bytes: &Bytes) -> Bytes {
-        if self.0.is_none() {
+        if matches!(self.0, Way::Same) {
             return bytes.clone();
         }
-        let (head, rest) = self.pieces(bytes);
-        [head, rest].concat().into()
+        let mut out = Vec::with_capacity(bytes.len());
+        self.append(bytes, &mut out);
+        out.into()
     }
+}
+
+fn convert(object: &mut Object, api_version: &str, conversion: &Conversion) {
+    (conversion.outward)(object.document_mut());
+    // What the storage version writes as `null`, older ones leave out.
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let kind = object.text(&["kind"]).to_owned();
+    schema::check(group, version, &kind, object.document_mut());
+    object.top_mut().insert("apiVersion".to_owned(), api_version.into());
+}
+
+/// A stored object in the version of the path.
+pub(crate) fn outward(call: &Call<'_>, stored: &Object) -> Object {
+    let mut object = stored.clone();
+    let api_version = call.resource.api_version(&call.info.version);
+    match call.resource.conversion(&call.info.version) {
+        Some(conversion) => convert(&mut object, &api_version, conversion),
+        None => drop(object.top_mut().insert("apiVersion".to_owned(), api_version.into())),
+    }
+    object
+}
+
+/// An object in the version of the path in that of storage; `old` is the stored one, if there is one. Whoever still
+/// writes an older version is told.
+pub(crate) fn inward(
+    call: &Call<'_>,
+    object: &mut Object,
+    old: Option<&Object>,
+    warnings: &mut Vec<String>,
+) -> Answer<()> {
+    let Call { home, resource, info, .. } = *call;
+    let storage_version = resource.api_version(resource.storage_version);
+    if let Some(conversion) = resource.conversion(&info.version) {
+        let (kind, older) = (resource.kind, resource.api_version(&info.version));
+        warnings.push(format!("{older} {kind} is an older form and is converted; write {storage_version} {kind}"));
+        let workload = |name: &str| {
+            let workloads = home.resource("scheduling.k8s.io", "workloads")?;
+            let stored = home.store.get(&workloads.key(call.namespace(), name))?;
+            Some(Object::stored(&stored).document().clone())
+        };
+        let around = Around { namespace: call.namespace(), old: old.map(Object::document), workload: &workload };
+        let converted = (conversion.inward)(object.document_mut(), &around);
+        converted.map_err(|errors| Status::invalid(resource, object.name(), &errors))?;
+    }
+    object.top_mut().insert("apiVersion".to_owned(), storage_version.into());
+    object.top_mut().insert("kind".to_owned(), resource.kind.into());
+    Ok(())
 }

@@ -33,6 +33,12 @@ pub fn is_expired(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 410)
 }
 
+/// Whether nothing can be created because the namespace is being deleted. It will never take anything again.
+pub fn is_namespace_terminating(error: &Error) -> bool {
+    let Error::Api(status) = error else { return false };
+    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
+}
+
 /// What the server said, without the rest of its `Status`; for messages that people read.
 pub fn message(error: &Error) -> String {
     match error {

@@ -17,7 +17,7 @@ pub mod clock; // wall time on tokio's clock
 
 pub use backoff::Backoff;
 pub use clock::TokioClock;
-pub use failure::{is_already_exists, is_conflict, is_expired, is_not_found, is_retriable};
+pub use failure::{is_already_exists, is_conflict, is_expired, is_namespace_terminating, is_not_found, is_retriable};
 pub use informer::{Cache, Change, Cursor};
 pub use list_watch::{ListWatchConfig, keep};
 pub use queue::WorkQueue;

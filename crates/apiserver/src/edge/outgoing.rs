@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::body::Body;
 use crate::edge::activity::UnderWay;
+use crate::edge::in_flight::Place;
 
 /// Frames are handed on in pieces of this size. HTTP/2 takes a frame whole before it asks whether the client has room,
 /// so a large frame would look taken when it is not.
@@ -20,6 +21,8 @@ const PIECE_BYTES_MAX: usize = 64 << 10;
 pub(super) struct Outgoing {
     body: Body,
     under_way: UnderWay,
+    /// Held until the answer is gone.
+    _place: Option<Place>,
     /// For a watch: resolves when it must end.
     ends: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// What is left of the frame at hand.
@@ -30,17 +33,22 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     /// An answer that ends by itself.
-    pub fn whole(body: Body, under_way: UnderWay) -> Outgoing {
-        Outgoing { body, under_way, ends: None, rest: Bytes::new(), ended: false }
+    pub fn whole(body: Body, under_way: UnderWay, place: Option<Place>) -> Outgoing {
+        Outgoing { body, under_way, _place: place, ends: None, rest: Bytes::new(), ended: false }
     }
 
     /// A watch, which ends when `stopped` says so.
-    pub fn watch(body: Body, under_way: UnderWay, mut stopped: watch::Receiver<bool>) -> Outgoing {
+    pub fn watch(
+        body: Body,
+        under_way: UnderWay,
+        place: Option<Place>,
+        mut stopped: watch::Receiver<bool>,
+    ) -> Outgoing {
         let ends = async move {
             // A sender that is gone means that the edge is, which is the same.
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
-        Outgoing { body, under_way, ends: Some(Box::pin(ends)), rest: Bytes::new(), ended: false }
+        Outgoing { ends: Some(Box::pin(ends)), ..Outgoing::whole(body, under_way, place) }
     }
 
     fn next_piece(&mut self) -> Frame<Bytes> {

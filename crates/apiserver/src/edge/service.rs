@@ -1,4 +1,4 @@
-//! One request: who asks, how long it may take, and what becomes of a panic.
+//! One request: who asks, whether there is room for it, how long it may take, and what becomes of a panic.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{Request, Response, header};
+use http::{Method, Request, Response, header};
 use tokio::sync::watch;
 use tower::{BoxError, Service};
 
 use crate::body::Body;
 use crate::edge::activity::Activity;
+use crate::edge::in_flight::{InFlight, Place};
 use crate::edge::outgoing::Outgoing;
-use crate::edge::{Limits, authentication, incoming};
+use crate::edge::{Limits, authentication, compression, incoming};
 use crate::identity::Identity;
 use crate::server::{LongRunning, Server};
 use crate::status::Status;
@@ -32,6 +33,7 @@ const READ_AWAY_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Edge {
     server: Server,
     token: Arc<str>,
+    in_flight: InFlight,
     timeout: Duration,
     header_bytes_max: usize,
 }
@@ -39,7 +41,9 @@ pub(super) struct Edge {
 impl Edge {
     /// An edge that lets in who holds `token`, beside those with a certificate.
     pub fn new(server: Server, token: &str, limits: &Limits) -> Edge {
-        Edge { server, token: token.into(), timeout: limits.request, header_bytes_max: limits.header_bytes_max }
+        let in_flight = InFlight::new(limits);
+        let (timeout, header_bytes_max) = (limits.request, limits.header_bytes_max);
+        Edge { server, token: token.into(), in_flight, timeout, header_bytes_max }
     }
 
     /// The service of one connection. `identity` is what its certificate says.
@@ -93,17 +97,31 @@ impl Connected {
             let (lent, lender) = incoming::lend(body);
             (Request::from_parts(parts, lent), lender)
         };
-        let response = match self.identify(request) {
-            Ok(request) => in_time(self.edge.server.clone(), request, self.edge.timeout).await,
-            Err(status) => status.into_response(),
+        let reads_gzip = compression::is_accepted(request.headers()) && request.method() != Method::HEAD;
+        let (mut response, place) = match self.identify(request).and_then(|request| self.admit(request)) {
+            Ok((request, place)) => (in_time(self.edge.server.clone(), request, self.edge.timeout).await, place),
+            Err(status) => (status.into_response(), None),
         };
         if !response.status().is_success() {
             let _ = tokio::time::timeout(READ_AWAY_TIMEOUT, lender.read_away()).await;
         }
-        if response.extensions().get::<LongRunning>().is_some() {
-            return response.map(|body| Outgoing::watch(body, under_way, self.stopped));
+        if reads_gzip {
+            response = compression::compress(response).await;
         }
-        response.map(|body| Outgoing::whole(body, under_way))
+        // It is under way, and has its place, until the last byte is taken.
+        if response.extensions().get::<LongRunning>().is_some() {
+            return response.map(|body| Outgoing::watch(body, under_way, place, self.stopped));
+        }
+        response.map(|body| Outgoing::whole(body, under_way, place))
+    }
+
+    /// The request with its place, or 429. What anybody may ask takes nothing, and is asked most when all is taken.
+    fn admit<B>(&self, request: Request<B>) -> Result<(Request<B>, Option<Place>), Status> {
+        let place = match OPEN_TO_ALL.contains(&request.uri().path()) {
+            true => None,
+            false => Some(self.edge.in_flight.admit(&request)?),
+        };
+        Ok((request, place))
     }
 
     /// The request with who asks on it, or 401. Headers are bounded by the connection, but only roughly.

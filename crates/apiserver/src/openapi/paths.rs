@@ -70,6 +70,9 @@ pub(super) fn paths(group: &Group<'_>, version: &Version<'_>) -> Value {
                     about.object("Status").into_iter().filter(|(method, _)| *method != "delete").collect()
                 }
                 Subresource::Binding => vec![("post", about.binding())],
+                Subresource::Finalize => {
+                    about.object("Finalize").into_iter().filter(|(method, _)| *method == "put").collect()
+                }
             };
             let path = format!("{object}/{}", subresource.as_str());
             paths.insert(path, with_parameters(object_places, operations));

@@ -147,7 +147,9 @@ impl Components {
         if let Some(text) = description(&of.name, None) {
             schema.insert("description".to_owned(), json!(text));
         }
-        schema.insert("properties".to_owned(), Value::Object(properties));
+        if !properties.is_empty() {
+            schema.insert("properties".to_owned(), Value::Object(properties));
+        }
         if !of.required.is_empty() {
             schema.insert("required".to_owned(), json!(of.required));
         }

@@ -19,6 +19,7 @@ pub(super) fn resource() -> Resource {
     Resource {
         storage_version_hash: "r2yiGXH7wu8=",
         short_names: &["ev"],
+        expires: true,
         ..super::plain(super::Names("", &["v1"], "events", "event", "Event"), strategy)
     }
 }

@@ -1,6 +1,7 @@
 //! Jobs. Unlike the pods of other kinds, those of a deleted Job stay unless the delete says otherwise.
 
-use api::batch::{defaults, prepare, validation};
+use api::batch::{defaults, prepare, validation, workload_ref};
+use api::conversion;
 use api::metadata::names;
 
 use crate::object::Object;
@@ -10,11 +11,20 @@ use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
+        drafts: conversion::job_drafts,
         defaults: |job, gates| defaults::set_defaults(job.document_mut(), gates),
         prepare_create: |job, gates| prepare::prepare_create(job.document_mut(), gates),
         prepare_update: |new, old, gates| prepare::prepare_update(new.document_mut(), old.document(), gates),
-        validate_create: |new, gates| Ok(validation::validate_create(&new.typed()?, gates)),
-        validate_update: |new, old, gates| Ok(validation::validate_update(&new.typed()?, &old.typed()?, gates)),
+        validate_create: |new, gates| {
+            let mut errors = validation::validate_create(&new.typed()?, gates);
+            errors.extend(workload_ref::validate(new.document(), None, "/spec"));
+            Ok(errors)
+        },
+        validate_update: |new, old, gates| {
+            let mut errors = validation::validate_update(&new.typed()?, &old.typed()?, gates);
+            errors.extend(workload_ref::validate(new.document(), Some(old.document()), "/spec"));
+            Ok(errors)
+        },
         validate_status_update: |new, old, gates| {
             Ok(validation::validate_status_update(&new.typed()?, &old.typed()?, gates))
         },
@@ -37,16 +47,20 @@ pub(super) fn resource() -> Resource {
     }
 }
 
-fn warnings(job: &Object, old: Option<&Object>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let changed = old.is_none_or(|old| old.metadata().get("generation") != job.metadata().get("generation"));
-    let problems = names::dns_label(job.name());
-    if old.is_none() && !problems.is_empty() {
-        warnings.push(format!(
+/// The warning about a name that pods cannot have as a whole.
+pub(super) fn name_warning(name: &str) -> Option<String> {
+    let problems = names::dns_label(name);
+    (!problems.is_empty()).then(|| {
+        format!(
             "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
              label is recommended: {problems:?}"
-        ));
-    }
+        )
+    })
+}
+
+fn warnings(job: &Object, old: Option<&Object>) -> Vec<String> {
+    let mut warnings: Vec<String> = old.is_none().then(|| name_warning(job.name())).flatten().into_iter().collect();
+    let changed = old.is_none_or(|old| old.metadata().get("generation") != job.metadata().get("generation"));
     let spec = &job.document()["spec"];
     let large = |field: &str, limit: i64| spec[field].as_i64().is_some_and(|value| value > limit);
     if changed && spec["completionMode"] == "Indexed" && large("completions", 100_000) && large("parallelism", 10_000) {

@@ -1,7 +1,7 @@
 //! Namespaces. One that is being deleted stays until what lives in it is gone; `spec.finalizers` holds it so long.
 
 use api::core::{defaults, validation};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::object::Object;
 use crate::resource::{Resource, Strategy, Subresource};
@@ -11,7 +11,7 @@ pub(super) fn resource() -> Resource {
     let strategy = Strategy {
         defaults: |namespace, gates| defaults::set_namespace_defaults(namespace.document_mut(), gates),
         prepare_create: |namespace, _| {
-            namespace.top_mut().insert("spec".to_owned(), json!({"finalizers": ["kubernetes"]}));
+            hold(namespace);
             namespace.top_mut().insert("status".to_owned(), json!({"phase": "Active"}));
         },
         prepare_update: |new, old, _| new.take_part_from(old, "spec"),
@@ -22,12 +22,15 @@ pub(super) fn resource() -> Resource {
         validate_status_update: |new, old, gates| {
             Ok(validation::namespace::validate_status_update(&new.typed()?, &old.typed()?, gates))
         },
+        validate_finalize: |new, old, gates| {
+            Ok(validation::namespace::validate_finalize(&new.typed()?, &old.typed()?, gates))
+        },
         selectable: &["status.phase"],
         fields: |namespace| match namespace.text(&["status", "phase"]) {
             "" => Vec::new(),
             phase => vec![("status.phase", phase.to_owned())],
         },
-        mark_deleting: |namespace| namespace.document_mut()["status"] = json!({"phase": "Terminating"}),
+        mark_deleting,
         held,
         table: table::namespaces::TABLE,
         ..Strategy::PLAIN
@@ -37,10 +40,33 @@ pub(super) fn resource() -> Resource {
         deletes_collections: false,
         short_names: &["ns"],
         namespaced: false,
-        subresources: &[Subresource::Status],
+        subresources: &[Subresource::Status, Subresource::Finalize],
         returns_deleted: true,
         ..super::plain(super::Names("", &["v1"], "namespaces", "namespace", "Namespace"), strategy)
     }
+}
+
+/// Whoever else holds a new namespace, the controller that empties it does.
+fn hold(namespace: &mut Object) {
+    const EMPTIED: &str = "kubernetes";
+    if !namespace.document()["spec"].is_object() {
+        namespace.top_mut().insert("spec".to_owned(), json!({}));
+    }
+    let finalizers = &mut namespace.document_mut()["spec"]["finalizers"];
+    match finalizers {
+        Value::Array(held) if held.iter().any(|finalizer| finalizer == EMPTIED) => {}
+        Value::Array(held) => held.push(EMPTIED.into()),
+        _ => *finalizers = json!([EMPTIED]),
+    }
+}
+
+/// What was found out about an earlier attempt stays. Namespaces have no grace period.
+fn mark_deleting(namespace: &mut Object) {
+    namespace.metadata_mut().remove("deletionGracePeriodSeconds");
+    if !namespace.document()["status"].is_object() {
+        namespace.top_mut().insert("status".to_owned(), json!({}));
+    }
+    namespace.document_mut()["status"]["phase"] = "Terminating".into();
 }
 
 fn held(namespace: &Object) -> bool {

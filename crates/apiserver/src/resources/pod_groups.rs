@@ -1,7 +1,10 @@
 //! PodGroups.
 
-use api::scheduling::validation::pod_group;
+use api::conversion;
+use api::scheduling::validation::{pod_group, with_times};
 use api::scheduling::{defaults, prepare};
+use k8s_openapi::api::scheduling::v1beta1::PodGroup;
+use serde::Deserialize;
 
 use crate::resource::{Resource, Strategy, Subresource};
 use crate::table;
@@ -19,12 +22,14 @@ pub(super) fn resource() -> Resource {
         validate_create: |new, gates| Ok(pod_group::validate_create(&new.typed()?, gates)),
         validate_update: |new, old, gates| Ok(pod_group::validate_update(&new.typed()?, &old.typed()?, gates)),
         validate_status_update: |new, old, gates| {
-            Ok(pod_group::validate_status_update(&new.typed()?, &old.typed()?, gates))
+            let new = PodGroup::deserialize(&*with_times(new.document()))?;
+            Ok(pod_group::validate_status_update(&new, &old.typed()?, gates))
         },
         table: table::pod_groups::TABLE,
         ..Strategy::PLAIN
     };
     Resource {
+        conversions: conversion::POD_GROUP,
         storage_version_hash: "QjOl2H5qPs0=",
         subresources: &[Subresource::Status],
         unconditional_update: false,

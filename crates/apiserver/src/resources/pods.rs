@@ -1,7 +1,9 @@
 //! Pods. Of all kinds the one written most often, so a change of status is judged by the status alone.
 
+use api::conversion;
 use api::core::{defaults, prepare, validation};
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::object::Object;
@@ -10,9 +12,11 @@ use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
+        drafts: conversion::pod_drafts,
         defaults: |pod, gates| defaults::set_pod_defaults(pod.document_mut(), gates),
         prepare_create: |pod, gates| {
             prepare::drop_disabled_pod_fields(pod.document_mut(), None, gates);
+            prepare::merge_label_keys(pod.document_mut());
             begin_status(pod);
         },
         prepare_update: |new, old, gates| {
@@ -20,6 +24,7 @@ pub(super) fn resource() -> Resource {
         },
         prepare_status_update: |new, old, _| {
             new.take_meta_from(old, "ownerReferences");
+            new.document_mut().get_mut("status").into_iter().for_each(prepare::settle_addresses);
             let class = &old.document()["status"]["qosClass"];
             if new.document()["status"].is_object()
                 && new.document()["status"]["qosClass"].is_null()
@@ -51,12 +56,13 @@ pub(super) fn resource() -> Resource {
 }
 
 /// The pod as far as a report of its status is judged: the spec, which is the old one, is not decoded but for the
-/// node.
+/// node and the claims.
 fn reported(pod: &Object) -> Result<Pod, serde_json::Error> {
     let node = Some(pod.text(&["spec", "nodeName"])).filter(|node| !node.is_empty());
+    let claims = pod.document()["spec"].get("resourceClaims").map(Deserialize::deserialize).transpose()?;
     Ok(Pod {
         metadata: pod.typed_part("metadata")?,
-        spec: Some(PodSpec { node_name: node.map(str::to_owned), ..PodSpec::default() }),
+        spec: Some(PodSpec { node_name: node.map(str::to_owned), resource_claims: claims, ..PodSpec::default() }),
         status: Some(pod.typed_part("status")?),
     })
 }
@@ -113,6 +119,8 @@ fn begin_status(pod: &mut Object) {
         status["conditions"] = json!([{
             "type": "PodScheduled",
             "status": "False",
+            "lastProbeTime": null,
+            "lastTransitionTime": pod.text(&["metadata", "creationTimestamp"]),
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);

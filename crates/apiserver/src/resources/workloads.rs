@@ -1,5 +1,6 @@
 //! Workloads: what a controller wants its groups to look like. They have no status.
 
+use api::conversion;
 use api::scheduling::prepare;
 use api::scheduling::validation::workload;
 
@@ -7,6 +8,7 @@ use crate::resource::{Resource, Strategy};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
+        drafts: conversion::workload_drafts,
         prepare_create: |new, gates| prepare::prepare_workload_create(new.document_mut(), gates),
         prepare_update: |new, old, gates| {
             prepare::prepare_workload_update(new.document_mut(), old.document(), gates);
@@ -16,6 +18,7 @@ pub(super) fn resource() -> Resource {
         ..Strategy::PLAIN
     };
     Resource {
+        conversions: conversion::WORKLOAD,
         storage_version_hash: "Fgcxusx6IUo=",
         unconditional_update: false,
         ..super::plain(

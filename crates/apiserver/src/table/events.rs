@@ -17,7 +17,7 @@ pub const TABLE: Table = Table {
         Column::wide("Source", "Who noticed it."),
         Column::text("Message", "What happened, in a sentence."),
         Column::wide("First Seen", "Time since the event first happened."),
-        Column { kind: "integer", ..Column::wide("Count", "How often it happened.") },
+        Column::wide("Count", "How often it happened."),
         Column { format: "name", ..Column::wide("Name", "Name of the event.") },
     ],
     cells,
@@ -32,9 +32,8 @@ fn cells(event: &Object, now: Timestamp) -> Vec<Value> {
     } else {
         (document["count"].as_i64().unwrap_or(0), event.text(&["lastTimestamp"]))
     };
-    let repeated = series.is_object() || count > 1;
     vec![
-        if repeated { format!("{} (x{count} over {first})", since(last, now)) } else { first.clone() }.into(),
+        if last.is_empty() { first.clone() } else { since(last, now) }.into(),
         event.text(&["type"]).into(),
         event.text(&["reason"]).into(),
         about(event).into(),

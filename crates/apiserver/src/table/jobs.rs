@@ -23,11 +23,6 @@ pub const TABLE: Table = Table {
 
 fn cells(job: &Object, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&job.document()["spec"], &job.document()["status"]);
-    let containers = items(&spec["template"]["spec"]["containers"]);
-    let joined = |field: &str| {
-        let texts: Vec<&str> = containers.iter().filter_map(|container| container[field].as_str()).collect();
-        texts.join(",")
-    };
     let start = status["startTime"].as_str().unwrap_or_default();
     let end = status["completionTime"].as_str().unwrap_or_default();
     vec![
@@ -36,10 +31,17 @@ fn cells(job: &Object, now: Timestamp) -> Vec<Value> {
         completions(spec, status).into(),
         if start.is_empty() { String::new() } else { lasted(start, end, now) }.into(),
         age(job, now),
-        joined("name").into(),
-        joined("image").into(),
+        containers(spec, "name").into(),
+        containers(spec, "image").into(),
         selector(&spec["selector"]).into(),
     ]
+}
+
+/// One field of every container in the pods of a Job's spec.
+pub(super) fn containers(spec: &Value, field: &str) -> String {
+    let containers = items(&spec["template"]["spec"]["containers"]).iter();
+    let texts: Vec<&str> = containers.filter_map(|container| container[field].as_str()).collect();
+    texts.join(",")
 }
 
 fn state(job: &Object) -> &'static str {
@@ -68,21 +70,25 @@ fn completions(spec: &Value, status: &Value) -> String {
     }
 }
 
-/// The selector as it is written in queries: `a=b,c in (d,e),!f`.
-fn selector(selector: &Value) -> String {
+/// The selector as it is written in queries: `a=b,c in (d,e),!f`, by key.
+pub(super) fn selector(selector: &Value) -> String {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut terms: Vec<String> =
-        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    let mut terms: Vec<(&str, String)> =
+        labels.map(|(key, value)| (key.as_str(), format!("{key}={}", value.as_str().unwrap_or_default()))).collect();
     for expression in items(&selector["matchExpressions"]) {
         let key = expression["key"].as_str().unwrap_or_default();
-        let values: Vec<&str> = items(&expression["values"]).iter().filter_map(Value::as_str).collect();
+        let mut values: Vec<&str> = items(&expression["values"]).iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
         let values = values.join(",");
-        terms.push(match expression["operator"].as_str() {
+        let term = match expression["operator"].as_str() {
             Some("In") => format!("{key} in ({values})"),
             Some("NotIn") => format!("{key} notin ({values})"),
             Some("DoesNotExist") => format!("!{key}"),
             _ => key.to_owned(),
-        });
+        };
+        terms.push((key, term));
     }
+    terms.sort_by_key(|(key, _)| *key);
+    let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
     if terms.is_empty() { NONE.to_owned() } else { terms.join(",") }
 }

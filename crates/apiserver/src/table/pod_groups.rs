@@ -1,4 +1,4 @@
-//! Pod groups as rows.
+//! Pod groups as rows, and composites of them.
 
 use api::Timestamp;
 use serde_json::Value;
@@ -18,16 +18,29 @@ pub const TABLE: Table = Table {
     cells,
 };
 
+/// Name, Policy, Workload, Age.
+pub const COMPOSITE_TABLE: Table = Table {
+    columns: &[
+        Column::NAME,
+        Column::text("Policy", "How the groups of the composite are scheduled: one by one, or together as a gang."),
+        Column::text("Workload", "The workload whose template the composite was made from."),
+        Column::AGE,
+    ],
+    cells: |group, now| vec![group.name().into(), policy(group), workload(group), age(group, now)],
+};
+
+fn policy(group: &Object) -> Value {
+    let gang = group.document()["spec"]["schedulingPolicy"].get("gang").is_some();
+    if gang { "Gang" } else { "Basic" }.into()
+}
+
+fn workload(group: &Object) -> Value {
+    or(group.text(&["spec", "workloadRef", "workloadName"]), NONE).into()
+}
+
 fn cells(group: &Object, now: Timestamp) -> Vec<Value> {
-    let document = group.document();
-    let gang = document["spec"]["schedulingPolicy"].get("gang").is_some();
-    vec![
-        group.name().into(),
-        if gang { "Gang" } else { "Basic" }.into(),
-        or(group.text(&["spec", "workloadRef", "workloadName"]), NONE).into(),
-        status(&document["status"]).into(),
-        age(group, now),
-    ]
+    let status = status(&group.document()["status"]);
+    vec![group.name().into(), policy(group), workload(group), status.into(), age(group, now)]
 }
 
 fn status(status: &Value) -> &str {

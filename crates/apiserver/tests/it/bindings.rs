@@ -1,10 +1,15 @@
 //! Bindings: once, to the right pod, never twice.
 
-use http::StatusCode;
-use kube::api::PostParams;
-use serde_json::{Value, json};
+use std::sync::Arc;
 
-use crate::home::{Home, PODS, home, pod};
+use futures::FutureExt;
+use futures::future::join_all;
+use http::StatusCode;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+use store::{Limits, Store};
+
+use crate::home::{Home, PODS, home, on, on_thread, on_unchecked, pod};
 
 async fn bind(home: &Home, name: &str, node: &str, metadata: Value) -> (StatusCode, Value) {
     let binding = json!({
@@ -51,4 +56,135 @@ async fn a_pod_is_bound_once_and_only_the_pod_that_was_meant() {
         "{status}"
     );
     assert_eq!(bind(&home, "absent", "n1", json!({})).await.0, StatusCode::NOT_FOUND);
+}
+
+/// A node with so many GPUs and room for three pods.
+async fn make_node(home: &Home, name: &str, gpus: i32) {
+    let room = json!({"nvidia.com/gpu": gpus.to_string(), "cpu": "4", "memory": "4Gi", "pods": "3"});
+    let node = json!({"metadata": {"name": name}, "status": {"allocatable": room, "capacity": room}});
+    let (code, answer) = home.post("/api/v1/nodes", node).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+}
+
+/// A pod that asks for so many GPUs.
+async fn make_pod(home: &Home, name: &str, gpus: i32) {
+    let resources = json!({"limits": {"nvidia.com/gpu": gpus.to_string()}, "requests": {"cpu": "1500m"}});
+    let container = json!({"name": "main", "image": "busybox", "resources": resources});
+    let pod = json!({"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [container]}});
+    let (code, answer) = home.post(PODS, pod).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+}
+
+async fn end(home: &Home, name: &str) {
+    let patch = json!({"status": {"phase": "Succeeded"}}).to_string();
+    let (code, _) = home.call("PATCH", &format!("{PODS}/{name}/status"), "application/merge-patch+json", patch).await;
+    assert_eq!(code, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bind_that_would_over_commit_a_node_is_refused() {
+    let home = home();
+    make_node(&home, "n1", 8).await;
+    for (name, gpus) in [("a", 6), ("b", 4), ("c", 2), ("d", 0)] {
+        make_pod(&home, name, gpus).await;
+    }
+    let mut answers = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        let (code, status) = bind(&home, name, "n1", json!({})).await;
+        answers.push((code.as_u16(), status["message"].as_str().unwrap_or_default().to_owned()));
+    }
+    let refused = |name: &str, why: &str| {
+        let what = "Operation cannot be fulfilled on pods/binding";
+        (409, format!("{what} \"{name}\": node n1: insufficient {why}"))
+    };
+    assert_eq!(
+        answers,
+        [
+            (201, String::new()),
+            refused("b", "nvidia.com/gpu: 2 free, 4 asked for"),
+            (201, String::new()),
+            refused("d", "cpu: 1 free, 1500m asked for"),
+        ]
+    );
+    end(&home, "a").await;
+    assert_eq!(bind(&home, "b", "n1", json!({})).await.0, StatusCode::CREATED, "what ended takes nothing");
+    home.pods().delete("c", &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await.unwrap();
+    assert_eq!(bind(&home, "d", "n1", json!({})).await.0, StatusCode::CREATED, "nor does what is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_before_this_one_bound_counts_and_so_do_nodes_that_change() {
+    let first = home();
+    make_node(&first, "n1", 8).await;
+    for name in ["a", "b", "c"] {
+        make_pod(&first, name, 5).await;
+    }
+    assert_eq!(bind(&first, "a", "n1", json!({})).await.0, StatusCode::CREATED);
+    let second = on(first.store.clone(), 2);
+    assert_eq!(bind(&second, "b", "n1", json!({})).await.0, StatusCode::CONFLICT);
+    let patch = json!({"status": {"allocatable": {"nvidia.com/gpu": "10"}}}).to_string();
+    second.call("PATCH", "/api/v1/nodes/n1/status", "application/merge-patch+json", patch).await;
+    assert_eq!(bind(&second, "b", "n1", json!({})).await.0, StatusCode::CREATED);
+    assert_eq!(bind(&first, "c", "n1", json!({})).await.0, StatusCode::CONFLICT, "seen by the other server, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_or_tried_bind_takes_nothing() {
+    let home = home();
+    make_node(&home, "n1", 8).await;
+    make_pod(&home, "a", 8).await;
+    for _ in 0..3 {
+        assert_eq!(bind(&home, "a", "n1", json!({"uid": "another"})).await.0, StatusCode::CONFLICT);
+        let binding = json!({"metadata": {}, "target": {"name": "n1"}});
+        let (code, answer) = home.post(&format!("{PODS}/a/binding?dryRun=All"), binding).await;
+        assert_eq!(code, StatusCode::CREATED, "{answer}");
+    }
+    assert_eq!(bind(&home, "a", "n1", json!({})).await.0, StatusCode::CREATED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_check_a_bind_is_taken_as_upstream_takes_it() {
+    let home = home();
+    make_node(&home, "n1", 1).await;
+    make_pod(&home, "a", 8).await;
+    assert_eq!(bind(&home, "a", "n1", json!({})).await.0, StatusCode::CONFLICT);
+    let unchecked = on_unchecked(home.store.clone(), 2);
+    assert_eq!(bind(&unchecked, "a", "n1", json!({})).await.0, StatusCode::CREATED);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn binds_at_the_same_time_take_no_more_than_there_is() {
+    let (home, writer) = on_thread(Store::in_memory(Limits::default()), 1);
+    let home = Arc::new(home);
+    make_node(&home, "n1", 0).await;
+    let names: Vec<String> = (0..24).map(|index| format!("p{index}")).collect();
+    for name in &names {
+        make_pod(&home, name, 0).await;
+    }
+    let binds = names.into_iter().map(|name| {
+        let home = home.clone();
+        tokio::spawn(async move { bind(&home, &name, "n1", json!({})).await.0 })
+    });
+    let codes: Vec<StatusCode> = join_all(binds).await.into_iter().map(Result::unwrap).collect();
+    let count = |wanted: StatusCode| codes.iter().filter(|code| **code == wanted).count();
+    // Four CPUs, one and a half each.
+    assert_eq!((count(StatusCode::CREATED), count(StatusCode::CONFLICT)), (2, 22));
+    drop(home);
+    writer.join();
+}
+
+#[tokio::test]
+async fn a_bind_whose_client_went_away_keeps_its_room() {
+    let (home, writer) = on_thread(Store::in_memory(Limits::default()), 1);
+    make_node(&home, "n1", 8).await;
+    make_pod(&home, "a", 8).await;
+    make_pod(&home, "b", 8).await;
+    // It waits for the disk when its client goes, and takes effect all the same.
+    let left = Box::pin(bind(&home, "a", "n1", json!({}))).now_or_never();
+    assert_eq!(bind(&home, "b", "n1", json!({})).await.0, StatusCode::CONFLICT, "{left:?}");
+    let (code, status) = bind(&home, "a", "n1", json!({})).await;
+    let said = status["message"].as_str().unwrap_or_default();
+    assert!(code == StatusCode::CONFLICT && said.ends_with("already assigned to node \"n1\""), "{said}");
+    drop(home);
+    writer.join();
 }

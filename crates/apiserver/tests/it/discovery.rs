@@ -55,6 +55,8 @@ async fn groups_list_their_versions_with_the_preferred_one_first() {
                 {"groupVersion": "scheduling.k8s.io/v1", "version": "v1"},
                 {"groupVersion": "scheduling.k8s.io/v1beta1", "version": "v1beta1"},
                 {"groupVersion": "scheduling.k8s.io/v1alpha3", "version": "v1alpha3"},
+                {"groupVersion": "scheduling.k8s.io/v1alpha2", "version": "v1alpha2"},
+                {"groupVersion": "scheduling.k8s.io/v1alpha1", "version": "v1alpha1"},
             ],
         })
     );
@@ -71,6 +73,7 @@ async fn versions_list_their_resources() {
         [
             format!("events [event] [ev] [] Event Namespaced {most}"),
             "namespaces [namespace] [ns] [] Namespace Cluster create,delete,get,list,patch,update,watch".to_owned(),
+            "namespaces/finalize [] [] [] Namespace Cluster update".to_owned(),
             "namespaces/status [] [] [] Namespace Cluster get,patch,update".to_owned(),
             format!("nodes [node] [no] [] Node Cluster {most}"),
             "nodes/status [] [] [] Node Cluster get,patch,update".to_owned(),
@@ -83,6 +86,8 @@ async fn versions_list_their_resources() {
     assert_eq!(
         lines(&batch),
         [
+            format!("cronjobs [cronjob] [cj] [all] CronJob Namespaced {most}"),
+            "cronjobs/status [] [] [] CronJob Namespaced get,patch,update".to_owned(),
             format!("jobs [job] [] [all] Job Namespaced {most}"),
             "jobs/status [] [] [] Job Namespaced get,patch,update".to_owned(),
         ]
@@ -97,6 +102,18 @@ async fn versions_list_their_resources() {
         ]
     );
     assert_eq!(beta["resources"][0]["storageVersionHash"], "QjOl2H5qPs0=");
+    let (_, alpha) = home.get("/apis/scheduling.k8s.io/v1alpha3").await;
+    assert_eq!(
+        lines(&alpha)[..2],
+        [
+            format!("compositepodgroups [compositepodgroup] [] [] CompositePodGroup Namespaced {most}"),
+            "compositepodgroups/status [] [] [] CompositePodGroup Namespaced get,patch,update".to_owned(),
+        ]
+    );
+    for version in ["v1alpha2", "v1alpha1"] {
+        let (_, older) = home.get(&format!("/apis/scheduling.k8s.io/{version}")).await;
+        assert_eq!(lines(&older), lines(&beta), "{version}");
+    }
     for path in ["/apis/apps", "/apis/apps/v1", "/apis/batch/v2", "/api/v2", "/apixs", "/openapi/v2"] {
         assert_eq!(home.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
     }

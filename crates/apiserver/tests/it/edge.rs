@@ -1,5 +1,6 @@
 //! The network edge over real sockets on loopback, with limits short enough to be met.
 
+use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,6 +108,20 @@ async fn text(response: Response<Incoming>) -> String {
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
+/// A namespace of 200 kB.
+async fn create_large(served: &Served, number: u32) {
+    let object = serde_json::json!({
+        "metadata": {"name": format!("large-{number}"), "annotations": {"a": "x".repeat(200_000)}}
+    });
+    let (mut admin, _connection) = served.http1(Who::Admin).await;
+    let request =
+        Request::post("/api/v1/namespaces").header("host", "localhost").header("content-type", "application/json");
+    let request = request.body(Full::new(Bytes::from(object.to_string())).boxed_unsync()).unwrap();
+    let response = admin.send_request(request).await.unwrap();
+    assert_eq!(response.status(), 201);
+    text(response).await;
+}
+
 #[tokio::test]
 async fn both_protocols_serve_those_with_a_certificate_and_refuse_the_rest() {
     let served = serve(Limits::default()).await;
@@ -193,15 +208,7 @@ async fn a_client_that_does_not_read_its_answer_is_cut_off() {
     let (mut admin, _connection) = served.http1(Who::Admin).await;
     // Far more than a stream's first window takes.
     for number in 0..4 {
-        let object = serde_json::json!({
-            "metadata": {"name": format!("large-{number}"), "annotations": {"a": "x".repeat(200_000)}}
-        });
-        let request =
-            Request::post("/api/v1/namespaces").header("host", "localhost").header("content-type", "application/json");
-        let request = request.body(Full::new(Bytes::from(object.to_string())).boxed_unsync()).unwrap();
-        let response = admin.send_request(request).await.unwrap();
-        assert_eq!(response.status(), 201);
-        text(response).await;
+        create_large(&served, number).await;
     }
     let stream = TokioIo::new(served.tls(Who::Admin, b"h2").await);
     let handshake = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1000).handshake(stream);
@@ -238,6 +245,92 @@ async fn connections_over_the_limit_wait_for_their_turn() {
     connection.await.unwrap();
     let (mut third, _connection) = served.http1(Who::Admin).await;
     assert_eq!(third.send_request(get("/readyz")).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn requests_over_the_limits_are_told_to_come_back() {
+    let served = serve(Limits { reads_max: 1, writes_max: 1, watches_max: 1, ..Limits::default() }).await;
+    create_large(&served, 0).await;
+    let (mut client, _connection) = served.http2(Who::Admin).await;
+    let (list_path, watch_path) = ("/api/v1/namespaces", "/api/v1/namespaces?watch=true");
+    let post = |body: Body| {
+        let request = Request::post("https://localhost/api/v1/namespaces").header("content-type", "application/json");
+        request.body(body).unwrap()
+    };
+    let whole = || Full::new(Bytes::from(r#"{"metadata":{"name":"n"}}"#)).boxed_unsync();
+    // One of each is under way: a write whose body does not come, a list that is not read, a watch.
+    let (more, body) = futures::channel::mpsc::unbounded();
+    let write = tokio::spawn(client.send_request(post(StreamBody::new(body).boxed_unsync())));
+    let stream = TokioIo::new(served.tls(Who::Admin, b"h2").await);
+    let handshake = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1000).handshake(stream);
+    let (mut slow_reader, connection) = handshake.await.unwrap();
+    tokio::spawn(async { drop(connection.await) });
+    let list = slow_reader.send_request(get_absolute(list_path)).await.unwrap();
+    let watch = client.send_request(get_absolute(watch_path)).await.unwrap();
+    assert_eq!((list.status().as_u16(), watch.status().as_u16()), (200, 200));
+    for (what, request) in [
+        ("write", post(whole())),
+        ("list", get_absolute(list_path)),
+        ("get", get_absolute("/api/v1/namespaces/default?pretty=watch")),
+        ("watch", get_absolute(watch_path)),
+    ] {
+        let refused = client.send_request(request).await.unwrap();
+        assert_eq!(refused.status(), 429, "{what}");
+        assert_eq!(refused.headers()["retry-after"], "1", "{what}");
+        assert!(text(refused).await.contains("\"reason\":\"TooManyRequests\""), "{what}");
+    }
+    for path in ["/readyz", "/livez", "/version"] {
+        assert_eq!(client.send_request(get_absolute(path)).await.unwrap().status(), 200, "{path}");
+    }
+    // A place is free again once what held it has ended.
+    more.unbounded_send(Ok(http_body::Frame::data(whole().collect().await.unwrap().to_bytes()))).unwrap();
+    drop(more);
+    assert_eq!(write.await.unwrap().unwrap().status(), 201);
+    drop((list, slow_reader, watch));
+    let mut come_back = async |request: &dyn Fn() -> Request<Body>| loop {
+        let response = client.send_request(request()).await.unwrap();
+        if response.status() != 429 {
+            return response.status().as_u16();
+        }
+        tokio::task::yield_now().await;
+    };
+    let codes = async {
+        let write = come_back(&|| post(whole())).await;
+        (write, come_back(&|| get_absolute(list_path)).await, come_back(&|| get_absolute(watch_path)).await)
+    };
+    assert_eq!(timeout(PATIENCE, codes).await.expect("places come back"), (409, 200, 200));
+}
+
+#[tokio::test]
+async fn large_answers_are_compressed_for_those_who_read_that_and_watches_never() {
+    let served = serve(Limits::default()).await;
+    let (mut client, _connection) = served.http1(Who::Admin).await;
+    let mut ask = async |path: &str, encoding: &'static str| {
+        let mut request = get(path);
+        request.headers_mut().insert("accept-encoding", encoding.parse().unwrap());
+        let response = client.send_request(request).await.unwrap();
+        let is_zipped = response.headers().get("content-encoding").is_some_and(|coding| coding == "gzip");
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let mut plain = Vec::new();
+        match is_zipped {
+            true => drop(flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut plain).unwrap()),
+            false => plain.extend_from_slice(&bytes),
+        }
+        (is_zipped, bytes.len(), plain)
+    };
+    let list = "/api/v1/namespaces";
+    assert!(!ask(list, "gzip").await.0, "a small answer");
+    for number in 0..4 {
+        create_large(&served, number).await;
+    }
+    for path in [list, "/api/v1/namespaces/large-0"] {
+        let (is_zipped, plain_bytes, plain) = ask(path, "identity").await;
+        assert!(!is_zipped && plain_bytes > 128 << 10, "{path}: {plain_bytes}");
+        let (is_zipped, sent_bytes, same) = ask(path, "gzip, deflate").await;
+        assert!(is_zipped && sent_bytes < plain_bytes / 4 && same == plain, "{path}: {sent_bytes} of {plain_bytes}");
+    }
+    let (is_zipped, sent_bytes, _) = ask("/api/v1/namespaces?watch=true&timeoutSeconds=1", "gzip").await;
+    assert!(!is_zipped && sent_bytes > 128 << 10, "{sent_bytes}");
 }
 
 #[tokio::test]

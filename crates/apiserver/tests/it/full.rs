@@ -7,7 +7,7 @@ use api::Revision;
 use http::StatusCode;
 use store::{Backend, BackendError, Key, Limits, Record, Room, Store, Stored};
 
-use crate::home::{PODS, on, pod_document};
+use crate::home::{PODS, on, pod_document, server_on};
 
 /// Keeps nothing, and has room or has not.
 struct Small(Arc<AtomicBool>);
@@ -44,4 +44,32 @@ async fn a_full_disk_refuses_creates_but_not_reads_and_deletes_until_there_is_ro
 
     full.store(false, Ordering::Relaxed);
     assert_eq!(home.post(PODS, pod_document("b")).await.0, StatusCode::CREATED);
+}
+
+/// Has room, but keeps nothing and says so.
+struct Broken;
+
+impl Backend for Broken {
+    fn scan(&mut self, _: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
+        Ok(Revision::ZERO)
+    }
+
+    fn commit(&mut self, _: &[Record], _: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
+        Err(BackendError::fatal(std::io::Error::other("no space left on device")))
+    }
+}
+
+#[test]
+fn a_server_whose_first_writes_are_refused_says_why_instead_of_panicking() {
+    let full = Small(Arc::new(AtomicBool::new(true)));
+    let text = "namespaces default cannot be made: the data directory is full: 3 MiB free, 64 MiB are kept in reserve; \
+                delete objects or free space";
+    let broken =
+        "namespaces default cannot be made: the store failed: the store's backend failed: no space left on device";
+    let backends: [(Box<dyn Backend>, _, _); 2] = [(Box::new(full), text, true), (Box::new(Broken), broken, false)];
+    for (backend, text, is_full) in backends {
+        let store = Store::open(backend, Limits::default()).unwrap();
+        let error = server_on(&store, 1).err().unwrap();
+        assert_eq!((error.to_string().as_str(), error.is_full()), (text, is_full));
+    }
 }

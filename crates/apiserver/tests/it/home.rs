@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::gates::Gates;
 use api::{Clock, Random, Timestamp};
-use apiserver::{Config, Identity, Server};
+use apiserver::{BeginError, Config, Identity, Server};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -12,7 +12,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use store::{Committer, Limits, Store};
+use store::{Committer, Limits, Store, WriterThread};
 use tokio::time::Instant;
 use tower::ServiceExt;
 
@@ -24,6 +24,8 @@ impl Clock for TestClock {
         self.0 + self.1.elapsed()
     }
 }
+
+const BEGINNING: &str = "2030-01-01T00:00:00Z";
 
 pub struct Home {
     pub server: Server,
@@ -41,16 +43,48 @@ pub fn home_with(limits: Limits) -> Home {
 
 /// A server on a store that others may use too.
 pub fn on(store: Store, seed: u64) -> Home {
-    let clock = TestClock("2030-01-01T00:00:00Z".parse().unwrap(), Instant::now());
-    let server = Server::new(Config {
-        store: store.clone(),
-        committer: Committer::in_place(store.clone()),
-        clock: Arc::new(clock),
-        random: Random::seeded(seed),
-        gates: Gates::default(),
-    });
+    from(store, seed, BEGINNING)
+}
+
+/// The same with features switched on or off.
+pub fn on_with(store: Store, seed: u64, gates: Gates) -> Home {
+    around(server_from(&store, seed, BEGINNING, gates).unwrap(), store)
+}
+
+/// The same, which binds pods wherever it is told to.
+pub fn on_unchecked(store: Store, seed: u64) -> Home {
+    around(server_on(&store, seed).unwrap().without_capacity_check(), store)
+}
+
+/// The same, beginning at `time`.
+pub fn from(store: Store, seed: u64, time: &str) -> Home {
+    around(server_from(&store, seed, time, Gates::default()).unwrap(), store)
+}
+
+fn around(server: Server, store: Store) -> Home {
     let client = server.client(Identity::admin());
     Home { server, store, client }
+}
+
+/// The same, when it may not come to be.
+pub fn server_on(store: &Store, seed: u64) -> Result<Server, BeginError> {
+    server_from(store, seed, BEGINNING, Gates::default())
+}
+
+/// The same, whose writes wait for a thread.
+pub fn on_thread(store: Store, seed: u64) -> (Home, WriterThread) {
+    let (committer, writer) = Committer::on_thread(store.clone(), |error| panic!("{error}"));
+    let server = server_with(&store, committer, seed, BEGINNING, Gates::default()).unwrap();
+    (around(server, store), writer)
+}
+
+fn server_from(store: &Store, seed: u64, time: &str, gates: Gates) -> Result<Server, BeginError> {
+    server_with(store, Committer::in_place(store.clone()), seed, time, gates)
+}
+
+fn server_with(store: &Store, committer: Committer, seed: u64, time: &str, gates: Gates) -> Result<Server, BeginError> {
+    let clock = TestClock(time.parse().unwrap(), Instant::now());
+    Server::new(Config { store: store.clone(), committer, clock: Arc::new(clock), random: Random::seeded(seed), gates })
 }
 
 impl Home {
@@ -89,6 +123,18 @@ impl Home {
     pub async fn post(&self, path: &str, object: Value) -> (StatusCode, Value) {
         self.call("POST", path, "application/json", object.to_string()).await
     }
+}
+
+/// Code, answer, and the texts of the warnings.
+pub async fn answered(response: Response<apiserver::Body>) -> (StatusCode, Value, Vec<String>) {
+    let code = response.status();
+    let text = |header: &http::HeaderValue| {
+        let quoted = header.to_str().unwrap().strip_prefix("299 - \"").unwrap().strip_suffix('"').unwrap();
+        quoted.replace("\\\"", "\"")
+    };
+    let warnings = response.headers().get_all("warning").iter().map(text).collect();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&bytes).unwrap_or(Value::Null), warnings)
 }
 
 pub const PODS: &str = "/api/v1/namespaces/default/pods";

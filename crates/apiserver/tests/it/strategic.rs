@@ -53,7 +53,8 @@ async fn a_status_is_merged_by_condition_type() {
     let (_, pod) = home.get(&format!("{PODS}/a")).await;
     assert_eq!(
         pod["status"]["conditions"],
-        json!([{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}])
+        json!([{"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": null},
+            {"type": "Ready", "status": "True", "lastProbeTime": null, "lastTransitionTime": null}])
     );
 }
 
@@ -83,7 +84,7 @@ async fn patches_that_make_no_sense_are_refused() {
         ("no key", r#"{"spec":{"containers":[{"image":"x"}]}}"#, 400, "does not contain declared merge key: name"),
         ("another name", r#"{"metadata":{"name":"b"}}"#, 400, "does not match the name on the URL"),
         ("type", r#"{"spec":"x"}"#, 400, "spec: expected object, found string \"x\""),
-        ("everything", r#"{"$patch":"delete"}"#, 400, "does not match the name on the URL"),
+        ("everything", r#"{"$patch":"delete"}"#, 400, "name must be provided"),
         ("spec", r#"{"spec":{"$patch":"delete"}}"#, 422, "spec.containers: Required value"),
         ("old version", r#"{"metadata":{"resourceVersion":"1"}}"#, 409, "the object has been modified"),
     ] {

@@ -1,0 +1,165 @@
+//! Large answers for clients that read gzip. Small ones gain nothing, and a watch must not wait until enough has
+//! happened to fill a block.
+
+use std::collections::VecDeque;
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::stream;
+use http::{HeaderMap, HeaderValue, Response, header};
+use http_body_util::BodyExt;
+
+use crate::body::Body;
+use crate::server::LongRunning;
+
+/// Answers from this size on are compressed, as upstream.
+const LARGE_BYTES: usize = 128 << 10;
+/// Compressed bytes are handed on in frames of about this size.
+const FRAME_BYTES: usize = 32 << 10;
+/// Bytes are compressed in pieces of this size.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Whether a client with these headers reads gzip.
+pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        let is_gzip = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+        let quality = parts.find_map(|part| part.strip_prefix("q=")?.trim().parse::<f32>().ok());
+        is_gzip && quality.is_none_or(|quality| quality > 0.0)
+    })
+}
+
+/// The answer, compressed where that is worth it.
+pub(super) async fn compress(response: Response<Body>) -> Response<Body> {
+    let is_coded = response.headers().contains_key(header::CONTENT_ENCODING);
+    let exact = http_body::Body::size_hint(response.body()).exact();
+    let is_small = exact.is_some_and(|bytes| bytes < LARGE_BYTES as u64);
+    if is_coded || is_small || response.extensions().get::<LongRunning>().is_some() {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let zipping = Zipping::begin(body).await;
+    if zipping.body.is_none() && zipping.waiting_bytes() < LARGE_BYTES {
+        return Response::from_parts(parts, Body::whole(Bytes::from(Vec::from(zipping.waiting).concat())));
+    }
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let frames = stream::unfold(zipping, |mut zipping| async move { Some((zipping.next_frame().await?, zipping)) });
+    Response::from_parts(parts, Body::stream(frames))
+}
+
+/// A body that is being compressed.
+struct Zipping {
+    /// Read, but not compressed yet.
+    waiting: VecDeque<Bytes>,
+    /// What is not read yet; `None` once it has ended.
+    body: Option<Body>,
+    /// `None` once the last byte is handed on.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl Zipping {
+    /// Reads as much as it takes to tell whether the body is large.
+    async fn begin(body: Body) -> Zipping {
+        // As upstream: what matters is the time, and the fastest way takes most of what can be gained.
+        let encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        let mut zipping = Zipping { waiting: VecDeque::new(), body: Some(body), encoder: Some(encoder) };
+        while zipping.waiting_bytes() < LARGE_BYTES && zipping.read().await {}
+        zipping
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.waiting.iter().map(Bytes::len).sum()
+    }
+
+    /// Reads the next frame. False at the end.
+    async fn read(&mut self) -> bool {
+        let Some(body) = &mut self.body else { return false };
+        match body.frame().await {
+            Some(Ok(frame)) => self.waiting.extend(frame.into_data().ok()),
+            Some(Err(never)) => match never {},
+            None => self.body = None,
+        }
+        self.body.is_some()
+    }
+
+    async fn next_frame(&mut self) -> Option<Bytes> {
+        let mut encoder = self.encoder.take()?;
+        while encoder.get_ref().len() < FRAME_BYTES {
+            let Some(first) = self.waiting.front_mut() else {
+                if self.read().await {
+                    continue;
+                }
+                return Some(encoder.finish().expect("writing to memory does not fail").into());
+            };
+            let piece = first.split_to(first.len().min(PIECE_BYTES));
+            if first.is_empty() {
+                self.waiting.pop_front();
+            }
+            encoder.write_all(&piece).expect("writing to memory does not fail");
+        }
+        let frame = std::mem::take(encoder.get_mut());
+        self.encoder = Some(encoder);
+        Some(frame.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Read;
+
+    use flate2::read::GzDecoder;
+
+    use super::*;
+
+    #[test]
+    fn gzip_is_sent_to_those_who_ask_for_it() {
+        for (text, want) in [
+            ("gzip", true),
+            ("br, GZIP;q=0.5", true),
+            ("deflate,gzip", true),
+            ("gzip;q=0", false),
+            ("gzip; q=0.0, br", false),
+            ("identity", false),
+            ("*", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(header::ACCEPT_ENCODING, text.parse().unwrap())]);
+            assert_eq!(is_accepted(&headers), want, "{text:?}");
+        }
+        assert!(!is_accepted(&HeaderMap::new()));
+    }
+
+    /// Bytes that do not repeat much.
+    fn bytes(count: usize) -> Vec<u8> {
+        (0..count).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    }
+
+    #[tokio::test]
+    async fn large_bodies_are_compressed_whatever_their_frames() {
+        for count in [0, 1, LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1, 3_000_000] {
+            for frame_bytes in [1000, 65_536, 4_000_000] {
+                let whole = bytes(count);
+                let frames: Vec<Bytes> = whole.chunks(frame_bytes).map(Bytes::copy_from_slice).collect();
+                let bodies = [Body::stream(stream::iter(frames)), Body::whole(whole.clone().into())];
+                for body in bodies {
+                    let response = compress(Response::new(body)).await;
+                    let is_zipped = response.headers().contains_key(header::CONTENT_ENCODING);
+                    let sent = response.into_body().collect().await.unwrap().to_bytes();
+                    assert_eq!(is_zipped, count >= LARGE_BYTES, "{count} in {frame_bytes}");
+                    let mut read = Vec::new();
+                    match is_zipped {
+                        true => drop(GzDecoder::new(&sent[..]).read_to_end(&mut read).unwrap()),
+                        false => read.extend_from_slice(&sent),
+                    }
+                    assert!(read == whole, "{count} in {frame_bytes}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! How many requests are under way at once. More are refused at once with 429 and the time to come back: what would
+//! only wait for its turn takes memory meanwhile, and its client cannot tell a busy server from a dead one.
+
+use std::sync::Arc;
+
+use http::{Method, Request};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::edge::Limits;
+use crate::request::{self, Route, Verb};
+use crate::status::Status;
+
+/// A request's right to be under way, given back when it is dropped.
+pub(super) type Place = OwnedSemaphorePermit;
+
+/// Places for each kind of request, over all connections.
+#[derive(Clone)]
+pub(super) struct InFlight {
+    reads: Arc<Semaphore>,
+    writes: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
+}
+
+impl InFlight {
+    pub fn new(limits: &Limits) -> InFlight {
+        let places = |count: usize| Arc::new(Semaphore::new(count));
+        InFlight {
+            reads: places(limits.reads_max),
+            writes: places(limits.writes_max),
+            watches: places(limits.watches_max),
+        }
+    }
+
+    /// A place for `request`, if there is one.
+    // Upstream: members of system:masters are never refused. Here that is everybody with the kubeconfig.
+    pub fn admit<B>(&self, request: &Request<B>) -> Result<Place, Status> {
+        let places = match *request.method() {
+            Method::GET | Method::HEAD if is_watch(request) => &self.watches,
+            Method::GET | Method::HEAD | Method::OPTIONS => &self.reads,
+            _ => &self.writes,
+        };
+        Arc::clone(places).try_acquire_owned().map_err(|_| Status::too_many_requests())
+    }
+}
+
+fn is_watch<B>(request: &Request<B>) -> bool {
+    // Most requests have no such word and need not be read twice.
+    let may_be = request.uri().query().is_some_and(|query| query.contains("watch"));
+    may_be
+        && matches!(request::parse(request.method(), request.uri()),
+            Ok(Route::Resource(info)) if info.verb == Verb::Watch)
+}

@@ -1,0 +1,57 @@
+//! CronJobs: Jobs made at given times.
+
+use api::batch::cron_job::validation;
+use api::batch::{cron_job, workload_ref};
+use api::conversion;
+
+use super::jobs::name_warning;
+use crate::object::Object;
+use crate::resource::{Resource, Strategy, Subresource};
+use crate::table;
+
+/// Where the spec of the Jobs stands.
+const JOB_SPEC: &str = "/spec/jobTemplate/spec";
+
+pub(super) fn resource() -> Resource {
+    let strategy = Strategy {
+        drafts: conversion::cron_job_drafts,
+        defaults: |cron_job, gates| cron_job::set_defaults(cron_job.document_mut(), gates),
+        prepare_create: |new, gates| cron_job::prepare_create(new.document_mut(), gates),
+        prepare_update: |new, old, gates| cron_job::prepare_update(new.document_mut(), old.document(), gates),
+        validate_create: |new, gates| {
+            let mut errors = validation::validate_create(&new.typed()?, gates);
+            errors.extend(workload_ref::validate(new.document(), None, JOB_SPEC));
+            Ok(errors)
+        },
+        validate_update: |new, old, gates| {
+            let mut errors = validation::validate_update(&new.typed()?, &old.typed()?, gates);
+            errors.extend(workload_ref::validate(new.document(), Some(old.document()), JOB_SPEC));
+            Ok(errors)
+        },
+        validate_status_update: |new, old, gates| {
+            Ok(validation::validate_status_update(&new.typed()?, &old.typed()?, gates))
+        },
+        warnings,
+        table: table::cron_jobs::TABLE,
+        ..Strategy::PLAIN
+    };
+    Resource {
+        categories: &["all"],
+        storage_version_hash: "sd5LIXh4Fjs=",
+        short_names: &["cj"],
+        subresources: &[Subresource::Status],
+        counts_generation: true,
+        ..super::plain(super::Names("batch", &["v1"], "cronjobs", "cronjob", "CronJob"), strategy)
+    }
+}
+
+fn warnings(cron_job: &Object, old: Option<&Object>) -> Vec<String> {
+    if old.is_none() {
+        return name_warning(cron_job.name()).into_iter().collect();
+    }
+    // Upstream: has `spec` twice in this message.
+    let unsupported = "CRON_TZ or TZ used in spec.spec.schedule is not officially supported, see \
+                       https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
+    let brings_zone = cron_job.text(&["spec", "schedule"]).contains("TZ");
+    brings_zone.then(|| unsupported.to_owned()).into_iter().collect()
+}

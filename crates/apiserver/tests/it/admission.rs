@@ -1,0 +1,163 @@
+//! Admission: what the cluster as a whole has to say about a write.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::home::{Home, PODS, home, pod_document};
+
+const NAMESPACES: &str = "/api/v1/namespaces";
+const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+const COMPOSITES: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups";
+const MERGE: &str = "application/merge-patch+json";
+
+fn group(name: &str, fields: &Value) -> Value {
+    let mut spec = json!({"schedulingPolicy": {"basic": {}}});
+    fields.as_object().unwrap().iter().for_each(|(field, value)| spec[field] = value.clone());
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+fn composite(name: &str, fields: &Value) -> Value {
+    let mut composite = group(name, fields);
+    composite["spec"]["workloadRef"] = json!({"workloadName": "w", "templateName": "t"});
+    composite
+}
+
+async fn make(home: &Home, path: &str, object: Value) -> Value {
+    let (code, answer) = home.post(path, object).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+    answer
+}
+
+/// What comes behind `forbidden: ` in a refusal by admission.
+async fn why(home: &Home, path: &str, object: Value) -> String {
+    let (code, status) = home.post(path, object).await;
+    assert_eq!((code, &status["reason"]), (StatusCode::FORBIDDEN, &json!("Forbidden")), "{status}");
+    status["message"].as_str().unwrap().split_once(" is forbidden: ").unwrap().1.to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_has_the_priority_of_its_class_or_of_the_default() {
+    let home = home();
+    make(&home, CLASSES, json!({"metadata": {"name": "calm"}, "value": 5, "preemptionPolicy": "Never"})).await;
+    for (path, object) in [(GROUPS, group as fn(&str, &Value) -> Value), (COMPOSITES, composite)] {
+        let made = make(&home, path, object("plain", &json!({}))).await;
+        assert_eq!((&made["spec"]["priority"], &made["spec"]["priorityClassName"]), (&json!(0), &Value::Null));
+        let named = json!({"priorityClassName": "calm", "preemptionPolicy": "Never", "priority": 5});
+        let made = make(&home, path, object("named", &named)).await;
+        assert_eq!((&made["spec"]["priority"], &made["spec"]["preemptionPolicy"]), (&json!(5), &json!("Never")));
+    }
+    make(&home, CLASSES, json!({"metadata": {"name": "usual"}, "value": 10, "globalDefault": true})).await;
+    let made = make(&home, GROUPS, group("default", &json!({}))).await;
+    assert_eq!((&made["spec"]["priority"], &made["spec"]["priorityClassName"]), (&json!(10), &json!("usual")));
+    let second = json!({"metadata": {"name": "other"}, "value": 1, "globalDefault": true});
+    let want = "PriorityClass usual is already marked as default. Only one default can exist";
+    assert_eq!(why(&home, CLASSES, second).await, want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_disagrees_with_its_class_is_refused_in_the_words_of_upstream() {
+    let home = home();
+    make(&home, CLASSES, json!({"metadata": {"name": "calm"}, "value": 5, "preemptionPolicy": "Never"})).await;
+    let rows =
+        [(GROUPS, "pod group", group as fn(&str, &Value) -> Value), (COMPOSITES, "composite pod group", composite)];
+    for (path, kind, object) in rows {
+        let priority = format!(
+            "priority set in the {kind} (7) must match the priority computed (0) based on the priority class set in the spec"
+        );
+        // A policy that was left out has already been filled in, so a class that says otherwise refuses it.
+        let policy = format!(
+            "the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided in {kind} spec; priority \
+             admission controller computed Never from the given PriorityClass name"
+        );
+        for (fields, want) in [
+            (json!({"priority": 7}), priority.as_str()),
+            (json!({"priorityClassName": "calm"}), policy.as_str()),
+            (json!({"priorityClassName": "absent"}), "no PriorityClass with name absent was found"),
+        ] {
+            assert_eq!(why(&home, path, object("a", &fields)).await, want, "{path} {fields}");
+        }
+    }
+    let mut pod = pod_document("a");
+    pod["spec"]["priority"] = json!(3);
+    let want = "the integer value of priority (3) must not be provided in pod spec; priority admission controller \
+                computed 0 from the given PriorityClass name";
+    assert_eq!(why(&home, PODS, pod).await, want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_systems_own_classes_are_there_and_stay() {
+    let home = home();
+    let (_, class) = home.get(&format!("{CLASSES}/system-node-critical")).await;
+    assert_eq!((&class["value"], &class["preemptionPolicy"]), (&json!(2_000_001_000), &json!("PreemptLowerPriority")));
+    let (code, status) = home.call("DELETE", &format!("{CLASSES}/system-cluster-critical"), "", "").await;
+    let want = "priorityclasses.scheduling.k8s.io \"system-cluster-critical\" is forbidden: this is a system priority \
+                class and cannot be deleted";
+    assert_eq!((code, status["message"].as_str().unwrap()), (StatusCode::FORBIDDEN, want));
+    let mut pod = pod_document("a");
+    pod["spec"]["priorityClassName"] = json!("system-node-critical");
+    assert_eq!(make(&home, PODS, pod).await["spec"]["priority"], 2_000_001_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_new_pod_group_is_protected_once() {
+    let home = home();
+    let ours = "scheduling.k8s.io/podgroup-protection";
+    assert_eq!(make(&home, GROUPS, group("a", &json!({}))).await["metadata"]["finalizers"], json!([ours]));
+    let mut held = group("b", &json!({}));
+    held["metadata"]["finalizers"] = json!(["example.com/x"]);
+    assert_eq!(make(&home, GROUPS, held).await["metadata"]["finalizers"], json!(["example.com/x", ours]));
+    let mut asked = group("c", &json!({}));
+    asked["metadata"]["finalizers"] = json!([ours]);
+    assert_eq!(make(&home, GROUPS, asked).await["metadata"]["finalizers"], json!([ours]));
+    let made = make(&home, COMPOSITES, composite("d", &json!({}))).await;
+    assert_eq!(made["metadata"]["finalizers"], Value::Null, "composites are not protected");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_on_its_way_out_takes_nothing_new_and_says_why() {
+    let home = home();
+    make(&home, NAMESPACES, json!({"metadata": {"name": "one"}})).await;
+    let (_, deleted) = home.call("DELETE", &format!("{NAMESPACES}/one"), "", "").await;
+    assert_eq!(deleted["status"]["phase"], "Terminating");
+    assert_eq!(deleted["metadata"]["deletionGracePeriodSeconds"], Value::Null);
+    let (code, status) = home.post("/api/v1/namespaces/one/pods", pod_document("a")).await;
+    let want = "pods \"a\" is forbidden: unable to create new content in namespace one because it is being terminated";
+    assert_eq!((code, status["message"].as_str().unwrap()), (StatusCode::FORBIDDEN, want));
+    let cause = json!([{
+        "reason": "NamespaceTerminating", "message": "namespace one is being terminated", "field": "metadata.namespace",
+    }]);
+    assert_eq!(status["details"]["causes"], cause);
+    let (_, again) = home.call("DELETE", &format!("{NAMESPACES}/one"), "", "").await;
+    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    assert_eq!(version(&again), version(&deleted), "asking twice changes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_goes_when_the_last_finalizer_of_its_spec_is_taken_off() {
+    let home = home();
+    let path = format!("{NAMESPACES}/two");
+    let made = make(&home, NAMESPACES, json!({"metadata": {"name": "two"}, "spec": {"finalizers": ["x.io/y"]}})).await;
+    assert_eq!(made["spec"]["finalizers"], json!(["x.io/y", "kubernetes"]));
+    let finalize = |finalizers: Value| {
+        let body = json!({"metadata": {"name": "two"}, "spec": {"finalizers": finalizers}}).to_string();
+        home.call("PUT", "/api/v1/namespaces/two/finalize", "application/json", body)
+    };
+    let (code, status) = finalize(json!(["kubernetes", "bad"])).await;
+    let cause = json!({
+        "reason": "FieldValueInvalid", "field": "spec.finalizers[1]",
+        "message": "Invalid value: \"bad\": name is neither a standard finalizer name nor is it fully qualified",
+    });
+    assert_eq!((code, &status["details"]["causes"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!([cause])));
+    let (code, updated) = home.call("PATCH", &path, MERGE, json!({"spec": {"finalizers": []}}).to_string()).await;
+    assert_eq!((code, &updated["spec"]), (StatusCode::OK, &made["spec"]), "only finalize lets go");
+    assert_eq!(finalize(json!(["kubernetes"])).await.1["spec"]["finalizers"], json!(["kubernetes"]));
+    home.call("DELETE", &path, "", "").await;
+    assert_eq!(home.get(&path).await.1["status"]["phase"], "Terminating");
+    assert_eq!(finalize(json!([])).await.0, StatusCode::OK);
+    assert_eq!(home.get(&path).await.0, StatusCode::NOT_FOUND);
+    for method in ["GET", "PATCH", "DELETE"] {
+        let (code, _) = home.call(method, &format!("{NAMESPACES}/default/finalize"), MERGE, "{}").await;
+        assert_eq!(code, StatusCode::METHOD_NOT_ALLOWED, "{method}");
+    }
+}

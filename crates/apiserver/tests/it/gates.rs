@@ -1,0 +1,121 @@
+//! Features that are switched off and on again while objects live.
+
+use api::gates::{Gate, Gates};
+use http::StatusCode;
+use serde_json::{Value, json};
+use store::{Limits, Store};
+
+use crate::home::{Home, JOBS, PODS, home, job_document, on_with, pod_document};
+
+const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads";
+const MERGE: &str = "application/merge-patch+json";
+
+/// An object with a field behind a gate: where it is made, and where the field stands.
+struct Gated {
+    gate: Gate,
+    collection: &'static str,
+    object: Value,
+    field: &'static str,
+}
+
+fn gated() -> Vec<Gated> {
+    let group = |field: &str, value: Value| {
+        let spec = json!({"schedulingPolicy": {"basic": {}}, field: value, "workloadRef": {"workloadName": "w", "templateName": "t"}});
+        json!({"metadata": {"name": "a"}, "spec": spec})
+    };
+    let template = |field: &str, value: Value| {
+        let template = json!({"name": "t", "schedulingPolicy": {"basic": {}}, field: value});
+        json!({"metadata": {"name": "a"}, "spec": {"podGroupTemplates": [template]}})
+    };
+    let constraints = || json!({"topology": [{"key": "rack"}]});
+    let claims = || json!([{"name": "nic", "resourceClaimName": "shared"}]);
+    let mut job = job_document("a");
+    job["spec"]["scheduling"] = json!({"schedulingPolicy": {"gang": {}}});
+    let mut pod = pod_document("a");
+    pod["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+    let topology = Gate::TopologyAwareWorkloadScheduling;
+    let row = |gate, collection, object, field| Gated { gate, collection, object, field };
+    vec![
+        row(Gate::WorkloadWithJob, JOBS, job, "/spec/scheduling"),
+        row(Gate::GenericWorkload, PODS, pod, "/spec/schedulingGroup"),
+        row(topology, GROUPS, group("schedulingConstraints", constraints()), "/spec/schedulingConstraints"),
+        row(Gate::DRAWorkloadResourceClaims, GROUPS, group("resourceClaims", claims()), "/spec/resourceClaims"),
+        row(
+            Gate::CompositePodGroup,
+            GROUPS,
+            group("parentCompositePodGroupName", json!("p")),
+            "/spec/parentCompositePodGroupName",
+        ),
+        row(
+            topology,
+            WORKLOADS,
+            template("schedulingConstraints", constraints()),
+            "/spec/podGroupTemplates/0/schedulingConstraints",
+        ),
+        row(
+            Gate::PodGroupPreemptionPolicy,
+            WORKLOADS,
+            template("preemptionPolicy", json!("Never")),
+            "/spec/podGroupTemplates/0/preemptionPolicy",
+        ),
+    ]
+}
+
+/// A change of the object that has nothing to do with the field.
+async fn touch(home: &Home, path: &str, label: &str) -> Value {
+    let patch = json!({"metadata": {"labels": {"touched": label}}}).to_string();
+    let (code, answer) = home.call("PATCH", path, MERGE, patch).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    answer
+}
+
+// Shows: S003-37
+// Shows: S004-33
+#[tokio::test(start_paused = true)]
+async fn a_field_outlives_the_time_in_which_its_feature_is_off() {
+    for Gated { gate, collection, object, field } in gated() {
+        let case = format!("{} of {collection}", gate.name());
+        let store = Store::in_memory(Limits::default());
+        let on = on_with(store.clone(), 1, Gates::default());
+        let (code, made) = on.post(collection, object.clone()).await;
+        assert_eq!(code, StatusCode::CREATED, "{case}: {made}");
+        let value = made.pointer(field).unwrap_or_else(|| panic!("{case}: {made}"));
+        let path = format!("{collection}/a");
+        let off = on_with(store.clone(), 2, Gates::default().with(gate, false));
+        assert_eq!(off.get(&path).await.1.pointer(field), Some(value), "{case}: read while off");
+        assert_eq!(touch(&off, &path, "off").await.pointer(field), Some(value), "{case}: changed while off");
+        let again = on_with(store, 3, Gates::default());
+        assert_eq!(touch(&again, &path, "on").await.pointer(field), Some(value), "{case}: on again");
+    }
+}
+
+// Shows: S000-69
+#[tokio::test(start_paused = true)]
+async fn a_new_object_loses_the_field_while_its_feature_is_off_and_gets_it_afterwards() {
+    for Gated { gate, collection, object, field } in gated() {
+        let case = format!("{} of {collection}", gate.name());
+        let store = Store::in_memory(Limits::default());
+        let off = on_with(store.clone(), 1, Gates::default().with(gate, false));
+        let (code, made) = off.post(collection, object.clone()).await;
+        assert_eq!((code, made.pointer(field)), (StatusCode::CREATED, None), "{case}: {made}");
+        let mut second = object;
+        second["metadata"]["name"] = json!("b");
+        let on = on_with(store, 2, Gates::default());
+        let (code, made) = on.post(collection, second).await;
+        assert!(code == StatusCode::CREATED && made.pointer(field).is_some(), "{case}: {made}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_say_which_features_are_on() {
+    let home = home();
+    let request = http::Request::get("/metrics").body(bytes::Bytes::new()).unwrap();
+    let body = http_body_util::BodyExt::collect(home.send(request).await.into_body()).await.unwrap().to_bytes();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    for gate in Gate::ALL {
+        let on = i32::from(Gates::default().enabled(gate));
+        let line = format!("kubernetes_feature_enabled{{name=\"{}\",stage=\"{}\"}} {on}", gate.name(), gate.stage());
+        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
+}
