@@ -7,3 +7,6 @@
 
 pub mod job; // Jobs: scheduling objects, pods, counts
 pub mod gc; // objects whose owners are gone
+pub mod podgroup_protection; // PodGroups that are deleted while pods need them
+pub mod namespace; // namespaces that are deleted, and all that is in them
+mod finalizer; // how an object is let go

@@ -1,6 +1,6 @@
 //! One cache per kind, shared by all parts of a process.
 
-use api::views::{JobView, NodeView, PodGroupView, PodView, View, WorkloadView};
+use api::views::{JobView, NamespaceView, NodeView, PodGroupView, PodView, View, WorkloadView};
 use runtime::Cache;
 
 /// The caches of one process. Parts get clones, which are handles on the same cache.
@@ -16,6 +16,8 @@ pub struct Caches {
     pub workloads: Cache<WorkloadView>,
     /// PodGroups, by their Workload.
     pub pod_groups: Cache<PodGroupView>,
+    /// Namespaces.
+    pub namespaces: Cache<NamespaceView>,
 }
 
 impl Caches {
@@ -27,6 +29,7 @@ impl Caches {
             jobs: Cache::new(&[]),
             workloads: Cache::new(&[WorkloadView::BY_CONTROLLER_REF]),
             pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD]),
+            namespaces: Cache::new(&[]),
         }
     }
 
@@ -37,6 +40,7 @@ impl Caches {
         self.jobs.synced().await;
         self.workloads.synced().await;
         self.pod_groups.synced().await;
+        self.namespaces.synced().await;
     }
 }
 

@@ -17,4 +17,4 @@ pub use caches::Caches;
 pub use start::{Config, ControlPlane, Part, StartError, World};
 
 pub use apiserver::{Identity, Server};
-pub use scheduler::Answers;
+pub use scheduler::{Answers, CoreRuns};

@@ -1,5 +1,5 @@
-//! One process that serves others: objects on disk, control loops on the caller's runtime, the store's writer and the
-//! network edge on threads of their own.
+//! One process that serves others: objects on disk, control loops on the caller's runtime; the store's writer, the
+//! scheduler's core and the network edge on threads of their own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use apiserver::edge::pki::{Pki, PkiError};
 use apiserver::edge::{self, kubeconfig, private_file};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use nodes::cluster::Cluster;
+use scheduler::CoreRuns;
 use store::disk::{Disk, DiskOptions, OpenError};
 use store::{Backend, BackendError, Committer, List, Store, WriterThread};
 use tokio::time::Instant;
@@ -134,6 +135,7 @@ impl Up {
         if plane.parts.contains(&Part::Nodes) && has_no_nodes(&store) {
             plane.cluster.nodes.extend(first_nodes.nodes);
         }
+        plane.scheduler.core_runs = CoreRuns::OnThread;
         let plane = ControlPlane::start(World { clock, random, store, committer }, plane).await?;
         let health = plane.server().health();
         health.pass("caches");
@@ -200,9 +202,7 @@ impl Up {
     pub async fn stop(self) {
         let Up { plane, edge, writer, .. } = self;
         edge.stop().await;
-        drop(plane);
-        // Tasks that were aborted end when the runtime comes to them.
-        tokio::task::yield_now().await;
+        plane.stop().await;
         if let Some(writer) = writer {
             writer.join();
         }

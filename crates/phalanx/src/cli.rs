@@ -131,6 +131,9 @@ pub struct RunArgs {
     /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub nodes: Option<u32>,
+    /// Features to switch on or off, such as CompositePodGroup=false
+    #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
+    pub feature_gates: Vec<String>,
     /// Longest wait, such as 90s, 5m or 1h30m
     #[arg(long, default_value = "5m", value_parser = duration)]
     pub timeout: Duration,

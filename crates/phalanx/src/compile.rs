@@ -1,5 +1,6 @@
 //! What a Job would get, without a server: the same code that the Job controller runs.
 
+use api::gates::Gates;
 use api::views::{JobView, View};
 use controllers::job::scheduling::compiled;
 use serde::Serialize;
@@ -27,7 +28,7 @@ pub fn command(args: &CompileArgs) -> u8 {
 fn compile_all(manifests: &[Manifest]) -> Result<String, Vec<Problem>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![manifests[0].problem("", &format!("cannot start: {error}"))])?;
-    let stored = runtime.block_on(run::check(manifests))?;
+    let stored = runtime.block_on(run::check(manifests, Gates::default()))?;
     let jobs: Vec<(&Manifest, Value)> =
         manifests.iter().zip(stored).filter(|(manifest, _)| manifest.document["kind"] == "Job").collect();
     if jobs.is_empty() {

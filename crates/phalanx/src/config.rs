@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use api::gates::AutoGang;
 use serde_json::Value;
 
 use crate::manifest::{self, Manifest, Problem};
@@ -24,8 +25,16 @@ pub struct Configuration {
     pub names: Vec<String>,
     /// Gates and their values.
     pub feature_gates: Vec<(String, String)>,
+    /// Whether a bind that would over-commit a node is refused.
+    pub capacity_check: bool,
     /// Connections at once.
     pub connections_max: u64,
+    /// Requests that read, at once.
+    pub reads_max: u64,
+    /// Requests that write, at once.
+    pub writes_max: u64,
+    /// Watches at once.
+    pub watches_max: u64,
     /// How long a request may take until its answer begins.
     pub request_timeout: Duration,
     /// How long requests may take after a stop.
@@ -34,6 +43,10 @@ pub struct Configuration {
     pub history_mebibytes: u64,
     /// How long history is kept.
     pub history_age: Duration,
+    /// How long Events live after their last write.
+    pub event_ttl: Duration,
+    /// When a Job is a gang without asking.
+    pub auto_gang: AutoGang,
     /// Jobs that are worked on side by side.
     pub job_workers: u64,
     /// How long pod events gather before their Job is looked at.
@@ -62,11 +75,17 @@ impl Default for Configuration {
             listen: "127.0.0.1:6443".to_owned(),
             names: Vec::new(),
             feature_gates: Vec::new(),
+            capacity_check: true,
             connections_max: edge.connections_max as u64,
+            reads_max: edge.reads_max as u64,
+            writes_max: edge.writes_max as u64,
+            watches_max: edge.watches_max as u64,
             request_timeout: edge.request,
             drain_timeout: edge.drain,
             history_mebibytes: history.history_bytes as u64 >> 20,
             history_age: history.history_age,
+            event_ttl: apiserver::EVENT_TTL,
+            auto_gang: AutoGang::default(),
             job_workers: job.workers as u64,
             job_sync_batch: job.sync_batch,
             pod_backoff: job.pod_backoff.initial,
@@ -114,11 +133,17 @@ impl Reader<'_> {
         self.text("server.listen", &mut read.listen);
         self.texts("server.names", &mut read.names);
         self.settings("server.featureGates", &mut read.feature_gates);
+        self.flag("server.capacityCheck", &mut read.capacity_check);
         self.number("server.connectionsMax", 1..=1_000_000, &mut read.connections_max);
+        self.number("server.requestsInFlightMax", 1..=1_000_000, &mut read.reads_max);
+        self.number("server.mutatingRequestsInFlightMax", 1..=1_000_000, &mut read.writes_max);
+        self.number("server.watchesMax", 1..=1_000_000, &mut read.watches_max);
         self.duration("server.requestTimeout", &mut read.request_timeout);
         self.duration("server.drainTimeout", &mut read.drain_timeout);
         self.number("server.historyMebibytes", 1..=65_536, &mut read.history_mebibytes);
         self.duration("server.historyAge", &mut read.history_age);
+        self.duration("server.eventTtl", &mut read.event_ttl);
+        self.auto_gang("controllers.autoGang", &mut read.auto_gang);
         self.number("controllers.jobWorkers", 1..=1000, &mut read.job_workers);
         self.duration("controllers.jobSyncBatch", &mut read.job_sync_batch);
         self.duration("controllers.podBackoff", &mut read.pod_backoff);
@@ -181,6 +206,22 @@ impl Reader<'_> {
         match settings {
             Some(settings) => *into = settings,
             None => self.problem(path, "must be a mapping of names to true or false"),
+        }
+    }
+
+    fn flag(&mut self, path: &'static str, into: &mut bool) {
+        let Some(value) = self.value(path) else { return };
+        match value.as_bool() {
+            Some(value) => *into = value,
+            None => self.problem(path, "must be true or false"),
+        }
+    }
+
+    fn auto_gang(&mut self, path: &'static str, into: &mut AutoGang) {
+        let Some(value) = self.value(path) else { return };
+        match value.as_str().and_then(AutoGang::parse) {
+            Some(value) => *into = value,
+            None => self.problem(path, "must be explicit or indexed"),
         }
     }
 
@@ -284,13 +325,13 @@ mod tests {
     #[test]
     fn every_problem_has_its_line() {
         let text = format!(
-            "{HEAD}server:\n  lisen: x\n  names: 7\ncontrollers:\n  autoGang: indexed\n  jobWorkers: 0\nnodes: 3\nmore: 1\n"
+            "{HEAD}server:\n  lisen: x\n  names: 7\ncontrollers:\n  autoGong: indexed\n  jobWorkers: 0\nnodes: 3\nmore: 1\n"
         );
         let problems = parse(&text).unwrap_err();
         for (start, part) in [
             ("c.yaml:4: server.lisen: unknown field", "listen"),
             ("c.yaml:5: server.names: must be a list of texts", ""),
-            ("c.yaml:7: controllers.autoGang: unknown field", "jobWorkers"),
+            ("c.yaml:7: controllers.autoGong: unknown field", "autoGang, jobSyncBatch, jobWorkers"),
             ("c.yaml:8: controllers.jobWorkers: must be a number from 1 to 1000", ""),
             ("c.yaml:9: nodes: must be a mapping", ""),
             ("c.yaml:10: more: unknown field", "scheduler"),
@@ -299,6 +340,22 @@ mod tests {
             assert!(found, "no {start:?} in {problems:#?}");
         }
         assert_eq!(problems.len(), 6, "{problems:#?}");
+    }
+
+    // Shows: S000-28
+    #[test]
+    fn gangs_by_themselves_and_the_check_of_binds_are_settings() {
+        assert!(DEFAULTS.contains("elastic Indexed"), "what the setting costs stands beside it");
+        let text = "server:\n  capacityCheck: false\ncontrollers:\n  autoGang: indexed\n";
+        let read = parse(&format!("{HEAD}{text}")).unwrap();
+        assert_eq!((read.auto_gang, read.capacity_check), (AutoGang::Indexed, false));
+        let text = "server:\n  capacityCheck: 1\ncontrollers:\n  autoGang: always\n";
+        let problems = parse(&format!("{HEAD}{text}")).unwrap_err();
+        let want = [
+            "c.yaml:4: server.capacityCheck: must be true or false",
+            "c.yaml:6: controllers.autoGang: must be explicit or indexed",
+        ];
+        assert_eq!(problems, want);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Which kinds a server has, and what people call them.
 
+use api::conversion::present_api_version;
 use futures::future::join_all;
 use kube::{Client, Error};
 use runtime::is_not_found;
@@ -124,11 +125,17 @@ impl Kinds {
             kind("", "v1", "Pod", "pods", "po", true),
             kind("", "v1", "Event", "events", "ev", true),
             kind("batch", "v1", "Job", "jobs", "", true),
+            kind("batch", "v1", "CronJob", "cronjobs", "cj", true),
             kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "pc", false),
             kind("scheduling.k8s.io", "v1beta1", "Workload", "workloads", "", true),
             kind("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", "", true),
             kind("scheduling.k8s.io", "v1alpha3", "Workload", "workloads", "", true),
             kind("scheduling.k8s.io", "v1alpha3", "PodGroup", "podgroups", "", true),
+            kind("scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups", "", true),
+            kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", "", true),
+            kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", "", true),
+            kind("scheduling.k8s.io", "v1alpha1", "Workload", "workloads", "", true),
+            kind("scheduling.k8s.io", "v1alpha1", "PodGroup", "podgroups", "", true),
         ])
     }
 
@@ -142,8 +149,11 @@ impl Kinds {
         })
     }
 
-    /// The kind of an object that says `apiVersion` and `kind`; `Err` says which field the server knows nothing of.
+    /// The kind of an object that says `apiVersion` and `kind`; `Err` says which field the server knows nothing of. A group
+    /// that a draft called otherwise is the present one; the server tells the user.
     pub fn of(&self, api_version: &str, kind: &str) -> Result<&Kind, (&'static str, String)> {
+        let present = present_api_version(api_version);
+        let api_version = present.as_deref().unwrap_or(api_version);
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let alike = || self.0.iter().filter(|known| known.kind == kind && known.group == group);
         if let Some(found) = alike().find(|known| known.version == version) {
@@ -322,10 +332,12 @@ mod tests {
         assert_eq!((kinds.len(), kinds[0].title("x")), (1, "job.batch/x".to_owned()));
     }
 
+    // Shows: S001-07
     #[test]
     fn manifests_of_kinds_or_versions_not_served_learn_which_are() {
         let kinds = Kinds::known();
         assert_eq!(kinds.of("batch/v1", "Job").unwrap().plural, "jobs");
+        assert_eq!(kinds.of("scheduling/v1alpha1", "Workload").unwrap().api_version(), "scheduling.k8s.io/v1alpha1");
         let (field, message) = kinds.of("batch/v2", "Job").unwrap_err();
         assert_eq!((field, message.as_str()), ("apiVersion", "version v2 of Job is not served; served are v1"));
         let (field, message) = kinds.of("apps/v1", "Deployment").unwrap_err();

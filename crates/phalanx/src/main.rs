@@ -31,9 +31,14 @@ mod report; // where each pod went: table and JSON
 mod compile; // what a Job would get, without a server
 mod up; // the control plane until it is told to stop
 mod config; // its configuration file
+mod gates; // the features that a command runs with
 mod store_check; // is a data directory as it was written
 
 use std::process::ExitCode;
+
+/// The system's allocator takes a quarter of a pod's life; docs/decisions/0004 has the figures.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     cli::main()

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::gates::Gates;
 use api::{Clock, Random, Revision, Timestamp};
 use controlplane::{Config, ControlPlane, World};
 use nodes::cluster::Cluster;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::apply;
 use crate::cli::{self, Output, RunArgs};
+use crate::gates;
 use crate::manifest::{self, Manifest, Problem};
 use crate::progress::{self, Ending, Seen, State, Work};
 use crate::report::Report;
@@ -31,6 +33,13 @@ pub fn command(args: &RunArgs) -> u8 {
         Ok(input) => input,
         Err(problems) => return cli::refuse(&problems),
     };
+    let gates = match gates::of(&args.feature_gates, &[]) {
+        Ok(gates) => gates,
+        Err(message) => {
+            eprintln!("error: {message}");
+            return cli::BAD_INPUT;
+        }
+    };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -39,10 +48,10 @@ pub fn command(args: &RunArgs) -> u8 {
         }
     };
     runtime.block_on(async {
-        if let Err(problems) = check(&manifests).await {
+        if let Err(problems) = check(&manifests, gates).await {
             return cli::refuse(&problems);
         }
-        run(args, &manifests, cluster).await
+        run(args, &manifests, Config { gates, ..Config::on(cluster) }).await
     })
 }
 
@@ -54,15 +63,16 @@ pub fn world() -> World {
 }
 
 /// Has a server judge every manifest before anything runs: it keeps the objects and is thrown away.
-pub async fn check(manifests: &[Manifest]) -> Result<Vec<Value>, Vec<Problem>> {
+pub async fn check(manifests: &[Manifest], gates: Gates) -> Result<Vec<Value>, Vec<Problem>> {
     let world = world();
     let server = controlplane::Server::new(apiserver::Config {
         store: world.store,
         committer: world.committer,
         clock: world.clock,
         random: world.random,
-        gates: api::gates::Gates::default(),
-    });
+        gates,
+    })
+    .expect("memory has room");
     let admin = controlplane::Identity { user: "system:admin".to_owned(), groups: vec!["system:masters".to_owned()] };
     apply::create_all(&server.client(admin), manifests).await
 }
@@ -87,9 +97,9 @@ pub fn cluster_from(file: &Path) -> Result<Cluster, Vec<Problem>> {
     })
 }
 
-async fn run(args: &RunArgs, manifests: &[Manifest], cluster: Cluster) -> u8 {
+async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
     let started = Instant::now();
-    let plane = match ControlPlane::start(world(), Config::on(cluster)).await {
+    let plane = match ControlPlane::start(world(), config).await {
         Ok(plane) => plane,
         Err(error) => {
             eprintln!("error: cannot start: {error}");

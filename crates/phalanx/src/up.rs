@@ -71,7 +71,7 @@ pub struct UpArgs {
 pub enum LeftOut {
     /// The scheduler
     Scheduler,
-    /// Job controller and garbage collector
+    /// Jobs, garbage, protected PodGroups, deleted namespaces
     Controllers,
     /// Simulated nodes
     Nodes,
@@ -117,7 +117,7 @@ async fn up(args: &UpArgs, settings: Settings) -> u8 {
     let random = Random::seeded(rand::random());
     let up = match Up::start(clock, random, settings, end_at_once).await {
         Ok(up) => up,
-        Err(error) => return cannot_start(&cli::with_causes(&error), advice(&error)),
+        Err(error) => return refuse_to_start(&error),
     };
     let kubeconfig = match Kubeconfig::write(args, &up.kubeconfig()) {
         Ok(kubeconfig) => kubeconfig,
@@ -168,6 +168,10 @@ fn say_ready(url: &str, kubeconfig: &Path) {
     let _ = out.flush();
 }
 
+fn refuse_to_start(error: &UpError) -> u8 {
+    cannot_start(&cli::with_causes(error), advice(error))
+}
+
 fn cannot_start(message: &str, advice: Option<&str>) -> u8 {
     eprintln!("error: cannot start: {message}");
     if let Some(advice) = advice {
@@ -185,6 +189,9 @@ fn advice(error: &UpError) -> Option<&'static str> {
         UpError::Directory { .. } => Some("choose another directory with --data-dir, or use --in-memory"),
         UpError::Open(error) => store_check::advice(error),
         UpError::Read(_) => Some("phalanx store check says what is damaged"),
+        UpError::Start(error) if error.is_full() => {
+            Some("free some space where the data directory is, or choose another one with --data-dir")
+        }
         _ => None,
     }
 }
@@ -226,5 +233,50 @@ impl Drop for Kubeconfig {
             // A temporary directory that cannot be removed harms nobody; its credentials ended with the process.
             let _ = std::fs::remove_dir_all(directory);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use controlplane::StartError;
+    use store::{Backend, BackendError, Committer, Key, Limits, Record, Room, Store, Stored};
+
+    use super::*;
+
+    /// A disk without room.
+    struct Full;
+
+    impl Backend for Full {
+        fn scan(&mut self, _: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<api::Revision, BackendError> {
+            Ok(api::Revision::ZERO)
+        }
+
+        fn room(&mut self) -> Result<Room, BackendError> {
+            Ok(Room { free_bytes: 0, reserve_bytes: 1 })
+        }
+
+        fn commit(&mut self, _: &[Record], _: &dyn Fn(&Key, api::Revision) -> bool) -> Result<(), BackendError> {
+            panic!("nothing is kept where there is no room")
+        }
+    }
+
+    #[test]
+    fn a_first_start_on_a_full_disk_exits_3_and_says_what_to_do() {
+        let store = Store::open(Box::new(Full), Limits::default()).unwrap();
+        let server = controlplane::Server::new(apiserver::Config {
+            committer: Committer::in_place(store.clone()),
+            store,
+            clock: Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH)),
+            random: Random::seeded(1),
+            gates: api::gates::Gates::default(),
+        });
+        let error = UpError::Start(StartError::Server(server.err().unwrap()));
+        assert_eq!(refuse_to_start(&error), 3);
+        let text = "namespaces default cannot be made: the data directory is full: 0 MiB free, 0 MiB are kept in reserve; \
+                    delete objects or free space";
+        assert_eq!(cli::with_causes(&error), text);
+        assert_eq!(advice(&error).unwrap().split(',').next().unwrap(), "free some space where the data directory is");
     }
 }

@@ -5,10 +5,10 @@
 //! refused right now, and why.
 //! Promises: binds go before all other writes. A PodGroup is called scheduled only once its `minCount` pods are bound.
 //! A condition is written when what it says changes, not each time it is found true again.
-//! Never: decides where a pod goes.
+//! Never: decides where a pod goes; spawns a task (one thread for the core, when asked for).
 
 pub mod run; // the loop: take in, decide, carry out, wait; read this first
-mod decide; // the seam to the core, which may move to a thread of its own
+mod decide; // the seam to the core: in place, or on a thread of its own
 mod carry_out; // binds and other writes, each kind with its own limit
 mod announce; // conditions and events for what is bound and what is refused
 mod book; // what the shell knows about each group: how many are bound, what was last said
@@ -17,4 +17,5 @@ pub mod conditions; // the documents of those writes (pure)
 pub mod answers; // what is refused right now
 
 pub use answers::Answers;
+pub use decide::CoreRuns;
 pub use run::{Config, Parts, run};

@@ -1,5 +1,6 @@
 //! The loop: take in what changed, decide, announce, wait.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::announce::Announcer;
 use crate::answers::Answers;
 use crate::book::{Book, Topic};
 use crate::carry_out::{Done, Limits, Writes};
-use crate::decide::Decide;
+use crate::decide::{CoreRuns, Decide};
 
 /// How long a failed condition waits for another attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -23,6 +24,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub struct Config {
     /// Settings of the core.
     pub core: scheduler_core::Config,
+    /// Where the core runs.
+    pub core_runs: CoreRuns,
     /// Binds in flight.
     pub binds_in_flight: usize,
     /// Writes of PodGroup conditions in flight.
@@ -39,6 +42,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             core: scheduler_core::Config::default(),
+            core_runs: CoreRuns::default(),
             binds_in_flight: 64,
             group_conditions_in_flight: 16,
             pod_conditions_in_flight: 4,
@@ -80,9 +84,9 @@ pub async fn run(parts: Parts) {
     let mut shell = Shell::new(parts);
     loop {
         shell.take_in();
-        let more = shell.decide();
+        shell.decide().await;
         shell.announce();
-        shell.wait(more).await;
+        shell.wait().await;
     }
 }
 
@@ -96,7 +100,6 @@ struct Shell {
     book: Book,
     announcer: Announcer,
     clock: Arc<dyn Clock>,
-    decisions_per_turn: usize,
 }
 
 impl Shell {
@@ -111,12 +114,11 @@ impl Shell {
             nodes: nodes.subscribe(),
             pod_groups: pod_groups.subscribe(),
             pods: pods.subscribe(),
-            decide: Decide::new(config.core, clock.clone()),
+            decide: Decide::new(&config, clock.clone()),
             writes: Writes::new(client, limits),
             book: Book::default(),
             announcer: Announcer { pods, pod_groups, recorder, answers, pause: config.refusal_pause },
             clock,
-            decisions_per_turn: config.decisions_per_turn,
         }
     }
 
@@ -140,15 +142,20 @@ impl Shell {
         }
     }
 
-    /// Makes a bounded number of decisions. True if more may be due at once.
-    fn decide(&mut self) -> bool {
-        for _ in 0..self.decisions_per_turn {
-            match self.decide.next() {
-                Some(decision) => self.carry_out(decision),
-                None => return false,
+    /// Makes a bounded number of decisions. Writes in flight go on while the core is at it.
+    async fn decide(&mut self) {
+        let mut ended = Vec::new();
+        let decisions = {
+            let mut turn = pin!(self.decide.turn());
+            loop {
+                tokio::select! { biased;
+                    decisions = &mut turn => break decisions,
+                    done = self.writes.next() => ended.push(done),
+                }
             }
-        }
-        true
+        };
+        decisions.into_iter().for_each(|decision| self.carry_out(decision));
+        ended.into_iter().for_each(|done| self.settle(done));
     }
 
     fn carry_out(&mut self, decision: Decision) {
@@ -182,8 +189,8 @@ impl Shell {
     }
 
     /// Returns when there is something to do: a write ended, something changed, or the time has come.
-    async fn wait(&mut self, more: bool) {
-        if more {
+    async fn wait(&mut self) {
+        if self.decide.has_news() {
             // Others on this thread (the server, the caches) get their turn; decisions go on right after.
             tokio::task::yield_now().await;
         } else {

@@ -30,14 +30,7 @@ pub async fn strip(client: &Client, object: &Object, positions: &[usize]) -> Res
 
 /// Takes `finalizer` off `object`.
 pub async fn remove_finalizer(client: &Client, object: &Object, finalizer: &str) -> Result<(), Error> {
-    let Some(position) = object.finalizers.iter().position(|held| held == finalizer) else { return Ok(()) };
-    let place = format!("/metadata/finalizers/{position}");
-    let operations = json!([
-        same_uid("/metadata/uid", &object.uid),
-        { "op": "test", "path": place, "value": finalizer },
-        { "op": "remove", "path": place },
-    ]);
-    settled(patch(client, &path(object), PatchKind::Json, &operations).await.map(|_| ()))
+    crate::finalizer::remove(client, &path(object), &object.uid, &object.finalizers, finalizer).await
 }
 
 /// Asks the server how an owner stands that no cache knows.

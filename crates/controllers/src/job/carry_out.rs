@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream;
 use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
 use runtime::request::{delete, get, patch, post};
-use runtime::{EventKind, ObjectRef, PatchKind, is_already_exists, is_not_found};
+use runtime::{EventKind, ObjectRef, PatchKind, is_already_exists, is_namespace_terminating, is_not_found};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -54,6 +54,21 @@ pub enum Failure {
     ReleasePod(#[source] kube::Error),
     #[error("cannot ask for the job")]
     ReadJob(#[source] kube::Error),
+}
+
+impl Failure {
+    /// Why something could not be created, if that is what failed.
+    pub fn creation(&self) -> Option<&kube::Error> {
+        match self {
+            Failure::CreateWorkload(error) | Failure::CreatePodGroup(error) | Failure::CreatePod(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Nothing where trying again is of no use, because the namespace goes, and the Job with it.
+    pub fn unless_final(self) -> Result<(), Failure> {
+        if self.creation().is_some_and(is_namespace_terminating) { Ok(()) } else { Err(self) }
+    }
 }
 
 /// Carries out one step for one Job.

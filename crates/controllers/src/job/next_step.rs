@@ -44,6 +44,13 @@ pub enum NextStep {
     Rest(Option<Duration>),
 }
 
+impl NextStep {
+    /// Whether something comes into being by it.
+    fn creates(&self) -> bool {
+        matches!(self, NextStep::CreateWorkload(_) | NextStep::CreatePodGroup(_) | NextStep::CreatePods(..))
+    }
+}
+
 /// What to do next about a Job.
 pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<NextStep, BuildError> {
     let (job, now) = (&observed.job, observed.now);
@@ -68,7 +75,8 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
         scheduled = scheduling(observed, gates, config.own_gc)?;
         let pause = backoff::remaining(&observed.pods, config.pod_backoff, now);
         let planned = plan(&shape, &tally, pause);
-        if let Some(step) = step_toward_pods(job, &scheduled, &planned) {
+        let step = step_toward_pods(job, &scheduled, &planned);
+        if let Some(step) = step.filter(|step| !(observed.blocked && step.creates())) {
             return Ok(step);
         }
         if let PodPlan::CreateAfter(pause) = planned {

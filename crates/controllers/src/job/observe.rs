@@ -21,6 +21,8 @@ pub struct Observed {
     pub pod_groups: Vec<Arc<PodGroupView>>,
     /// The time.
     pub now: Timestamp,
+    /// Whether the server has just refused to create something for the Job. What exists is looked after all the same.
+    pub blocked: bool,
 }
 
 /// Looks the Job up; `None` if it is gone, or another Job now bears its name.
@@ -42,7 +44,7 @@ pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
         ManagementMode::ManagePodGroupOnly => is_controlled_by(&group.metadata, uid) && !group.metadata.is_deleting(),
         _ => is_for(&group.metadata, uid),
     });
-    Some(Observed { job, pods, workloads, pod_groups, now: parts.clock.now() })
+    Some(Observed { job, pods, workloads, pod_groups, now: parts.clock.now(), blocked: false })
 }
 
 /// Whether an object that names the Job is for this one. Names come back, uids do not: an object owned by a Job with

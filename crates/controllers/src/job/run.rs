@@ -70,18 +70,24 @@ async fn reconcile(
     job: &ObjectKey,
     uid: &str,
 ) -> Result<(), Failure> {
+    // Set once something could not be created: pods that have ended are counted and let go all the same.
+    let mut blocked: Option<Failure> = None;
     for _ in 0..STEPS_MAX {
-        let Some(observed) = observe(parts, job, uid) else { return release_leftovers(parts, job, uid).await };
+        let Some(mut observed) = observe(parts, job, uid) else { return release_leftovers(parts, job, uid).await };
+        observed.blocked = blocked.is_some();
         let step = next_step(&observed, &parts.gates, &parts.config).map_err(|error| {
             warn(parts, &observed.job, "FailedWorkloadCompilation", "Compile", &error.to_string());
             Failure::Compile(error)
         })?;
         if let NextStep::Rest(recheck) = step {
             recheck.into_iter().for_each(|delay| queue.add_after(key.clone(), delay));
-            return Ok(());
+            return blocked.map_or(Ok(()), Failure::unless_final);
         }
-        if carry_out(parts, &observed, step).await? == Then::AwaitEvents {
-            return Ok(());
+        match carry_out(parts, &observed, step).await {
+            Ok(Then::Again) => {}
+            Ok(Then::AwaitEvents) => return blocked.map_or(Ok(()), Failure::unless_final),
+            Err(failure) if blocked.is_none() && failure.creation().is_some() => blocked = Some(failure),
+            Err(failure) => return Err(failure),
         }
     }
     queue.add(key.clone());

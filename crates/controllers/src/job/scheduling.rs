@@ -132,8 +132,8 @@ pub fn scheduling(observed: &Observed, gates: &Gates, own_gc: bool) -> Result<Sc
     let may_create = observed.pods.is_empty();
     let workload = match (&observed.workloads[..], mode) {
         (_, ManagementMode::ManageNone) => return Ok(Scheduling::Plain(None)),
-        ([], ManagementMode::ManageBoth) if may_create => {
-            return Ok(Scheduling::NeedsWorkload(Box::new(compile(&observed.job)?)));
+        ([], ManagementMode::ManageBoth) if may_create && JobIntent::from(&*observed.job).wants_objects(gates) => {
+            return Ok(Scheduling::NeedsWorkload(Box::new(compile(&observed.job, gates)?)));
         }
         ([], ManagementMode::ManagePodGroupOnly) if may_create => return Ok(Scheduling::NeedsParent),
         ([], _) => return Ok(Scheduling::Plain(None)),
@@ -145,7 +145,7 @@ pub fn scheduling(observed: &Observed, gates: &Gates, own_gc: bool) -> Result<Sc
         return Ok(Scheduling::Plain(Some(Fallback { reason: "UnsupportedWorkload", message })));
     };
     if mode == ManagementMode::ManageBoth
-        && let Some(min_count) = workload_min_count(&observed.job, workload, template)?
+        && let Some(min_count) = workload_min_count(&observed.job, workload, template, gates)?
     {
         return Ok(Scheduling::NeedsMinCount(MinCount {
             object: MinCountObject::Workload(workload.clone()),
@@ -176,11 +176,12 @@ pub fn scheduling(observed: &Observed, gates: &Gates, own_gc: bool) -> Result<Sc
 /// The Workload and PodGroup that a root Job with this spec would get; `None` where somebody else brings the group.
 /// For tools that show what would be made, without a server: `workload_uid` stands in for the one it would assign.
 pub fn compiled(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, PodGroup)>, BuildError> {
-    let mode = management_mode(job, &Gates::default());
+    let gates = Gates::default();
+    let mode = management_mode(job, &gates);
     if mode != ManagementMode::ManageBoth {
         return Ok(None);
     }
-    let workload = compile(job)?;
+    let workload = compile(job, &gates)?;
     let metadata = Meta {
         name: workload.metadata.name.clone().unwrap_or_default(),
         namespace: job.metadata.namespace.clone(),
@@ -194,14 +195,14 @@ pub fn compiled(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, P
 }
 
 /// The Workload of a root Job.
-fn compile(job: &JobView) -> Result<Workload, BuildError> {
+fn compile(job: &JobView, gates: &Gates) -> Result<Workload, BuildError> {
     let options = BuildOptions {
         name: names::workload_name(&job.metadata.name, &job.metadata.uid),
         namespace: job.metadata.namespace.clone(),
         owner: Some(job_owner(job)),
         ..BuildOptions::default()
     };
-    let mut workload = Builder::new(item_for_job(JobIntent::from(job)), options).build_workload()?;
+    let mut workload = Builder::new(item_for_job(JobIntent::from(job).under(gates)), options).build_workload()?;
     workload.metadata.annotations = Some(managed_by());
     Ok(workload)
 }
@@ -248,11 +249,12 @@ fn workload_min_count(
     job: &JobView,
     workload: &WorkloadView,
     template: &PodGroupTemplate,
+    gates: &Gates,
 ) -> Result<Option<i32>, BuildError> {
     let Some(held) = template.scheduling_policy.gang.as_ref().filter(|_| is_ours(&workload.metadata, job)) else {
         return Ok(None);
     };
-    let desired = compile(job)?.spec.pod_group_templates.unwrap_or_default();
+    let desired = compile(job, gates)?.spec.pod_group_templates.unwrap_or_default();
     let wanted = desired.first().and_then(|template| template.scheduling_policy.gang.as_ref());
     Ok(wanted.map(|gang| gang.min_count).filter(|min_count| *min_count != held.min_count))
 }

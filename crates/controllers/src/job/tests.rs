@@ -135,6 +135,7 @@ pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Obse
         workloads: Vec::new(),
         pod_groups: Vec::new(),
         now: at(now),
+        blocked: false,
     }
 }
 

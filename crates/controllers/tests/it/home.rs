@@ -10,7 +10,7 @@ use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodView, View, Workload
 use api::{Clock, Random, Timestamp};
 use apiserver::{Identity, Server};
 use controllers::job::shape::TRACKING_FINALIZER;
-use controllers::{gc, job};
+use controllers::{gc, job, podgroup_protection};
 use futures::FutureExt;
 use kube::Client;
 use runtime::request;
@@ -48,12 +48,13 @@ async fn with_lives<F: Future<Output = ()>>(lives: Option<Random>, test: impl Fn
         clock: clock.clone(),
         random: random.clone(),
         gates: Gates::default(),
-    });
+    })
+    .unwrap();
     let client = server.client(Identity { user: "test".to_owned(), groups: vec!["system:masters".to_owned()] });
     let home = Home {
         client: client.clone(),
         jobs: Cache::new(&[]),
-        pods: Cache::new(&[PodView::BY_CONTROLLER]),
+        pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_GROUP]),
         workloads: Cache::new(&[WorkloadView::BY_CONTROLLER_REF]),
         pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD]),
     };
@@ -81,11 +82,16 @@ async fn controllers(home: Home, clock: Arc<dyn Clock>, recorder: Recorder) {
         .over(&home.pods)
         .over(&home.workloads)
         .over(&home.pod_groups);
+    let protection = podgroup_protection::Parts {
+        client: home.client.clone(),
+        pod_groups: home.pod_groups.clone(),
+        pods: home.pods.clone(),
+    };
     let Home { client, jobs, pods, workloads, pod_groups } = home;
     let (config, gates) = (job::Config::default(), Gates::default());
     let parts = job::Parts { client, jobs, pods, workloads, pod_groups, clock, recorder, config, gates };
-    // Boxed as a task would be: both must be `Send`.
-    tokio::join!(job::run(parts).boxed(), gc::run(collector).boxed());
+    // Boxed as a task would be: all must be `Send`.
+    tokio::join!(job::run(parts).boxed(), gc::run(collector).boxed(), podgroup_protection::run(protection).boxed());
 }
 
 /// Polls what `born` makes; after a drawn number of polls it is dropped wherever it is and made anew.

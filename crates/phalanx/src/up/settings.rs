@@ -7,13 +7,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use api::gates::Gates;
 use apiserver::Audit;
 use controlplane::Config;
 use controlplane::up::{Data, Settings};
 use nodes::cluster::Cluster;
 
 use crate::config::Configuration;
+use crate::gates;
 use crate::manifest::Problem;
 use crate::run;
 use crate::up::UpArgs;
@@ -38,13 +38,16 @@ pub fn of(args: &UpArgs) -> Result<Settings, Refusal> {
     let (listen, host) = listen(listen_text)?;
     let (cluster, first_nodes) = cluster(args, &file).map_err(Refusal::Input)?;
     let mut plane = Config::on(cluster);
-    plane.gates = gates(args, &file)?;
+    let gates = gates::of(&args.feature_gates, &file.feature_gates).map_err(Refusal::Usage)?;
+    plane.gates = gates.with_auto_gang(file.auto_gang);
+    plane.check_capacity = file.capacity_check;
     plane.parts.retain(|part| !args.without.iter().any(|left_out| left_out.part() == *part));
     plane.job.workers = file.job_workers as usize;
     plane.job.sync_batch = file.job_sync_batch;
     plane.job.pod_backoff = runtime::Backoff { initial: file.pod_backoff, max: file.pod_backoff_max };
     plane.scheduler.binds_in_flight = file.binds_in_flight as usize;
     plane.scheduler.refusal_pause = file.refusal_pause;
+    plane.event_ttl = file.event_ttl;
     plane.audit = args.audit_log.as_deref().map(audit).transpose()?;
     Ok(Settings {
         data: if args.in_memory { Data::Memory } else { Data::Directory(args.data_dir.clone()) },
@@ -58,6 +61,9 @@ pub fn of(args: &UpArgs) -> Result<Settings, Refusal> {
         acknowledge_early: cfg!(debug_assertions) && std::env::var_os("PHALANX_TEST_ACK_EARLY").is_some(),
         limits: apiserver::edge::Limits {
             connections_max: file.connections_max as usize,
+            reads_max: file.reads_max as usize,
+            writes_max: file.writes_max as usize,
+            watches_max: file.watches_max as usize,
             request: file.request_timeout,
             drain: file.drain_timeout,
             ..apiserver::edge::Limits::default()
@@ -79,17 +85,6 @@ fn listen(text: &str) -> Result<(Vec<SocketAddr>, Option<String>), Refusal> {
     let is_address = full.parse::<SocketAddr>().is_ok();
     let host = full.rsplit_once(':').map(|(host, _)| host.to_owned()).filter(|_| !is_address);
     Ok((addresses, host))
-}
-
-fn gates(args: &UpArgs, file: &Configuration) -> Result<Gates, Refusal> {
-    let mut settings = file.feature_gates.clone();
-    for text in args.feature_gates.iter().filter(|text| !text.is_empty()) {
-        let (name, value) = text
-            .split_once('=')
-            .ok_or_else(|| Refusal::Usage(format!("--feature-gates {text}: write it like A=true,B=false")))?;
-        settings.push((name.trim().to_owned(), value.trim().to_owned()));
-    }
-    Gates::set(&settings).map_err(|error| Refusal::Usage(error.to_string()))
 }
 
 /// The nodes that are wanted in any case, and those for a cluster that has none.

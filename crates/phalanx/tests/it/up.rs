@@ -335,7 +335,7 @@ fn bad_options_and_files_exit_2_before_anything_starts() {
     let config = dir.path("config.yaml");
     std::fs::write(&config, "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nserver:\n  lisen: x\n").unwrap();
     for (arguments, part) in [
-        (&["--feature-gates", "GangScheduling=true"][..], "GenericWorkload, WorkloadWithJob"),
+        (&["--feature-gates", "NoSuchGate=true"][..], "GenericWorkload, WorkloadWithJob"),
         (&["--feature-gates", "GenericWorkload=false,WorkloadWithJob=true"], "depends on features that are disabled"),
         (&["--feature-gates", "GenericWorkload"], "A=true"),
         (&["--listen", "nonsense"], "127.0.0.1:6443"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::views::ObjectKey;
 use api::{Random, Timestamp};
 use runtime::{Recorder, TokioClock};
-use scheduler::{Answers, Config, Parts, run};
+use scheduler::{Answers, Config, CoreRuns, Parts, run};
 use scheduler_core::Unit;
 
 use crate::small_server::SmallServer;
@@ -199,4 +199,30 @@ async fn late_caches_cause_no_second_write() {
     settle(60).await;
     let told = ["full PodGroupInitiallyScheduled", "x PodScheduled", "y PodScheduled"];
     assert_eq!(server.log(), told.map(|about| format!("{about}=False Unschedulable")));
+}
+
+// Not on the paused clock, which would jump whenever the scheduler waits for the thread.
+#[tokio::test]
+async fn a_core_on_its_own_thread_binds_and_refuses_as_one_in_place_does() {
+    let server = SmallServer::new();
+    server.node("n", 3);
+    server.gang("g", 3);
+    server.pods(&["a", "b", "c"], Some("g"), None);
+    server.gang("full", 2);
+    server.pods(&["x", "y"], Some("full"), None);
+    let mut groups = server.pod_groups.subscribe();
+    let answers = start(&server, Config { core_runs: CoreRuns::OnThread, ..Config::default() });
+    let both_told = async {
+        let mut told = 0;
+        while told < 2 {
+            let group = groups.next().await.new.unwrap();
+            told += group.status.conditions.len();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), both_told).await.expect("both gangs are told");
+    let log = server.log();
+    let binds: Vec<&String> = log.iter().filter(|line| line.starts_with("bind ")).collect();
+    assert_eq!(binds, ["bind a", "bind b", "bind c"]);
+    assert!(log.contains(&SCHEDULED.to_owned()), "{log:?}");
+    assert_eq!(answers.waiting().into_keys().collect::<Vec<_>>(), [gang("full")]);
 }

@@ -11,6 +11,18 @@ fn table(rows: Vec<(&str, JobBuilder, Vec<PodBuilder>, i64, &str)>) {
     }
 }
 
+// A namespace that is being deleted takes no new pods, and the old ones stayed for ever: the Job tried to replace them
+// instead of counting them.
+#[test]
+fn ends_are_counted_although_nothing_can_be_created() {
+    let job = || job(json!({ "completions": 5, "parallelism": 3 }));
+    let mut observed = observed(job(), vec![pod("a").failed_at(1), pod("b").running()], 20);
+    assert_eq!(text(&plain_step(&observed)), "create 2");
+    observed.blocked = true;
+    let step = plain_step(&observed);
+    assert!(matches!(step, NextStep::WriteStatus(..)), "{}", text(&step));
+}
+
 #[test]
 fn pods_are_created_up_to_what_is_asked_for() {
     let fixed = || job(json!({ "completions": 5, "parallelism": 3 }));

@@ -93,8 +93,7 @@ fn who_looks_after_the_objects() {
         let owner = OwnerRef { api_version, kind, name: "parent".to_owned(), controller: true, ..OwnerRef::default() };
         gang(None).with(|job| job.metadata.owner_references = vec![owner])
     };
-    let delegate =
-        |job: &mut JobView| _ = job.metadata.annotations.insert(TEMPLATE_ANNOTATION.to_owned(), String::new());
+    let delegate = |job: &mut JobView| job.metadata.annotations.insert(TEMPLATE_ANNOTATION.to_owned(), String::new());
     for (case, job, want) in [
         ("a root", gang(None), ManagementMode::ManageBoth),
         ("a root whatever its annotations", gang(None).with(delegate), ManagementMode::ManageBoth),

@@ -34,7 +34,14 @@ impl World {
     fn control(&mut self) {
         let pods = self.pods.values().cloned().map(Arc::new).collect();
         let (workloads, pod_groups) = (Vec::new(), Vec::new());
-        let observed = Observed { job: Arc::new(self.job.clone()), pods, workloads, pod_groups, now: at(self.second) };
+        let observed = Observed {
+            job: Arc::new(self.job.clone()),
+            pods,
+            workloads,
+            pod_groups,
+            now: at(self.second),
+            blocked: false,
+        };
         let step = plain_step(&observed);
         self.history.push(text(&step));
         let dies = self.chance(20);

@@ -1,0 +1,28 @@
+//! How an object is let go: one finalizer is taken off exactly the object that was looked at.
+
+use kube::{Client, Error};
+use runtime::request::patch;
+use runtime::{PatchKind, is_not_found};
+use serde_json::json;
+
+/// Takes `finalizer` off the object at `path`, which had `uid` and `finalizers` when it was looked at. An object that is
+/// gone needs nothing more; one that changed meanwhile is an error, and to be looked at again.
+pub(crate) async fn remove(
+    client: &Client,
+    path: &str,
+    uid: &str,
+    finalizers: &[String],
+    finalizer: &str,
+) -> Result<(), Error> {
+    let Some(position) = finalizers.iter().position(|held| held == finalizer) else { return Ok(()) };
+    let place = format!("/metadata/finalizers/{position}");
+    let operations = json!([
+        { "op": "test", "path": "/metadata/uid", "value": uid },
+        { "op": "test", "path": place, "value": finalizer },
+        { "op": "remove", "path": place },
+    ]);
+    match patch(client, path, PatchKind::Json, &operations).await {
+        Err(error) if is_not_found(&error) => Ok(()),
+        answer => answer.map(|_| ()),
+    }
+}

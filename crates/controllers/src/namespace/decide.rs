@@ -1,0 +1,212 @@
+//! What is known of a deleted namespace → the conditions it should have, and what to do next.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::Timestamp;
+use api::views::{Condition, NamespaceView};
+use jiff::SignedDuration;
+
+/// The finalizer of this controller, in `spec.finalizers`.
+pub const FINALIZER: &str = "kubernetes";
+
+/// What a look at a namespace has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Why kinds could not be found out.
+    pub undiscovered: Vec<String>,
+    /// Why objects could not be deleted.
+    pub undeleted: Vec<String>,
+    /// What is still there, a kind each.
+    pub left: Vec<Left>,
+}
+
+/// Objects of one kind that are still there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// `plural.group`.
+    pub kind: String,
+    /// How many.
+    pub count: usize,
+    /// Who holds how many of them.
+    pub finalizers: BTreeMap<String, usize>,
+}
+
+impl Found {
+    /// Whether it is certain that nothing is there.
+    pub fn is_empty(&self) -> bool {
+        self.undiscovered.is_empty() && self.undeleted.is_empty() && self.left.is_empty()
+    }
+}
+
+/// What to do after a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Something is there still: look again later.
+    LookAgain,
+    /// Nothing is there, but something may be on its way: look again after this time.
+    Settle(Duration),
+    /// Nothing is there and nothing can come.
+    Finalize,
+}
+
+/// Whether the namespace is being deleted, and it is our turn.
+pub fn is_ours(namespace: &NamespaceView) -> bool {
+    namespace.metadata.is_deleting() && namespace.spec.finalizers.iter().any(|held| held == FINALIZER)
+}
+
+/// What to do after `found`.
+pub fn next(namespace: &NamespaceView, found: &Found, settle: Duration, now: Timestamp) -> Next {
+    if !found.is_empty() {
+        return Next::LookAgain;
+    }
+    let deleted = namespace.metadata.deletion_timestamp.unwrap_or(now);
+    let closed_for = now.duration_since(deleted);
+    let open = SignedDuration::try_from(settle).unwrap_or(SignedDuration::MAX) - closed_for;
+    match Duration::try_from(open) {
+        Ok(wait) if !wait.is_zero() => Next::Settle(wait),
+        _ => Next::Finalize,
+    }
+}
+
+/// The conditions that say so, in upstream's words; `None` where the namespace has them already. Conditions of others
+/// stay.
+pub fn conditions(namespace: &NamespaceView, found: &Found, now: Timestamp) -> Option<Vec<Condition>> {
+    let held = &namespace.status.conditions;
+    let mut conditions = held.clone();
+    for mut wanted in wanted(found) {
+        match conditions.iter_mut().find(|condition| condition.kind == wanted.kind) {
+            Some(condition) => {
+                wanted.last_transition_time = condition.last_transition_time;
+                if *condition != wanted {
+                    *condition = Condition { last_transition_time: Some(now), ..wanted };
+                }
+            }
+            None => conditions.push(Condition { last_transition_time: Some(now), ..wanted }),
+        }
+    }
+    (conditions != *held).then_some(conditions)
+}
+
+fn wanted(found: &Found) -> [Condition; 5] {
+    let Found { undiscovered, undeleted, left } = found;
+    let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
+    for (finalizer, count) in left.iter().flat_map(|left| &left.finalizers) {
+        *finalizers.entry(finalizer).or_default() += count;
+    }
+    let left: Vec<String> =
+        left.iter().map(|left| format!("{} has {} resource instances", left.kind, left.count)).collect();
+    let held: Vec<String> =
+        finalizers.iter().map(|(finalizer, count)| format!("{finalizer} in {count} resource instances")).collect();
+    [
+        problem(
+            "NamespaceDeletionDiscoveryFailure",
+            ("ResourcesDiscovered", "All resources successfully discovered"),
+            ("DiscoveryFailed", format!("Discovery failed for some groups, {} failing: ", undiscovered.len())),
+            undiscovered,
+        ),
+        // Group versions come in no other form than the one that is read.
+        problem(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+            ("GroupVersionParsingFailed", String::new()),
+            &[],
+        ),
+        problem(
+            "NamespaceDeletionContentFailure",
+            ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+            ("ContentDeletionFailed", format!("Failed to delete all resource types, {} remaining: ", undeleted.len())),
+            undeleted,
+        ),
+        problem(
+            "NamespaceContentRemaining",
+            ("ContentRemoved", "All content successfully removed"),
+            ("SomeResourcesRemain", "Some resources are remaining: ".to_owned()),
+            &left,
+        ),
+        problem(
+            "NamespaceFinalizersRemaining",
+            ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+            ("SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: ".to_owned()),
+            &held,
+        ),
+    ]
+}
+
+/// A condition that is True while there are `problems`.
+fn problem(kind: &str, fine: (&str, &str), bad: (&str, String), problems: &[String]) -> Condition {
+    let (status, reason, message) = if problems.is_empty() {
+        ("False", fine.0, fine.1.to_owned())
+    } else {
+        ("True", bad.0, bad.1 + &problems.join(", "))
+    };
+    Condition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        last_transition_time: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use api::views::View;
+    use serde_json::json;
+
+    use super::*;
+
+    const SETTLE: Duration = Duration::from_secs(2);
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    fn namespace() -> NamespaceView {
+        let document = json!({
+            "metadata": {"name": "a", "deletionTimestamp": at(0).to_string()}, "spec": {"finalizers": ["kubernetes"]},
+        });
+        NamespaceView::decode(document.to_string().as_bytes()).unwrap()
+    }
+
+    fn pods(count: usize) -> Found {
+        let finalizers = BTreeMap::from([("example.com/x".to_owned(), 1)]);
+        Found { left: vec![Left { kind: "pods.".to_owned(), count, finalizers }], ..Found::default() }
+    }
+
+    #[test]
+    fn a_namespace_ends_when_it_is_empty_and_has_been_closed_for_a_while() {
+        let failed = Found { undiscovered: vec!["x".to_owned()], ..Found::default() };
+        for (case, found, now, want) in [
+            ("pods are left", pods(1), at(60), Next::LookAgain),
+            ("a kind may be hidden", failed, at(60), Next::LookAgain),
+            ("empty, but just closed", Found::default(), at(0), Next::Settle(SETTLE)),
+            ("empty", Found::default(), at(2), Next::Finalize),
+            ("empty for long", Found::default(), at(60), Next::Finalize),
+        ] {
+            assert_eq!(next(&namespace(), &found, SETTLE, now), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn conditions_say_what_is_left_and_change_only_when_it_does() {
+        let mut namespace = namespace();
+        let first = conditions(&namespace, &pods(2), at(1)).unwrap();
+        assert_eq!(first.len(), 5);
+        let of = |conditions: &[Condition], kind: &str| {
+            let found = conditions.iter().find(|condition| condition.kind == kind).unwrap();
+            (found.status.clone(), found.message.clone(), found.last_transition_time.unwrap())
+        };
+        let remaining = "Some resources are remaining: pods. has 2 resource instances".to_owned();
+        assert_eq!(of(&first, "NamespaceContentRemaining"), ("True".to_owned(), remaining, at(1)));
+        let held =
+            "Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances".to_owned();
+        assert_eq!(of(&first, "NamespaceFinalizersRemaining").1, held);
+        namespace.status.conditions = first;
+        assert_eq!(conditions(&namespace, &pods(2), at(5)), None, "nothing new");
+        let second = conditions(&namespace, &pods(1), at(5)).unwrap();
+        assert_eq!(of(&second, "NamespaceContentRemaining").2, at(5));
+        assert_eq!(of(&second, "NamespaceDeletionContentFailure").2, at(1), "what stays keeps its time");
+    }
+}
