@@ -86,7 +86,7 @@ async fn in_process(args: &Args) -> anyhow::Result<Vec<Row>> {
     let (committer, writer) = Committer::on_thread(store.clone(), |error| panic!("the disk failed: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
     let server =
-        Server::new(apiserver::Config { store, committer, clock, random: Random::seeded(1), gates: Gates::default() });
+        Server::new(apiserver::Config { store, committer, clock, random: Random::seeded(1), gates: Gates::default() })?;
     let rows = rows("in process", args, || async { Ok(server.client(Identity::admin())) }).await?;
     drop(server);
     drop(writer);

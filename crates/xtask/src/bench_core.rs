@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use api::Timestamp;
 use api::quantity::Quantity;
 use api::views::{ContainerView, Meta, NodeView, PodGroupView, PodView, SchedulingGroupView};
+use api::{Pairs, Timestamp};
 use k8s_openapi::api::scheduling::v1beta1::{
     BasicSchedulingPolicy, GangSchedulingPolicy, PodGroupSchedulingConstraints, TopologyConstraint,
 };
@@ -196,12 +196,12 @@ fn node(index: usize) -> NodeView {
     let mut node = NodeView::default();
     node.metadata.name = format!("node-{index:05}");
     let rack = index / NODES_PER_RACK;
-    node.metadata.labels = BTreeMap::from([
+    node.metadata.labels = Pairs::from([
         ("kubernetes.io/hostname".to_owned(), node.metadata.name.clone()),
         ("topology.kubernetes.io/zone".to_owned(), format!("zone-{rack}")),
         (RACK.to_owned(), format!("rack-{rack}")),
     ]);
-    node.status.allocatable = BTreeMap::from([
+    node.status.allocatable = Pairs::from([
         ("cpu".to_owned(), Quantity::whole(4)),
         ("memory".to_owned(), Quantity::whole(32 << 30)),
         ("pods".to_owned(), Quantity::whole(110)),
@@ -238,7 +238,7 @@ fn pod(case: &Case, group: usize, index: usize) -> PodView {
     }
     let mut container = ContainerView::default();
     container.resources.requests =
-        BTreeMap::from([("cpu".to_owned(), Quantity::milli(100)), ("memory".to_owned(), Quantity::whole(100 << 20))]);
+        Pairs::from([("cpu".to_owned(), Quantity::milli(100)), ("memory".to_owned(), Quantity::whole(100 << 20))]);
     pod.spec.containers = vec![container];
     pod
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Context;
 use api::views::{PodPhase, PodView};
 use api::{Random, Timestamp};
-use controlplane::{Config, ControlPlane, World};
+use controlplane::{Config, ControlPlane, CoreRuns, World};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use nodes::cluster::Cluster;
@@ -27,6 +27,9 @@ pub struct Args {
     /// Requests of the load in flight at once
     #[arg(long, default_value_t = 64)]
     pub in_flight: usize,
+    /// Give the scheduler's core a thread of its own, as `phalanx up` does
+    #[arg(long)]
+    pub core_thread: bool,
     /// Also write one JSON object a line to this file
     #[arg(long)]
     pub json: Option<PathBuf>,
@@ -42,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     println!("{:>8} {:>7} {per_pod_ms:>12.3} {cpu:>12.2} {wall:>10.2} {resident:>8.0}", args.pods, args.nodes);
     if let Some(file) = &args.json {
         let line = json!({"case": "life", "system": "phalanx-embedded", "nodes": args.nodes, "pods": args.pods,
-            "seconds": wall, "cpu_ms_per_pod": per_pod_ms, "rss_mb": resident});
+            "core_thread": args.core_thread, "seconds": wall, "cpu_ms_per_pod": per_pod_ms, "rss_mb": resident});
         std::fs::write(file, format!("{line}\n")).with_context(|| file.display().to_string())?;
     }
     Ok(())
@@ -57,7 +60,11 @@ async fn lives(args: &Args) -> anyhow::Result<(f64, f64)> {
         committer: Committer::in_place(store.clone()),
         store,
     };
-    let plane = ControlPlane::start(world, Config::on(Cluster::default_of(args.nodes))).await?;
+    let mut config = Config::on(Cluster::default_of(args.nodes));
+    if args.core_thread {
+        config.scheduler.core_runs = CoreRuns::OnThread;
+    }
+    let plane = ControlPlane::start(world, config).await?;
     let client = plane.client();
     let mut changes = plane.caches().pods.subscribe();
     let (cpu, wall) = (cpu_seconds()?, Instant::now());

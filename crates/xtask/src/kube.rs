@@ -1,125 +1,85 @@
-//! The real Kubernetes programs, built from the Go module in tests/kube into the user's cache folder.
+//! The real Kubernetes: its programs built from the Go module in tests/kube, and a throw-away control plane of them.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod build; // the programs, built into the user's cache folder
+mod control_plane; // etcd, kube-apiserver and more, for as long as a value lives
+mod guard; // a program that does not outlive who started it
+mod suites; // what is checked against the real thing
 
-use anyhow::{Context, bail, ensure};
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use control_plane::{ControlPlane, Plan};
 
 /// The release; tests/kube/go.mod pins the same.
-const VERSION: &str = "1.37.1";
-
-/// A program and its package. Each stands in tests/kube/go.mod as a `tool` line, too.
-const PROGRAMS: &[(&str, &str)] = &[("kubectl", "k8s.io/kubernetes/cmd/kubectl")];
+pub const VERSION: &str = "1.37.1";
 
 /// What `cargo xtask kube` can do.
 #[derive(clap::Subcommand)]
 pub enum Task {
     /// Builds the real programs of Kubernetes 1.37.1 into the cache folder, where they are not there yet
-    Build(Build),
+    Build(build::Args),
+    /// Runs a throw-away control plane on loopback until Ctrl-C, SIGTERM or the end of its parent
+    Up(UpArgs),
+    /// Runs the suites that hold this project against the real control plane
+    Test(suites::Args),
+    /// Runs a program that ends with its parent
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
-/// Options of `cargo xtask kube build`.
+/// Options of `cargo xtask kube up`.
 #[derive(clap::Args)]
-pub struct Build {
-    /// Only this program (may be given several times)
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(PROGRAMS.iter().map(|(name, _)| *name)))]
-    only: Vec<String>,
-    /// How many packages Go compiles at once
-    #[arg(long, default_value_t = 2)]
-    parallel: u32,
+pub struct UpArgs {
+    /// Also run kube-scheduler
+    #[arg(long)]
+    scheduler: bool,
+    /// Also run kube-controller-manager
+    #[arg(long)]
+    controllers: bool,
+    /// Make this many ready Nodes (8 CPUs, 32 GiB, 110 pods each), which no kubelet stands behind
+    #[arg(long, default_value_t = 0)]
+    nodes: usize,
 }
 
+/// Runs what was asked for.
 pub fn run(task: &Task) -> anyhow::Result<()> {
-    let Task::Build(options) = task;
-    let folder = folder()?;
-    for (name, package) in PROGRAMS {
-        if !options.only.is_empty() && !options.only.iter().any(|only| only == name) {
-            continue;
-        }
-        let program = folder.join(name);
-        if !program.is_file() {
-            if !has_go() {
-                return without_go();
+    match task {
+        Task::Build(args) => build::run(args),
+        Task::Up(args) => up(args),
+        Task::Test(args) => suites::run(args),
+        Task::Guard(args) => guard::run(args),
+    }
+}
+
+/// Whether the programs are there, building what is missing. Where Go is missing it says so, and CI must not rest on that.
+pub fn programs_are_there(names: &[&str]) -> anyhow::Result<bool> {
+    build::ensure(names, build::PARALLEL)
+}
+
+fn up(args: &UpArgs) -> anyhow::Result<()> {
+    // Whoever started this may be killed and not get to say goodbye.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    let mut plan = Plan { scheduler: args.scheduler, controllers: args.controllers, ..Plan::default() };
+    plan.nodes = args.nodes;
+    if !programs_are_there(&plan.programs())? {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before the programs start: a signal that comes meanwhile must not leave them behind.
+    let mut terminate = runtime.block_on(async { signal(SignalKind::terminate()) })?;
+    let mut interrupt = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
+    let mut control_plane = ControlPlane::start("kube-up", &plan)?;
+    println!("ready https://{} kubeconfig={}", control_plane.address(), control_plane.kubeconfig().display());
+    runtime.block_on(async {
+        loop {
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+                () = tokio::time::sleep(Duration::from_secs(1)) => control_plane.still_runs().context("kube up")?,
             }
-            build(package, &program, options.parallel)?;
         }
-        println!("{}", program.display());
-    }
-    Ok(())
-}
-
-/// Where the programs lie: contract.md promises it to scripts.
-pub fn folder() -> anyhow::Result<PathBuf> {
-    let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()) {
-        Some(folder) => PathBuf::from(folder),
-        None => Path::new(&std::env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?).join(".cache"),
-    };
-    Ok(cache.join("phalanx").join(format!("kube-{VERSION}")))
-}
-
-fn has_go() -> bool {
-    Command::new("go").arg("version").output().is_ok_and(|output| output.status.success())
-}
-
-/// On a laptop the suites that need the programs say so and rest; CI must not rest unnoticed.
-fn without_go() -> anyhow::Result<()> {
-    let text = format!("Go is not installed; the real Kubernetes {VERSION} is built with it (https://go.dev/dl)");
-    if std::env::var("CI").is_ok_and(|value| value == "true") {
-        bail!("{text}");
-    }
-    eprintln!("skipped: {text}");
-    Ok(())
-}
-
-fn build(package: &str, program: &Path, parallel: u32) -> anyhow::Result<()> {
-    let folder = program.parent().context("a program lies in a folder")?;
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    // Built under another name and renamed: a build that was cut off never looks like a program.
-    let unfinished = program.with_extension(format!("{}.part", std::process::id()));
-    eprintln!("building {package} {VERSION}, which takes some minutes");
-    let status = Command::new("nice")
-        .args(["-n", "15", "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly"])
-        .arg(format!("-p={parallel}"))
-        .arg(format!("-ldflags={}", version_stamp()))
-        .arg("-o")
-        .arg(&unfinished)
-        .arg(package)
-        .current_dir(crate::repository_root()?.join("tests/kube"))
-        .status()
-        .context("running `go build`")?;
-    ensure!(status.success(), "go build {package} ended with {status}");
-    std::fs::rename(&unfinished, program).with_context(|| program.display().to_string())
-}
-
-/// What a release's own build stamps into the programs; without it they call themselves v0.0.0.
-fn version_stamp() -> String {
-    let (major_minor, _) = VERSION.rsplit_once('.').expect("a version has three parts");
-    let (major, minor) = major_minor.split_once('.').expect("a version has three parts");
-    let mut flags = String::from("-s -w");
-    for module in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
-        for (key, value) in [
-            ("gitVersion", format!("v{VERSION}")),
-            ("gitMajor", major.to_owned()),
-            ("gitMinor", minor.to_owned()),
-            ("gitTreeState", "clean".to_owned()),
-        ] {
-            flags.push_str(&format!(" -X {module}.{key}={value}"));
-        }
-    }
-    flags
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{PROGRAMS, VERSION};
-
-    #[test]
-    fn the_go_module_pins_the_same_release_and_the_same_programs() {
-        let path = crate::repository_root().expect("the workspace").join("tests/kube/go.mod");
-        let text = std::fs::read_to_string(path).expect("tests/kube/go.mod");
-        assert!(text.contains(&format!("k8s.io/kubernetes v{VERSION} ")), "another release");
-        for (name, package) in PROGRAMS {
-            assert!(text.contains(package), "{name} has no tool line");
-        }
-    }
+    })
 }

@@ -4,9 +4,11 @@ mod bench_core; // decisions only, no API
 mod bench_api; // the API server with its durable store
 mod bench_life; // a pod's whole life, everything in one process
 mod bench_store; // the store on disk
-mod conformance; // each requirement and the tests that show it
+mod conformance; // each requirement and the tests that show it; our API held against the real one
+mod fuzz; // runs the fuzz targets
 mod kill; // real SIGKILLs while Jobs are submitted
-mod kube; // builds the real Kubernetes programs from the Go module
+mod kube; // the real Kubernetes programs: built, and run as a throw-away control plane
+mod protobuf; // the protobuf form of the kinds, written and checked
 mod schema; // reads the Kubernetes schema file from the Go module
 mod tidy; // house rules that no compiler checks
 mod tour; // a real kubectl, every command's output checked
@@ -14,6 +16,10 @@ mod up; // `phalanx up` as a child process
 mod watch_check; // watches under cuts and restarts
 
 use clap::{Parser, Subcommand};
+
+/// The system's allocator takes a quarter of a pod's life; docs/decisions/0004 has the figures.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Checks, benchmarks and generators of this repository")]
@@ -29,15 +35,20 @@ enum Task {
     Bench(Bench),
     /// Checks the house rules: layering, module docs, lengths, banned calls, codemap, links
     Tidy,
-    /// Writes docs/conformance.md: each requirement and the tests that show it
+    /// Writes docs/conformance.md: each requirement and the tests that show it; `api` compares with the real server
     Conformance(conformance::Args),
     /// Writes the compact schema file from the Go module k8s.io/kubernetes
     Schema(schema::Args),
+    /// The protobuf form of the kinds that the server takes
+    #[command(subcommand)]
+    Protobuf(protobuf::Task),
     /// The real Kubernetes programs, for the suites that run against the real thing
     #[command(subcommand)]
     Kube(kube::Task),
     /// Takes a kubectl through `phalanx up` and checks what every command says
     Tour(tour::Args),
+    /// Fuzzes what comes from outside: bodies, patches, selectors, continue tokens, the file of the store
+    Fuzz(fuzz::Args),
     /// Kills `phalanx up` while Jobs are submitted: no acknowledged write may be lost
     Kill(kill::Args),
     /// Watches `phalanx up` through cuts and restarts: ordered, unique, complete, resumable or 410
@@ -76,8 +87,10 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Conformance(args) => conformance::run(&args),
         Task::Schema(args) => schema::run(&args),
+        Task::Protobuf(task) => protobuf::run(&task),
         Task::Kube(task) => kube::run(&task),
         Task::Tour(args) => tour::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Kill(args) => kill::run(&args),
         Task::WatchCheck(args) => watch_check::run(&args),
     }
@@ -97,4 +110,15 @@ fn again_in_release() -> anyhow::Result<()> {
 fn repository_root() -> anyhow::Result<std::path::PathBuf> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     Ok(root.canonicalize()?)
+}
+
+/// Where tools and programs lie that are made once: scripts look there, too.
+fn cache_folder() -> anyhow::Result<std::path::PathBuf> {
+    use anyhow::Context;
+    let cache = match std::env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()) {
+        Some(folder) => std::path::PathBuf::from(folder),
+        None => std::path::PathBuf::from(std::env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?)
+            .join(".cache"),
+    };
+    Ok(cache.join("phalanx"))
 }

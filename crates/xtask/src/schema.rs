@@ -9,7 +9,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
-const VERSION: &str = "1.37.1";
+/// The version of Kubernetes whose structure is taken.
+pub const VERSION: &str = "1.37.1";
 
 /// Group, version and kinds that the server takes; what they refer to comes along.
 const KINDS: [(&str, &str, &str, &[&str]); 5] = [
@@ -44,7 +45,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let folder = module_folder()?.join("api/openapi-spec/v3");
+    let folder = module_folder(&format!("k8s.io/kubernetes@v{VERSION}"))?.join("api/openapi-spec/v3");
     let (schemas, kinds) = read(&folder)?;
     let types = reachable(&schemas, kinds.values())?;
     let output = args.output.clone().unwrap_or_else(|| {
@@ -57,15 +58,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where Go keeps the module; downloads it on the first run.
-fn module_folder() -> anyhow::Result<PathBuf> {
-    let module = format!("k8s.io/kubernetes@v{VERSION}");
+/// Where Go keeps a module (`path@version`); downloads it on the first run.
+pub fn module_folder(module: &str) -> anyhow::Result<PathBuf> {
     // Outside any Go module of the caller's, whose settings would otherwise count.
     let output = Command::new("go")
-        .args(["mod", "download", "-json", &module])
+        .args(["mod", "download", "-json", module])
         .current_dir(std::env::temp_dir())
         .output()
-        .context("running `go`: install Go, which is needed only to make the schema file anew")?;
+        .context("running `go`: install Go, which is needed only to make or check what is taken from its modules")?;
     let answer: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("`go mod download {module}` said: {}", String::from_utf8_lossy(&output.stderr)))?;
     match answer["Dir"].as_str() {
@@ -111,9 +111,8 @@ fn reachable<'a>(
     while let Some(name) = waiting.pop_first() {
         let schema = schemas.get(&name).with_context(|| format!("no schema {name}"))?;
         let mut refers_to = BTreeSet::new();
-        let fields = schema["properties"].as_object().with_context(|| format!("{name} has no properties"))?;
         let mut compact = Map::new();
-        for (field, of) in fields {
+        for (field, of) in schema["properties"].as_object().into_iter().flatten() {
             compact.insert(field.clone(), field_entry(schemas, of, &mut refers_to).context(format!("{name}.{field}"))?);
         }
         let mut entry = json!({"fields": compact});
@@ -155,7 +154,7 @@ fn shape(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) -> any
         let target = schemas.get(name).with_context(|| format!("no schema {name}"))?;
         return if let Some(scalar) = scalar_type(name) {
             Ok(scalar.to_owned())
-        } else if target.get("properties").is_some() {
+        } else if is_struct(target) {
             refers_to.insert(name.to_owned());
             Ok(format!("#{}", short(name)))
         } else {
@@ -175,6 +174,12 @@ fn shape(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) -> any
         },
         other => bail!("no form for the type {other:?}"),
     })
+}
+
+/// Whether a named schema is a struct. One without any field, such as `basic: {}`, is a struct all the same: whatever
+/// stands inside is unknown.
+fn is_struct(schema: &Value) -> bool {
+    schema["type"] == "object" && schema.get("additionalProperties").is_none()
 }
 
 /// Types that JSON writes as a text or a number, or as whatever they like.

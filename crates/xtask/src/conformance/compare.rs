@@ -1,0 +1,319 @@
+//! Holds two answers against each other.
+
+use serde_json::Value;
+
+use super::ask::{Answer, Cause};
+
+/// How two answers differ, the weightiest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// Another code or reason, or a step on the way was judged otherwise.
+    Verdict,
+    /// The same refusal for other faults, or in another order.
+    Causes,
+    /// Both accept, and make something else of it.
+    Result,
+    /// The same refusal in other words, where no cause says more.
+    Message,
+    /// Another warning.
+    Warnings,
+}
+
+impl What {
+    /// As reports and expected-differences.yaml write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            What::Verdict => "verdict",
+            What::Causes => "causes",
+            What::Result => "result",
+            What::Message => "message",
+            What::Warnings => "warnings",
+        }
+    }
+}
+
+/// A difference and both sides of it, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub what: What,
+    pub theirs: String,
+    pub ours: String,
+}
+
+/// Compares the answers to the steps of one case. `None` means that nobody could tell the servers apart by them.
+pub fn compare(theirs: &[Answer], ours: &[Answer]) -> Option<Difference> {
+    let difference = |what, theirs, ours| Some(Difference { what, theirs, ours });
+    let on_the_way = theirs.len().min(ours.len()) - 1;
+    for step in 0..=on_the_way {
+        let (a, b) = (&theirs[step], &ours[step]);
+        if (a.code, &a.reason) != (b.code, &b.reason) {
+            let way = if step < on_the_way || theirs.len() != ours.len() { "on the way: " } else { "" };
+            return difference(What::Verdict, format!("{way}{}", verdict(a)), format!("{way}{}", verdict(b)));
+        }
+    }
+    let (a, b) = (&theirs[on_the_way], &ours[on_the_way]);
+    let (mut a_causes, mut b_causes) = (a.causes.clone(), b.causes.clone());
+    leave_out_dumps(&mut a_causes, &mut b_causes);
+    let (a_causes, b_causes) = (masked(&a_causes), masked(&b_causes));
+    if a_causes != b_causes {
+        let (only_a, only_b) = (without(&a_causes, &b_causes), without(&b_causes, &a_causes));
+        let in_order = |causes: &[Cause]| format!("in this order: {}", lines(causes));
+        return if only_a.is_empty() && only_b.is_empty() {
+            difference(What::Causes, in_order(&a_causes), in_order(&b_causes))
+        } else {
+            difference(What::Causes, lines(&only_a), lines(&only_b))
+        };
+    }
+    let (a_object, b_object) = (a.object.as_ref().map(plain), b.object.as_ref().map(plain));
+    if a_object != b_object {
+        let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+        changes("", a_object.as_ref(), b_object.as_ref(), &mut theirs, &mut ours);
+        return difference(What::Result, theirs.join("; "), ours.join("; "));
+    }
+    if mask(&a.message) != mask(&b.message) {
+        return difference(What::Message, mask(&a.message), mask(&b.message));
+    }
+    if a.warnings != b.warnings {
+        return difference(What::Warnings, a.warnings.join("; "), b.warnings.join("; "));
+    }
+    None
+}
+
+fn verdict(answer: &Answer) -> String {
+    if answer.is_accepted() {
+        return format!("{}", answer.code);
+    }
+    let why = if answer.causes.is_empty() { mask(&answer.message) } else { lines(&masked(&answer.causes)) };
+    format!("{} {}: {why}", answer.code, answer.reason)
+}
+
+fn lines(causes: &[Cause]) -> String {
+    let line = |cause: &Cause| format!("{}: {} ({})", cause.field, cause.message, cause.reason);
+    causes.iter().map(line).collect::<Vec<_>>().join("; ")
+}
+
+fn masked(causes: &[Cause]) -> Vec<Cause> {
+    let mask = |cause: &Cause| Cause { message: sorted_values(&mask(without_diff(&cause.message))), ..cause.clone() };
+    causes.iter().map(mask).collect()
+}
+
+/// The message with every object in it as JSON in order of name and without nulls. A cause repeats the refused value as
+/// the server's own types write it: the same value is the same, whatever the order of its members.
+fn sorted_values(message: &str) -> String {
+    let (mut text, mut rest) = (String::new(), message);
+    while let Some(at) = rest.find(" value: ") {
+        let (head, tail) = rest.split_at(at + " value: ".len());
+        text.push_str(head);
+        rest = tail;
+        if tail.starts_with(['{', '[']) {
+            let mut values = serde_json::Deserializer::from_str(tail).into_iter::<Value>();
+            if let Some(Ok(value)) = values.next() {
+                text.push_str(&without_nulls(value).to_string());
+                rest = &tail[values.byte_offset()..];
+            }
+        }
+    }
+    text + rest
+}
+
+/// Leaves the refused value out of both causes where Kubernetes writes it as its own Go type, with that type's names and
+/// every field that is not set: that is no form of the API. Field, reason and the words after the value still count.
+fn leave_out_dumps(theirs: &mut [Cause], ours: &mut [Cause]) {
+    for cause in theirs {
+        let Some((dumped, words)) = split_value(&cause.message) else { continue };
+        if !is_go(&dumped) {
+            continue;
+        }
+        let left_out = format!("Invalid value: {{…}}{words}");
+        let same = |other: &&mut Cause| {
+            (&other.field, &other.reason) == (&cause.field, &cause.reason)
+                && split_value(&other.message).is_some_and(|(_, other)| other == words)
+        };
+        if let Some(other) = ours.iter_mut().find(same) {
+            other.message.clone_from(&left_out);
+            cause.message = left_out;
+        }
+    }
+}
+
+/// The message without what was changed, behind which Kubernetes prints the difference of two Go values.
+fn without_diff(message: &str) -> &str {
+    let is_followed_by_diff = message.starts_with("Forbidden: pod updates may not change fields other than ");
+    message.split_once('\n').filter(|_| is_followed_by_diff).map_or(message, |(words, _)| words)
+}
+
+/// The object or list that a message repeats, and the words after it.
+fn split_value(message: &str) -> Option<(Value, String)> {
+    let tail = message.strip_prefix("Invalid value: ").filter(|tail| tail.starts_with(['{', '[']))?;
+    let mut values = serde_json::Deserializer::from_str(tail).into_iter::<Value>();
+    let value = values.next()?.ok()?;
+    Some((value, tail[values.byte_offset()..].to_owned()))
+}
+
+/// Whether a field is named as Go names it. No field of the API begins with a capital.
+fn is_go(value: &Value) -> bool {
+    let begins_large = |name: &String| name.starts_with(|first: char| first.is_ascii_uppercase());
+    let fields = if let Value::Array(items) = value { items.first() } else { Some(value) };
+    fields.and_then(Value::as_object).is_some_and(|fields| fields.keys().any(begins_large))
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let kept = members.into_iter().filter(|(_, member)| !member.is_null());
+            Value::Object(kept.map(|(name, member)| (name, without_nulls(member))).collect())
+        }
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
+}
+
+/// Those of `all` that are not in `others`, each as often as it is there.
+fn without(all: &[Cause], others: &[Cause]) -> Vec<Cause> {
+    let mut others = others.to_vec();
+    let mut rest = Vec::new();
+    for cause in all {
+        match others.iter().position(|other| other == cause) {
+            Some(at) => drop(others.swap_remove(at)),
+            None => rest.push(cause.clone()),
+        }
+    }
+    rest
+}
+
+/// An object without what each server chooses for itself.
+fn plain(object: &Value) -> Value {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let prefix = object["metadata"]["generateName"].as_str().unwrap_or_default();
+    let mut text = mask(&object.to_string());
+    if !prefix.is_empty() && name.len() > 5 && prefix.starts_with(&name[..name.len() - 5]) {
+        text = text.replace(name, "GENERATED");
+    }
+    let mut object: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+    let created = object["metadata"]["creationTimestamp"].clone();
+    for condition in object.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        // A condition that the pod is born with has the server's own time.
+        if condition["lastTransitionTime"] == created {
+            condition["lastTransitionTime"] = "CREATED".into();
+        }
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for own in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+            metadata.remove(own);
+        }
+    }
+    object
+}
+
+/// The text without uids that a server drew. Those of the corpus begin alike and stay.
+pub fn mask(text: &str) -> String {
+    let is_uid = |word: &[u8]| {
+        word.len() == 36
+            && !word.starts_with(b"11111111-")
+            && word.iter().enumerate().all(|(at, byte)| match at {
+                8 | 13 | 18 | 23 => *byte == b'-',
+                _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(byte),
+            })
+    };
+    let bytes = text.as_bytes();
+    let (mut masked, mut kept_from, mut at) = (String::new(), 0, 0);
+    while at + 36 <= bytes.len() {
+        if is_uid(&bytes[at..at + 36]) {
+            masked.push_str(&text[kept_from..at]);
+            masked.push_str("UID");
+            at += 36;
+            kept_from = at;
+        } else {
+            at += 1;
+        }
+    }
+    masked.push_str(&text[kept_from..]);
+    masked
+}
+
+/// Where two documents differ: the path and what stands there, on either side.
+fn changes(path: &str, a: Option<&Value>, b: Option<&Value>, theirs: &mut Vec<String>, ours: &mut Vec<String>) {
+    match (a, b) {
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                changes(&path, a.get(key), b.get(key), theirs, ours);
+            }
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                changes(&format!("{path}[{index}]"), Some(a), Some(b), theirs, ours);
+            }
+        }
+        (a, b) if a == b => {}
+        (a, b) => {
+            let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+            theirs.push(format!("{path} = {}", text(a)));
+            ours.push(format!("{path} = {}", text(b)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::{Answer, Cause, What, compare, mask, sorted_values};
+
+    fn refused(fields: &[&str]) -> Vec<Answer> {
+        let cause =
+            |field: &&str| Cause { field: (*field).to_owned(), reason: "r".to_owned(), message: "m".to_owned() };
+        let causes = fields.iter().map(cause).collect();
+        vec![Answer { code: 422, reason: "Invalid".to_owned(), causes, ..Answer::default() }]
+    }
+
+    fn accepted(object: serde_json::Value) -> Vec<Answer> {
+        vec![Answer { code: 201, object: Some(object), ..Answer::default() }]
+    }
+
+    #[test]
+    fn every_kind_of_difference_is_told() {
+        let what = |a: &[Answer], b: &[Answer]| compare(a, b).map(|difference| difference.what);
+        assert_eq!(what(&refused(&["a", "b"]), &refused(&["a", "b"])), None);
+        assert_eq!(what(&refused(&["a", "b"]), &refused(&["b", "a"])), Some(What::Causes), "the order counts");
+        assert_eq!(what(&refused(&["a"]), &refused(&["a", "a"])), Some(What::Causes), "the number counts");
+        assert_eq!(what(&refused(&["a"]), &accepted(json!({}))), Some(What::Verdict));
+        let object =
+            |uid: &str, spec: i32| accepted(json!({"metadata": {"uid": uid, "resourceVersion": uid}, "spec": spec}));
+        assert_eq!(what(&object("u", 1), &object("v", 1)), None, "each server draws its own uid");
+        let difference = compare(&object("u", 1), &object("v", 2)).unwrap();
+        assert_eq!((difference.what, &*difference.theirs, &*difference.ours), (What::Result, "spec = 1", "spec = 2"));
+    }
+
+    #[test]
+    fn a_value_is_the_same_whatever_the_order_of_its_members() {
+        let theirs = r#"Duplicate value: {"name":"a","key":{"z":1,"y":null}}: no"#;
+        assert_eq!(sorted_values(theirs), r#"Duplicate value: {"key":{"z":1},"name":"a"}: no"#);
+        assert_eq!(sorted_values("Invalid value: [{\"a\":"), "Invalid value: [{\"a\":", "what is no JSON stays");
+    }
+
+    #[test]
+    fn a_value_in_the_names_of_go_does_not_count_but_the_words_do() {
+        let answer = |message: &str| {
+            let cause = Cause { field: "f".to_owned(), reason: "r".to_owned(), message: message.to_owned() };
+            vec![Answer { code: 422, causes: vec![cause], ..Answer::default() }]
+        };
+        let differ = |theirs: &str, ours: &str| compare(&answer(theirs), &answer(ours)).is_some();
+        let theirs = r#"Invalid value: {"Rules":[{"Action":""}]}: no"#;
+        assert!(!differ(theirs, r#"Invalid value: {"rules":[]}: no"#));
+        assert!(differ(theirs, r#"Invalid value: {"rules":[]}: never"#));
+        assert!(differ(theirs, "Invalid value: null: no"));
+        assert!(!differ(r#"Invalid value: [{"Key":"a"}]: no"#, r#"Invalid value: [{"key":"a"}]: no"#));
+        let words = "Forbidden: pod updates may not change fields other than `image`";
+        assert!(!differ(&format!("{words}\ncore.PodSpec{{}}"), &format!("{words}\nchanged: spec.os")));
+        assert!(differ(&format!("{words}\ncore.PodSpec{{}}"), "Forbidden: pod updates may not change fields"));
+        assert!(differ(r#"Invalid value: {"a":"1"}: no"#, r#"Invalid value: {"a":"2"}: no"#));
+    }
+
+    #[test]
+    fn a_drawn_uid_is_masked_wherever_it_stands() {
+        let text = "a 01234567-89ab-4cde-8f01-23456789abcd ü 11111111-2222-4333-8444-555555555555";
+        assert_eq!(mask(text), "a UID ü 11111111-2222-4333-8444-555555555555");
+    }
+}

@@ -1,0 +1,310 @@
+//! What came of the questions: a table for people, every difference in groups, and whether it is enough.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::ask::Answer;
+use super::cases::Case;
+use super::compare::{Difference, What};
+use super::expected::Expected;
+use super::kinds::Kind;
+
+/// How many of 100 refusals must name the same causes and acceptances have the same result. Pods are free of it.
+const SAME_CAUSES_MIN: f64 = 99.5;
+/// Examples that a group of differences shows.
+const EXAMPLES_MAX: usize = 8;
+
+/// A case and what became of it.
+pub struct Asked<'a> {
+    pub case: Case,
+    pub theirs: Vec<Answer>,
+    pub ours: Vec<Answer>,
+    pub difference: Option<Difference>,
+    /// The row that wants the difference.
+    pub expected: Option<&'a Expected>,
+}
+
+/// One kind's line of the table.
+pub struct Row {
+    kind: &'static Kind,
+    cases: usize,
+    fields: usize,
+    wanted: usize,
+    accepted: usize,
+    differing: BTreeMap<What, usize>,
+    /// Why no case was asked.
+    unasked: Option<String>,
+}
+
+impl Row {
+    /// Counts the answers to a kind's cases.
+    pub fn of(kind: &'static Kind, fields: usize, asked: &[Asked<'_>]) -> Row {
+        let mut differing = BTreeMap::new();
+        for asked in asked.iter().filter(|asked| asked.expected.is_none()) {
+            if let Some(difference) = &asked.difference {
+                *differing.entry(difference.what).or_default() += 1;
+            }
+        }
+        let accepted = |asked: &&Asked<'_>| asked.theirs.last().is_some_and(Answer::is_accepted);
+        Row {
+            kind,
+            cases: asked.len(),
+            fields,
+            wanted: asked.iter().filter(|asked| asked.expected.is_some()).count(),
+            accepted: asked.iter().filter(accepted).count(),
+            differing,
+            unasked: None,
+        }
+    }
+
+    /// A kind that was not asked about.
+    pub fn unasked(kind: &'static Kind, cases: usize, why: String) -> Row {
+        let differing = BTreeMap::new();
+        Row { kind, cases, fields: 0, wanted: 0, accepted: 0, differing, unasked: Some(why) }
+    }
+
+    fn percent_without(&self, differences: &[What]) -> f64 {
+        let counted = self.cases - self.wanted;
+        let different: usize = differences.iter().filter_map(|what| self.differing.get(what)).sum();
+        if counted == 0 { 100.0 } else { 100.0 * (counted - different) as f64 / counted as f64 }
+    }
+
+    fn same_verdict(&self) -> f64 {
+        self.percent_without(&[What::Verdict])
+    }
+
+    fn same_causes(&self) -> f64 {
+        self.percent_without(&[What::Verdict, What::Causes, What::Result])
+    }
+
+    /// What keeps the kind from passing.
+    fn shortfall(&self) -> Option<String> {
+        let title = self.kind.title();
+        if let Some(why) = &self.unasked {
+            return Some(format!("{title}: {why}"));
+        }
+        if self.same_verdict() < self.kind.same_verdict_min {
+            let (is, must) = (self.same_verdict(), self.kind.same_verdict_min);
+            return Some(format!("{title}: {is:.2} % have the same verdict, {must} % must"));
+        }
+        let free_of_causes = self.kind.same_verdict_min < 100.0;
+        if !free_of_causes && self.same_causes() < SAME_CAUSES_MIN {
+            let is = self.same_causes();
+            return Some(format!("{title}: {is:.2} % have the same causes and result, {SAME_CAUSES_MIN} % must"));
+        }
+        None
+    }
+}
+
+/// The table, a line for each kind.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:<26} {:>6} {:>7} {:>9} {:>7} {:>9} {:>9} {:>9} {:>9}\n",
+        "kind", "cases", "fields", "accepted", "wanted", "verdict %", "causes %", "message %", "warning %"
+    );
+    for row in rows {
+        let title = row.kind.title();
+        if let Some(why) = &row.unasked {
+            let _ = writeln!(text, "{title:<26} {:>6} {why}", row.cases);
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "{title:<26} {:>6} {:>7} {:>9} {:>7} {:>9.2} {:>9.2} {:>9.2} {:>9.2}",
+            row.cases,
+            row.fields,
+            row.accepted,
+            row.wanted,
+            row.same_verdict(),
+            row.same_causes(),
+            row.percent_without(&[What::Verdict, What::Causes, What::Message]),
+            row.percent_without(&[What::Verdict, What::Warnings]),
+        );
+    }
+    text
+}
+
+/// What keeps the run from passing; empty when it passes.
+pub fn shortfalls(rows: &[Row]) -> Vec<String> {
+    rows.iter().filter_map(Row::shortfall).collect()
+}
+
+/// Every difference, alike ones together, those that count most and come most often first.
+pub fn differences(asked: &[Asked<'_>]) -> String {
+    let mut groups: BTreeMap<(What, &str, String, String), Vec<&Asked<'_>>> = BTreeMap::new();
+    for asked in asked.iter().filter(|asked| asked.expected.is_none()) {
+        if let Some(difference) = &asked.difference {
+            let (theirs, ours) = gists(difference, &asked.case.name);
+            groups.entry((difference.what, asked.case.kind.kind, theirs, ours)).or_default().push(asked);
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|((what, kind, _, _), members)| (*what, std::cmp::Reverse(members.len()), *kind));
+    let mut text = String::new();
+    for ((what, kind, theirs, ours), members) in groups {
+        let _ = writeln!(text, "\n{} × {kind}, {}\n  theirs: {theirs}\n  ours:   {ours}", members.len(), what.as_str());
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for member in &members {
+            let case = &member.case;
+            let query = case.field_validation.query().replace("?fieldValidation=", " ");
+            let place = format!("{}{query} {} {}", case.verb.as_str(), case.mutation.class, case.mutation.field);
+            *places.entry(place).or_default() += 1;
+        }
+        let shown: Vec<String> =
+            places.iter().take(EXAMPLES_MAX).map(|(place, count)| format!("{place} ({count})")).collect();
+        let more = places.len().saturating_sub(EXAMPLES_MAX);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let _ = writeln!(text, "  at:     {}{more}", shown.join(", "));
+        if let Some(Asked { case, difference: Some(difference), .. }) = members.first() {
+            let _ = writeln!(text, "  such as {} on `{}`: {}", case.name, case.base.name(), edits(case));
+            let _ =
+                writeln!(text, "    theirs: {}\n    ours:   {}", short(&difference.theirs), short(&difference.ours));
+        }
+    }
+    text
+}
+
+/// How often each wanted difference was met.
+pub fn wanted(rows: &[Expected], asked: &[Asked<'_>]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let met = asked.iter().filter(|asked| asked.expected.is_some_and(|expected| expected.id == row.id)).count();
+        let _ = writeln!(text, "wanted: {} met {met} times ({})", row.id, row.reason);
+    }
+    text
+}
+
+/// The whole of a differing case, for tools.
+pub fn as_json(asked: &Asked<'_>) -> Option<Value> {
+    let difference = asked.difference.as_ref()?;
+    let case = &asked.case;
+    let answers = |answers: &[Answer]| -> Vec<Value> {
+        let causes = |answer: &Answer| -> Vec<Value> {
+            let cause = |cause: &super::ask::Cause| json!([cause.field, cause.reason, cause.message]);
+            answer.causes.iter().map(cause).collect()
+        };
+        let answer = |answer: &Answer| {
+            json!({"code": answer.code, "reason": answer.reason, "message": answer.message, "causes": causes(answer),
+                "object": answer.object, "warnings": answer.warnings})
+        };
+        answers.iter().map(answer).collect()
+    };
+    Some(json!({
+        "kind": case.kind.title(), "name": case.name, "base": case.base.name(), "verb": case.verb.as_str(),
+        "from": case.from, "class": case.mutation.class, "field": case.mutation.field, "edits": edits(case),
+        "query": case.field_validation.query(), "what": difference.what.as_str(),
+        "expected": asked.expected.map(|row| &row.id),
+        "difference": {"theirs": difference.theirs, "ours": difference.ours},
+        "theirs": answers(&asked.theirs), "ours": answers(&asked.ours),
+    }))
+}
+
+fn edits(case: &Case) -> String {
+    let edit = |(place, value): &(super::place::Place, Option<Value>)| match value {
+        Some(value) => format!("{} = {}", place.field(), short(&value.to_string())),
+        None => format!("{} removed", place.field()),
+    };
+    let before = case.from.map_or(String::new(), |from| format!(" after status {from}"));
+    format!("{}{before}", case.mutation.edits.iter().map(edit).collect::<Vec<_>>().join(", "))
+}
+
+/// Both sides without what differs between cases that differ alike.
+fn gists(difference: &Difference, name: &str) -> (String, String) {
+    let gist = |text: &str| short(&paths_cut(&values_masked(&text.replace(name, "NAME"))));
+    let (theirs, ours) = (gist(&difference.theirs), gist(&difference.ours));
+    if theirs == ours { (theirs, "the same with another value".to_owned()) } else { (theirs, ours) }
+}
+
+/// `Invalid value: "x": why` becomes `Invalid value: *: why`.
+fn values_masked(text: &str) -> String {
+    let mut masked = String::new();
+    let mut rest = text;
+    while let Some(at) = VALUES.iter().filter_map(|kind| rest.find(kind).map(|at| at + kind.len())).min() {
+        let (head, tail) = rest.split_at(at);
+        masked.push_str(head);
+        masked.push('*');
+        rest = &tail[value_length(tail)..];
+    }
+    masked.push_str(rest);
+    masked
+}
+
+/// After these a message repeats the refused value.
+const VALUES: [&str; 3] = ["Invalid value: ", "Unsupported value: ", "Duplicate value: "];
+
+/// Paths down to their last two names, whichever item: `spec.a[0].b[1].c` becomes `…b[].c`.
+fn paths_cut(text: &str) -> String {
+    let cut = |word: &str| {
+        let parts: Vec<&str> = word.split('.').collect();
+        let is_path = parts.len() > 2 && ["spec.", "status.", "metadata."].iter().any(|root| word.starts_with(root));
+        if !is_path {
+            return word.to_owned();
+        }
+        let mut last = format!("…{}", parts[parts.len() - 2..].join("."));
+        while let Some((open, close)) = last.find('[').and_then(|open| Some((open, open + last[open..].find(']')?)))
+            && close > open + 1
+            && last[open + 1..close].bytes().all(|byte| byte.is_ascii_digit())
+        {
+            last.replace_range(open..=close, "\u{0}");
+        }
+        last.replace('\u{0}', "[]")
+    };
+    text.split(' ').map(cut).collect::<Vec<_>>().join(" ")
+}
+
+fn value_length(text: &str) -> usize {
+    if !text.starts_with('"') {
+        return text.find(": ").or_else(|| text.find(" (")).unwrap_or(text.len());
+    }
+    let mut escaped = false;
+    for (at, char) in text.char_indices().skip(1) {
+        match char {
+            '"' if !escaped => return at + 1,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    text.len()
+}
+
+/// A text that fits a line or two.
+fn short(text: &str) -> String {
+    const CHARS_MAX: usize = 700;
+    let mut text: String = match text.char_indices().nth(CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    };
+    for letter in ["a", "k", "p", "m"] {
+        let run = letter.repeat(40);
+        while let Some(at) = text.find(&run) {
+            let end = at + text[at..].chars().take_while(|char| char.to_string() == letter).count();
+            text.replace_range(at..end, &format!("{letter}×{}", end - at));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{paths_cut, short, values_masked};
+
+    #[test]
+    fn values_are_masked_and_the_rest_of_a_message_stays() {
+        let text = r#"spec.a: Invalid value: "x\": y": must be z; spec.b: Invalid value: 7: no"#;
+        assert_eq!(values_masked(text), "spec.a: Invalid value: *: must be z; spec.b: Invalid value: *: no");
+        assert_eq!(values_masked(r#"Unsupported value: "x""#), "Unsupported value: *");
+        assert_eq!(values_masked("Required value: must be z"), "Required value: must be z");
+    }
+
+    #[test]
+    fn the_same_field_of_another_item_is_told_alike() {
+        assert_eq!(paths_cut("spec.a[0].b[12].c[3]: no, e.g. spec.x"), "…b[].c[]: no, e.g. spec.x");
+    }
+
+    #[test]
+    fn a_long_run_is_told_by_its_length() {
+        assert_eq!(short(&format!("x{}y", "a".repeat(64))), "xa×64y");
+    }
+}

@@ -1,0 +1,312 @@
+//! A throw-away control plane of the real programs, on loopback, with the workload gates on.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use ::kube::Client;
+use ::kube::config::{KubeConfigOptions, Kubeconfig};
+use anyhow::{Context, bail};
+use runtime::request;
+use serde_json::json;
+
+use super::{build, guard};
+use crate::up::Scratch;
+
+/// How long a start may take, a busy machine included.
+const START_SECONDS_MAX: u64 = 120;
+const POLL: Duration = Duration::from_millis(50);
+/// How much of a program's output is told when it fails.
+const TOLD_LINES_MAX: usize = 15;
+
+/// What workload-aware scheduling needs; everything else is as a release ships it (facts/api.md section 10).
+const GATES: [&str; 6] = [
+    "GenericWorkload",
+    "WorkloadWithJob",
+    "TopologyAwareWorkloadScheduling",
+    "CompositePodGroup",
+    "PodGroupPreemptionPolicy",
+    "DRAWorkloadResourceClaims",
+];
+/// Versions that are not served unless asked for.
+const VERSIONS: &str = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
+/// The same for every client of every control plane: it listens on loopback, for as long as a test.
+const TOKEN: &str = "throw-away";
+
+/// What a control plane is made of, etcd and kube-apiserver aside.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Whether kube-scheduler runs.
+    pub scheduler: bool,
+    /// Whether kube-controller-manager runs.
+    pub controllers: bool,
+    /// How many Nodes are made.
+    pub nodes: usize,
+    /// Admission plugins of upstream's default set that are left out.
+    pub without_admission: Vec<&'static str>,
+}
+
+impl Default for Plan {
+    /// No more than the API, and pods that need no service account (nobody makes one without the controllers).
+    fn default() -> Plan {
+        Plan { scheduler: false, controllers: false, nodes: 0, without_admission: vec!["ServiceAccount"] }
+    }
+}
+
+impl Plan {
+    /// The programs that it needs.
+    pub fn programs(&self) -> Vec<&'static str> {
+        let mut programs = vec!["etcd", "kube-apiserver"];
+        programs.extend(self.scheduler.then_some("kube-scheduler"));
+        programs.extend(self.controllers.then_some("kube-controller-manager"));
+        programs
+    }
+}
+
+/// A running control plane. Dropping it kills every program and removes everything they wrote.
+pub struct ControlPlane {
+    /// In the order of their start.
+    programs: Vec<Program>,
+    folder: Scratch,
+    address: String,
+}
+
+impl ControlPlane {
+    /// Starts the programs, which must have been built, and returns once the API is ready and the nodes are made.
+    ///
+    /// To be called on a thread that lives as long as the control plane, outside of any runtime.
+    pub fn start(purpose: &str, plan: &Plan) -> anyhow::Result<ControlPlane> {
+        let (etcd, etcd_peer, api) = (free_port()?, free_port()?, free_port()?);
+        let folder = Scratch::new(purpose)?;
+        let address = format!("127.0.0.1:{api}");
+        write_secrets(folder.path(), &address)?;
+        let mut control_plane = ControlPlane { programs: Vec::new(), folder, address };
+        control_plane.run("etcd", &etcd_arguments(control_plane.folder.path(), etcd, etcd_peer))?;
+        control_plane.run("kube-apiserver", &api_arguments(control_plane.folder.path(), etcd, api, plan))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(control_plane.ready())?;
+        runtime.block_on(async { make_nodes(&control_plane.client().await?, plan.nodes).await })?;
+        if plan.controllers {
+            control_plane.run("kube-controller-manager", &controllers_arguments(control_plane.folder.path())?)?;
+        }
+        if plan.scheduler {
+            control_plane.run("kube-scheduler", &scheduler_arguments(control_plane.folder.path())?)?;
+        }
+        Ok(control_plane)
+    }
+
+    /// `HOST:PORT` of the API.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The way in for somebody who may do everything.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// A new client, with a connection pool of its own, that does not retry by itself.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        let file = Kubeconfig::read_from(self.kubeconfig())?;
+        let mut config = ::kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        config.default_retry = false;
+        config.connect_timeout = Some(Duration::from_secs(5));
+        config.read_timeout = Some(Duration::from_secs(60));
+        Ok(Client::try_from(config)?)
+    }
+
+    /// An error when a program has ended, with its last words.
+    pub fn still_runs(&mut self) -> anyhow::Result<()> {
+        self.programs.iter_mut().try_for_each(Program::still_runs)
+    }
+
+    fn run(&mut self, name: &'static str, arguments: &[String]) -> anyhow::Result<()> {
+        let output = self.folder.path().join(format!("{name}.log"));
+        let file = File::create(&output).with_context(|| output.display().to_string())?;
+        let child = guard::command(&build::folder()?.join(name))?
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("starting {name}"))?;
+        self.programs.push(Program { name, child, output });
+        Ok(())
+    }
+
+    /// Waits until the API answers, and has made the namespace that everything needs.
+    async fn ready(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(START_SECONDS_MAX);
+        loop {
+            self.still_runs()?;
+            // The API makes its own certificate, which the client trusts; until then there is nothing to trust.
+            let why = match self.client().await {
+                Err(error) => error.to_string(),
+                Ok(client) => match answers(&client).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => error.to_string(),
+                },
+            };
+            if Instant::now() > deadline {
+                bail!("kube-apiserver was not ready within {START_SECONDS_MAX} s: {why}");
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // The last first, so that none sees another leave and has something to say about it.
+        while let Some(mut program) = self.programs.pop() {
+            // Both fail only when the process has already ended, which is what is wanted.
+            let _ = program.child.kill();
+            let _ = program.child.wait();
+        }
+    }
+}
+
+struct Program {
+    name: &'static str,
+    child: Child,
+    output: PathBuf,
+}
+
+impl Program {
+    fn still_runs(&mut self) -> anyhow::Result<()> {
+        let Some(status) = self.child.try_wait()? else {
+            return Ok(());
+        };
+        let output = std::fs::read_to_string(&self.output).unwrap_or_default();
+        let lines: Vec<&str> = output.lines().collect();
+        let last = lines[lines.len().saturating_sub(TOLD_LINES_MAX)..].join("\n");
+        bail!("{} ended with {status}:\n{last}", self.name)
+    }
+}
+
+async fn answers(client: &Client) -> Result<(), ::kube::Error> {
+    request::get(client, "/readyz").await?;
+    request::get(client, "/api/v1/namespaces/default").await.map(drop)
+}
+
+/// A port that nobody listens on now. Somebody may take it before we do; the start then fails and says so.
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// What has to lie there before kube-apiserver starts, and the way in for its clients.
+fn write_secrets(folder: &Path, address: &str) -> anyhow::Result<()> {
+    let pair = rcgen::KeyPair::generate()?;
+    std::fs::write(folder.join("service-account.key"), pair.serialize_pem())?;
+    std::fs::write(folder.join("service-account.pub"), pair.public_key_pem())?;
+    std::fs::write(folder.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "kube", "cluster": {
+            "server": format!("https://{address}"),
+            "certificate-authority": folder.join("apiserver.crt"),
+        }}],
+        "users": [{"name": "admin", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "kube", "context": {"cluster": "kube", "user": "admin"}}],
+        "current-context": "kube",
+    });
+    std::fs::write(folder.join("kubeconfig"), format!("{kubeconfig:#}\n"))?;
+    Ok(())
+}
+
+fn etcd_arguments(folder: &Path, port: u16, peer: u16) -> Vec<String> {
+    let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
+    vec![
+        format!("--data-dir={}", folder.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        "--unsafe-no-fsync=true".to_owned(),
+    ]
+}
+
+fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &Plan) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    vec![
+        format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", folder.display()),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", file("service-account.pub")),
+        format!("--service-account-signing-key-file={}", file("service-account.key")),
+        format!("--token-auth-file={}", file("tokens.csv")),
+        "--authorization-mode=RBAC".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        format!("--feature-gates={}", gates()),
+        format!("--runtime-config={VERSIONS}"),
+        format!("--disable-admission-plugins={}", plan.without_admission.join(",")),
+        // A benchmark or a thousand cases at once are no reason to make somebody wait.
+        "--enable-priority-and-fairness=false".to_owned(),
+        "--max-requests-inflight=0".to_owned(),
+        "--max-mutating-requests-inflight=0".to_owned(),
+    ]
+}
+
+fn controllers_arguments(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let mut arguments = client_arguments(folder)?;
+    arguments.push(format!("--service-account-private-key-file={}", folder.join("service-account.key").display()));
+    // Nodes here have no kubelet that would renew their leases.
+    arguments.push("--controllers=*,-node-lifecycle-controller".to_owned());
+    Ok(arguments)
+}
+
+fn scheduler_arguments(folder: &Path) -> anyhow::Result<Vec<String>> {
+    client_arguments(folder)
+}
+
+/// What the programs that only talk to the API have in common. Limits as in upstream's own benchmark.
+fn client_arguments(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let kubeconfig = folder.join("kubeconfig").display().to_string();
+    Ok(vec![
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--leader-elect=false".to_owned(),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", free_port()?),
+        "--kube-api-qps=5000".to_owned(),
+        "--kube-api-burst=5000".to_owned(),
+        format!("--feature-gates={}", gates()),
+    ])
+}
+
+fn gates() -> String {
+    GATES.map(|gate| format!("{gate}=true")).join(",")
+}
+
+/// Nodes that look ready and that pods can be bound to.
+async fn make_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
+    let size = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
+    for number in 0..count {
+        let name = format!("node-{number:04}");
+        let node = json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {
+                "capacity": size,
+                "allocatable": size,
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Made", "message": "no kubelet is there"}],
+            },
+        });
+        request::post(client, "/api/v1/nodes", &node).await?;
+        // Admission taints every new node as not ready, whatever its conditions say.
+        let untaint = json!({"spec": {"taints": null}});
+        request::patch(client, &format!("/api/v1/nodes/{name}"), request::PatchKind::Merge, &untaint).await?;
+    }
+    Ok(())
+}
