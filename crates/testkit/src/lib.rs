@@ -6,6 +6,7 @@
 
 pub mod home; // a control plane for one test
 pub mod build; // manifests in a line
+pub mod fuzz; // what the fuzz targets check
 
 pub use build::{JobBuilder, PodBuilder, job, pod};
 pub use home::{Change, Home};

@@ -4,3 +4,6 @@
 mod walk; // one gang Job from submission to the end; read this first
 mod gangs; // all or nothing
 mod jobs; // counting, failing, deleting, restarting
+mod cleanup; // namespaces and groups that go
+mod gates; // features and settings, switched while objects live
+mod fuzz_seeds; // what fuzzing has found, replayed

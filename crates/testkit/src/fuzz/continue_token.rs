@@ -1,0 +1,168 @@
+//! The token with which a client asks for the next page of a list.
+//!
+//! Input: a letter, a digit for the size of pages and the collection (`Form`), and the token: as it is (`t`), what it
+//! says before it is encoded (`d`), or the same with a revision that lies so many writes back as a digit says (`o`). Whatever the token, the answer is the rest of the list at the token's revision,
+//! page by page without gap or repetition, or a refusal; a token that came too late is told how to go on.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use api::Revision;
+use api::views::ObjectKey;
+use http::StatusCode;
+use serde_json::{Value, json};
+use store::Limits;
+
+use super::Outcome;
+use super::ask::{Answer, Asked, JSON, percent_encoded};
+
+/// What is listed and how, by the low bits of one byte.
+struct Form {
+    /// Bits 0 and 1, plus one.
+    limit: usize,
+    /// Bits 2 and 3.
+    collection: &'static str,
+}
+
+impl Form {
+    fn of(bits: u8) -> Form {
+        let collections = ["/api/v1/pods", "/api/v1/namespaces/default/pods", "/api/v1/namespaces", "/api/v1/nodes"];
+        Form { limit: usize::from(bits & 3) + 1, collection: collections[usize::from(bits >> 2 & 3)] }
+    }
+}
+
+/// Checks one input.
+pub fn check(input: &[u8]) -> Outcome {
+    static LISTED: LazyLock<(Asked, u64)> = LazyLock::new(|| simulator::on_virtual_time(pods()));
+    let (asked, now) = &*LISTED;
+    let Some((&[letter, form], token)) = input.split_first_chunk() else { return Outcome::Refused };
+    let encoded = |text: &[u8]| -> String { text.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let token = match (letter, token) {
+        (b't', token) => String::from_utf8_lossy(token).into_owned(),
+        (b'o', [back, rest @ ..]) => encoded((now - u64::from(back & 15)).to_string().as_bytes()) + &encoded(rest),
+        (_, token) => encoded(token),
+    };
+    if token.is_empty() {
+        return Outcome::Refused; // No token at all: the list begins at its beginning.
+    }
+    simulator::on_virtual_time(walk(asked, &Form::of(form), &token))
+}
+
+async fn walk(asked: &Asked, form: &Form, token: &str) -> Outcome {
+    let rest = asked.get(&path(form.collection, None, token)).await;
+    match rest.code {
+        StatusCode::OK => {}
+        StatusCode::GONE => {
+            let fresh = rest.text("/metadata/continue");
+            assert!(!fresh.is_empty(), "whoever comes too late is told how to go on");
+            assert_eq!(asked.get(&path(form.collection, None, fresh)).await.code, StatusCode::OK, "the way to go on");
+            return Outcome::Refused;
+        }
+        code => {
+            assert_eq!(code, StatusCode::BAD_REQUEST, "{}", rest.value);
+            return Outcome::Refused;
+        }
+    }
+    if let Some((at, after)) = said(token) {
+        assert_eq!(rest.text("/metadata/resourceVersion"), at, "the list is at the token's revision");
+        let exact = format!("resourceVersion={at}&resourceVersionMatch=Exact");
+        let whole = asked.get(&format!("{}?{exact}", form.collection)).await.granted("the same revision, all of it");
+        let behind: Vec<&Value> = items(&whole).iter().filter(|item| key(item) > after).collect();
+        assert_eq!(items(&rest).iter().collect::<Vec<_>>(), behind, "all that is behind {after}");
+    }
+    let (mut pages, mut next) = (Vec::new(), token.to_owned());
+    while !next.is_empty() {
+        let page = asked.get(&path(form.collection, Some(form.limit), &next)).await.granted("the next page");
+        let version = page.text("/metadata/resourceVersion");
+        assert_eq!(version, rest.text("/metadata/resourceVersion"), "all pages are at one revision");
+        next = page.text("/metadata/continue").to_owned();
+        let remaining = page.value["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
+        assert_eq!(remaining > 0, !next.is_empty(), "there is a next page if something remains");
+        assert!(items(&page).len() == form.limit || next.is_empty(), "pages are full, the last aside");
+        pages.extend(items(&page).iter().cloned());
+        let total = pages.len() + remaining as usize;
+        assert_eq!(total, items(&rest).len(), "each page counts what remains");
+    }
+    assert_eq!(pages, *items(&rest), "the pages together are the whole");
+    assert!(pages.windows(2).all(|pair| key(&pair[0]) < key(&pair[1])), "in order, each once");
+    Outcome::Accepted
+}
+
+fn path(collection: &str, limit: Option<usize>, token: &str) -> String {
+    let limit = limit.map(|limit| format!("limit={limit}&")).unwrap_or_default();
+    format!("{collection}?{limit}continue={}", percent_encoded(token))
+}
+
+fn items(list: &Answer) -> &Vec<Value> {
+    list.value["items"].as_array().expect("a list has items")
+}
+
+fn key(item: &Value) -> ObjectKey {
+    let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default();
+    ObjectKey::new(text("namespace"), text("name"))
+}
+
+/// The revision and the key that a token says, when it is one the server would write and names a revision.
+fn said(token: &str) -> Option<(String, ObjectKey)> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let bytes = token.as_bytes().chunks(2).map(|pair| Some(digit(*pair.first()?)? * 16 + digit(*pair.get(1)?)?));
+    let text = String::from_utf8(bytes.collect::<Option<_>>()?).ok()?;
+    let mut parts = text.splitn(3, '/');
+    let at = Revision::parse(parts.next()?)?;
+    Some((at.to_string(), ObjectKey::new(parts.next()?, parts.next()?)))
+}
+
+/// Pods in two namespaces, with changes of which only the last few are still remembered; and the revision of the last.
+async fn pods() -> (Asked, u64) {
+    let asked = Asked::new(Limits { history_bytes: 8 << 10, history_age: Duration::from_secs(3600) });
+    let made = asked.ask("POST", "/api/v1/namespaces", JSON, json!({"metadata": {"name": "other"}}).to_string()).await;
+    made.granted("a second namespace");
+    for round in 0..4 {
+        for (namespace, name) in
+            [("default", "a"), ("default", "b"), ("default", "b-2"), ("other", "a"), ("other", "c")]
+        {
+            let collection = format!("/api/v1/namespaces/{namespace}/pods");
+            let pod = json!({"metadata": {"name": name, "labels": {"round": round.to_string()}},
+                "spec": {"containers": [{"name": "main", "image": "main"}]}});
+            let deleted = (round + name.len()) % 3 == 0;
+            let object = format!("{collection}/{name}");
+            if round > 0 {
+                // Names that the last round deleted are not there.
+                asked
+                    .ask(
+                        "PATCH",
+                        &object,
+                        "application/merge-patch+json",
+                        json!({"metadata": pod["metadata"]}).to_string(),
+                    )
+                    .await;
+            }
+            asked.ask("POST", &collection, JSON, pod.to_string()).await;
+            if deleted {
+                asked.ask("DELETE", &object, JSON, "").await.granted("a pod goes");
+            }
+        }
+    }
+    let now = asked.get("/api/v1/pods").await.text("/metadata/resourceVersion").parse().expect("a revision");
+    (asked, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_a_past_of_which_a_part_is_gone() {
+        simulator::on_virtual_time(async {
+            let (asked, now) = pods().await;
+            assert!(items(&asked.get("/api/v1/pods").await).len() >= 3);
+            let exact = |at: u64| format!("/api/v1/pods?resourceVersion={at}&resourceVersionMatch=Exact");
+            assert_eq!(asked.get(&exact(2)).await.code, StatusCode::GONE);
+            assert_eq!(asked.get(&exact(now - 3)).await.code, StatusCode::OK);
+        });
+    }
+}

@@ -1,0 +1,144 @@
+//! Label and field selectors.
+//!
+//! Input: `l` or `f`, then the selector. What can be read can be written and read again; the server lists exactly what
+//! the selector matches, and refuses exactly what cannot be read.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use api::Pairs;
+use api::selector::{FieldOperator, Fields, LabelRequirement, Labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use serde_json::json;
+use store::Limits;
+
+use super::Outcome;
+use super::ask::{Asked, JSON, percent_encoded};
+
+/// The labels of the pods there are.
+const PODS: [&[(&str, &str)]; 6] = [
+    &[],
+    &[("a", "")],
+    &[("a", "b")],
+    &[("a", "b"), ("size", "5")],
+    &[("size", "7"), ("in", "in")],
+    &[("example.com/a", "B.c_d-1"), ("a", "5")],
+];
+
+/// Checks one input.
+pub fn check(input: &[u8]) -> Outcome {
+    let Some((&letter, text)) = input.split_first() else { return Outcome::Refused };
+    let Ok(text) = std::str::from_utf8(text) else { return Outcome::Refused };
+    let is_read = if letter == b'f' { check_fields(text) } else { check_labels(text) };
+    if is_read { Outcome::Accepted } else { Outcome::Refused }
+}
+
+fn check_labels(text: &str) -> bool {
+    let read = Labels::parse(text).ok();
+    let pods = PODS.map(|pod| pod.iter().map(|(key, value)| (*key, (*value).to_owned())).collect::<Pairs<String>>());
+    if let Some(read) = &read {
+        let written = read.requirements().iter().map(written_label).collect::<Vec<_>>().join(",");
+        assert_eq!(Labels::parse(&written).as_ref(), Ok(read), "{text:?} is {written:?} when written again");
+        if let Some(typed) = typed(read) {
+            let typed = Labels::from_label_selector(&typed).expect("what can be read as text can be typed");
+            for pod in &pods {
+                assert_eq!(typed.matches(pod), read.matches(pod), "{text:?} typed, on {pod:?}");
+            }
+        }
+    }
+    let expected = read.as_ref().map(|read| names(|index| read.matches(&pods[index])));
+    assert_eq!(listed("labelSelector", text), expected, "{text:?}");
+    read.is_some()
+}
+
+fn check_fields(text: &str) -> bool {
+    let read = Fields::parse(text).ok();
+    if let Some(read) = &read {
+        let written = read.requirements().iter().map(written_field).collect::<Vec<_>>().join(",");
+        assert_eq!(Fields::parse(&written).as_ref(), Ok(read), "{text:?} is {written:?} when written again");
+    }
+    let known = read.filter(|read| read.requirements().iter().all(|term| value_of(&term.field, "").is_some()));
+    let is_selected = |fields: &Fields, name: &str| fields.matches(|field| value_of(field, name).unwrap_or_default());
+    let expected = known.as_ref().map(|known| names(|index| is_selected(known, &name_of(index))));
+    assert_eq!(listed("fieldSelector", text), expected, "{text:?}");
+    known.is_some()
+}
+
+/// The names of the pods that are selected.
+fn names(is_selected: impl Fn(usize) -> bool) -> Vec<String> {
+    (0..PODS.len()).filter(|index| is_selected(*index)).map(name_of).collect()
+}
+
+fn name_of(index: usize) -> String {
+    format!("pod-{index}")
+}
+
+/// The selectable fields of every pod there is; `None` for a field that cannot be selected by.
+fn value_of<'a>(field: &str, name: &'a str) -> Option<&'a str> {
+    match field {
+        "metadata.name" => Some(name),
+        "metadata.namespace" | "spec.serviceAccountName" => Some("default"),
+        "spec.nodeName" | "status.podIP" | "status.nominatedNodeName" => Some(""),
+        "spec.restartPolicy" => Some("Always"),
+        "spec.schedulerName" => Some("default-scheduler"),
+        "spec.hostNetwork" => Some("false"),
+        "status.phase" => Some("Pending"),
+        _ => None,
+    }
+}
+
+/// The names that the server lists; `None` when it refuses.
+fn listed(option: &str, text: &str) -> Option<Vec<String>> {
+    static ASKED: LazyLock<Asked> = LazyLock::new(|| simulator::on_virtual_time(pods()));
+    let path = format!("/api/v1/namespaces/default/pods?{option}={}", percent_encoded(text));
+    let answer = simulator::on_virtual_time(ASKED.get(&path));
+    let items = answer.value["items"].as_array()?;
+    Some(items.iter().map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect())
+}
+
+async fn pods() -> Asked {
+    let asked = Asked::new(Limits::default());
+    for (index, labels) in PODS.iter().enumerate() {
+        let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+        let pod = json!({
+            "metadata": {"name": name_of(index), "labels": labels},
+            "spec": {"serviceAccountName": "default", "containers": [{"name": "main", "image": "main"}]},
+        });
+        let made = asked.ask("POST", "/api/v1/namespaces/default/pods", JSON, pod.to_string()).await;
+        made.granted("a pod for the selectors");
+    }
+    asked
+}
+
+fn written_label(requirement: &LabelRequirement) -> String {
+    match requirement {
+        LabelRequirement::In(key, values) => format!("{key} in ({})", values.join(",")),
+        LabelRequirement::NotIn(key, values) => format!("{key} notin ({})", values.join(",")),
+        LabelRequirement::Exists(key) => key.clone(),
+        LabelRequirement::DoesNotExist(key) => format!("!{key}"),
+        LabelRequirement::GreaterThan(key, bound) => format!("{key}>{bound}"),
+        LabelRequirement::LessThan(key, bound) => format!("{key}<{bound}"),
+    }
+}
+
+fn written_field(term: &api::selector::FieldRequirement) -> String {
+    let operator = if term.operator == FieldOperator::Equals { "=" } else { "!=" };
+    let value = term.value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
+    format!("{}{operator}{value}", term.field)
+}
+
+/// The same requirements as objects carry them; `None` when there is no such form.
+fn typed(labels: &Labels) -> Option<LabelSelector> {
+    let typed = |requirement: &LabelRequirement| {
+        let (key, operator, values) = match requirement {
+            LabelRequirement::In(key, values) => (key, "In", Some(values.clone())),
+            LabelRequirement::NotIn(key, values) => (key, "NotIn", Some(values.clone())),
+            LabelRequirement::Exists(key) => (key, "Exists", None),
+            LabelRequirement::DoesNotExist(key) => (key, "DoesNotExist", None),
+            LabelRequirement::GreaterThan(..) | LabelRequirement::LessThan(..) => return None,
+        };
+        Some(LabelSelectorRequirement { key: key.clone(), operator: operator.to_owned(), values })
+    };
+    let expressions: Option<Vec<_>> = labels.requirements().iter().map(typed).collect();
+    Some(LabelSelector { match_expressions: Some(expressions?), ..LabelSelector::default() })
+}

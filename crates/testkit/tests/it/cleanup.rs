@@ -1,0 +1,163 @@
+//! Things that go: namespaces with all that is in them, and groups once nobody needs them.
+
+use std::time::Duration;
+
+use api::views::{Condition, NamespaceView, ObjectKey};
+use controlplane::Part;
+use nodes::cluster::Cluster;
+use serde_json::{Value, json};
+use testkit::{Home, job, on_paused_clock, pod};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const NAMESPACE: &str = "/api/v1/namespaces/lab";
+const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+
+/// A namespace with a gang that runs for ever, a gang that does not fit, a pod nobody places and a free PodGroup.
+async fn furnished(home: &Home) {
+    home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
+    let mut manifests = vec![
+        job("runs").pods(2).indexed().gang().gpus(8).annotate("phalanx.dev/run-seconds", "100000").build(),
+        job("waits").pods(8).gang().gpus(8).build(),
+        pod("alone").gpus(64).build(),
+        json!({
+            "kind": "PodGroup", "metadata": {"name": "free"}, "spec": {"schedulingPolicy": {"basic": {}}},
+        }),
+    ];
+    for manifest in &mut manifests {
+        manifest["metadata"]["namespace"] = json!("lab");
+        let collection = match manifest["kind"].as_str() {
+            Some("Job") => "/apis/batch/v1/namespaces/lab/jobs",
+            Some("Pod") => "/api/v1/namespaces/lab/pods",
+            _ => "/apis/scheduling.k8s.io/v1beta1/namespaces/lab/podgroups",
+        };
+        home.request("POST", collection, manifest).await.unwrap();
+    }
+    home.eventually("the gang runs", MINUTE, |home| {
+        let pods = home.caches().pods.all();
+        (pods.iter().filter(|pod| pod.metadata.name.starts_with("runs-") && pod.node_name().is_some()).count() == 2)
+            .then_some(())
+    })
+    .await;
+}
+
+fn lab(home: &Home) -> Option<std::sync::Arc<NamespaceView>> {
+    home.caches().namespaces.get(&ObjectKey::new("", "lab"))
+}
+
+/// Everything that lives in the namespace, as the history has it.
+fn inhabitants(home: &Home) -> Vec<String> {
+    let mut there = std::collections::BTreeSet::new();
+    for change in home.history().iter().filter(|change| change.object["metadata"]["namespace"] == "lab") {
+        let id = format!("{} {}", change.resource, change.name());
+        if change.deleted {
+            there.remove(&id)
+        } else {
+            there.insert(id)
+        };
+    }
+    there.into_iter().collect()
+}
+
+#[test]
+fn a_deleted_namespace_vanishes_with_all_that_is_in_it() {
+    on_paused_clock(async {
+        let home = Home::embedded(5, Cluster::default_of(4)).await;
+        furnished(&home).await;
+        home.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
+        home.eventually("gone", 3 * MINUTE, |home| lab(home).is_none().then_some(())).await;
+        assert_eq!(inhabitants(&home), Vec::<String>::new());
+        assert!(home.request("GET", NAMESPACE, &Value::Null).await.is_err());
+        home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
+        home.create(&job("next").build()).await;
+    });
+}
+
+#[test]
+fn a_namespace_waits_for_what_others_hold_and_says_so() {
+    on_paused_clock(async {
+        let home = Home::embedded(5, Cluster::default_of(1)).await;
+        home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
+        let mut held = pod("held").build();
+        held["metadata"]["namespace"] = json!("lab");
+        held["metadata"]["finalizers"] = json!(["example.com/x"]);
+        home.request("POST", "/api/v1/namespaces/lab/pods", &held).await.unwrap();
+        home.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
+        let namespace = home
+            .eventually("told", MINUTE, |home| {
+                lab(home).filter(|lab| Condition::is_true(&lab.status.conditions, "NamespaceFinalizersRemaining"))
+            })
+            .await;
+        let said = |kind: &str| {
+            let found = namespace.status.conditions.iter().find(|condition| condition.kind == kind).unwrap();
+            (found.reason.clone(), found.message.clone())
+        };
+        let want = "Some content in the namespace has finalizers remaining: example.com/x in 1 resource instances";
+        assert_eq!(said("NamespaceFinalizersRemaining"), ("SomeFinalizersRemain".to_owned(), want.to_owned()));
+        assert_eq!(said("NamespaceContentRemaining").1, "Some resources are remaining: pods. has 1 resource instances");
+        assert_eq!(said("NamespaceDeletionDiscoveryFailure").0, "ResourcesDiscovered");
+        tokio::time::sleep(10 * MINUTE).await;
+        assert!(lab(&home).is_some(), "it waits as long as it takes");
+        let release = json!({"metadata": {"finalizers": null}});
+        home.request("PATCH", "/api/v1/namespaces/lab/pods/held", &release).await.unwrap();
+        home.eventually("gone", MINUTE, |home| lab(home).is_none().then_some(())).await;
+    });
+}
+
+#[test]
+fn controllers_that_are_restarted_again_and_again_still_empty_a_namespace() {
+    for seed in 0..4 {
+        on_paused_clock(async {
+            let mut home = Home::embedded(seed, Cluster::default_of(4)).await;
+            furnished(&home).await;
+            home.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
+            for turn in 0..600 {
+                tokio::time::sleep(Duration::from_millis(37 * (1 + (seed + turn) % 29))).await;
+                if lab(&home).is_none() {
+                    assert_eq!(inhabitants(&home), Vec::<String>::new());
+                    return;
+                }
+                home.restart(Part::Controllers);
+            }
+            panic!("seed {seed}: still there: {:?}", inhabitants(&home));
+        });
+    }
+}
+
+#[test]
+fn a_group_whose_pods_run_stays_until_they_are_gone() {
+    on_paused_clock(async {
+        let home = Home::embedded(5, Cluster::default_of(1)).await;
+        let group = json!({
+            "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+        });
+        home.create(&group).await;
+        for (name, seconds) in [("short", "30"), ("long", "90")] {
+            home.create(&pod(name).group("g").annotate("phalanx.dev/run-seconds", seconds).build()).await;
+        }
+        let bound = |home: &Home| home.caches().pods.all().iter().all(|pod| pod.node_name().is_some()).then_some(());
+        home.eventually("bound", MINUTE, bound).await;
+        home.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
+        tokio::time::sleep(MINUTE).await;
+        let key = ObjectKey::new("default", "g");
+        assert!(home.caches().pod_groups.get(&key).is_some_and(|group| group.metadata.is_deleting()));
+        home.eventually("gone", MINUTE, |home| home.caches().pod_groups.get(&key).is_none().then_some(())).await;
+        let history = home.history();
+        let revision =
+            |found: &dyn Fn(&testkit::Change) -> bool| history.iter().find(|change| found(change)).unwrap().revision;
+        let ended = revision(&|change| change.name() == "long" && change.object["status"]["phase"] == "Succeeded");
+        let went = revision(&|change| change.name() == "g" && change.deleted);
+        assert!(ended < went);
+    });
+}
+
+#[test]
+fn a_group_that_nobody_uses_goes_at_once() {
+    on_paused_clock(async {
+        let home = Home::embedded(5, Cluster::default_of(1)).await;
+        let group = json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}});
+        home.create(&group).await;
+        home.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
+        let gone = |home: &Home| home.caches().pod_groups.all().is_empty().then_some(());
+        home.eventually("gone", Duration::from_secs(5), gone).await;
+    });
+}

@@ -1,0 +1,71 @@
+//! The seeds of the fuzz targets, each checked the way the fuzzer would: every crash that was ever found is among them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use testkit::fuzz::{Outcome, TARGETS, Target};
+
+/// The seeds are read by every checkout; larger finds can be made smaller (`cargo fuzz tmin`).
+const SEEDS_BYTES_MAX: u64 = 300 << 10;
+
+fn seeds(target: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} is empty", folder.display());
+    files
+}
+
+/// Replays the seeds of a target. A name says what must become of a seed: `accepted-…` or `refused-…`; of others only
+/// that no check complains.
+fn replay(name: &str) {
+    let (_, check): &(&str, Target) = TARGETS.iter().find(|(target, _)| *target == name).unwrap();
+    for file in seeds(name) {
+        let shown = file.file_name().unwrap().to_string_lossy().into_owned();
+        eprintln!("{name}/{shown}");
+        let outcome = check(&fs::read(&file).unwrap());
+        let want = match shown.split('-').next() {
+            Some("accepted") => Outcome::Accepted,
+            Some("refused") => Outcome::Refused,
+            _ => outcome,
+        };
+        assert_eq!(outcome, want, "fuzz/seeds/{name}/{shown}");
+    }
+}
+
+#[test]
+fn bodies_are_objects_that_can_be_written_back_or_are_refused() {
+    replay("body");
+}
+
+#[test]
+fn patches_leave_a_good_object_or_change_nothing() {
+    replay("patch");
+}
+
+#[test]
+fn selectors_select_what_they_say_or_are_refused() {
+    replay("selector");
+}
+
+#[test]
+fn continue_tokens_lead_through_the_rest_of_the_list_or_are_refused() {
+    replay("continue_token");
+}
+
+#[test]
+fn damaged_store_files_are_reported_and_never_shown() {
+    replay("store_file");
+}
+
+#[test]
+fn every_target_has_small_seeds_and_nothing_else_has_any() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+    let folders: BTreeSet<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(folders, TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect());
+    let bytes: u64 = TARGETS.iter().flat_map(|(name, _)| seeds(name)).map(|file| file.metadata().unwrap().len()).sum();
+    assert!(bytes <= SEEDS_BYTES_MAX, "{bytes} bytes of seeds");
+}

@@ -1,0 +1,137 @@
+//! Features and settings through the whole control plane, switched while objects live.
+
+use std::time::Duration;
+
+use api::gates::{AutoGang, Gate, Gates};
+use api::views::Condition;
+use controlplane::{Config, ControlPlane, World};
+use nodes::cluster::Cluster;
+use serde_json::{Value, json};
+use testkit::{Home, job, on_paused_clock};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn config(gates: Gates) -> Config {
+    Config { gates, ..Config::on(Cluster::default_of(4)) }
+}
+
+fn complete(home: &Home, jobs: usize) -> Option<()> {
+    let all = home.caches().jobs.all();
+    (all.len() == jobs && all.iter().all(|job| Condition::is_true(&job.status.conditions, "Complete"))).then_some(())
+}
+
+// Shows: S000-06
+// Shows: S000-54
+#[test]
+fn auto_gang_makes_gangs_of_indexed_jobs_and_nothing_for_others() {
+    on_paused_clock(async {
+        let home = Home::with_config(3, config(Gates::default().with_auto_gang(AutoGang::Indexed))).await;
+        home.create(&job("whole").pods(8).indexed().gpus(1).build()).await;
+        home.create(&job("waves").spec("parallelism", 2).spec("completions", 4).indexed().build()).await;
+        home.create(&job("plain").pods(3).build()).await;
+        home.eventually("complete", 3 * MINUTE, |home| complete(home, 3)).await;
+        let groups = home.caches().pod_groups.all();
+        let counts: Vec<Option<i32>> = groups.iter().map(|group| group.min_count()).collect();
+        assert_eq!((counts, home.caches().workloads.all().len()), (vec![Some(8)], 1));
+        for pod in home.caches().pods.all() {
+            assert_eq!(pod.group_name().is_some(), pod.metadata.name.starts_with("whole-"), "{}", pod.metadata.name);
+        }
+    });
+}
+
+#[test]
+fn the_size_of_such_a_gang_cannot_be_changed_and_by_default_it_can() {
+    for (auto_gang, refused) in [(AutoGang::Indexed, true), (AutoGang::Explicit, false)] {
+        on_paused_clock(async {
+            let home = Home::with_config(3, config(Gates::default().with_auto_gang(auto_gang))).await;
+            let manifest = job("whole").pods(4).indexed().annotate("phalanx.dev/run-seconds", "1000").build();
+            home.create(&manifest).await;
+            let path = "/apis/batch/v1/namespaces/default/jobs/whole";
+            let larger = json!({"spec": {"parallelism": 6, "completions": 6}});
+            let answer = home.request("PATCH", path, &larger).await;
+            match answer {
+                Err(kube::Error::Api(status)) if refused => {
+                    assert!(status.code == 422 && status.message.contains("spec.parallelism"), "{}", status.message);
+                }
+                other => assert!(!refused && other.is_ok(), "{auto_gang:?}: {other:?}"),
+            }
+        });
+    }
+}
+
+/// A control plane on a world that may have been lived in before.
+async fn start(world: &World, gates: Gates) -> ControlPlane {
+    ControlPlane::start(world.clone(), config(gates)).await.unwrap()
+}
+
+async fn until(plane: &ControlPlane, what: &str, holds: impl Fn(&ControlPlane) -> bool) {
+    for _ in 0..3000 {
+        if holds(plane) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("never happened: {what}");
+}
+
+async fn post_job(plane: &ControlPlane, manifest: &Value) {
+    send(plane, "POST", "", manifest).await;
+}
+
+/// Sends a request about Jobs.
+async fn send(plane: &ControlPlane, method: &str, name: &str, body: &Value) {
+    let content = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let path = format!("/apis/batch/v1/namespaces/default/jobs{name}");
+    let request = http::Request::builder().method(method).uri(path).header("content-type", content);
+    let request = request.body(serde_json::to_vec(body).unwrap()).unwrap();
+    plane.client().request::<Value>(request).await.unwrap();
+}
+
+// Shows: S000-58
+// Shows: S000-80
+// Shows: S000-85
+// Shows: S000-86
+// Shows: S004-33
+#[test]
+fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
+    on_paused_clock(async {
+        let origin = "2026-01-01T00:00:00Z".parse().unwrap();
+        let world = simulator::world(9, origin, store::Limits::default());
+        let long = |name: &str| job(name).pods(2).gang().annotate("phalanx.dev/run-seconds", "100000");
+        let off = Gates::default().with(Gate::WorkloadWithJob, false);
+        let groups_of = |plane: &ControlPlane, name: &str| {
+            let groups = plane.caches().pod_groups.all();
+            groups.iter().filter(|group| group.metadata.name.starts_with(name)).count()
+        };
+        let running = |plane: &ControlPlane, name: &str| {
+            let pods = plane.caches().pods.all();
+            pods.iter().filter(|pod| pod.metadata.name.starts_with(name) && pod.node_name().is_some()).count() == 2
+        };
+
+        let plane = start(&world, off).await;
+        post_job(&plane, &long("early").build()).await;
+        post_job(&plane, &long("held").spec("suspend", true).build()).await;
+        until(&plane, "plain pods run", |plane| running(plane, "early")).await;
+        assert!(plane.caches().workloads.all().is_empty() && plane.caches().pod_groups.all().is_empty());
+        plane.stop().await;
+
+        let plane = start(&world, Gates::default()).await;
+        post_job(&plane, &long("fresh").build()).await;
+        post_job(&plane, &long("stored").spec("suspend", true).build()).await;
+        until(&plane, "the new gang runs", |plane| running(plane, "fresh")).await;
+        until(&plane, "the suspended Job has its group", |plane| groups_of(plane, "held") == 1).await;
+        until(&plane, "so has the other one", |plane| groups_of(plane, "stored") == 1).await;
+        assert_eq!(groups_of(&plane, "early"), 0, "its pods are there already");
+        plane.stop().await;
+
+        let plane = start(&world, off).await;
+        post_job(&plane, &long("late").build()).await;
+        send(&plane, "PATCH", "/stored", &json!({"spec": {"suspend": false}})).await;
+        until(&plane, "plain pods run again", |plane| running(plane, "late") && running(plane, "stored")).await;
+        let pods = plane.caches().pods.all();
+        let grouped = pods.iter().filter(|pod| pod.group_name().is_some());
+        assert!(grouped.map(|pod| pod.metadata.name.as_str()).all(|name| name.starts_with("fresh")));
+        assert_eq!((groups_of(&plane, "late"), groups_of(&plane, "fresh")), (0, 1), "what is there stays");
+        plane.stop().await;
+    });
+}
