@@ -80,6 +80,7 @@ mod tests {
     use serde_json::json;
 
     use super::{prepare_create, prepare_update};
+    use crate::batch::validation::validate_create;
     use crate::gates::{Gate, Gates};
 
     #[test]
@@ -113,6 +114,23 @@ mod tests {
         prepare_create(&mut job, &Gates::default());
         assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
         assert_eq!(job["metadata"]["labels"]["job-name"], "trainer");
+    }
+
+    #[test]
+    fn a_job_is_told_of_its_pods_labels_unless_all_of_them_were_made() {
+        for (labels, want) in [(json!({"app": "x"}), true), (json!(null), false)] {
+            // Too long for a label, which the name becomes.
+            let name = "a".repeat(64);
+            let template = json!({"metadata": {"labels": labels}, "spec": {}});
+            let mut job = json!({"metadata": {"name": name, "uid": "u1"}, "spec": {"template": template}});
+            if labels.is_null() {
+                job["spec"]["template"] = json!({"spec": {}});
+            }
+            prepare_create(&mut job, &Gates::default());
+            let errors = validate_create(&serde_json::from_value(job).expect("a Job"), &Gates::default());
+            let told = |path: &str| errors.iter().any(|error| error.path.as_str() == path);
+            assert_eq!((told("metadata.labels"), told("spec.template.labels")), (want, true), "{labels}");
+        }
     }
 
     #[test]

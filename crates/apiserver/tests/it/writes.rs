@@ -304,3 +304,27 @@ async fn a_dry_run_judges_and_keeps_nothing() {
     assert!(made.metadata.uid.is_some());
     assert_eq!(home.store.revision(), before);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_gated_pod_says_so_from_its_first_moment() {
+    let home = home();
+    let mut pod = pod_document("a");
+    pod["spec"]["schedulingGates"] = json!([{"name": "example.com/quota"}]);
+    let (_, made) = home.post(PODS, pod).await;
+    let condition = &made["status"]["conditions"][0];
+    assert_eq!((&condition["reason"], &condition["lastProbeTime"]), (&json!("SchedulingGated"), &Value::Null));
+    assert_eq!(condition["lastTransitionTime"], made["metadata"]["creationTimestamp"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_was_left_out_is_told_apart_from_an_empty_one() {
+    let home = home();
+    for (values, want) in [(Value::Null, "null"), (json!([]), "[]")] {
+        let mut job = job_document("a");
+        job["spec"]["podFailurePolicy"] = json!({"rules": [{"action": "FailJob",
+            "onExitCodes": {"operator": "In", "values": values}}]});
+        let (_, status) = home.post(JOBS, job).await;
+        let message = status["details"]["causes"][0]["message"].as_str().unwrap();
+        assert_eq!(message, format!("Invalid value: {want}: at least one value is required"));
+    }
+}
