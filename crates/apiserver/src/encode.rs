@@ -63,14 +63,11 @@ pub fn meta(resource: &Resource, object: &Object) -> Meta {
     let metadata = object.metadata();
     let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
     let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten();
-    let mut fields = (resource.strategy.fields)(object);
-    // Kept as long as the object, so without room to grow.
-    fields.shrink_to_fit();
     Meta {
         uid: object.uid().to_owned(),
         labels: labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?.to_owned()))).collect(),
         owner_uids: owners.filter_map(|owner| Some(owner["uid"].as_str()?.to_owned())).collect(),
-        fields,
+        fields: (resource.strategy.fields)(object).into_iter().collect(),
         deleting: object.is_deleting(),
         expires: None,
     }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use api::Timestamp;
-use store::{Expect, Op, Stored, Write};
+use store::{Expect, Key, Op, Stored, Write};
 
 use crate::encode;
 use crate::object::Object;
@@ -53,7 +53,7 @@ async fn sweep(home: &Home, now: Timestamp) -> usize {
 
 fn delete(stored: &Stored) -> Write {
     Write {
-        key: stored.key.clone(),
+        key: Key::clone(&stored.key),
         expect: Expect::At(stored.revision),
         op: Op::Delete,
         document: encode::document(&Object::stored(stored)),

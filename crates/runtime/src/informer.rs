@@ -169,14 +169,18 @@ impl<V: View> Cache<V> {
     /// objects that are in the list but could not be decoded; of those the last known state stays.
     pub fn replace(&self, objects: Vec<V>, unread: &BTreeSet<ObjectKey>, revision: Revision) {
         let mut state = self.lock();
-        let listed: BTreeSet<ObjectKey> = objects.iter().map(|object| object.meta().key()).collect();
-        let held = state.objects.keys();
-        let gone = held.filter(|key| !listed.contains(&***key) && !unread.contains(&***key));
-        for key in gone.cloned().collect::<Vec<_>>() {
-            state.remove(&key);
+        // The first list finds nothing that could be gone, and it is the long one that everybody waits for.
+        let is_first = state.objects.is_empty();
+        if !is_first {
+            let listed: BTreeSet<ObjectKey> = objects.iter().map(|object| object.meta().key()).collect();
+            let held = state.objects.keys();
+            let gone = held.filter(|key| !listed.contains(&***key) && !unread.contains(&***key));
+            for key in gone.cloned().collect::<Vec<_>>() {
+                state.remove(&key);
+            }
         }
         for object in objects {
-            if !state.holds(&object) {
+            if is_first || !state.holds(&object) {
                 state.put(object);
             }
         }

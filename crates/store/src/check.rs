@@ -60,7 +60,7 @@ fn summary(file: File) -> Result<Summary, DiskError> {
 }
 
 fn read(database: &Database) -> Result<Summary, DiskError> {
-    let mut objects: BTreeMap<Key, Arc<Stored>> = BTreeMap::new();
+    let mut objects: BTreeMap<Arc<Key>, Arc<Stored>> = BTreeMap::new();
     let mut revision = Revision::ZERO;
     Log::of(database)?.read(&mut |record| {
         revision = record.object.revision;
@@ -75,7 +75,7 @@ fn read(database: &Database) -> Result<Summary, DiskError> {
 fn sha256<'a>(objects: impl Iterator<Item = &'a Arc<Stored>>) -> String {
     let mut hash = Sha256::new();
     for object in objects {
-        let Key { resource, namespace, name } = &object.key;
+        let Key { resource, namespace, name } = &*object.key;
         for part in [resource.as_bytes(), namespace.as_bytes(), name.as_bytes(), &object.bytes] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);

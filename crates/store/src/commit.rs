@@ -60,7 +60,7 @@ pub(crate) struct Judged {
 pub(crate) fn judge(state: &State, batch: Vec<Write>, room: Room) -> Judged {
     let mut judged = Judged { answers: Vec::with_capacity(batch.len()), events: Vec::with_capacity(batch.len()) };
     // What earlier writes of this batch made of a key; `None` where they deleted it.
-    let mut written: BTreeMap<Key, Option<Arc<Stored>>> = BTreeMap::new();
+    let mut written: BTreeMap<Arc<Key>, Option<Arc<Stored>>> = BTreeMap::new();
     let mut revision = state.revision();
     for write in batch {
         let current = match written.get(&write.key) {
@@ -83,12 +83,12 @@ pub(crate) fn judge(state: &State, batch: Vec<Write>, room: Room) -> Judged {
         let object = Arc::new(Stored {
             bytes: write.document.fill(revision),
             created: current.as_ref().map_or(revision, |current| current.created),
-            key: write.key,
+            key: current.as_ref().map_or_else(|| Arc::new(write.key), |current| Arc::clone(&current.key)),
             meta: write.meta,
             revision,
         });
         let left = (write.op == Op::Put).then(|| Arc::clone(&object));
-        written.insert(object.key.clone(), left);
+        written.insert(Arc::clone(&object.key), left);
         judged.answers.push(Ok(Arc::clone(&object)));
         judged.events.push(Event { op: write.op, object, previous: current });
     }

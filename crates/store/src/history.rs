@@ -2,7 +2,7 @@
 //! the end is forgotten by its resource's log and its key's versions.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::{Revision, Timestamp};
@@ -36,7 +36,7 @@ pub(crate) struct History {
 /// The place of one event.
 struct Mark {
     revision: Revision,
-    key: Key,
+    key: Arc<Key>,
     at: Timestamp,
     bytes: usize,
 }
@@ -49,11 +49,11 @@ impl History {
     pub fn remember(&mut self, object: &Stored, now: Timestamp) {
         let bytes = object.bytes.len() + BYTES_PER_EVENT;
         self.bytes += bytes;
-        self.marks.push_back(Mark { revision: object.revision, key: object.key.clone(), at: now, bytes });
+        self.marks.push_back(Mark { revision: object.revision, key: Arc::clone(&object.key), at: now, bytes });
     }
 
     /// Takes the oldest event out if a limit asks for it and no list that is under way reads behind it.
-    pub fn forget_oldest(&mut self, now: Timestamp, held: Option<Revision>) -> Option<(Key, Revision)> {
+    pub fn forget_oldest(&mut self, now: Timestamp, held: Option<Revision>) -> Option<(Arc<Key>, Revision)> {
         let oldest = self.marks.front()?;
         let too_old = now.checked_sub(self.limits.history_age).is_ok_and(|horizon| oldest.at < horizon);
         let is_held = held.is_some_and(|held| held < oldest.revision);

@@ -8,6 +8,7 @@
 //! Never: HTTP, knowing a kind, reading a clock, spawning a task (one thread, when asked for).
 
 pub mod object; // what is kept: key, bytes, what selectors read
+mod fields; // what field selectors read, packed
 pub mod commit; // a batch of writes becomes records, or refusals; read this first
 mod state; // every key's versions, every resource's log
 mod history; // how far back the log reaches, and who holds it
@@ -24,6 +25,7 @@ pub use check::{Summary, check};
 pub use commit::{Expect, Refused, Write};
 pub use committer::{Committer, WriterThread};
 pub use disk::{Disk, DiskOptions, OpenError};
+pub use fields::Fields;
 pub use history::Limits;
 pub use list::{Gone, List, Listed};
 pub use object::{Document, Key, Meta, Op, Stored};

@@ -8,6 +8,8 @@ use api::views::ObjectKey;
 use api::{Pairs, Revision, Timestamp};
 use bytes::Bytes;
 
+use crate::fields::Fields;
+
 /// Names an object of one resource.
 ///
 /// Within a resource keys order as the API lists: by namespace, then by name. That is why `resource` comes last.
@@ -52,8 +54,8 @@ pub struct Meta {
     pub labels: Pairs<String>,
     /// Whose objects these are, for garbage collection.
     pub owner_uids: Vec<String>,
-    /// What field selectors read: path and value.
-    pub fields: Vec<(&'static str, String)>,
+    /// What field selectors read.
+    pub fields: Fields,
     /// Whether deletion was asked for.
     pub deleting: bool,
     /// When the object has outlived its use; unset: never. The store only lists such objects ([`crate::Store::expired`]):
@@ -134,8 +136,8 @@ pub enum Op {
 /// One version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Its name.
-    pub key: Key,
+    /// Its name, which all versions of an object share.
+    pub key: Arc<Key>,
     /// Its canonical JSON, with `revision` as resource version.
     pub bytes: Bytes,
     /// What selectors read.
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn a_document_is_the_same_as_what_it_became() {
         let stored = |bytes: Bytes| Stored {
-            key: Key::new(&Arc::from("pods"), "a", "b"),
+            key: Arc::new(Key::new(&Arc::from("pods"), "a", "b")),
             bytes,
             meta: Meta::default(),
             created: Revision(42),

@@ -22,13 +22,13 @@ pub(crate) struct State {
     opened: Revision,
     resources: BTreeMap<Arc<str>, Resource>,
     /// The current objects that expire, and when.
-    expiring: BTreeSet<(Timestamp, Key)>,
+    expiring: BTreeSet<(Timestamp, Arc<Key>)>,
     history: History,
 }
 
 /// Everything of one resource.
 struct Resource {
-    keys: BTreeMap<Key, Versions>,
+    keys: BTreeMap<Arc<Key>, Versions>,
     /// In order of revision.
     log: VecDeque<Event>,
     /// Lists and watches are exact from here on: the last revision that the log forgot.
@@ -39,8 +39,12 @@ struct Resource {
 
 /// Versions of one key, oldest first, never empty. The last is the current one; a delete leaves its own version, which
 /// goes when the history has passed it.
-#[derive(Default)]
-struct Versions(VecDeque<(Op, Arc<Stored>)>);
+enum Versions {
+    /// Most keys, most of the time: no room for more.
+    One((Op, Arc<Stored>)),
+    /// At least two.
+    More(VecDeque<(Op, Arc<Stored>)>),
+}
 
 /// A piece of a list.
 pub(crate) struct Piece {
@@ -66,10 +70,10 @@ impl State {
         let Record { op, object, .. } = record;
         let keys = &mut self.resource_mut(&object.key.resource).keys;
         let replaced = match op {
-            Op::Put => keys.insert(object.key.clone(), Versions(VecDeque::from([(Op::Put, Arc::clone(&object))]))),
+            Op::Put => keys.insert(Arc::clone(&object.key), Versions::One((Op::Put, Arc::clone(&object)))),
             Op::Delete => keys.remove(&object.key),
         };
-        let replaced = replaced.and_then(|mut versions| versions.0.pop_back()).map(|(_, object)| object);
+        let replaced = replaced.map(|versions| Arc::clone(&versions.current().1));
         self.note_expiry(op, &object, replaced.as_deref());
         replaced
     }
@@ -99,8 +103,11 @@ impl State {
             self.history.remember(&event.object, now);
             self.note_expiry(event.op, &event.object, event.previous.as_deref());
             let resource = self.resource_mut(&event.object.key.resource);
-            let versions = resource.keys.entry(event.object.key.clone()).or_default();
-            versions.0.push_back((event.op, Arc::clone(&event.object)));
+            let version = (event.op, Arc::clone(&event.object));
+            match resource.keys.get_mut(&event.object.key) {
+                Some(versions) => versions.push(version),
+                None => drop(resource.keys.insert(Arc::clone(&event.object.key), Versions::One(version))),
+            }
             resource.log.push_back(event);
             if !tell.iter().any(|told| Arc::ptr_eq(told, &resource.grown)) {
                 tell.push(Arc::clone(&resource.grown));
@@ -126,10 +133,10 @@ impl State {
 
     fn note_expiry(&mut self, op: Op, object: &Stored, replaced: Option<&Stored>) {
         if let Some(before) = replaced.and_then(|replaced| replaced.meta.expires) {
-            self.expiring.remove(&(before, object.key.clone()));
+            self.expiring.remove(&(before, Arc::clone(&object.key)));
         }
         if let Some(at) = object.meta.expires.filter(|_| op == Op::Put) {
-            self.expiring.insert((at, object.key.clone()));
+            self.expiring.insert((at, Arc::clone(&object.key)));
         }
     }
 
@@ -209,23 +216,47 @@ impl Resource {
         debug_assert_eq!(event.object.revision, revision, "events are forgotten in order");
         self.oldest = revision;
         let versions = self.keys.get_mut(key).expect("a key has versions while the log knows it");
-        while versions.0.get(1).is_some_and(|(_, next)| next.revision <= revision) {
-            versions.0.pop_front();
-        }
-        if versions.0.len() == 1 && versions.0[0].0 == Op::Delete {
+        versions.forget(revision);
+        if matches!(versions, Versions::One((Op::Delete, _))) {
             self.keys.remove(key);
         }
     }
 }
 
 impl Versions {
+    fn current(&self) -> &(Op, Arc<Stored>) {
+        match self {
+            Versions::One(version) => version,
+            Versions::More(versions) => versions.back().expect("there are at least two"),
+        }
+    }
+
+    fn push(&mut self, version: (Op, Arc<Stored>)) {
+        match self {
+            Versions::One(first) => *self = Versions::More(VecDeque::from([first.clone(), version])),
+            Versions::More(versions) => versions.push_back(version),
+        }
+    }
+
+    /// Forgets what was replaced at `revision` or before.
+    fn forget(&mut self, revision: Revision) {
+        let Versions::More(versions) = self else { return };
+        while versions.get(1).is_some_and(|(_, next)| next.revision <= revision) {
+            versions.pop_front();
+        }
+        if versions.len() == 1 {
+            *self = Versions::One(self.current().clone());
+        }
+    }
+
     /// The object as it was at `revision`; `None` before it was created and while it is deleted.
     fn at(&self, revision: Revision) -> Option<&Arc<Stored>> {
-        let (op, object) = match self.0.back()? {
+        let (op, object) = match self.current() {
             current if current.1.revision <= revision => current,
             _ => {
-                let later = self.0.partition_point(|(_, object)| object.revision <= revision);
-                self.0.get(later.checked_sub(1)?)?
+                let Versions::More(versions) = self else { return None };
+                let later = versions.partition_point(|(_, object)| object.revision <= revision);
+                versions.get(later.checked_sub(1)?)?
             }
         };
         (*op == Op::Put).then_some(object)
@@ -237,19 +268,28 @@ mod tests {
     use super::*;
     use crate::object::Meta;
 
+    impl Versions {
+        fn count(&self) -> usize {
+            match self {
+                Versions::One(_) => 1,
+                Versions::More(versions) => versions.len(),
+            }
+        }
+    }
+
     #[test]
     fn what_history_has_passed_takes_no_memory() {
         let pods: Arc<str> = Arc::from("pods");
         let mut state = State::new(Limits { history_bytes: 0, ..Limits::default() });
         let version = |revision, op| {
-            let (key, bytes) = (Key::new(&pods, "a", "b"), bytes::Bytes::from_static(b"{}"));
+            let (key, bytes) = (Arc::new(Key::new(&pods, "a", "b")), bytes::Bytes::from_static(b"{}"));
             let (created, revision) = (Revision(1), Revision(revision));
             let object = Arc::new(Stored { key, bytes, meta: Meta::default(), created, revision });
             vec![Event { op, object, previous: None }]
         };
         let kept = |state: &State| {
             let resource = &state.resources[&pods];
-            (resource.log.len(), resource.keys.values().map(|versions| versions.0.len()).collect::<Vec<_>>())
+            (resource.log.len(), resource.keys.values().map(Versions::count).collect::<Vec<_>>())
         };
         state.publish(version(1, Op::Put), Timestamp::UNIX_EPOCH, None);
         state.publish(version(2, Op::Put), Timestamp::UNIX_EPOCH, None);

@@ -61,7 +61,7 @@ fn a_reopened_store_has_the_objects_but_not_the_history() {
     let store = Store::open(Box::new(disk), Limits::default()).unwrap();
     let listed = store.list(&List::all(&pods()), &mut |_| true).unwrap();
     assert_eq!((listed.revision, listed.items.len()), (Revision(3), 1));
-    assert_eq!(listed.items[0].key, pod("b"));
+    assert_eq!(*listed.items[0].key, pod("b"));
     for resource in [pods(), Arc::from("nodes")] {
         assert_eq!(store.watch(&resource, Revision(2)).err(), Some(Gone { oldest: Revision(3) }), "{resource}");
         assert!(store.watch(&resource, Revision(3)).is_ok(), "{resource}");

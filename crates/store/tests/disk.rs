@@ -53,7 +53,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 fn a_store_opened_again_has_the_same_objects_and_goes_on_counting() {
     let home = Home::new("again");
     let store = home.open();
-    let meta = Meta { fields: vec![("spec.nodeName", "n-1".to_owned())], deleting: true, ..Meta::default() };
+    let meta = Meta { fields: [("spec.nodeName", "n-1")].into_iter().collect(), deleting: true, ..Meta::default() };
     commit(&store, Write { meta, ..put(pod("a"), Expect::Absent, 1) }).unwrap();
     create(&store, "b");
     commit(&store, put(pod("a"), Expect::At(Revision(1)), 2)).unwrap();

@@ -179,7 +179,7 @@ fn pages(store: &Store, mut query: List) -> Result<Vec<(Key, Modelled)>, Gone> {
     loop {
         let listed = store.list(&query, &mut |_| true)?;
         assert_eq!(listed.revision, whole.revision);
-        items.extend(listed.items.iter().map(|object| (object.key.clone(), modelled(object))));
+        items.extend(listed.items.iter().map(|object| (Key::clone(&object.key), modelled(object))));
         assert_eq!(listed.remaining, whole.items.len() - items.len());
         if listed.more.is_none() {
             assert_eq!(listed.remaining, 0);
@@ -203,7 +203,7 @@ fn watched(store: &Store, resource: &Arc<str>, after: Revision) -> Result<Vec<Ev
 
 /// Applies an event to a map that must be in the state the event starts from.
 fn apply(map: &mut Model, event: &Event) {
-    let key = event.object.key.clone();
+    let key = Key::clone(&event.object.key);
     let before = match event.op {
         Op::Put => map.insert(key, modelled(&event.object)),
         Op::Delete => map.remove(&key),

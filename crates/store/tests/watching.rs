@@ -20,7 +20,7 @@ async fn a_waiting_watcher_wakes_with_the_write() {
     create(&store, "a");
     let events = waiting.await.unwrap().unwrap();
     assert_eq!(events.len(), 1);
-    assert_eq!((events[0].op, &events[0].object.key), (Op::Put, &pod("a")));
+    assert_eq!((events[0].op, &*events[0].object.key), (Op::Put, &pod("a")));
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ fn history_waits_for_a_list_that_is_under_way() {
     store.commit(writes, at(0)).unwrap();
     let listed = store
         .list(&List::all(&pods()), &mut |object| {
-            commit(&store, delete(object.key.clone(), Expect::At(object.revision), 0)).unwrap();
+            commit(&store, delete(Key::clone(&object.key), Expect::At(object.revision), 0)).unwrap();
             true
         })
         .unwrap();

@@ -105,13 +105,22 @@ pub struct Meta {
     #[serde(deserialize_with = "annotations_without_last_applied")]
     pub annotations: Pairs<String>,
     /// Owners; at most one has `controller: true`.
+    #[serde(deserialize_with = "tight")]
     pub owner_references: Vec<OwnerRef>,
     /// Who must act before the object may go.
+    #[serde(deserialize_with = "tight")]
     pub finalizers: Vec<String>,
     /// When the server took the object in.
     pub creation_timestamp: Option<Timestamp>,
     /// Set once deletion was asked for and something (a finalizer, a grace period) holds the object.
     pub deletion_timestamp: Option<Timestamp>,
+}
+
+/// A list without room for more. Lists are read into room for four, and caches hold them by the hundred thousand.
+pub(crate) fn tight<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    let mut list = Vec::deserialize(from)?;
+    list.shrink_to_fit();
+    Ok(list)
 }
 
 impl Meta {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAffinity, Toleration};
 use serde::Deserialize;
 
-use super::meta::{Condition, Index, Meta};
+use super::meta::{Condition, Index, Meta, tight};
 use crate::pairs::Pairs;
 use crate::quantity::Quantity;
 use crate::views::view;
@@ -73,10 +73,13 @@ pub struct PodSpecView {
     /// Only node affinity is read; inter-pod terms come with their plugin.
     pub affinity: Option<AffinityView>,
     /// Taints the pod stands.
+    #[serde(deserialize_with = "tight")]
     pub tolerations: Vec<Toleration>,
     /// Main containers.
+    #[serde(deserialize_with = "tight")]
     pub containers: Vec<ContainerView>,
     /// Init containers and, with `restartPolicy: Always`, sidecars.
+    #[serde(deserialize_with = "tight")]
     pub init_containers: Vec<ContainerView>,
     /// What the runtime class adds to the requests.
     pub overhead: Pairs<Quantity>,
@@ -121,6 +124,7 @@ pub struct ContainerView {
     /// Requests (limits without a request become requests by defaulting).
     pub resources: ResourcesView,
     /// Ports; only host ports matter for placement.
+    #[serde(deserialize_with = "tight")]
     pub ports: Vec<PortView>,
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<String>,
@@ -171,12 +175,15 @@ pub struct PodStatusView {
     /// Where the pod is in its life.
     pub phase: PodPhase,
     /// PodScheduled, Ready, DisruptionTarget and others.
+    #[serde(deserialize_with = "tight")]
     pub conditions: Vec<Condition>,
     /// A node held for this pod by preemption.
     pub nominated_node_name: String,
     /// One per main container.
+    #[serde(deserialize_with = "tight")]
     pub container_statuses: Vec<ContainerStatusView>,
     /// One per init container.
+    #[serde(deserialize_with = "tight")]
     pub init_container_statuses: Vec<ContainerStatusView>,
     /// When the kubelet took the pod.
     pub start_time: Option<Timestamp>,

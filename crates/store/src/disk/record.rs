@@ -13,12 +13,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::{Revision, Timestamp};
 use bytes::Bytes;
 
 use crate::backend::Record;
+use crate::fields::shared_name;
 use crate::object::{Key, Meta, Op, Stored};
 
 const PUT: u8 = 1;
@@ -124,7 +125,7 @@ fn payload(op: Op, object: &Stored, sink: &mut impl Sink) {
     sink.count(owner_uids.len());
     owner_uids.iter().for_each(|uid| sink.text(uid));
     sink.count(fields.len());
-    for (name, value) in fields {
+    for (name, value) in fields.iter() {
         sink.text(name);
         sink.text(value);
     }
@@ -185,13 +186,15 @@ impl Reader {
     pub fn whole(&self, batch: Revision, raw: Raw<'_>) -> Result<Record, Damaged> {
         let Raw { op, key, revision, rest, index, .. } = raw;
         let object = match op {
-            Op::Delete => Stored { key, bytes: Bytes::new(), meta: Meta::default(), created: revision, revision },
+            Op::Delete => {
+                Stored { key: Arc::new(key), bytes: Bytes::new(), meta: Meta::default(), created: revision, revision }
+            }
             Op::Put => {
                 let mut fields = Fields(rest);
                 let Some((created, meta)) = created_and_meta(&mut fields) else {
                     return Err(Damaged { key: Some(key), batch, index, why: "it cannot be read" });
                 };
-                Stored { key, bytes: Bytes::copy_from_slice(fields.0), meta, created, revision }
+                Stored { key: Arc::new(key), bytes: Bytes::copy_from_slice(fields.0), meta, created, revision }
             }
         };
         Ok(Record { op, object: Arc::new(object), previous: None })
@@ -235,24 +238,11 @@ fn created_and_meta(from: &mut Fields<'_>) -> Option<(Revision, Meta)> {
     }
     let mut fields = Vec::new();
     for _ in 0..from.count()? {
-        let name = field_name(from.text()?);
-        fields.push((name, from.text()?.to_owned()));
+        let name = shared_name(from.text()?);
+        fields.push((name, from.text()?));
     }
-    fields.shrink_to_fit();
+    let fields = fields.into_iter().collect();
     Some((created, Meta { uid, labels: labels.into_iter().collect(), owner_uids, fields, deleting, expires }))
-}
-
-/// The one copy of a field's name. Names come from the code of whoever wrote the object, so there are few of them and
-/// they may live as long as the process.
-fn field_name(name: &str) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name) {
-        return known;
-    }
-    let new: &'static str = Box::leak(name.into());
-    names.insert(new);
-    new
 }
 
 /// What is left of a payload.
@@ -299,12 +289,12 @@ mod tests {
             uid: "u-1".to_owned(),
             labels: [("app", "web".to_owned())].into(),
             owner_uids: vec!["u-0".to_owned()],
-            fields: vec![("spec.nodeName", "n-1".to_owned())],
+            fields: [("spec.nodeName", "n-1")].into_iter().collect(),
             deleting: true,
             expires: Timestamp::new(1_900_000_000, 7).ok(),
         };
         let bytes = Bytes::from(format!(r#"{{"revision":"{revision}"}}"#));
-        let key = Key::new(&Arc::from("pods"), "default", "a");
+        let key = Arc::new(Key::new(&Arc::from("pods"), "default", "a"));
         Stored { key, bytes, meta, created: Revision(3), revision: Revision(revision) }
     }
 
@@ -321,7 +311,7 @@ mod tests {
         let mut raw = reader.raw(Revision(7), &batch).unwrap();
         let (delete, put) = (raw.pop().unwrap(), raw.pop().unwrap());
         assert_eq!(encoded_len(&object(7)), put.bytes.len() as u64);
-        assert_eq!((delete.op, delete.revision, &delete.key), (Op::Delete, Revision(8), &object(8).key));
+        assert_eq!((delete.op, delete.revision, &delete.key), (Op::Delete, Revision(8), &*object(8).key));
         assert_eq!(*reader.whole(Revision(7), put).unwrap().object, object(7));
     }
 

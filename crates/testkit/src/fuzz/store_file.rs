@@ -35,7 +35,7 @@ pub fn check(input: &[u8]) -> Outcome {
     let opened = open(&Image::new(bytes.clone()));
     if let Some(store) = &opened {
         for stored in objects(store).values() {
-            let once = HISTORY.written.get(&(stored.key.clone(), stored.revision));
+            let once = HISTORY.written.get(&(Key::clone(&stored.key), stored.revision));
             assert_eq!(once, Some(&stored.bytes), "{} at {} was never written so", stored.key, stored.revision);
         }
     }
@@ -201,7 +201,7 @@ impl History {
 
     fn note(&mut self, store: &Store) {
         let objects = objects(store).into_values();
-        self.written.extend(objects.map(|stored| ((stored.key.clone(), stored.revision), stored.bytes.clone())));
+        self.written.extend(objects.map(|stored| ((Key::clone(&stored.key), stored.revision), stored.bytes.clone())));
     }
 }
 
@@ -228,7 +228,7 @@ fn put(name: &str, expect: Expect, value: u32) -> Write {
     let head = r#"{"metadata":{"resourceVersion":""#;
     let document = Document::new(format!(r#"{head}"}},"value":{value}}}"#).into_bytes(), head.len());
     let meta =
-        Meta { uid: format!("uid-{name}"), fields: vec![("status.phase", "Pending".to_owned())], ..Meta::default() };
+        Meta { uid: format!("uid-{name}"), fields: [("status.phase", "Pending")].into_iter().collect(), ..Meta::default() };
     Write { key: key(name), expect, op: Op::Put, document, meta }
 }
 
@@ -241,7 +241,7 @@ fn commit(store: &Store, batch: Vec<Write>) -> Option<Revision> {
 
 fn objects(store: &Store) -> BTreeMap<Key, Arc<Stored>> {
     let listed = store.list(&List::all(&"pods".into()), &mut |_| true).expect("the present is never gone");
-    listed.items.into_iter().map(|stored| (stored.key.clone(), stored)).collect()
+    listed.items.into_iter().map(|stored| (Key::clone(&stored.key), stored)).collect()
 }
 
 /// A data directory with this file, one for each thread.
