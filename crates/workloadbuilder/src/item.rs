@@ -3,14 +3,12 @@
 //! The configuration of an item ([`SchedulingConfig`]) knows no level: it is the same for a group of pods and for a
 //! group of groups. The blocks that users write are typed per level and mapped into it.
 
+use std::fmt;
 use std::sync::Arc;
 
-use k8s_openapi::api::scheduling::v1alpha3::{
-    WorkloadPodGroupDisruptionMode, WorkloadPodGroupResourceClaim, WorkloadPodGroupSchedulingConstraints,
-    WorkloadPodGroupSchedulingPolicy,
-};
 pub use k8s_openapi::api::scheduling::v1beta1::PodGroupResourceClaim as ResourceClaim;
 
+use crate::blocks::Blocks;
 use crate::field::Path;
 
 /// One component of a workload: a whole Job, one role of a training run, or a set of such components.
@@ -35,6 +33,21 @@ pub struct WorkloadItem {
 /// A last word of the controller on a resolved configuration, such as a default that depends on other fields.
 pub type Callback = Arc<dyn Fn(&mut SchedulingConfig) + Send + Sync>;
 
+impl fmt::Debug for WorkloadItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WorkloadItem { name, path, default_config, input, fields, callbacks, children } = self;
+        f.debug_struct("WorkloadItem")
+            .field("name", name)
+            .field("path", path)
+            .field("default_config", default_config)
+            .field("input", input)
+            .field("fields", fields)
+            .field("callbacks", &callbacks.len())
+            .field("children", children)
+            .finish()
+    }
+}
+
 impl WorkloadItem {
     /// A leaf without defaults, input or callbacks, whose blocks have their usual names below `path`.
     pub fn new(name: impl Into<String>, path: Path) -> WorkloadItem {
@@ -50,15 +63,55 @@ impl WorkloadItem {
         }
     }
 
+    /// Whether this is a group of groups.
+    pub fn is_composite(&self) -> bool {
+        !self.children.is_empty()
+    }
+
     /// The configuration that holds: the defaults, each field replaced by the user's where there is one, and then
     /// changed by the callbacks.
     pub fn resolve(&self) -> SchedulingConfig {
-        let user = match &self.input {
-            Blocks::Absent => SchedulingConfig::default(),
-            Blocks::PodGroup(blocks) => blocks.to_config(),
+        self.resolve_with_sources().0
+    }
+
+    /// The same, and where each field comes from.
+    pub fn resolve_with_sources(&self) -> (SchedulingConfig, Sources) {
+        let mut config = self.merge();
+        let merged = config.clone();
+        for callback in &self.callbacks {
+            callback(&mut config);
+        }
+        let user = self.input.to_config();
+        let sources = Sources {
+            policy: source(config.policy != merged.policy, user.policy.is_some(), config.policy.is_some()),
+            constraints: source(
+                config.constraints != merged.constraints,
+                user.constraints.is_some(),
+                config.constraints.is_some(),
+            ),
+            disruption_mode: source(
+                config.disruption_mode != merged.disruption_mode,
+                user.disruption_mode.is_some(),
+                config.disruption_mode.is_some(),
+            ),
+            resource_claims: source(
+                config.resource_claims != merged.resource_claims,
+                !user.resource_claims.is_empty(),
+                !config.resource_claims.is_empty(),
+            ),
+            priority_class_name: source(
+                config.priority_class_name != merged.priority_class_name,
+                false,
+                config.priority_class_name.is_some(),
+            ),
         };
-        let default = self.default_config.clone();
-        let mut config = SchedulingConfig {
+        (config, sources)
+    }
+
+    /// The defaults, each field replaced whole by the user's where there is one.
+    fn merge(&self) -> SchedulingConfig {
+        let (user, default) = (self.input.to_config(), self.default_config.clone());
+        SchedulingConfig {
             policy: user.policy.or(default.policy),
             constraints: user.constraints.or(default.constraints),
             disruption_mode: user.disruption_mode.or(default.disruption_mode),
@@ -68,71 +121,41 @@ impl WorkloadItem {
                 user.resource_claims
             },
             priority_class_name: default.priority_class_name,
-        };
-        for callback in &self.callbacks {
-            callback(&mut config);
         }
-        config
     }
 }
 
-/// What the user wrote at an item, in the types of the item's level.
-// The blocks of composite items come with composite items.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub enum Blocks {
-    /// Nothing.
+/// Where a field of a resolved configuration comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody has set it.
     #[default]
-    Absent,
-    /// The blocks of a group of pods.
-    PodGroup(PodGroupBlocks),
+    Unset,
+    /// The controller's defaults.
+    Default,
+    /// The user's block.
+    User,
+    /// A callback set it, or changed what the defaults or the user had.
+    Callback,
 }
 
-/// The blocks of a group of pods, as the API declares them for controllers to embed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PodGroupBlocks {
-    /// Basic or gang.
-    pub policy: Option<WorkloadPodGroupSchedulingPolicy>,
-    /// Where the pods may go as a group.
-    pub constraints: Option<WorkloadPodGroupSchedulingConstraints>,
-    /// Whether pods may be disrupted one by one.
-    pub disruption_mode: Option<WorkloadPodGroupDisruptionMode>,
-    /// Claims that the pods share.
-    pub resource_claims: Option<Vec<WorkloadPodGroupResourceClaim>>,
+/// Where each field of a resolved configuration comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // Each is about the field of the same name.
+pub struct Sources {
+    pub policy: Source,
+    pub constraints: Source,
+    pub disruption_mode: Source,
+    pub resource_claims: Source,
+    pub priority_class_name: Source,
 }
 
-impl PodGroupBlocks {
-    /// The blocks as a configuration. A block without content says nothing, so the default survives it; of two
-    /// policies or modes at once, which validation refuses, the milder one is read.
-    pub fn to_config(&self) -> SchedulingConfig {
-        SchedulingConfig {
-            policy: self.policy.as_ref().and_then(|policy| match (&policy.basic, &policy.gang) {
-                (Some(_), _) => Some(SchedulingPolicy::Basic),
-                (None, Some(gang)) => Some(SchedulingPolicy::Gang { min_count: gang.min_count }),
-                (None, None) => None,
-            }),
-            constraints: self.constraints.as_ref().and_then(|constraints| {
-                let topology = constraints.topology.iter().flatten();
-                let topology: Vec<String> = topology.map(|constraint| constraint.key.clone()).collect();
-                (!topology.is_empty()).then_some(SchedulingConstraints { topology })
-            }),
-            disruption_mode: self.disruption_mode.as_ref().and_then(|mode| match (&mode.single, &mode.all) {
-                (Some(_), _) => Some(DisruptionMode::Single),
-                (None, Some(_)) => Some(DisruptionMode::All),
-                (None, None) => None,
-            }),
-            resource_claims: self.resource_claims.iter().flatten().map(claim).collect(),
-            priority_class_name: None,
-        }
-    }
-}
-
-/// A claim of a block in the form groups have it.
-pub(crate) fn claim(block: &WorkloadPodGroupResourceClaim) -> ResourceClaim {
-    ResourceClaim {
-        name: block.name.clone(),
-        resource_claim_name: block.resource_claim_name.clone(),
-        resource_claim_template_name: block.resource_claim_template_name.clone(),
+fn source(changed_by_callback: bool, set_by_user: bool, is_set: bool) -> Source {
+    match (changed_by_callback, set_by_user, is_set) {
+        (true, _, _) => Source::Callback,
+        (false, true, _) => Source::User,
+        (false, false, true) => Source::Default,
+        (false, false, false) => Source::Unset,
     }
 }
 
@@ -200,6 +223,9 @@ pub enum SchedulingPolicy {
         /// Of pods in a leaf, of groups in a composite; a gang without it does not compile.
         min_count: Option<i32>,
     },
+    /// One that this version of the library knows by name only. It is refused unless it is listed, and does not
+    /// compile.
+    Other(&'static str),
 }
 
 impl SchedulingPolicy {
@@ -208,6 +234,7 @@ impl SchedulingPolicy {
         match self {
             SchedulingPolicy::Basic => PolicyKind::Basic,
             SchedulingPolicy::Gang { .. } => PolicyKind::Gang,
+            SchedulingPolicy::Other(name) => PolicyKind::Other(name),
         }
     }
 }
@@ -219,6 +246,19 @@ pub enum PolicyKind {
     Basic,
     /// [`SchedulingPolicy::Gang`].
     Gang,
+    /// [`SchedulingPolicy::Other`] of this name.
+    Other(&'static str),
+}
+
+impl PolicyKind {
+    /// The name, as messages have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyKind::Basic => "Basic",
+            PolicyKind::Gang => "Gang",
+            PolicyKind::Other(name) => name,
+        }
+    }
 }
 
 /// Where the members of a group may go.
@@ -235,6 +275,20 @@ pub enum DisruptionMode {
     Single,
     /// Only all together.
     All,
+    /// One that this version of the library knows by name only. It is refused unless it is listed, and does not
+    /// compile.
+    Other(&'static str),
+}
+
+impl DisruptionMode {
+    /// The name of the mode's member in a block.
+    pub fn name(self) -> &'static str {
+        match self {
+            DisruptionMode::Single => "single",
+            DisruptionMode::All => "all",
+            DisruptionMode::Other(name) => name,
+        }
+    }
 }
 
 /// A mode, for lists of those a controller supports. Modes carry nothing, so a mode is its own kind.
@@ -247,9 +301,10 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        Blocks, DisruptionMode, PodGroupBlocks, ResourceClaim, SchedulingConfig, SchedulingConstraints,
-        SchedulingPolicy, WorkloadItem,
+        DisruptionMode, ResourceClaim, SchedulingConfig, SchedulingConstraints, SchedulingPolicy, Source, Sources,
+        WorkloadItem,
     };
+    use crate::blocks::{Blocks, PodGroupBlocks};
     use crate::field::Path;
 
     fn blocks(value: serde_json::Value) -> Blocks {
@@ -278,6 +333,7 @@ mod tests {
         WorkloadItem { default_config: defaults(), input, ..WorkloadItem::new("workers", Path::new("spec")) }
     }
 
+    // Shows: S004-37
     #[test]
     fn each_field_of_the_user_replaces_the_default_whole() {
         let user = json!({
@@ -307,6 +363,8 @@ mod tests {
         }
     }
 
+    // Shows: S004-38
+    // Shows: S004-47
     #[test]
     fn callbacks_run_after_the_merge_and_in_order() {
         let mut item = item(blocks(json!({"schedulingPolicy": {"gang": {}}})));
@@ -330,5 +388,32 @@ mod tests {
         };
         config.default_min_count(4);
         assert_eq!(config.policy, Some(SchedulingPolicy::Gang { min_count: Some(2) }));
+    }
+
+    #[test]
+    fn a_configuration_knows_where_each_field_comes_from() {
+        let user = json!({"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}}});
+        let mut item = item(blocks(user));
+        item.default_config.resource_claims.clear();
+        item.callbacks = vec![std::sync::Arc::new(|config| config.default_min_count(4))];
+        assert_eq!(
+            item.resolve_with_sources().1,
+            Sources {
+                policy: Source::Callback,
+                constraints: Source::Default,
+                disruption_mode: Source::User,
+                resource_claims: Source::Unset,
+                priority_class_name: Source::Default,
+            }
+        );
+    }
+
+    // Shows: S004-44
+    #[test]
+    fn children_make_an_item_a_group_of_groups() {
+        let leaf = item(Blocks::Absent);
+        let composite = WorkloadItem { children: vec![leaf.clone()], ..leaf.clone() };
+        assert!(composite.is_composite() && !leaf.is_composite());
+        assert_eq!(composite.resolve(), leaf.resolve(), "a configuration knows no level");
     }
 }

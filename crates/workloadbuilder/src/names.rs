@@ -16,9 +16,20 @@ pub fn workload_name(owner_name: &str, owner_uid: &str) -> String {
     format!("{prefix}-{hash}")
 }
 
-/// The name of a PodGroup: the names of its Workload and its template, each cut if necessary, and a hash of both.
+/// The name of the only group of a template: the names of its Workload and its template, each cut if necessary, and a
+/// hash of both.
 pub fn pod_group_name(workload_name: &str, template_name: &str) -> String {
-    let hash = hash(&[workload_name, template_name]);
+    group_name(workload_name, template_name, "")
+}
+
+/// The name of one of several groups of a template: the same, with `instance` in the hash.
+// Upstream: groups of one template all bear one name, so that a second child of a template finds its name taken for ever.
+pub fn group_name(workload_name: &str, template_name: &str, instance: &str) -> String {
+    let hash = match instance {
+        "" => hash(&[workload_name, template_name]),
+        // No name has a slash, so that no two groups hash the same text.
+        _ => hash(&[workload_name, "/", template_name, "/", instance]),
+    };
     let room = OBJECT_NAME_MAX - hash.len() - 2;
     let half = room / 2;
     let (workload_room, template_room) = match (workload_name.len(), template_name.len()) {
@@ -34,11 +45,21 @@ pub fn pod_group_name(workload_name: &str, template_name: &str) -> String {
 // Upstream: that form always, which is refused by the API for an owner name that has dots or more than 57 characters,
 // so that such a Job never starts. There the dots become dashes, and a hash of the whole name stands for what is lost.
 pub fn template_name(owner_name: &str, index: usize) -> String {
-    let name = format!("{owner_name}-pgt-{index}");
+    label(owner_name, &format!("pgt-{index}"))
+}
+
+/// The name of the composite template at `index`, by the same rule: `<owner>-cpgt-<index>`.
+pub fn composite_template_name(owner_name: &str, index: usize) -> String {
+    label(owner_name, &format!("cpgt-{index}"))
+}
+
+/// `<owner>-<suffix>` as a DNS label.
+fn label(owner_name: &str, suffix: &str) -> String {
+    let name = format!("{owner_name}-{suffix}");
     if name.len() <= LABEL_MAX && !owner_name.contains('.') {
         return name;
     }
-    let suffix = format!("-{}-pgt-{index}", hash(&[owner_name]));
+    let suffix = format!("-{}-{suffix}", hash(&[owner_name]));
     let prefix = owner_name.replace('.', "-");
     format!("{}{suffix}", cut(&prefix, LABEL_MAX - suffix.len()))
 }
@@ -60,9 +81,11 @@ fn hash(parts: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{pod_group_name, template_name, workload_name};
+    use super::{composite_template_name, group_name, pod_group_name, template_name, workload_name};
     use crate::format;
 
+    // Shows: S000-48
+    // Shows: S000-49
     #[test]
     fn names_are_those_of_the_kubernetes_job_controller() {
         let workload = workload_name("my-job", "uid-123");
@@ -72,6 +95,7 @@ mod tests {
         assert_eq!(pod_group_name("parent-workload", "workers"), "parent-workload-workers-5cfd5c5556");
     }
 
+    // Shows: S000-61
     #[test]
     fn every_legal_owner_name_gives_legal_names() {
         // Every length, so that the cut falls on every character of the pattern.
@@ -85,6 +109,8 @@ mod tests {
             let group = pod_group_name(&workload, &template);
             assert_eq!(format::subdomain(&workload), Vec::<String>::new(), "workload of {owner}");
             assert_eq!(format::label(&template), Vec::<String>::new(), "template of {owner}");
+            let composite = composite_template_name(&owner, 7);
+            assert_eq!(format::label(&composite), Vec::<String>::new(), "composite template of {owner}");
             assert_eq!(format::subdomain(&group), Vec::<String>::new(), "group of {owner}");
         }
     }
@@ -95,6 +121,18 @@ mod tests {
         assert_ne!(template_name(&one, 0), template_name(&other, 0));
         assert_ne!(template_name("a.b", 0), template_name("a-b", 0));
         assert_ne!(workload_name(&"a".repeat(253), "1"), workload_name(&"a".repeat(253), "2"));
+    }
+
+    // Shows: S000-50
+    #[test]
+    fn the_hash_keeps_groups_of_one_template_apart() {
+        let names = ["", "0", "1", "workers-0"].map(|instance| group_name("set-x1", "workers", instance));
+        for (i, name) in names.iter().enumerate() {
+            assert!(name.starts_with("set-x1-workers-"), "{name}");
+            assert!(!names[..i].contains(name), "{name}");
+        }
+        assert_eq!(names[0], pod_group_name("set-x1", "workers"));
+        assert_ne!(group_name("a", "b", "bc"), group_name("a", "bb", "c"));
     }
 
     #[test]

@@ -12,6 +12,10 @@ use crate::item::ResourceClaim;
 pub const CLAIMS_MAX: usize = 4;
 /// The most topology constraints a group may have.
 pub const TOPOLOGY_MAX: usize = 1;
+/// The most templates in one list.
+pub const TEMPLATES_MAX: usize = 8;
+/// The most levels of templates, that of the groups of pods included.
+pub const DEPTH_MAX: usize = 4;
 
 /// Exactly one member of a union is set. The error is about the struct around the members.
 pub fn exactly_one(path: &Path, members: &[(&str, bool)]) -> Option<Error> {

@@ -1,0 +1,162 @@
+//! The blocks' JSON schema, as a CustomResourceDefinition wants it (structural OpenAPI v3, with the rules that the API
+//! server can check by itself).
+//!
+//! A controller puts these into the schema of its own resource, under whatever names it gives the fields.
+
+use serde_json::{Value, json};
+
+use crate::rules::{CLAIMS_MAX, TOPOLOGY_MAX};
+
+/// Of [`WorkloadPodGroupSchedulingPolicy`](super::WorkloadPodGroupSchedulingPolicy).
+pub fn pod_group_scheduling_policy() -> Value {
+    policy("pods", "minCount")
+}
+
+/// Of [`WorkloadCompositePodGroupSchedulingPolicy`](super::WorkloadCompositePodGroupSchedulingPolicy).
+pub fn composite_pod_group_scheduling_policy() -> Value {
+    policy("groups", "minGroupCount")
+}
+
+/// Of [`WorkloadPodGroupSchedulingConstraints`](super::WorkloadPodGroupSchedulingConstraints).
+pub fn pod_group_scheduling_constraints() -> Value {
+    constraints()
+}
+
+/// Of [`WorkloadCompositePodGroupSchedulingConstraints`](super::WorkloadCompositePodGroupSchedulingConstraints).
+pub fn composite_pod_group_scheduling_constraints() -> Value {
+    constraints()
+}
+
+/// Of [`WorkloadPodGroupDisruptionMode`](super::WorkloadPodGroupDisruptionMode).
+pub fn pod_group_disruption_mode() -> Value {
+    disruption_mode("pods")
+}
+
+/// Of [`WorkloadCompositePodGroupDisruptionMode`](super::WorkloadCompositePodGroupDisruptionMode).
+pub fn composite_pod_group_disruption_mode() -> Value {
+    disruption_mode("groups")
+}
+
+/// Of a list of [`WorkloadPodGroupResourceClaim`](super::WorkloadPodGroupResourceClaim)s.
+pub fn pod_group_resource_claims() -> Value {
+    let name = |description: &str| json!({"type": "string", "maxLength": 253, "description": description});
+    json!({
+        "type": "array",
+        "maxItems": CLAIMS_MAX,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+        "description": "Claims that all pods of the group share.",
+        "items": union(
+            json!({
+                "name": {"type": "string", "minLength": 1, "maxLength": 63, "description": "Unique in the group."},
+                "resourceClaimName": name("A ResourceClaim of the namespace."),
+                "resourceClaimTemplateName": name("A ResourceClaimTemplate of the namespace; the group gets a claim."),
+            }),
+            ["resourceClaimName", "resourceClaimTemplateName"],
+            &["name"],
+        ),
+    })
+}
+
+fn policy(members: &str, count: &str) -> Value {
+    let gang = json!({
+        "type": "object",
+        "description": format!("At least {count} {members} are placed at once, or none."),
+        "properties": {count: {
+            "type": "integer", "format": "int32", "minimum": 1,
+            "description": "Unset, the controller knows a number.",
+        }},
+    });
+    let basic = json!({"type": "object", "description": format!("The {members} are placed one by one.")});
+    union(json!({"basic": basic, "gang": gang}), ["basic", "gang"], &[])
+}
+
+fn constraints() -> Value {
+    let key = json!({"type": "string", "minLength": 1, "description": "Label of nodes whose value all pods share."});
+    json!({
+        "type": "object",
+        "properties": {"topology": {
+            "type": "array",
+            "maxItems": TOPOLOGY_MAX,
+            "x-kubernetes-list-type": "atomic",
+            "items": {"type": "object", "required": ["key"], "properties": {"key": key}},
+        }},
+    })
+}
+
+fn disruption_mode(members: &str) -> Value {
+    let member = |how: &str| json!({"type": "object", "description": format!("The {members} are disrupted {how}.")});
+    let members = json!({"single": member("one by one"), "all": member("only all together")});
+    union(members, ["single", "all"], &[])
+}
+
+/// An object of which exactly one of two members is set.
+fn union(properties: Value, members: [&str; 2], required: &[&str]) -> Value {
+    let [one, other] = members;
+    let mut schema = json!({
+        "type": "object",
+        "properties": properties,
+        "x-kubernetes-validations": [{
+            "rule": format!("has(self.{one}) != has(self.{other})"),
+            "message": format!("must specify exactly one of: `{one}`, `{other}`"),
+        }],
+    });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::blocks;
+
+    /// Fields of `document` that `schema` does not have, by path.
+    fn unknown(schema: &Value, document: &Value, path: &str) -> Vec<String> {
+        match document {
+            Value::Object(fields) => fields
+                .iter()
+                .flat_map(|(name, value)| match schema["properties"].get(name) {
+                    Some(schema) => unknown(schema, value, &format!("{path}.{name}")),
+                    None => vec![format!("{path}.{name}")],
+                })
+                .collect(),
+            Value::Array(items) => {
+                items.iter().flat_map(|item| unknown(&schema["items"], item, &format!("{path}[]"))).collect()
+            }
+            _ => vec![],
+        }
+    }
+
+    fn fits<T: Serialize + serde::de::DeserializeOwned>(schema: &Value, full: Value) {
+        assert_eq!(unknown(schema, &full, ""), Vec::<String>::new());
+        let typed: T = serde_json::from_value(full.clone()).expect("a block");
+        assert_eq!(serde_json::to_value(typed).expect("JSON"), full, "the type has every field of the schema");
+    }
+
+    // Shows: S004-17
+    #[test]
+    fn the_schema_has_the_fields_of_the_types() {
+        let policy = |count: &str| json!({"basic": {}, "gang": {count: 1}});
+        fits::<blocks::WorkloadPodGroupSchedulingPolicy>(&pod_group_scheduling_policy(), policy("minCount"));
+        fits::<blocks::WorkloadCompositePodGroupSchedulingPolicy>(
+            &composite_pod_group_scheduling_policy(),
+            policy("minGroupCount"),
+        );
+        let topology = json!({"topology": [{"key": "rack"}]});
+        fits::<blocks::WorkloadPodGroupSchedulingConstraints>(&pod_group_scheduling_constraints(), topology.clone());
+        fits::<blocks::WorkloadCompositePodGroupSchedulingConstraints>(
+            &composite_pod_group_scheduling_constraints(),
+            topology,
+        );
+        let mode = json!({"single": {}, "all": {}});
+        fits::<blocks::WorkloadPodGroupDisruptionMode>(&pod_group_disruption_mode(), mode.clone());
+        fits::<blocks::WorkloadCompositePodGroupDisruptionMode>(&composite_pod_group_disruption_mode(), mode);
+        let claim = json!({"name": "a", "resourceClaimName": "b", "resourceClaimTemplateName": "c"});
+        fits::<Vec<blocks::WorkloadPodGroupResourceClaim>>(&pod_group_resource_claims(), json!([claim]));
+    }
+}

@@ -1,0 +1,340 @@
+//! A Workload to groups: the objects that pods, and groups of groups, belong to.
+//!
+//! A group is a copy of its template and complete without the Workload. It is made from the Workload as the server took
+//! it in, so that what the server dropped stays dropped.
+//!
+//! A controller whose replicas are alike, such as a LeaderWorkerSet, has one tree of templates and makes the groups of
+//! each replica from it; each replica is a gang of its leader and its workers, in one rack:
+//!
+//! ```
+//! use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+//! use workloadbuilder::{
+//!     BuildOptions, Builder, Group, SchedulingConfig, SchedulingConstraints, SchedulingPolicy, WorkloadItem,
+//!     field::Path, names,
+//! };
+//!
+//! # let owner = OwnerReference {
+//! #     api_version: "leaderworkerset.x-k8s.io/v1".to_owned(),
+//! #     kind: "LeaderWorkerSet".to_owned(),
+//! #     name: "serving".to_owned(),
+//! #     uid: "0b5e".to_owned(),
+//! #     controller: Some(true),
+//! #     ..OwnerReference::default()
+//! # };
+//! let gang = |min_count| SchedulingConfig {
+//!     policy: Some(SchedulingPolicy::Gang { min_count: Some(min_count) }),
+//!     ..SchedulingConfig::default()
+//! };
+//! let path = Path::new("spec").child("leaderWorkerTemplate");
+//! let item = |name: &str, default_config| WorkloadItem { default_config, ..WorkloadItem::new(name, path.child(name)) };
+//! let replica = WorkloadItem {
+//!     default_config: SchedulingConfig {
+//!         constraints: Some(SchedulingConstraints { topology: vec!["topology.kubernetes.io/rack".to_owned()] }),
+//!         ..gang(2)
+//!     },
+//!     children: vec![item("leader", gang(1)), item("workers", gang(7))],
+//!     ..WorkloadItem::new("replica", path.clone())
+//! };
+//! let options = BuildOptions {
+//!     name: names::workload_name("serving", "0b5e"),
+//!     namespace: "default".to_owned(),
+//!     owner: Some(owner),
+//!     ..BuildOptions::default()
+//! };
+//! let workload = Builder::new(replica, options.clone()).build_workload()?;
+//!
+//! let builder = Builder::from_workload(workload, options);
+//! let groups: Vec<Group> = (0..3)
+//!     .map(|i| builder.instance("replica", &i.to_string(), None))
+//!     .collect::<Result<Vec<_>, _>>()?
+//!     .concat();
+//! // Three replicas of three groups each; a parent stands before its children, which name it.
+//! assert_eq!(groups.len(), 9);
+//! assert_eq!(groups[1].parent(), Some(groups[0].name()));
+//! assert_ne!(groups[0].name(), groups[3].name());
+//! # Ok::<(), workloadbuilder::BuildError>(())
+//! ```
+
+use k8s_openapi::api::scheduling::v1alpha3::{
+    AllCompositeDisruptionMode, CompositeBasicSchedulingPolicy, CompositeDisruptionMode, CompositeGangSchedulingPolicy,
+    CompositePodGroup, CompositePodGroupSchedulingConstraints, CompositePodGroupSchedulingPolicy,
+    CompositePodGroupSpec, SingleCompositeDisruptionMode, TopologyConstraint, WorkloadReference as CompositeReference,
+};
+use k8s_openapi::api::scheduling::v1beta1::{
+    CompositePodGroupTemplate, PodGroup, PodGroupSpec, PodGroupTemplate, Workload, WorkloadReference, WorkloadSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use crate::build::{Builder, Source};
+use crate::error::BuildError;
+use crate::names;
+use crate::target::Version;
+
+/// A group that was made from a template.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Group {
+    /// A group of groups.
+    Composite(Box<CompositePodGroup>),
+    /// A group of pods.
+    Pods(Box<PodGroup>),
+}
+
+impl Group {
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        let metadata = match self {
+            Group::Composite(group) => &group.metadata,
+            Group::Pods(group) => &group.metadata,
+        };
+        metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The template it was made from.
+    pub fn template(&self) -> &str {
+        match self {
+            Group::Composite(group) => &group.spec.workload_ref.template_name,
+            Group::Pods(group) => group.spec.workload_ref.as_ref().map_or("", |origin| &origin.template_name),
+        }
+    }
+
+    /// The group of groups that it belongs to.
+    pub fn parent(&self) -> Option<&str> {
+        match self {
+            Group::Composite(group) => group.spec.parent_composite_pod_group_name.as_deref(),
+            Group::Pods(group) => group.spec.parent_composite_pod_group_name.as_deref(),
+        }
+    }
+}
+
+/// A template of a Workload, at whatever depth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Template<'a> {
+    /// Of a group of groups.
+    Composite(&'a CompositePodGroupTemplate),
+    /// Of a group of pods.
+    Pods(&'a PodGroupTemplate),
+}
+
+impl<'a> Template<'a> {
+    /// Its name, unique in the Workload.
+    pub fn name(self) -> &'a str {
+        match self {
+            Template::Composite(template) => &template.name,
+            Template::Pods(template) => &template.name,
+        }
+    }
+
+    fn makes(self) -> &'static str {
+        match self {
+            Template::Composite(_) => "CompositePodGroup",
+            Template::Pods(_) => "PodGroup",
+        }
+    }
+
+    fn children(self) -> Vec<Template<'a>> {
+        match self {
+            Template::Composite(template) => {
+                side_by_side(&template.composite_pod_group_templates, &template.pod_group_templates)
+            }
+            Template::Pods(_) => Vec::new(),
+        }
+    }
+}
+
+/// All templates of a Workload, parents before children.
+pub fn templates(spec: &WorkloadSpec) -> Vec<Template<'_>> {
+    let mut found = Vec::new();
+    let mut ahead = side_by_side(&spec.composite_pod_group_templates, &spec.pod_group_templates);
+    ahead.reverse();
+    while let Some(template) = ahead.pop() {
+        found.push(template);
+        ahead.extend(template.children().into_iter().rev());
+    }
+    found
+}
+
+/// The template called `name`, at whatever depth.
+pub fn find_template<'a>(spec: &'a WorkloadSpec, name: &str) -> Option<Template<'a>> {
+    templates(spec).into_iter().find(|template| template.name() == name)
+}
+
+fn side_by_side<'a>(
+    composites: &'a Option<Vec<CompositePodGroupTemplate>>,
+    leaves: &'a Option<Vec<PodGroupTemplate>>,
+) -> Vec<Template<'a>> {
+    let composites = composites.iter().flatten().map(Template::Composite);
+    composites.chain(leaves.iter().flatten().map(Template::Pods)).collect()
+}
+
+/// The Workload as an owner that neither manages its groups nor waits for them. The server has to have given it a uid.
+pub fn workload_owner(workload: &Workload, version: Version) -> OwnerReference {
+    OwnerReference {
+        api_version: version.api_version().to_owned(),
+        kind: "Workload".to_owned(),
+        name: workload.metadata.name.clone().unwrap_or_default(),
+        uid: workload.metadata.uid.clone().unwrap_or_default(),
+        controller: None,
+        block_owner_deletion: None,
+    }
+}
+
+impl Builder {
+    /// The PodGroup called `name` of the template called `template`, wherever in the tree that stands. It has no parent:
+    /// a caller that makes groups one by one sets `parentCompositePodGroupName` itself.
+    pub fn pod_group(&self, name: &str, template: &str) -> Result<PodGroup, BuildError> {
+        let workload = self.workload()?;
+        match find(&workload, template)? {
+            Template::Pods(found) => Ok(self.pod_group_of(&workload, name, found, None)),
+            other @ Template::Composite(_) => Err(other_kind(&workload, other, "PodGroup")),
+        }
+    }
+
+    /// The CompositePodGroup called `name` of the template called `template`, without a parent.
+    pub fn composite_pod_group(&self, name: &str, template: &str) -> Result<CompositePodGroup, BuildError> {
+        let workload = self.workload()?;
+        match find(&workload, template)? {
+            Template::Composite(found) => Ok(self.composite_of(&workload, name, found, None)),
+            other @ Template::Pods(_) => Err(other_kind(&workload, other, "CompositePodGroup")),
+        }
+    }
+
+    /// One group of every template, parents before children: the order in which to create them. In the reverse order they
+    /// are deleted.
+    pub fn groups(&self) -> Result<Vec<Group>, BuildError> {
+        let workload = self.workload()?;
+        let spec = &workload.spec;
+        let top = side_by_side(&spec.composite_pod_group_templates, &spec.pod_group_templates);
+        Ok(top.into_iter().flat_map(|template| self.below(&workload, template, "", None)).collect())
+    }
+
+    /// One group of the template called `template` and of every template below it, parents before children, under the
+    /// CompositePodGroup called `parent`. `instance` tells groups of the same template apart: the number of a replica or
+    /// the name of a child; empty where there is only one.
+    pub fn instance(&self, template: &str, instance: &str, parent: Option<&str>) -> Result<Vec<Group>, BuildError> {
+        let workload = self.workload()?;
+        let template = find(&workload, template)?;
+        Ok(self.below(&workload, template, instance, parent))
+    }
+
+    fn workload(&self) -> Result<Workload, BuildError> {
+        match &self.source {
+            Source::Items(_) => self.build_workload(),
+            Source::Workload(workload) => Ok((**workload).clone()),
+        }
+    }
+
+    fn below(&self, workload: &Workload, template: Template<'_>, instance: &str, parent: Option<&str>) -> Vec<Group> {
+        let name = names::group_name(workload_name(workload), template.name(), instance);
+        let mut groups = vec![match template {
+            Template::Composite(found) => Group::Composite(self.composite_of(workload, &name, found, parent).into()),
+            Template::Pods(found) => Group::Pods(self.pod_group_of(workload, &name, found, parent).into()),
+        }];
+        for child in template.children() {
+            groups.extend(self.below(workload, child, instance, Some(&name)));
+        }
+        groups
+    }
+
+    fn metadata_of(&self, workload: &Workload, name: &str) -> ObjectMeta {
+        let owners: Vec<OwnerReference> =
+            self.options.owner.iter().chain(&self.options.group_owners).cloned().collect();
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: workload.metadata.namespace.clone(),
+            owner_references: (!owners.is_empty()).then_some(owners),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn pod_group_of(
+        &self,
+        workload: &Workload,
+        name: &str,
+        template: &PodGroupTemplate,
+        parent: Option<&str>,
+    ) -> PodGroup {
+        let (workload_name, template) = (workload_name(workload).to_owned(), template.clone());
+        PodGroup {
+            metadata: self.metadata_of(workload, name),
+            spec: PodGroupSpec {
+                workload_ref: Some(WorkloadReference { workload_name, template_name: template.name }),
+                scheduling_policy: template.scheduling_policy,
+                scheduling_constraints: template.scheduling_constraints,
+                disruption_mode: template.disruption_mode,
+                resource_claims: template.resource_claims,
+                priority_class_name: template.priority_class_name,
+                priority: template.priority,
+                // Admission takes it from the priority class, and refuses a group that brings another.
+                preemption_policy: None,
+                parent_composite_pod_group_name: parent.map(str::to_owned),
+            },
+            status: None,
+        }
+    }
+
+    /// The kind exists in `v1alpha3` only, its template in `v1beta1` too: same fields, other types.
+    fn composite_of(
+        &self,
+        workload: &Workload,
+        name: &str,
+        template: &CompositePodGroupTemplate,
+        parent: Option<&str>,
+    ) -> CompositePodGroup {
+        let template = template.clone();
+        let topology = |list: Vec<k8s_openapi::api::scheduling::v1beta1::TopologyConstraint>| {
+            list.into_iter().map(|constraint| TopologyConstraint { key: constraint.key }).collect()
+        };
+        CompositePodGroup {
+            metadata: self.metadata_of(workload, name),
+            spec: CompositePodGroupSpec {
+                workload_ref: CompositeReference {
+                    workload_name: workload_name(workload).to_owned(),
+                    template_name: template.name,
+                },
+                scheduling_policy: CompositePodGroupSchedulingPolicy {
+                    basic: template.scheduling_policy.basic.map(|basic| CompositeBasicSchedulingPolicy(basic.0)),
+                    gang: template
+                        .scheduling_policy
+                        .gang
+                        .map(|gang| CompositeGangSchedulingPolicy { min_group_count: gang.min_group_count }),
+                },
+                scheduling_constraints: template.scheduling_constraints.map(|constraints| {
+                    CompositePodGroupSchedulingConstraints { topology: constraints.topology.map(topology) }
+                }),
+                disruption_mode: template.disruption_mode.map(|mode| CompositeDisruptionMode {
+                    single: mode.single.map(|single| SingleCompositeDisruptionMode(single.0)),
+                    all: mode.all.map(|all| AllCompositeDisruptionMode(all.0)),
+                }),
+                priority_class_name: template.priority_class_name,
+                priority: template.priority,
+                preemption_policy: None,
+                parent_composite_pod_group_name: parent.map(str::to_owned),
+            },
+            status: None,
+        }
+    }
+}
+
+fn workload_name(workload: &Workload) -> &str {
+    workload.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn find<'a>(workload: &'a Workload, template: &str) -> Result<Template<'a>, BuildError> {
+    find_template(&workload.spec, template).ok_or_else(|| BuildError::NoTemplate {
+        workload: workload_name(workload).to_owned(),
+        template: template.to_owned(),
+        known: templates(&workload.spec).into_iter().map(|known| known.name().to_owned()).collect(),
+    })
+}
+
+fn other_kind(workload: &Workload, template: Template<'_>, asked: &'static str) -> BuildError {
+    BuildError::OtherKind {
+        workload: workload_name(workload).to_owned(),
+        template: template.name().to_owned(),
+        makes: template.makes(),
+        asked,
+    }
+}
+
+#[cfg(test)]
+mod tests;

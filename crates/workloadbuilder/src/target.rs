@@ -1,0 +1,158 @@
+//! What the server can hold: which version of the API, and whether groups may hold groups.
+//!
+//! A controller asks its server by discovery, chooses a target, and builds the same tree whatever the answer.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// The form in which objects are built and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The version in which Workloads and PodGroups are written.
+    pub version: Version,
+    /// Whether groups may hold groups.
+    pub shape: Shape,
+}
+
+impl Target {
+    /// The shape that this version can have.
+    pub fn held_shape(self) -> Shape {
+        if self.version.has_composites() { self.shape } else { Shape::Flat }
+    }
+}
+
+/// A version of `scheduling.k8s.io`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// Kubernetes 1.37, on the way to stable.
+    #[default]
+    V1beta1,
+    /// Kubernetes 1.37. The only version with CompositePodGroup objects, which are written in it in any case.
+    V1alpha3,
+    /// Kubernetes 1.36. It has no composites, and a gang's size cannot change.
+    V1alpha2,
+}
+
+/// Whether groups may hold groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// A tree becomes a tree of templates.
+    #[default]
+    Nested,
+    /// Only groups of pods, for servers without CompositePodGroup: the leaves of the tree, side by side. A composite that
+    /// asks for something of its own is then refused, because nobody would carry it out.
+    Flat,
+}
+
+impl Version {
+    /// Group and version, as an object writes them.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Version::V1beta1 => "scheduling.k8s.io/v1beta1",
+            Version::V1alpha3 => "scheduling.k8s.io/v1alpha3",
+            Version::V1alpha2 => "scheduling.k8s.io/v1alpha2",
+        }
+    }
+
+    /// Whether a Workload of this version can have composite templates.
+    pub fn has_composites(self) -> bool {
+        self != Version::V1alpha2
+    }
+
+    /// A Workload, PodGroup or CompositePodGroup of this library as this version writes it; `None` where the version has
+    /// no such kind.
+    ///
+    /// The typed form of another version is read from the document:
+    ///
+    /// ```
+    /// use k8s_openapi::api::scheduling::{v1alpha3, v1beta1};
+    /// use workloadbuilder::target::Version;
+    ///
+    /// let built = v1beta1::Workload::default();
+    /// let document = Version::V1alpha3.write(&built).expect("v1alpha3 has Workloads");
+    /// let typed: v1alpha3::Workload = serde_json::from_value(document)?;
+    /// # assert_eq!(typed, v1alpha3::Workload::default());
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub fn write(self, object: &impl Serialize) -> Option<Value> {
+        let mut document = serde_json::to_value(object).expect("an API type becomes JSON");
+        if document["kind"] == "CompositePodGroup" {
+            return self.has_composites().then_some(document);
+        }
+        document["apiVersion"] = self.api_version().into();
+        if self == Version::V1alpha2 {
+            put_back(document.get_mut("spec").and_then(Value::as_object_mut)?);
+        }
+        Some(document)
+    }
+}
+
+/// Writes a spec as 1.36 had it.
+fn put_back(spec: &mut Map<String, Value>) {
+    for template in spec.get_mut("podGroupTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(template) = template.as_object_mut() {
+            put_back_group(template);
+        }
+    }
+    if let Some(origin) = spec.remove("workloadRef") {
+        let workload = json!({"workloadName": origin["workloadName"], "podGroupTemplateName": origin["templateName"]});
+        spec.insert("podGroupTemplateRef".to_owned(), json!({ "workload": workload }));
+    }
+    spec.remove("parentCompositePodGroupName");
+    put_back_group(spec);
+}
+
+fn put_back_group(group: &mut Map<String, Value>) {
+    group.remove("preemptionPolicy");
+    if let Some(mode) = group.get_mut("disruptionMode") {
+        *mode = if mode.get("all").is_some() { "PodGroup".into() } else { "Pod".into() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::scheduling::v1alpha3::CompositePodGroup;
+    use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
+    use serde_json::{Value, json};
+
+    use super::Version;
+
+    fn workload(template: Value) -> Workload {
+        let spec = json!({"controllerRef": {"kind": "Job", "name": "a"}, "podGroupTemplates": [template]});
+        let document =
+            json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "metadata": {}, "spec": spec});
+        serde_json::from_value(document).expect("a Workload")
+    }
+
+    // Shows: S004-39
+    #[test]
+    fn an_object_is_written_as_each_version_has_it() {
+        let template = json!({"name": "t", "schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}});
+        let built = workload(template.clone());
+        for version in [Version::V1beta1, Version::V1alpha3] {
+            let written = version.write(&built).expect("a Workload");
+            assert_eq!(written["apiVersion"], version.api_version());
+            assert_eq!(written["spec"]["podGroupTemplates"][0], template);
+        }
+        let written = Version::V1alpha2.write(&built).expect("a Workload");
+        assert_eq!(written["apiVersion"], "scheduling.k8s.io/v1alpha2");
+        assert_eq!(written["spec"]["podGroupTemplates"][0]["disruptionMode"], "PodGroup");
+
+        let mut group = PodGroup::default();
+        group.spec.workload_ref = serde_json::from_value(json!({"workloadName": "w", "templateName": "t"})).ok();
+        let written = Version::V1alpha2.write(&group).expect("a PodGroup");
+        let origin = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
+        assert_eq!(written["spec"]["podGroupTemplateRef"], origin);
+        assert_eq!(written["spec"].get("workloadRef"), None);
+    }
+
+    #[test]
+    fn a_composite_is_written_in_the_one_version_that_has_it() {
+        let composite = CompositePodGroup::default();
+        for version in [Version::V1beta1, Version::V1alpha3] {
+            let written = version.write(&composite).expect("a composite");
+            assert_eq!(written["apiVersion"], "scheduling.k8s.io/v1alpha3");
+        }
+        assert_eq!(Version::V1alpha2.write(&composite), None);
+    }
+}

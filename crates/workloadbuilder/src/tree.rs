@@ -1,0 +1,220 @@
+//! The tree as it will be written: resolved, in the shape of the target, with one priority class throughout.
+//!
+//! Everything that the API server would refuse in the Workload of a tree is found here, and said with what to do.
+
+use std::collections::BTreeSet;
+
+use crate::blocks::Blocks;
+use crate::error::BuildError;
+use crate::field::{Error as FieldError, Path};
+use crate::format;
+use crate::item::{DisruptionMode, PolicyKind, SchedulingConfig, SchedulingPolicy, WorkloadItem};
+use crate::rules::{self, DEPTH_MAX, TEMPLATES_MAX};
+use crate::target::Shape;
+
+/// An item and what holds for it.
+#[derive(Clone)]
+pub(crate) struct Node<'a> {
+    pub item: &'a WorkloadItem,
+    pub config: SchedulingConfig,
+    pub children: Vec<Node<'a>>,
+}
+
+impl<'a> Node<'a> {
+    /// The tree of `item`, resolved.
+    pub fn of(item: &'a WorkloadItem) -> Node<'a> {
+        Node { item, config: item.resolve(), children: item.children.iter().map(Node::of).collect() }
+    }
+
+    pub fn is_composite(&self) -> bool {
+        !self.children.is_empty()
+    }
+
+    /// Where the count of a gang stands, and its name.
+    fn count(&self) -> (Path, &'static str) {
+        let name = if self.is_composite() { "minGroupCount" } else { "minCount" };
+        (self.item.fields.policy.child("gang").child(name), name)
+    }
+
+    /// Levels from here down, a leaf being one.
+    fn depth(&self) -> usize {
+        1 + self.children.iter().map(Node::depth).max().unwrap_or(0)
+    }
+}
+
+/// The trees of `roots` as they will be written, or everything that keeps them from it.
+pub(crate) fn resolve(roots: &[WorkloadItem], shape: Shape) -> Result<Vec<Node<'_>>, Vec<BuildError>> {
+    let mut nodes: Vec<Node<'_>> = roots.iter().map(Node::of).collect();
+    let mut errors = Vec::new();
+    if nodes.is_empty() {
+        errors.push(BuildError::NoItem);
+    }
+    let mut names = BTreeSet::new();
+    for node in &nodes {
+        each(node, &mut |node| {
+            errors.extend(name(node, &mut names));
+            errors.extend(level(node));
+            errors.extend(config(node));
+        });
+    }
+    errors.extend(spread_priority(&mut nodes));
+    if shape == Shape::Flat {
+        nodes = nodes.into_iter().flat_map(|node| leaves(node, &mut errors)).collect();
+    }
+    errors.extend(top(&nodes));
+    for node in &nodes {
+        errors.extend(depth(node));
+        each(node, &mut |node| errors.extend(children(node)));
+    }
+    if errors.is_empty() { Ok(nodes) } else { Err(errors) }
+}
+
+/// Parents before children, in the order given.
+fn each<'n, 'a>(node: &'n Node<'a>, visit: &mut impl FnMut(&'n Node<'a>)) {
+    visit(node);
+    for child in &node.children {
+        each(child, visit);
+    }
+}
+
+fn name<'a>(node: &Node<'a>, names: &mut BTreeSet<&'a str>) -> Option<BuildError> {
+    let (path, item) = (node.item.path.clone(), node.item.name.clone());
+    if item.is_empty() {
+        return Some(BuildError::NoName { path });
+    }
+    if let Some(wrong) = format::label(&item).into_iter().next() {
+        return Some(BuildError::BadName { path, item, wrong });
+    }
+    (!names.insert(&node.item.name)).then_some(BuildError::DuplicateName { path, item })
+}
+
+/// The item's blocks and configuration are of its level.
+fn level(node: &Node<'_>) -> Option<BuildError> {
+    let item = node.item.name.clone();
+    match (&node.item.input, node.is_composite()) {
+        (Blocks::PodGroup(_), true) => {
+            Some(BuildError::OtherLevel { item, blocks: "PodGroup", level: "a group of groups" })
+        }
+        (Blocks::CompositePodGroup(_), false) => {
+            Some(BuildError::OtherLevel { item, blocks: "CompositePodGroup", level: "a group of pods" })
+        }
+        (_, true) if !node.config.resource_claims.is_empty() => {
+            Some(BuildError::ClaimsOfGroups { path: node.item.fields.resource_claims.clone(), item })
+        }
+        _ => None,
+    }
+}
+
+/// What the API server would refuse in the template of one item.
+fn config(node: &Node<'_>) -> Vec<BuildError> {
+    let (item, fields) = (node.item, &node.item.fields);
+    let mut refused: Vec<FieldError> = Vec::new();
+    let mut errors = Vec::new();
+    match node.config.policy {
+        Some(SchedulingPolicy::Gang { min_count: None }) => {
+            let (path, field) = node.count();
+            errors.push(BuildError::NoMinCount { path, item: item.name.clone(), field });
+        }
+        Some(SchedulingPolicy::Gang { min_count: Some(count) }) => {
+            refused.extend(rules::at_least(&node.count().0, count, 1));
+        }
+        Some(SchedulingPolicy::Other(name)) => {
+            let (path, item) = (fields.policy.clone(), item.name.clone());
+            errors.push(BuildError::Unknown { path, item, what: "the scheduling policy", name });
+        }
+        None | Some(SchedulingPolicy::Basic) => {}
+    }
+    if let Some(DisruptionMode::Other(name)) = node.config.disruption_mode {
+        let (path, item) = (fields.disruption_mode.clone(), item.name.clone());
+        errors.push(BuildError::Unknown { path, item, what: "the disruption mode", name });
+    }
+    if let Some(constraints) = &node.config.constraints {
+        let path = fields.constraints.child("topology");
+        refused.extend(rules::topology(&path, constraints.topology.iter().map(String::as_str)));
+    }
+    refused.extend(rules::claims(&fields.resource_claims, &node.config.resource_claims));
+    if let Some(class) = priority_class(node) {
+        refused.extend(rules::written_as(&item.path.child("priorityClassName"), class, format::subdomain));
+    }
+    errors.extend(refused.into_iter().map(|error| BuildError::Field { item: item.name.clone(), error: error.into() }));
+    errors
+}
+
+fn priority_class<'n>(node: &'n Node<'_>) -> Option<&'n str> {
+    node.config.priority_class_name.as_deref().filter(|class| !class.is_empty())
+}
+
+/// Gives all nodes the class that any of them has.
+// Upstream: each template has what its own item says, and the server refuses the Workload unless all say the same.
+fn spread_priority(nodes: &mut [Node<'_>]) -> Vec<BuildError> {
+    let mut first: Option<String> = None;
+    let mut errors = Vec::new();
+    for node in &*nodes {
+        each(node, &mut |node| match (priority_class(node), &first) {
+            (Some(class), None) => first = Some(class.to_owned()),
+            (Some(other), Some(first)) if other != first => errors.push(BuildError::Priorities {
+                path: node.item.path.clone(),
+                item: node.item.name.clone(),
+                first: first.clone(),
+                other: other.to_owned(),
+            }),
+            _ => {}
+        });
+    }
+    fn give(node: &mut Node<'_>, class: Option<&String>) {
+        node.config.priority_class_name = class.cloned();
+        node.children.iter_mut().for_each(|child| give(child, class));
+    }
+    nodes.iter_mut().for_each(|node| give(node, first.as_ref()));
+    errors
+}
+
+/// The groups of pods of a tree, side by side.
+fn leaves<'a>(node: Node<'a>, errors: &mut Vec<BuildError>) -> Vec<Node<'a>> {
+    if !node.is_composite() {
+        return vec![node];
+    }
+    let fields = &node.item.fields;
+    let asks = [
+        (node.config.policy_kind() != PolicyKind::Basic, "the scheduling policy", &fields.policy),
+        (node.config.constraints.is_some(), "the topology", &fields.constraints),
+        (node.config.disruption_mode == Some(DisruptionMode::All), "the disruption mode", &fields.disruption_mode),
+    ];
+    for (_, what, path) in asks.into_iter().filter(|(asks, _, _)| *asks) {
+        errors.push(BuildError::NeedsComposites { path: path.clone(), item: node.item.name.clone(), what });
+    }
+    node.children.into_iter().flat_map(|child| leaves(child, errors)).collect()
+}
+
+/// The list at the top of a Workload: of one kind, and not too long.
+fn top(nodes: &[Node<'_>]) -> Option<BuildError> {
+    let first = nodes.first()?;
+    if let Some(other) = nodes.iter().find(|node| node.is_composite() != first.is_composite()) {
+        return Some(BuildError::MixedTop { item: other.item.name.clone() });
+    }
+    (nodes.len() > TEMPLATES_MAX).then(|| BuildError::TooManyTemplates {
+        path: first.item.path.clone(),
+        owner: "the top of the workload".to_owned(),
+        count: nodes.len(),
+        advice: "put some of them under an item of their own",
+    })
+}
+
+/// The lists of a composite are not too long.
+fn children(node: &Node<'_>) -> Option<BuildError> {
+    let composites = node.children.iter().filter(|child| child.is_composite()).count();
+    let count = composites.max(node.children.len() - composites);
+    (count > TEMPLATES_MAX).then(|| BuildError::TooManyTemplates {
+        path: node.item.path.clone(),
+        owner: format!("item {}", node.item.name),
+        count,
+        advice: "put some of them under an item of their own",
+    })
+}
+
+fn depth(node: &Node<'_>) -> Option<BuildError> {
+    let depth = node.depth();
+    let (path, item) = (node.item.path.clone(), node.item.name.clone());
+    // A group of pods alone is one level, and always allowed.
+    (depth > DEPTH_MAX).then_some(BuildError::TooDeep { path, item, depth })
+}
