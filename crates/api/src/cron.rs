@@ -81,6 +81,27 @@ impl Schedule {
             Rule::Calendar(calendar) => calendar.next_after(after, self.zone.as_ref().unwrap_or(zone)),
         }
     }
+
+    /// The last time after `after` that the schedule names up to `until`; what [`Schedule::next_after`] comes to when it
+    /// is asked again and again, at the cost of a few dozen questions however many times there are between.
+    pub fn last_until(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let mut last = self.next_after(after, zone).filter(|first| *first <= until)?;
+        if let Rule::Every(span) = &self.rule {
+            let steps = (until.as_second() - last.as_second()) / span.as_secs();
+            return last.checked_add(SignedDuration::from_secs(steps * span.as_secs())).ok();
+        }
+        // Whatever is after the last time leads beyond `until`, whatever is before it does not.
+        let (mut low, mut high) = (last.as_second(), until.as_second());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let next = Timestamp::from_second(middle).ok().and_then(|middle| self.next_after(middle, zone));
+            match next.filter(|next| *next <= until) {
+                Some(later) => (last, low) = (later, later.as_second()),
+                None => high = middle,
+            }
+        }
+        Some(last)
+    }
 }
 
 /// The zone of this IANA name, from the database that is part of the program: the same on every machine. Names are

@@ -374,6 +374,8 @@ mod tests {
         assert!(error.contains("JobManagedBy cannot be set to false"), "{error}");
     }
 
+    // Shows: S001-16
+    // Shows: S002-45
     #[test]
     fn every_gate_but_the_oldest_form_is_on_by_default() {
         let off: Vec<&str> =
@@ -381,6 +383,7 @@ mod tests {
         assert_eq!(off, ["JobWorkloadRef"]);
     }
 
+    // Shows: S002-45
     #[test]
     fn setting_one_gate_leaves_the_others_as_they_are() {
         let gates = Gates::default().with(Gate::WorkloadWithJob, false).with(Gate::JobWorkloadRef, true);

@@ -13,6 +13,7 @@ pub mod protobuf; // objects in protobuf, read as documents
 pub mod selector; // objects chosen by label or field
 pub mod core; // pods, nodes, namespaces, events: defaults and rules
 pub mod batch; // Jobs and CronJobs: defaults, rules, and what they ask of the scheduler
+pub mod job_set; // JobSets, as far as the scheduler's part goes
 pub mod scheduling; // Workloads, PodGroups, CompositePodGroups, priority classes: defaults and rules
 pub mod conversion; // older forms and drafts, to and from the present one
 pub mod cron; // when a CronJob is due

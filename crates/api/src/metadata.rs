@@ -135,6 +135,12 @@ fn name_problems(meta: &ObjectMeta, rule: NameRule, path: &Path) -> ErrorList {
     of_prefix.into_iter().chain(of_name).flatten().collect()
 }
 
+/// The prefix of a name that was made, or that nobody needs any more, is a good one all the same.
+pub(crate) fn prefix_problems(meta: &ObjectMeta, path: &Path) -> ErrorList {
+    let rule = |prefix: &str| names::prefix(prefix, names::dns_subdomain);
+    said(&meta.generate_name).map(|prefix| breaches(rule, prefix, &path.child("generateName"))).unwrap_or_default()
+}
+
 /// There is a namespace exactly when the kind lives in one.
 fn namespace_problems(meta: &ObjectMeta, namespaced: bool, path: &Path) -> ErrorList {
     match said(&meta.namespace) {

@@ -51,6 +51,18 @@ impl Quantity {
         Quantity::of(i128::from(value) * (NANO / 1000), Suffixes::Decimal)
     }
 
+    /// The sum, written as `self` is; nothing and an amount are that amount.
+    #[must_use]
+    pub fn plus(self, other: Quantity) -> Quantity {
+        let suffixes = if self.nanos == 0 { other.suffixes } else { self.suffixes };
+        Quantity::of(self.nanos.saturating_add(other.nanos), suffixes)
+    }
+
+    /// Whether the amount consists of so many whole parts of `size`, none included.
+    pub fn is_multiple_of(self, size: Quantity) -> bool {
+        size.nanos > 0 && self.nanos % size.nanos == 0
+    }
+
     /// The value in whole units, rounded up, kept within i64.
     pub fn value(self) -> i64 {
         ceil_div(self.nanos, NANO)

@@ -3,6 +3,8 @@
 //! A cache of the whole cluster holds these instead of full types (design: section 2). Nothing here is ever written
 //! back: writes name the fields they change.
 
+mod composite_pod_group;
+mod cron_job;
 mod job;
 mod meta;
 mod namespace;
@@ -11,7 +13,11 @@ mod pod;
 mod pod_group;
 mod workload;
 
-pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedView};
+pub use composite_pod_group::{CompositePodGroupSpecView, CompositePodGroupView};
+pub use cron_job::{
+    ActiveJobView, CronJobSpecView, CronJobStatusView, CronJobView, JobTemplateMetaView, JobTemplateView,
+};
+pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedView, WorkloadRefView};
 pub use meta::{Condition, Index, Meta, ObjectKey, OwnerRef, ResourceRef, View};
 pub use namespace::{NamespaceSpecView, NamespaceStatusView, NamespaceView};
 pub use node::{NodeSpecView, NodeStatusView, NodeView};

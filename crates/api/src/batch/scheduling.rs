@@ -1,9 +1,10 @@
-//! The one mapping of a Job to an item of the workload builder. Validation, the Job controller and `phalanx compile`
+//! The one mapping of a Job, and of the Jobs that a CronJob makes, to an item of the workload builder. Validation, the Job controller and `phalanx compile`
 //! all use it, so they cannot differ about what a Job asks for.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::batch::v1::{Job, JobSchedulingConfiguration};
+use k8s_openapi::api::batch::v1::{CronJob, Job, JobSchedulingConfiguration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use workloadbuilder::field::Path;
 use workloadbuilder::{
     Blocks, DisruptionModeKind, PodGroupBlocks, PolicyKind, SchedulingConfig, SchedulingPolicy, WorkloadItem, names,
@@ -102,14 +103,6 @@ impl<'a> From<&'a Job> for JobIntent<'a> {
 /// The Job as one leaf: Basic unless the user (or the setting `autoGang`) asks for a gang, which then has all the pods
 /// that run at a time.
 pub fn item_for_job(intent: JobIntent<'_>) -> WorkloadItem {
-    let input = intent.scheduling.map_or(Blocks::Absent, |scheduling| {
-        Blocks::PodGroup(PodGroupBlocks {
-            policy: scheduling.scheduling_policy.clone(),
-            constraints: scheduling.scheduling_constraints.clone(),
-            disruption_mode: scheduling.disruption_mode.clone(),
-            resource_claims: scheduling.resource_claims.clone(),
-        })
-    });
     // A suspended Job may have parallelism 0, but a gang needs at least one pod (KEP-5547, Defaulting Rules). The value
     // is not written back to the Job, so a later change of parallelism still moves it.
     let min_count = intent.parallelism.unwrap_or(1).max(1);
@@ -121,20 +114,59 @@ pub fn item_for_job(intent: JobIntent<'_>) -> WorkloadItem {
             priority_class_name: intent.priority_class_name.filter(|name| !name.is_empty()).map(str::to_owned),
             ..SchedulingConfig::default()
         },
-        input,
+        input: job_blocks(intent.scheduling),
         callbacks: vec![Arc::new(move |config| config.default_min_count(min_count))],
         ..WorkloadItem::new(names::template_name(intent.name, 0), Path::new("spec").child("scheduling"))
     }
 }
 
+/// What the user asks of a Job's pods.
+pub fn job_blocks(scheduling: Option<&JobSchedulingConfiguration>) -> Blocks {
+    scheduling.map_or(Blocks::Absent, |scheduling| {
+        Blocks::PodGroup(PodGroupBlocks {
+            policy: scheduling.scheduling_policy.clone(),
+            constraints: scheduling.scheduling_constraints.clone(),
+            disruption_mode: scheduling.disruption_mode.clone(),
+            resource_claims: scheduling.resource_claims.clone(),
+        })
+    })
+}
+
+/// The Job called `name` that a CronJob makes. It is a root like any other Job: a CronJob has no Workload of its own.
+pub fn job_of_cron_job(cron_job: &CronJob, name: &str) -> Job {
+    let (template, maker) = (cron_job.spec.job_template.clone(), &cron_job.metadata);
+    let metadata = template.metadata.unwrap_or_default();
+    Job {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: maker.namespace.clone(),
+            labels: metadata.labels,
+            annotations: metadata.annotations,
+            owner_references: Some(vec![OwnerReference {
+                api_version: "batch/v1".to_owned(),
+                kind: "CronJob".to_owned(),
+                name: maker.name.clone().unwrap_or_default(),
+                uid: maker.uid.clone().unwrap_or_default(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec,
+        status: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::batch::v1::Job;
+    use std::sync::Arc;
+
+    use k8s_openapi::api::batch::v1::{CronJob, Job};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::{Value, json};
     use workloadbuilder::{BuildOptions, Builder, DisruptionMode, SchedulingPolicy, names};
 
-    use super::{JobIntent, item_for_job};
+    use super::{DISRUPTION_MODES, JobIntent, POLICIES, item_for_job, job_of_cron_job};
     use crate::gates::{AutoGang, Gate, Gates};
     use crate::scheduling::validation::{pod_group, workload};
     use crate::views::{JobView, View};
@@ -143,6 +175,9 @@ mod tests {
         json!({"metadata": {"name": "trainer"}, "spec": spec})
     }
 
+    // Shows: S000-53
+    // Shows: S000-71
+    // Shows: S004-12
     #[test]
     fn a_job_is_basic_unless_it_asks_for_a_gang() {
         let gang = |min_count| Some(SchedulingPolicy::Gang { min_count: Some(min_count) });
@@ -167,6 +202,7 @@ mod tests {
 
     // Shows: S000-05
     // Shows: S002-14
+    // Shows: S000-53
     #[test]
     fn auto_gang_makes_gangs_of_jobs_that_run_all_their_indexes_at_once() {
         let indexed = Gates::default().with_auto_gang(AutoGang::Indexed);
@@ -271,5 +307,43 @@ mod tests {
             assert_eq!(workload::validate_create(&workload, &gates), vec![], "{name}");
             assert_eq!(pod_group::validate_create(&group.expect("a PodGroup"), &gates), vec![], "{name}");
         }
+    }
+
+    // Shows: S004-43
+    #[test]
+    fn a_policy_that_the_api_gains_later_is_refused_for_a_job() {
+        let typed: Job = serde_json::from_value(job(json!({}))).expect("a Job");
+        let mut item = item_for_job(JobIntent::from(&typed));
+        item.callbacks.push(Arc::new(|config| config.policy = Some(SchedulingPolicy::Other("Elastic"))));
+        let options = BuildOptions {
+            allowed_policies: POLICIES.to_vec(),
+            allowed_disruption_modes: DISRUPTION_MODES.to_vec(),
+            ..BuildOptions::default()
+        };
+        let errors: Vec<String> =
+            Builder::new(item, options).validate_resolved().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            errors,
+            ["spec.scheduling.schedulingPolicy: Forbidden: the Elastic scheduling policy is not allowed"]
+        );
+    }
+
+    #[test]
+    fn a_job_of_a_cron_job_asks_for_what_its_template_says() {
+        let cron_job: CronJob = serde_json::from_value(json!({
+            "metadata": {"name": "nightly", "namespace": "ml", "uid": "c1"},
+            "spec": {"schedule": "@daily", "jobTemplate": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"parallelism": 3, "scheduling": {"schedulingPolicy": {"gang": {}}}, "template": {}},
+            }},
+        }))
+        .expect("a CronJob");
+        let job = job_of_cron_job(&cron_job, "nightly-1");
+        assert_eq!((job.metadata.name.as_deref(), job.metadata.namespace.as_deref()), (Some("nightly-1"), Some("ml")));
+        assert_eq!(job.metadata.labels.as_ref().map(|labels| labels["a"].as_str()), Some("b"));
+        assert_eq!(job.metadata.owner_references.as_ref().map(|owners| owners[0].uid.as_str()), Some("c1"));
+        let item = item_for_job(JobIntent::from(&job));
+        assert_eq!(item.name, "nightly-1-pgt-0");
+        assert_eq!(item.resolve().policy, Some(SchedulingPolicy::Gang { min_count: Some(3) }));
     }
 }

@@ -21,6 +21,7 @@ pub fn put_right(group: &str, kind: &str, doc: &mut Value, gates: &Gates) -> Tol
         ("batch", "Job") => job_drafts(doc, gates),
         ("batch", "CronJob") => cron_job_drafts(doc, gates),
         ("scheduling.k8s.io", "Workload") => workload_drafts(doc, gates),
+        ("jobset.x-k8s.io", "JobSet") => job_set_drafts(doc, gates),
         _ => Ok(Vec::new()),
     }
 }
@@ -40,6 +41,29 @@ pub fn cron_job_drafts(doc: &mut Value, gates: &Gates) -> Told {
     let template = spec_of(doc).and_then(|spec| child(spec, "jobTemplate"));
     if let Some(spec) = template.and_then(|template| child(template, "spec")) {
         found.job_spec(spec, &Path::new("spec").child("jobTemplate").child("spec"), gates);
+    }
+    found.told()
+}
+
+/// Puts a JobSet right: its own scheduling, that of its entries, and its Jobs.
+pub fn job_set_drafts(doc: &mut Value, gates: &Gates) -> Told {
+    let mut found = Found::default();
+    if let Some(spec) = spec_of(doc) {
+        let path = Path::new("spec");
+        if let Some(scheduling) = child(spec, "scheduling") {
+            let path = path.child("scheduling");
+            found.scheduling(scheduling, &path);
+            for (i, entry) in items(scheduling, "replicatedJobPolicies").enumerate() {
+                found.scheduling(entry, &path.child("replicatedJobPolicies").index(i));
+            }
+        }
+        for (i, job) in items(spec, "replicatedJobs").enumerate() {
+            let template = child(job, "template").and_then(|template| child(template, "spec"));
+            if let Some(job_spec) = template {
+                let path = path.child("replicatedJobs").index(i).child("template").child("spec");
+                found.job_spec(job_spec, &path, gates);
+            }
+        }
     }
     found.told()
 }
@@ -90,18 +114,22 @@ impl Found {
         }
     }
 
+    /// The blocks of a Job, or of one of the levels of a JobSet.
+    fn scheduling(&mut self, scheduling: &mut Object, path: &Path) {
+        for (from, to) in SCHEDULING {
+            self.respell(scheduling, path, from, to);
+        }
+        let topology_path = path.child("schedulingConstraints").child("topology");
+        if let Some(constraints) = child(scheduling, "schedulingConstraints") {
+            for (i, constraint) in items(constraints, "topology").enumerate() {
+                self.respell(constraint, &topology_path.index(i), "level", "key");
+            }
+        }
+    }
+
     fn job_spec(&mut self, spec: &mut Object, path: &Path, gates: &Gates) {
-        let scheduling_path = path.child("scheduling");
         if let Some(scheduling) = child(spec, "scheduling") {
-            for (from, to) in SCHEDULING {
-                self.respell(scheduling, &scheduling_path, from, to);
-            }
-            let topology_path = scheduling_path.child("schedulingConstraints").child("topology");
-            if let Some(constraints) = child(scheduling, "schedulingConstraints") {
-                for (i, constraint) in items(constraints, "topology").enumerate() {
-                    self.respell(constraint, &topology_path.index(i), "level", "key");
-                }
-            }
+            self.scheduling(scheduling, &path.child("scheduling"));
         }
         let pod_path = path.child("template").child("spec");
         let pod = child(spec, "template").and_then(|template| child(template, "spec"));

@@ -451,6 +451,22 @@ proptest! {
     }
 
     #[test]
+    fn one_older_version_says_the_same_after_a_way_through_another(group in kept_group(), workload in kept_workload()) {
+        for (conversions, kept) in [(POD_GROUP, group), (WORKLOAD, workload)] {
+            for (from, through) in conversions.iter().flat_map(|from| conversions.iter().map(move |to| (from, to))) {
+                let mut older = kept.clone();
+                (from.outward)(&mut older);
+                let mut there = older.clone();
+                for (inward, outward) in [(from, through), (through, from)] {
+                    prop_assert_eq!((inward.inward)(&mut there, &alone()), Ok(()));
+                    (outward.outward)(&mut there);
+                }
+                prop_assert_eq!(there, older, "{} through {}", from.version, through.version);
+            }
+        }
+    }
+
+    #[test]
     fn what_is_given_out_in_an_older_version_has_only_fields_of_that_version(group in kept_group(), workload in kept_workload()) {
         for (kind, conversions, document) in [("PodGroup", POD_GROUP, group), ("Workload", WORKLOAD, workload)] {
             for conversion in conversions {

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::image;
+use super::{image, pod_level};
 use crate::gates::Gates;
 
 use Given::{Empty, Flag, Follows, Number, Text};
@@ -73,6 +73,7 @@ const POD_ALONE: Rules = &[
     Change(a_negative_grace_period_is_one_second),
     Each("containers", LIMITED),
     Each("initContainers", LIMITED),
+    Change(pod_level::set_defaults),
     When(is_on_host_network, &[Each("containers", ON_HOST_NETWORK), Each("initContainers", ON_HOST_NETWORK)]),
 ];
 
@@ -97,12 +98,15 @@ const CONTAINER: Rules = &[
     Field("terminationMessagePolicy", Text("File")),
     Field("resources", Empty),
     Each("ports", &[Field("protocol", Text("TCP"))]),
-    Each("env", &[Inside("valueFrom", &[Inside("fieldRef", &[Field("apiVersion", Text("v1"))])])]),
+    Each("env", &[Inside("valueFrom", VARIABLE)]),
     Inside("livenessProbe", PROBE),
     Inside("readinessProbe", PROBE),
     Inside("startupProbe", PROBE),
     Inside("lifecycle", &[Inside("postStart", HANDLER), Inside("preStop", HANDLER)]),
 ];
+
+const VARIABLE: Rules =
+    &[Inside("fieldRef", &[Field("apiVersion", Text("v1"))]), Inside("fileKeyRef", &[Field("optional", Flag(false))])];
 
 const LIMITED: Rules = &[Inside("resources", &[Change(a_limit_is_a_request_too)])];
 

@@ -1,12 +1,8 @@
 //! What the server settles before it judges: fields of features that are off go, and a new pod gets its first status.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde_json::{Map, Value, json};
 
 use crate::gates::{Gate, Gates};
-use crate::quantity::Quantity;
 
 /// Drops what a pod's gates do not allow. `old` is the stored pod when this is an update.
 pub fn drop_disabled_pod_fields(pod: &mut Value, old: Option<&Value>, gates: &Gates) {
@@ -42,6 +38,7 @@ fn drop_fields_of_no_feature(spec: &mut Map<String, Value>) {
             for part in ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle"] {
                 container.get_mut(part).into_iter().for_each(|part| drop_everywhere(part, &["protocol"]));
             }
+            items(container.get_mut("volumeMounts")).for_each(|mount| drop(mount.remove("bindMountOptions")));
             let Some(Value::Object(lifecycle)) = container.get_mut("lifecycle") else { continue };
             if lifecycle.remove("stopSignal").is_some() && lifecycle.is_empty() {
                 container.remove("lifecycle");
@@ -110,47 +107,58 @@ pub fn settle_addresses(status: &mut Value) {
     }
 }
 
-/// The class that decides who is evicted first when a node runs short: `Guaranteed`, `Burstable` or `BestEffort`.
-/// A new pod's status says it, and it never changes.
-pub fn qos_class(spec: &PodSpec) -> &'static str {
-    let containers = || spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    if containers()
-        .all(|container| amounts(container, Side::Requests).is_empty() && amounts(container, Side::Limits).is_empty())
-    {
-        return "BestEffort";
+/// Drops from a report what the schema knows and no feature here gives a meaning to, and keeps what only grows.
+pub fn settle_status(status: &mut Value, old: &Value) {
+    let Some(fields) = status.as_object_mut() else { return };
+    fields.remove("nodeAllocatableResourceClaimStatuses");
+    fields.remove("volumeHealth");
+    for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
+        for container in items(fields.get_mut(list)) {
+            items(container.get_mut("volumeMounts")).for_each(|mount| drop(mount.remove("volumeStatus")));
+        }
     }
-    let is_guaranteed = |container: &Container| {
-        let limits = amounts(container, Side::Limits);
-        limits.len() == 2 && amounts(container, Side::Requests) == limits
-    };
-    if containers().all(is_guaranteed) { "Guaranteed" } else { "Burstable" }
+    // A report by somebody who does not count generations does not forget those that were counted.
+    if let (None, Some(seen)) = (fields.get("observedGeneration"), old.get("observedGeneration")) {
+        fields.insert("observedGeneration".to_owned(), seen.clone());
+    }
 }
 
-enum Side {
-    Requests,
-    Limits,
+/// A user who leaves out what the pod asks for as a whole does not change it.
+pub fn keep_pod_resources(pod: &mut Value, old: &Value) {
+    let Some(before) = old.pointer("/spec/resources") else { return };
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.entry("resources").or_insert_with(|| before.clone());
+    }
 }
 
-/// The cpu and memory of a container that are not zero; nothing else counts for the class.
-fn amounts(container: &Container, side: Side) -> BTreeMap<&str, Quantity> {
-    let resources = container.resources.iter();
-    let amounts = resources.filter_map(|resources| match side {
-        Side::Requests => resources.requests.as_ref(),
-        Side::Limits => resources.limits.as_ref(),
-    });
-    amounts
-        .flatten()
-        .filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory"))
-        .filter_map(|(name, amount)| Some((name.as_str(), Quantity::parse(&amount.0).ok()?)))
-        .filter(|(_, amount)| *amount > Quantity::default())
-        .collect()
+/// The class that decides who is evicted first when a node runs short: `Guaranteed`, `Burstable` or `BestEffort`.
+/// A new pod's status says it, and it never changes. Quantities are canonical here, so equal ones are equal texts.
+pub fn qos_class(spec: &Value) -> &'static str {
+    let says = |side: &str| spec["resources"][side].as_object().is_some_and(|amounts| !amounts.is_empty());
+    let lists = ["containers", "initContainers"].iter().filter_map(|list| spec[*list].as_array());
+    let of_the_whole = says("requests") || says("limits");
+    let all: Vec<&Value> = if of_the_whole { vec![spec] } else { lists.flatten().collect() };
+    let (mut any, mut guaranteed) = (false, true);
+    for (resources, name) in all.iter().flat_map(|of| ["cpu", "memory"].map(|name| (&of["resources"], name))) {
+        let positive = |side: &str| Some(&resources[side][name]).filter(|amount| !amount.is_null() && **amount != "0");
+        let (request, limit) = (positive("requests"), positive("limits"));
+        any |= request.is_some() || limit.is_some();
+        guaranteed &= limit.is_some() && request.is_none_or(|request| Some(request) == limit);
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::{drop_disabled_pod_fields, merge_label_keys, qos_class, settle_addresses};
+    use super::{
+        drop_disabled_pod_fields, keep_pod_resources, merge_label_keys, qos_class, settle_addresses, settle_status,
+    };
     use crate::gates::{Gate, Gates};
 
     #[test]
@@ -179,7 +187,7 @@ mod tests {
                 {"rbd": {"user": "kept"}},
             ],
             "containers": [
-                {"lifecycle": {"stopSignal": "SIGTERM"}, "ports": [{"protocol": "TCP"}]},
+                {"lifecycle": {"stopSignal": "SIGTERM"}, "ports": [{"protocol": "TCP"}], "volumeMounts": [{"bindMountOptions": []}]},
                 {"lifecycle": {"stopSignal": "", "preStop": {"httpGet": {"port": 1, "protocol": "x"}}}},
             ],
         }});
@@ -187,7 +195,8 @@ mod tests {
         let want = json!({"spec": {
             "volumes": [
                 {"emptyDir": {"medium": "Memory"}}, {"configMap": {"items": [{"key": "a"}]}}, {"rbd": {"user": "kept"}}],
-            "containers": [{"ports": [{"protocol": "TCP"}]}, {"lifecycle": {"preStop": {"httpGet": {"port": 1}}}}],
+            "containers": [
+                {"ports": [{"protocol": "TCP"}], "volumeMounts": [{}]}, {"lifecycle": {"preStop": {"httpGet": {"port": 1}}}}],
         }});
         assert_eq!(pod, want);
     }
@@ -232,13 +241,36 @@ mod tests {
     }
 
     #[test]
+    fn a_report_keeps_its_generation_and_loses_what_nobody_reads() {
+        let mut status = json!({
+            "volumeHealth": [], "containerStatuses": [{"volumeMounts": [{"name": "v", "volumeStatus": {}}]}]});
+        settle_status(&mut status, &json!({"observedGeneration": 3}));
+        let want = json!({"observedGeneration": 3, "containerStatuses": [{"volumeMounts": [{"name": "v"}]}]});
+        assert_eq!(status, want);
+        settle_status(&mut status, &json!({"observedGeneration": 4}));
+        assert_eq!(status, want, "what is said counts");
+    }
+
+    #[test]
+    fn resources_of_the_whole_pod_stay_when_they_are_left_out() {
+        let old = json!({"spec": {"resources": {"requests": {"cpu": "1"}}}});
+        for (mut pod, want) in [
+            (json!({"spec": {}}), old.clone()),
+            (json!({"spec": {"resources": {}}}), json!({"spec": {"resources": {}}})),
+        ] {
+            keep_pod_resources(&mut pod, &old);
+            assert_eq!(pod, want);
+        }
+    }
+
+    #[test]
     fn the_class_follows_from_requests_and_limits() {
         let full = json!({"cpu": "1", "memory": "1Gi"});
         for (case, resources, want) in [
             ("nothing", vec![json!({})], "BestEffort"),
             ("only other resources", vec![json!({"limits": {"example.com/x": "1"}})], "BestEffort"),
             ("zero", vec![json!({"requests": {"cpu": "0"}})], "BestEffort"),
-            ("all equal", vec![json!({"limits": full, "requests": {"cpu": "1000m", "memory": "1Gi"}})], "Guaranteed"),
+            ("all equal", vec![json!({"limits": full, "requests": {"cpu": "1", "memory": "1Gi"}})], "Guaranteed"),
             ("one container without", vec![json!({"limits": full, "requests": full}), json!({})], "Burstable"),
             (
                 "request below limit",
@@ -249,8 +281,14 @@ mod tests {
         ] {
             let containers: Vec<_> =
                 resources.iter().map(|resources| json!({"name": "a", "resources": resources})).collect();
-            let spec = serde_json::from_value(json!({"containers": containers})).expect("a pod spec");
-            assert_eq!(qos_class(&spec), want, "{case}");
+            assert_eq!(qos_class(&json!({"containers": containers})), want, "{case}");
         }
+        let whole = |resources: serde_json::Value| {
+            let containers = json!([{"resources": {"requests": {"cpu": "1"}}}]);
+            qos_class(&json!({"resources": resources, "containers": containers}))
+        };
+        assert_eq!(whole(json!({"limits": full, "requests": full})), "Guaranteed", "the whole counts, not its parts");
+        assert_eq!(whole(json!({"requests": {"cpu": "0"}})), "BestEffort");
+        assert_eq!(whole(json!({})), "Burstable", "nothing is said of the whole");
     }
 }

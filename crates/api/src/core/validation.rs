@@ -2,12 +2,14 @@
 //!
 //! Messages are those of Kubernetes. Of volumes the common sources are judged; only a kubelet reads the others.
 
-pub mod pod; // a pod when created, changed, and reported on
+pub mod pod; // a pod when created and changed
+pub mod pod_status; // what is reported of a pod
 mod pod_spec; // the spec, in a pod or in a template
 mod volumes; // what containers mount
 mod containers; // containers, their ports and mounts
 mod environment; // the variables of a container
 mod resources; // requests and limits
+mod pod_resources; // those of a pod as a whole
 mod claims; // claims of devices
 mod probes; // probes and hooks
 mod restart; // when a container starts again

@@ -122,3 +122,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_last_time_is_the_one_that_counting_on_comes_to() {
+    for (schedule, zone, after, until) in [
+        ("* * * * *", "UTC", "2026-01-01T00:00:00Z", "2026-01-02T03:04:05Z"),
+        ("30 2 * * *", "Europe/Berlin", "2026-03-20T00:00:00Z", "2026-03-29T12:00:00Z"),
+        ("30 2 * * *", "Europe/Berlin", "2026-10-20T00:00:00Z", "2026-10-25T01:30:00Z"),
+        ("*/7 3 1 1 *", "America/New_York", "2020-01-01T00:00:00Z", "2026-11-01T00:00:00Z"),
+        ("0 0 29 2 *", "Asia/Tokyo", "2020-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+        ("@every 90s", "UTC", "2026-01-01T00:00:00Z", "2026-01-01T01:00:01Z"),
+        ("0 * * * *", "UTC", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"),
+    ] {
+        let (rule, zone) = (Schedule::parse(schedule).expect("a schedule"), time_zone(zone).expect("a zone"));
+        let (mut at, until) = (time(after), time(until));
+        while let Some(next) = rule.next_after(at, &zone).filter(|next| *next <= until) {
+            at = next;
+        }
+        assert_eq!(rule.last_until(time(after), until, &zone), Some(at), "{schedule}");
+        let next = rule.next_after(at, &zone).expect("a next time");
+        assert_eq!(rule.last_until(at, next - std::time::Duration::from_secs(1), &zone), None, "{schedule}");
+    }
+}

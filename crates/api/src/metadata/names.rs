@@ -6,6 +6,7 @@ use workloadbuilder::format;
 pub type NameRule = fn(&str) -> Vec<String>;
 
 const LABEL_MAX: usize = 63;
+const SUBDOMAIN_MAX: usize = 253;
 
 /// A name of one part: lower case letters, digits and `-`, at most 63 (RFC 1123).
 pub fn dns_label(name: &str) -> Vec<String> {
@@ -15,6 +16,29 @@ pub fn dns_label(name: &str) -> Vec<String> {
 /// Labels with dots between them, at most 253 (RFC 1123). Most kinds are named so.
 pub fn dns_subdomain(name: &str) -> Vec<String> {
     in_characters(format::subdomain(name))
+}
+
+/// A subdomain whose labels may begin with `_` and have it inside, as names of services have.
+pub fn dns_subdomain_with_underscores(name: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if name.len() > SUBDOMAIN_MAX {
+        problems.push(format!("must be no more than {SUBDOMAIN_MAX} characters"));
+    }
+    let is_plain = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
+    let is_label = |label: &str| {
+        let label = label.strip_prefix('_').unwrap_or(label);
+        let known = |char: char| is_plain(char) || matches!(char, '-' | '_');
+        label.starts_with(is_plain) && label.ends_with(is_plain) && label.chars().all(known)
+    };
+    if !name.split('.').all(is_label) {
+        problems.push(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must \
+             start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+             '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')"
+                .to_owned(),
+        );
+    }
+    problems
 }
 
 /// `name` or `prefix/name`: keys of labels and annotations, finalizers, resources.

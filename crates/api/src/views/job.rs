@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::meta::{Condition, Meta};
+use super::meta::{Condition, Index, Meta};
 use crate::pairs::Pairs;
 use crate::views::view;
 
@@ -24,6 +24,23 @@ pub struct JobView {
 
 view!(JobView, "batch", "v1", "Job", "jobs", namespaced: true);
 
+impl JobView {
+    /// Jobs by the uid of the owner that manages them.
+    pub const BY_CONTROLLER: Index<JobView> = Index {
+        name: "controller",
+        values: |job| job.metadata.controller().map(|owner| owner.uid.clone()).into_iter().collect(),
+    };
+
+    /// Jobs by `namespace/name` of the Workload that they name themselves.
+    pub const BY_WORKLOAD_REF: Index<JobView> = Index {
+        name: "workload-ref",
+        values: |job| {
+            let namespace = &job.metadata.namespace;
+            job.spec.workload_ref.iter().map(|workload| format!("{namespace}/{}", workload.name)).collect()
+        },
+    };
+}
+
 /// `job.spec`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -40,6 +57,8 @@ pub struct JobSpecView {
     pub suspend: Option<bool>,
     /// Seconds the Job may be active.
     pub active_deadline_seconds: Option<i64>,
+    /// Seconds after its end when the Job may be deleted; unset: never.
+    pub ttl_seconds_after_finished: Option<i32>,
     /// Which pods are its own.
     pub selector: Option<LabelSelector>,
     /// Another controller's name: then it is not ours.
@@ -54,8 +73,18 @@ pub struct JobSpecView {
     pub backoff_limit_per_index: Option<i32>,
     /// Gang, topology, disruption, claims.
     pub scheduling: Option<JobSchedulingConfiguration>,
+    /// The Workload whose group the pods join; counts only while its gate is on.
+    pub workload_ref: Option<WorkloadRefView>,
     /// The pod template.
     pub template: PodTemplateView,
+}
+
+/// `job.spec.workloadRef`: a Workload of the Job's own namespace, which is all that validation lets through.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct WorkloadRefView {
+    /// The Workload's name.
+    pub name: String,
 }
 
 /// The pod template: a few fields decoded, the whole kept as text until a pod is made from it.

@@ -187,6 +187,13 @@ pub struct PodStatusView {
     pub init_container_statuses: Vec<ContainerStatusView>,
     /// When the kubelet took the pod.
     pub start_time: Option<Timestamp>,
+    /// Whether a kubelet put the pod out to save its node; `reason: Evicted` on the wire.
+    #[serde(rename = "reason", deserialize_with = "is_evicted")]
+    pub evicted: bool,
+}
+
+fn is_evicted<'de, D: serde::Deserializer<'de>>(reason: D) -> Result<bool, D::Error> {
+    Ok(String::deserialize(reason)? == "Evicted")
 }
 
 /// State of one container.

@@ -32,9 +32,29 @@ impl PodGroupView {
         },
     };
 
+    /// PodGroups by `namespace/name` of the CompositePodGroup they belong to.
+    pub const BY_PARENT: Index<PodGroupView> = Index {
+        name: "parent",
+        values: |group| {
+            let namespace = &group.metadata.namespace;
+            group.spec.parent_composite_pod_group_name.iter().map(|parent| format!("{namespace}/{parent}")).collect()
+        },
+    };
+
     /// How many pods must be placed together; `None` for a Basic group.
     pub fn min_count(&self) -> Option<i32> {
         self.spec.scheduling_policy.gang.as_ref().map(|gang| gang.min_count)
+    }
+
+    /// Annotation on a PodGroup, or on the Job it is made for: what holds for pods that come once `minCount` was reached.
+    /// `OnceSatisfied` (as without it): they are placed as they come, while others of the group run. `AlwaysMin`: only
+    /// if bound and new ones together reach `minCount`.
+    pub const AFTER_MIN_COUNT: &str = "phalanx.dev/after-min-count";
+
+    /// Whether the group had its `minCount` once, and need not have it again for later pods to be placed.
+    pub fn is_satisfied(&self) -> bool {
+        let always = self.metadata.annotations.get(PodGroupView::AFTER_MIN_COUNT).is_some_and(|say| say == "AlwaysMin");
+        !always && Condition::is_true(&self.status.conditions, "PodGroupInitiallyScheduled")
     }
 
     /// The node label whose value all pods of the group must share.
@@ -50,6 +70,8 @@ impl PodGroupView {
 pub struct PodGroupSpecView {
     /// The Workload and template the group was made from.
     pub workload_ref: Option<WorkloadReference>,
+    /// The group of groups that it belongs to.
+    pub parent_composite_pod_group_name: Option<Box<str>>,
     /// Basic or gang.
     pub scheduling_policy: PodGroupSchedulingPolicy,
     /// At most one topology key.

@@ -118,10 +118,12 @@ fn path() -> Path {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{Job, parallelism_kept};
+    use super::{Job, JobIntent, parallelism_kept};
     use crate::gates::{AutoGang, Gates};
+    use crate::views::{JobView, View};
 
     fn job(parallelism: i32, completions: i32, scheduling: Value) -> Job {
         let spec = json!({
@@ -134,6 +136,8 @@ mod tests {
     // Shows: S000-09
     // Shows: S000-23
     // Shows: S000-26
+    // Shows: S000-25
+    // Shows: S000-56
     #[test]
     fn the_size_of_a_gang_nobody_asked_for_is_fixed() {
         let indexed = Gates::default().with_auto_gang(AutoGang::Indexed);
@@ -150,6 +154,32 @@ mod tests {
             assert_eq!(!errors.is_empty(), refused, "{case}: {errors:?}");
             assert!(errors.iter().all(|error| error.starts_with("spec.parallelism: Invalid value: ")), "{errors:?}");
             assert!(parallelism_kept(&new, &old, &Gates::default()).is_none(), "{case}, by default");
+        }
+    }
+
+    proptest! {
+        // Shows: S000-24
+        #[test]
+        fn what_is_frozen_is_what_the_controller_makes_a_gang(
+            (parallelism, completions) in (0..4, 0..4),
+            mode in prop_oneof![Just("Indexed"), Just("NonIndexed")],
+            scheduling in prop_oneof![
+                Just(Value::Null),
+                Just(json!({})),
+                Just(json!({"schedulingPolicy": {"basic": {}}})),
+                Just(json!({"schedulingPolicy": {"gang": {}}})),
+            ],
+        ) {
+            let indexed = Gates::default().with_auto_gang(AutoGang::Indexed);
+            let mut document = serde_json::to_value(job(parallelism, completions, scheduling)).expect("a Job");
+            document["spec"]["completionMode"] = mode.into();
+            let view = JobView::decode(document.to_string().as_bytes()).expect("a Job");
+            let old: Job = serde_json::from_value(document).expect("a Job");
+            // As many more pods as make it no gang by its new size.
+            let mut new = old.clone();
+            new.spec.as_mut().expect("a spec").parallelism = Some(parallelism + 9);
+            let is_gang = JobIntent::from(&view).is_auto_gang(&indexed);
+            prop_assert_eq!(parallelism_kept(&new, &old, &indexed).is_some(), is_gang);
         }
     }
 }

@@ -275,6 +275,9 @@ fn rules_for_success_name_indexes_that_exist() {
     );
 }
 
+// Shows: S004-28
+// Shows: S004-29
+// Shows: S004-32
 #[test]
 fn what_a_job_asks_of_the_scheduler_makes_sense() {
     let asks =

@@ -42,6 +42,7 @@ pub fn validate_taken(resources: &ResourceRequirements, spec: &PodSpec, path: &P
     let known: Vec<&str> = spec.resource_claims.iter().flatten().map(|claim| claim.name.as_str()).collect();
     let mut known: Vec<&str> = known.into_iter().filter(|name| !name.is_empty()).collect();
     known.sort_unstable();
+    known.dedup();
     let mut taken: Vec<(&str, &str)> = Vec::new();
     let mut errors = ErrorList::new();
     for (index, claim) in resources.claims.iter().flatten().enumerate() {
@@ -51,11 +52,15 @@ pub fn validate_taken(resources: &ResourceRequirements, spec: &PodSpec, path: &P
             errors.push(Error::required(&path, ""));
             continue;
         }
+        if !request.is_empty() {
+            errors.extend(breaches(names::dns_label, request, &path.child("request")));
+        }
         // The whole of a claim and one request of it overlap.
         let overlaps =
             |other: &(&str, &str)| other.0 == name && (other.1 == request || other.1.is_empty() || request.is_empty());
         if taken.iter().any(overlaps) {
-            errors.push(Error::duplicate(&path, name));
+            let both = if request.is_empty() { name.to_owned() } else { format!("{name}/{request}") };
+            errors.push(Error::duplicate(&path, both));
         }
         taken.push((name, request));
         if !known.contains(&name) {

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
+use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec, VolumeMount};
 
 use super::pod_spec::{SpecOf, one_of};
+use super::volumes::below_problems;
 use super::{between, claims, environment, probes, resources, restart, security};
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{names, push_all};
+use crate::metadata::{names, push_all, said};
 
 /// Whether what is mounted below a read-only mount is read-only, too.
 const RECURSIVE: [&str; 3] = ["Disabled", "Enabled", "IfPossible"];
+/// Whether mounts made on one side, node or container, appear on the other.
+const PROPAGATIONS: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
 
 /// Judges all containers of a spec. `volumes` are those that they can mount.
 pub fn validate(spec: &PodSpec, of: SpecOf, volumes: &BTreeSet<&str>, path: &Path, errors: &mut ErrorList) {
@@ -37,7 +40,7 @@ pub fn validate(spec: &PodSpec, of: SpecOf, volumes: &BTreeSet<&str>, path: &Pat
             if runs_on {
                 errors.extend(probes::validate(container, grace_seconds, &path));
             }
-            errors.extend(restart::validate(container, &path));
+            errors.extend(restart::validate(container, is_init, &path));
             if is_init {
                 validate_unique_name(container, &mut taken, &path, errors);
             }
@@ -95,7 +98,7 @@ fn validate_container(
         policy => errors.push(Error::not_supported(&path.child("terminationMessagePolicy"), policy, &policies)),
     }
     validate_ports(container.ports.as_deref().unwrap_or_default(), &path.child("ports"), errors);
-    errors.extend(environment::validate(container, path));
+    errors.extend(environment::validate(container, spec, path));
     validate_mounts(container, volumes, &path.child("volumeMounts"), errors);
     validate_devices(container, spec, &path.child("volumeDevices"), errors);
     let pull = ["Always", "IfNotPresent", "Never"];
@@ -189,11 +192,54 @@ fn validate_mounts(container: &Container, volumes: &BTreeSet<&str>, list: &Path,
         if !taken.insert(mount.mount_path.as_str()) {
             errors.push(Error::invalid(&path.child("mountPath"), mount.mount_path.as_str(), "must be unique"));
         }
-        // Told without its place in the list.
-        if let Some(recursive) = mount.recursive_read_only.as_deref().filter(|how| !RECURSIVE.contains(how)) {
-            errors.push(Error::not_supported(&list.child("recursiveReadOnly"), recursive, &RECURSIVE));
-        }
+        errors.extend(sub_path_problems(mount, list, &path));
+        errors.extend(propagation_problem(mount, container, &list.child("mountPropagation")));
+        errors.extend(recursion_problems(mount, &list.child("recursiveReadOnly")));
     }
+}
+
+/// Where below the volume the mount begins. Mostly told without its place in the list.
+fn sub_path_problems(mount: &VolumeMount, list: &Path, path: &Path) -> ErrorList {
+    let (plain, expanded) = (said(&mount.sub_path), said(&mount.sub_path_expr));
+    let mut errors: ErrorList = plain.iter().flat_map(|place| below_problems(place, &list.child("subPath"))).collect();
+    if let Some(place) = expanded {
+        if plain.is_some() {
+            let detail = "subPathExpr and subPath are mutually exclusive";
+            errors.push(Error::invalid(&path.child("subPathExpr"), place, detail));
+        }
+        errors.extend(below_problems(place, &list.child("subPathExpr")));
+    }
+    errors
+}
+
+fn propagation_problem(mount: &VolumeMount, container: &Container, path: &Path) -> Option<Error> {
+    let propagation = mount.mount_propagation.as_deref()?;
+    let privileged = container.security_context.as_ref().and_then(|context| context.privileged) == Some(true);
+    if !PROPAGATIONS.contains(&propagation) {
+        Some(Error::not_supported(path, propagation, &PROPAGATIONS))
+    } else if propagation == "Bidirectional" && !privileged {
+        let detail = "Bidirectional mount propagation is available only to privileged containers";
+        Some(Error::forbidden(path, detail))
+    } else {
+        None
+    }
+}
+
+fn recursion_problems(mount: &VolumeMount, path: &Path) -> ErrorList {
+    let Some(recursive) = mount.recursive_read_only.as_deref() else { return ErrorList::new() };
+    if !RECURSIVE.contains(&recursive) {
+        return vec![Error::not_supported(path, recursive, &RECURSIVE)];
+    }
+    let writable = mount.read_only != Some(true);
+    let propagates = mount.mount_propagation.as_deref().is_some_and(|how| how != "None");
+    let only = |broken: bool, when: &str| {
+        let broken = broken && recursive != "Disabled";
+        broken.then(|| Error::forbidden(path, format!("may only be specified when {when}")))
+    };
+    only(writable, "readOnly is true")
+        .into_iter()
+        .chain(only(propagates, "mountPropagation is None or not specified"))
+        .collect()
 }
 
 /// Raw devices: volumes that can be one, each once and at a path of its own, and none that is mounted too.

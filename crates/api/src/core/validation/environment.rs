@@ -1,6 +1,10 @@
 //! The variables of a container, and where their values come from.
 
-use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource, ObjectFieldSelector};
+use k8s_openapi::api::core::v1::{
+    Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector, PodSpec,
+};
+
+use super::volumes::backstep_problem;
 
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{breaches, names};
@@ -36,25 +40,27 @@ const RESOURCES: [&str; 6] = [
 ];
 const MORE_THAN_ONE: &str = "may not have more than one field specified at a time";
 
-/// Judges the variables of a container, then the lists that it takes over.
-pub fn validate(container: &Container, path: &Path) -> ErrorList {
+/// Judges the variables of a container of the pod with this spec, then the lists that it takes over.
+pub fn validate(container: &Container, spec: &PodSpec, path: &Path) -> ErrorList {
     let variables = container.env.iter().flatten().enumerate();
     let taken_over = container.env_from.iter().flatten().enumerate();
     let (env, env_from) = (path.child("env"), path.child("envFrom"));
     variables
-        .flat_map(|(index, variable)| variable_problems(variable, &env.index(index)))
+        .flat_map(|(index, variable)| variable_problems(variable, spec, &env.index(index)))
         .chain(taken_over.flat_map(|(index, source)| list_problems(source, &env_from, index)))
         .collect()
 }
 
-fn variable_problems(variable: &EnvVar, path: &Path) -> ErrorList {
+fn variable_problems(variable: &EnvVar, spec: &PodSpec, path: &Path) -> ErrorList {
     let mut errors = match variable.name.as_str() {
         "" => vec![Error::required(&path.child("name"), "")],
         name => breaches(variable_name, name, &path.child("name")),
     };
     if let Some(source) = &variable.value_from {
         let has_value = variable.value.as_deref().is_some_and(|value| !value.is_empty());
-        errors.extend(source_problems(source, has_value, &path.child("valueFrom")));
+        let path = path.child("valueFrom");
+        errors.extend(source_problems(source, has_value, &path));
+        errors.extend(source.file_key_ref.as_ref().and_then(|file| file_volume_problem(file, spec, &path)));
     }
     errors
 }
@@ -89,7 +95,9 @@ fn source_problems(source: &EnvVarSource, has_value: bool, path: &Path) -> Error
         let path = path.child("fileKeyRef");
         let parts = [("key", &file.key), ("volumeName", &file.volume_name), ("path", &file.path)];
         let missing = parts.iter().filter(|(_, text)| text.is_empty());
-        found.push(missing.map(|(name, _)| Error::required(&path.child(name), "")).collect());
+        let mut errors: ErrorList = missing.map(|(name, _)| Error::required(&path.child(name), "")).collect();
+        errors.extend(backstep_problem(&file.path, &path.child("path")));
+        found.push(errors);
     }
     let count = found.len();
     let mut errors: ErrorList = found.into_iter().flatten().collect();
@@ -102,6 +110,19 @@ fn source_problems(source: &EnvVarSource, has_value: bool, path: &Path) -> Error
     };
     errors.extend(problem.map(|detail| Error::invalid(path, "", detail)));
     errors
+}
+
+/// A file that variables are read from lies in an empty directory of the pod.
+fn file_volume_problem(file: &FileKeySelector, spec: &PodSpec, path: &Path) -> Option<Error> {
+    let path = path.child("fileKeyRef").child("volumeName");
+    let name = file.volume_name.as_str();
+    match spec.volumes.iter().flatten().find(|volume| volume.name == name) {
+        None => Some(Error::not_found(&path, name)),
+        Some(volume) if volume.empty_dir.is_none() => {
+            Some(Error::invalid(&path, name, "referenced volume must be of type emptyDir"))
+        }
+        Some(_) => None,
+    }
 }
 
 fn field_problems(field: &ObjectFieldSelector, path: &Path) -> ErrorList {

@@ -8,6 +8,8 @@ use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{breaches, json_of, names, said};
 
 const NAMESERVERS_MAX: usize = 3;
+const SEARCHES_MAX: usize = 32;
+const SEARCH_BYTES_MAX: usize = 2048;
 const HOST_NAME_BYTES_MAX: usize = 64;
 
 /// Judges how a pod looks up names.
@@ -37,10 +39,30 @@ fn config_problems(config: &PodDNSConfig, path: &Path) -> ErrorList {
     }
     let servers = servers.iter().enumerate();
     errors.extend(servers.flat_map(|(index, server)| breaches(address, server, &servers_path.index(index))));
+    errors.extend(search_problems(config.searches.as_deref().unwrap_or_default(), &path.child("searches")));
     for (index, option) in config.options.iter().flatten().enumerate() {
         if said(&option.name).is_none() {
             errors.push(Error::required(&path.child("options").index(index), "must not be empty"));
         }
+    }
+    errors
+}
+
+fn search_problems(searches: &[String], path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    if searches.len() > SEARCHES_MAX {
+        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
+        errors.push(Error::invalid(path, json_of(&searches), detail));
+    }
+    if searches.join(" ").len() > SEARCH_BYTES_MAX {
+        let detail =
+            format!("must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search list");
+        errors.push(Error::invalid(path, json_of(&searches), detail));
+    }
+    for (index, search) in searches.iter().enumerate().filter(|(_, search)| *search != ".") {
+        // A dot at the end says that nothing is to be put behind it.
+        let name = search.strip_suffix('.').unwrap_or(search);
+        errors.extend(breaches(names::dns_subdomain_with_underscores, name, &path.index(index)));
     }
     errors
 }
@@ -94,8 +116,12 @@ pub fn validate_os(spec: &PodSpec, path: &Path) -> Option<Error> {
 }
 
 fn address(text: &str) -> Vec<String> {
-    if text.parse::<IpAddr>().is_ok() {
-        return Vec::new();
+    match text.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
+            return vec!["must not be an IPv4-mapped IPv6 address".to_owned()];
+        }
+        Ok(_) => return Vec::new(),
+        Err(_) => {}
     }
     let parts: Vec<&str> = text.split('.').collect();
     let leads = |part: &&str| part.len() > 1 && part.starts_with('0');

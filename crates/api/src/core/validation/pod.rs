@@ -1,19 +1,17 @@
-//! A pod when it is created, changed, and reported on.
+//! A pod when it is created and changed.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, PodStatus, Toleration,
+    Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
 };
 use serde_json::Value;
 
 use super::pod_spec::{SpecOf, validate_pod_spec};
 use super::{between, volumes};
-use crate::field::{Error, ErrorKind, ErrorList, Path};
+use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{self, breaches, immutable, json_of, names, push_all};
+use crate::metadata::{self, json_of};
 
 /// What a user may change in the spec of a pod, as the refusal of everything else lists it.
 const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
@@ -40,6 +38,8 @@ pub fn validate_create(pod: &Pod, _gates: &Gates) -> ErrorList {
 /// What is wrong with a user's change of a pod. A bind is not such a change.
 pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
     let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
+    // A name was found good when it was made; a prefix may still come.
+    errors.extend(metadata::prefix_problems(&new.metadata, &Path::new("metadata")));
     let path = Path::new("spec");
     let (new, old) = (spec_of(new), spec_of(old));
     errors.extend(validate_pod_spec(&new, SpecOf::Pod, &path));
@@ -65,63 +65,7 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
     errors
 }
 
-/// What is wrong with a report of a pod's status.
-pub fn validate_status_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
-    let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    let path = Path::new("status");
-    let (new_spec, old_spec) = (spec_of(new), spec_of(old));
-    if new_spec.node_name != old_spec.node_name {
-        errors.push(Error::forbidden(&path.child("nodeName"), "may not be changed directly"));
-    }
-    let (new, old) = (new.status.clone().unwrap_or_default(), old.status.clone().unwrap_or_default());
-    let nominated = new.nominated_node_name.as_deref().unwrap_or("");
-    if new.nominated_node_name != old.nominated_node_name && !nominated.is_empty() {
-        let path = path.child("nominatedNodeName");
-        push_all(names::dns_subdomain(nominated), nominated, &path, &mut errors);
-        if old_spec.node_name.as_ref().is_some_and(|node| !node.is_empty()) {
-            errors.push(Error::forbidden(&path, "may not be set on pods that are already bound to a node"));
-        }
-    }
-    errors.extend(addresses_problems(&new, &path.child("podIPs")));
-    let claims = new_spec.resource_claims.as_deref().unwrap_or_default();
-    for (index, claim) in new.resource_claim_statuses.iter().flatten().enumerate() {
-        let path = path.child("resourceClaimStatuses").index(index);
-        if claims.iter().all(|known| known.name != claim.name) {
-            let detail = "must match the name of an entry in `spec.resourceClaims`";
-            errors.push(Error::invalid(&path.child("name"), claim.name.as_str(), detail));
-        }
-        let made = claim.resource_claim_name.iter();
-        errors.extend(made.flat_map(|name| breaches(names::dns_subdomain, name, &path.child("resourceClaimName"))));
-    }
-    errors.extend(immutable(&new.qos_class, &old.qos_class, &path.child("qosClass")));
-    errors
-}
-
-/// A pod has at most one address of each family.
-fn addresses_problems(status: &PodStatus, path: &Path) -> ErrorList {
-    let all = status.pod_ips.as_deref().unwrap_or_default();
-    let read: Vec<Option<IpAddr>> = all.iter().map(|address| address.ip.parse().ok()).collect();
-    let mut errors = ErrorList::new();
-    for (index, _) in read.iter().enumerate().filter(|(_, address)| address.is_none()) {
-        let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        errors.push(Error::invalid(&path.index(index), all[index].ip.as_str(), detail));
-    }
-    if all.len() < 2 {
-        return errors;
-    }
-    let bad = read.iter().position(Option::is_none);
-    if let Some(index) = bad {
-        let detail = format!("failed to check for dual stack with error:invalid IP[{index}]: {}", all[index].ip);
-        errors.push(Error { kind: ErrorKind::Internal, path: path.clone(), value: None, detail });
-    }
-    let families = read.iter().flatten().map(IpAddr::is_ipv4).collect::<BTreeSet<bool>>();
-    if bad.is_some() || families.len() < all.len() {
-        errors.push(Error::invalid(path, json_of(&all), "may specify no more than one IP for each IP family"));
-    }
-    errors
-}
-
-fn spec_of(pod: &Pod) -> Cow<'_, PodSpec> {
+pub(super) fn spec_of(pod: &Pod) -> Cow<'_, PodSpec> {
     match &pod.spec {
         Some(spec) => Cow::Borrowed(spec),
         None => Cow::Owned(PodSpec::default()),
@@ -271,7 +215,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
-    use super::{validate_status_update, validate_update};
+    use super::validate_update;
     use crate::core::defaults::set_pod_defaults;
     use crate::gates::Gates;
 
@@ -310,34 +254,6 @@ mod tests {
             let errors = validate_update(&gated(new), &gated(old), &Gates::default());
             let paths: Vec<String> = errors.iter().map(|error| error.path.to_string()).collect();
             assert_eq!(paths, want, "{case}");
-        }
-    }
-
-    #[test]
-    fn a_pod_has_one_address_of_each_family_and_claims_of_its_own() {
-        let addresses = |all: &[&str]| json!({"podIPs": all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>()});
-        for (status, want) in [
-            (addresses(&["10.0.0.1", "1::2"]), vec![]),
-            (addresses(&["x"]), vec!["status.podIPs[0] Invalid value"]),
-            (addresses(&["10.0.0.1", "10.0.0.2"]), vec!["status.podIPs Invalid value"]),
-            (
-                addresses(&["10.0.0.1", "x"]),
-                vec!["status.podIPs[1] Invalid value", "status.podIPs Internal error", "status.podIPs Invalid value"],
-            ),
-            (json!({"resourceClaimStatuses": [{"name": "a"}]}), vec![]),
-            (
-                json!({"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "_"}]}),
-                vec![
-                    "status.resourceClaimStatuses[0].name Invalid value",
-                    "status.resourceClaimStatuses[0].resourceClaimName Invalid value",
-                ],
-            ),
-        ] {
-            let spec = json!({"resourceClaims": [{"name": "a", "resourceClaimName": "x"}]});
-            let errors = validate_status_update(&pod(spec.clone(), status), &pod(spec, json!({})), &Gates::default());
-            let told: Vec<String> =
-                errors.iter().map(|error| format!("{} {}", error.path, error.kind.text())).collect();
-            assert_eq!(told, want);
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The spec of a pod, in a Pod or in a template.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
-use super::{between, claims, containers, network, placement, resources, security, spread, volumes};
+use super::{between, claims, containers, network, placement, pod_resources, resources, security, spread, volumes};
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{self, breaches, names, said};
 
@@ -47,12 +49,13 @@ pub fn validate_pod_spec(spec: &PodSpec, of: SpecOf, path: &Path) -> ErrorList {
     let volumes = volumes::validate(spec, &path.child("volumes"), &mut errors);
     errors.extend(claims::validate(spec, &path.child("resourceClaims")));
     containers::validate(spec, of, &volumes, path, &mut errors);
+    errors.extend(pod_resources::validate(spec, &path.child("resources")));
     validate_policies(spec, path, &mut errors);
     if let Some(labels) = &spec.node_selector {
         errors.extend(metadata::validate_labels(labels, &path.child("nodeSelector")));
     }
     if let Some(context) = &spec.security_context {
-        errors.extend(security::validate_pod(context, &path.child("securityContext")));
+        errors.extend(security::validate_pod(context, spec, &path.child("securityContext")));
     }
     if let Some(affinity) = &spec.affinity {
         placement::validate_affinity(affinity, &path.child("affinity"), &mut errors);
@@ -74,7 +77,9 @@ pub fn validate_pod_spec(spec: &PodSpec, of: SpecOf, path: &Path) -> ErrorList {
     placement::validate_tolerations(spec, &path.child("tolerations"), &mut errors);
     errors.extend(network::validate_host_aliases(spec, path));
     errors.extend(subdomain(&spec.priority_class_name, &path.child("priorityClassName")));
-    errors.extend(subdomain(&spec.runtime_class_name, &path.child("runtimeClassName")));
+    // Nothing at all is no class; a class without a name is a bad one.
+    let class = spec.runtime_class_name.iter();
+    errors.extend(class.flat_map(|name| breaches(names::dns_subdomain, name, &path.child("runtimeClassName"))));
     if let Some(policy) = spec.preemption_policy.as_deref() {
         one_of(Some(policy), &["PreemptLowerPriority", "Never"], &path.child("preemptionPolicy"), &mut errors);
     }
@@ -83,6 +88,9 @@ pub fn validate_pod_spec(spec: &PodSpec, of: SpecOf, path: &Path) -> ErrorList {
     }
     errors.extend(network::validate_os(spec, path));
     placement::validate_scheduling_group(spec, &path.child("schedulingGroup"), &mut errors);
+    // One fault is told once, however often it was made: not every field is told with its place in a list.
+    let mut told = BTreeSet::new();
+    errors.retain(|error| told.insert(error.to_string()));
     errors
 }
 

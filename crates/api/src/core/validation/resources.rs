@@ -10,7 +10,7 @@ use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{breaches, names};
 use crate::quantity::Quantity;
 
-type Amounts = BTreeMap<String, Text>;
+pub(super) type Amounts = BTreeMap<String, Text>;
 type NameBreaks = fn(&str) -> bool;
 type AmountBreaks = fn(&str, Quantity) -> bool;
 
@@ -90,12 +90,21 @@ fn entry_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     let mut errors = breaches(names::qualified_name, name, &path);
     errors.extend(unfit.map(|(_, detail)| Error::invalid(&path, name, *detail)));
     errors.extend(amount_problems(name, amount, &path));
+    errors.extend(pages_problem(name, amount, &path));
     errors
+}
+
+/// Huge pages come whole. The name says how large one is.
+pub(super) fn pages_problem(name: &str, amount: &Text, path: &Path) -> Option<Error> {
+    let size = Quantity::parse(name.strip_prefix("hugepages-")?).unwrap_or_default();
+    let amount = Quantity::parse(&amount.0).ok().filter(|amount| !amount.is_negative())?;
+    let detail = format!("{amount} is not positive integer multiple of {name}");
+    (!amount.is_multiple_of(size)).then(|| Error::invalid(path, amount.to_string(), detail))
 }
 
 /// A request is at most the limit, and where nothing can be overcommitted it is the limit.
 /// Nothing is said of numbers that are none: that is said where they stand.
-fn balance_problem(name: &str, request: &Text, limits: &Amounts, path: &Path) -> Option<Error> {
+pub(super) fn balance_problem(name: &str, request: &Text, limits: &Amounts, path: &Path) -> Option<Error> {
     let request = Quantity::parse(&request.0).ok()?;
     let may_be_less = may_overcommit(name);
     let Some(limit) = limits.get(name) else {
@@ -111,7 +120,7 @@ fn balance_problem(name: &str, request: &Text, limits: &Amounts, path: &Path) ->
 }
 
 /// Huge pages are a part of what a container gets, never all of it.
-fn huge_pages_problem(limits: &Amounts, requests: &Amounts, path: &Path) -> Option<Error> {
+pub(super) fn huge_pages_problem(limits: &Amounts, requests: &Amounts, path: &Path) -> Option<Error> {
     let any = |is: fn(&str) -> bool| limits.keys().chain(requests.keys()).any(|name| is(name));
     (any(is_huge_pages) && !any(|name| matches!(name, "cpu" | "memory")))
         .then(|| Error::forbidden(path, "HugePages require cpu or memory"))
@@ -125,7 +134,7 @@ fn is_native(name: &str) -> bool {
     !has_prefix(name) || name.contains("kubernetes.io/")
 }
 
-fn is_huge_pages(name: &str) -> bool {
+pub(super) fn is_huge_pages(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
@@ -139,6 +148,6 @@ fn is_foreign(name: &str) -> bool {
     !has_prefix(name) && !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_pages(name)
 }
 
-fn is_known_elsewhere(name: &str) -> bool {
+pub(super) fn is_known_elsewhere(name: &str) -> bool {
     KNOWN_ELSEWHERE.contains(&name) || ["requests.", "limits."].iter().any(|start| name.starts_with(start))
 }

@@ -36,24 +36,20 @@ pub fn validate_resize(container: &Container, pod_policy: &str, path: &Path) -> 
             errors.push(Error::invalid(&path, restart, detail));
         }
     }
-    // One fault is told once, however often it was made.
-    let mut told: ErrorList = Vec::with_capacity(errors.len());
-    errors.into_iter().for_each(|error| {
-        if !told.contains(&error) {
-            told.push(error);
-        }
-    });
-    told
+    errors
 }
 
-/// Judges a container's own policy and its rules.
-pub fn validate(container: &Container, path: &Path) -> ErrorList {
+/// Judges a container's own policy and its rules. Of an init container that lacks the policy no more is told.
+pub fn validate(container: &Container, is_init: bool, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
     let policy_path = path.child("restartPolicy");
     match container.restart_policy.as_deref() {
         None if !rules.is_empty() => {
             errors.push(Error::required(&policy_path, "must specify restartPolicy when restart rules are used"));
+            if is_init {
+                return errors;
+            }
         }
         Some(policy) if !POLICIES.contains(&policy) => {
             errors.push(Error::not_supported(&policy_path, policy, &POLICIES));

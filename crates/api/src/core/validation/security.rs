@@ -1,6 +1,6 @@
 //! As whom a pod and its containers run, and what keeps them in.
 
-use k8s_openapi::api::core::v1::{AppArmorProfile, PodSecurityContext, SeccompProfile, SecurityContext};
+use k8s_openapi::api::core::v1::{AppArmorProfile, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext};
 
 use super::between;
 use super::placement::repeated;
@@ -12,8 +12,8 @@ const ID_MAX: i64 = i32::MAX as i64;
 const SETTING_BYTES_MAX: usize = 253;
 const SETTING_RULE: &str = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-/// Judges what holds for all containers of a pod.
-pub fn validate_pod(context: &PodSecurityContext, path: &Path) -> ErrorList {
+/// Judges what holds for all containers of the pod with this spec.
+pub fn validate_pod(context: &PodSecurityContext, spec: &PodSpec, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     for (name, id) in
         [("fsGroup", context.fs_group), ("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)]
@@ -32,6 +32,8 @@ pub fn validate_pod(context: &PodSecurityContext, path: &Path) -> ErrorList {
             errors.push(Error::invalid(&path, name, SETTING_RULE));
         } else if repeats {
             errors.push(Error::duplicate(&path, name));
+        } else if let Some(shared) = shared_with_node(name, spec) {
+            errors.push(Error::invalid(&path, name, format!("may not be specified when '{shared}' is true")));
         }
     }
     let change = &context.fs_group_change_policy;
@@ -39,7 +41,20 @@ pub fn validate_pod(context: &PodSecurityContext, path: &Path) -> ErrorList {
     errors.extend(profiles(&context.seccomp_profile, &context.app_armor_profile, ErrorList::new(), path));
     let merge = &context.supplemental_groups_policy;
     errors.extend(listed(merge, &["Merge", "Strict"], &path.child("supplementalGroupsPolicy")));
+    let labels = &context.se_linux_change_policy;
+    errors.extend(listed(labels, &["MountOption", "Recursive"], &path.child("seLinuxChangePolicy")));
     errors
+}
+
+/// The field by which the pod shares with its node what the setting belongs to: the node's settings are not the pod's.
+fn shared_with_node(setting: &str, spec: &PodSpec) -> Option<&'static str> {
+    let name = setting.replace('/', ".");
+    let begins = |heads: &[&str]| heads.iter().any(|head| name.starts_with(head));
+    let between_processes = name == "kernel.sem" || begins(&["kernel.shm", "kernel.msg", "fs.mqueue."]);
+    if between_processes && spec.host_ipc == Some(true) {
+        return Some("hostIPC");
+    }
+    (begins(&["net."]) && spec.host_network == Some(true)).then_some("hostNetwork")
 }
 
 /// Judges what holds for one container.

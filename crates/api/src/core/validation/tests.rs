@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Binding, Event, Namespace, Node, Pod};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{binding, event, namespace, node, pod, validate_pod_template};
+use super::{binding, event, namespace, node, pod, pod_status, validate_pod_template};
 use crate::core::defaults::{set_pod_defaults, set_pod_spec_defaults};
 use crate::field::{ErrorList, Path};
 use crate::gates::Gates;
@@ -430,7 +430,7 @@ fn a_status_does_not_move_a_pod() {
             vec!["status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"],
         ),
     ] {
-        assert_eq!(texts(&pod::validate_status_update(&typed(new), &old, &Gates::default())), want, "{case}");
+        assert_eq!(texts(&pod_status::validate_update(&typed(new), &old, &Gates::default())), want, "{case}");
     }
 }
 

@@ -55,14 +55,14 @@ const CALLED: [(&str, &str); 2] = [("cephfs", "cephFS"), ("downwardAPI", "downwa
 
 /// Judges all volumes. Returns the names of the good ones, which are those that a container can mount.
 pub fn validate<'a>(spec: &'a PodSpec, path: &Path, errors: &mut ErrorList) -> BTreeSet<&'a str> {
-    let (mut taken, mut good) = (BTreeSet::new(), BTreeSet::new());
+    let mut good = BTreeSet::new();
     for (index, volume) in spec.volumes.iter().flatten().enumerate() {
         let (name, path) = (volume.name.as_str(), path.index(index));
         let name_path = path.child("name");
         let mut found = source_problems(volume, &path);
         found.extend(match name {
             "" => vec![Error::required(&name_path, "")],
-            name if !taken.insert(name) => vec![Error::duplicate(&name_path, name)],
+            name if good.contains(name) => vec![Error::duplicate(&name_path, name)],
             name => breaches(names::dns_label, name, &name_path),
         });
         if found.is_empty() {
@@ -175,7 +175,7 @@ fn host_path_problems(source: &HostPathVolumeSource, path: &Path) -> ErrorList {
     errors
 }
 
-fn backstep_problem(place: &str, path: &Path) -> Option<Error> {
+pub(super) fn backstep_problem(place: &str, path: &Path) -> Option<Error> {
     place.split('/').any(|part| part == "..").then(|| Error::invalid(path, place, "must not contain '..'"))
 }
 
@@ -184,11 +184,16 @@ fn place_problems(place: &str, path: &Path) -> ErrorList {
     if place.is_empty() {
         return vec![Error::required(path, "")];
     }
-    let absolute = place.starts_with('/').then(|| Error::invalid(path, place, "must be a relative path"));
     // `../a` steps back, `..a` only looks like it; both are refused, once each.
     let begins = place.starts_with("..") && !place.starts_with("../");
     let begins = begins.then(|| Error::invalid(path, place, "must not start with '..'"));
-    absolute.into_iter().chain(backstep_problem(place, path)).chain(begins).collect()
+    below_problems(place, path).into_iter().chain(begins).collect()
+}
+
+/// A place below another: it neither begins at the root nor steps back.
+pub(super) fn below_problems(place: &str, path: &Path) -> ErrorList {
+    let absolute = place.starts_with('/').then(|| Error::invalid(path, place, "must be a relative path"));
+    absolute.into_iter().chain(backstep_problem(place, path)).collect()
 }
 
 fn mode_problem(mode: Option<i32>, path: &Path) -> Option<Error> {

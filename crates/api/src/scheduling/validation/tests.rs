@@ -53,6 +53,7 @@ fn workload_refused(workload: &Workload, wants: &[&str]) {
     assert_eq!(render(&workload::validate_create(workload, &Gates::default())), wants);
 }
 
+// Shows: S002-08
 #[test]
 fn a_workload_has_templates_of_one_sort() {
     workload_refused(&flat(json!([gang("workers", 4), basic("driver")])), &[]);
@@ -87,6 +88,11 @@ fn a_controller_ref_names_something() {
     assert_eq!(errors[2], "spec.controllerRef.name: Invalid value: \"a/b\": may not contain '/'");
 }
 
+// Shows: S002-05
+// Shows: S002-29
+// Shows: S002-42
+// Shows: S004-28
+// Shows: S004-30
 #[test]
 fn each_template_is_judged() {
     let path = "spec.podGroupTemplates[0]";
@@ -124,6 +130,14 @@ fn each_template_is_judged() {
             )],
         ),
         (
+            with(
+                basic("a"),
+                "resourceClaims",
+                json!([{"name": "c", "resourceClaimName": "x"}, {"name": "c", "resourceClaimName": "y"}]),
+            ),
+            vec![format!("{path}.resourceClaims[1]: Duplicate value: {{\"name\":\"c\",\"resourceClaimName\":\"y\"}}")],
+        ),
+        (
             with(basic("a"), "disruptionMode", json!({})),
             vec![format!("{path}.disruptionMode: Invalid value: \"\": must specify one of: `single`, `all`")],
         ),
@@ -146,6 +160,7 @@ fn each_template_is_judged() {
     }
 }
 
+// Shows: S002-05
 #[test]
 fn names_are_unique_in_the_whole_tree() {
     workload_refused(
@@ -190,6 +205,7 @@ fn a_tree_has_leaves_and_four_levels_at_most() {
     );
 }
 
+// Shows: S002-06
 #[test]
 fn one_workload_has_one_priority() {
     let high = |template: Value| with(template, "priorityClassName", json!("high"));
@@ -207,6 +223,7 @@ fn one_workload_has_one_priority() {
     );
 }
 
+// Shows: S002-04
 #[test]
 fn of_a_workload_only_the_counts_of_gangs_change() {
     let old = json!([gang("a", 4), basic("b")]);
@@ -267,6 +284,7 @@ fn of_a_workload_only_the_counts_of_gangs_change() {
     );
 }
 
+// Shows: S002-04
 #[test]
 fn counts_in_a_tree_change_too() {
     let spec = |groups: i32, pods: i32| {
@@ -291,6 +309,8 @@ fn group_spec() -> Value {
     })
 }
 
+// Shows: S002-25
+// Shows: S002-29
 #[test]
 fn a_group_is_judged_like_a_template() {
     let bare = json!({"schedulingPolicy": {"basic": {}}});

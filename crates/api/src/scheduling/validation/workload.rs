@@ -6,17 +6,13 @@ use k8s_openapi::api::scheduling::v1beta1::{
     CompositePodGroupTemplate, PodGroupTemplate, TypedLocalObjectReference, Workload, WorkloadSpec,
 };
 use serde_json::Value;
+use workloadbuilder::rules::{DEPTH_MAX, TEMPLATES_MAX};
 use workloadbuilder::{format, rules};
 
 use super::group::{self, Group};
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 use crate::metadata::{validate_object_meta, validate_object_meta_update};
-
-/// The most templates in one list.
-const TEMPLATES_MAX: usize = 8;
-/// The most levels of templates, that of the leaves included.
-const DEPTH_MAX: usize = 4;
 
 /// What is wrong with a new Workload.
 pub fn validate_create(workload: &Workload, gates: &Gates) -> ErrorList {

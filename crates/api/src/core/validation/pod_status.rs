@@ -1,0 +1,407 @@
+//! What a kubelet or a scheduler may report of a pod.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{
+    Container, ContainerStatus, Pod, PodExtendedResourceClaimStatus, PodSpec, PodStatus, ResourceStatus,
+};
+use serde_json::Value;
+
+use super::between;
+use super::pod::spec_of;
+use crate::field::{Error, ErrorKind, ErrorList, Path};
+use crate::gates::Gates;
+use crate::metadata::{self, breaches, immutable, json_of, names};
+
+const HEALTH: [&str; 3] = ["Healthy", "Unhealthy", "Unknown"];
+const USER_MAX: i64 = u32::MAX as i64;
+const GROUP_MAX: i64 = i32::MAX as i64;
+const NOT_NEGATIVE: &str = "must be a non-negative integer";
+
+/// What is wrong with a report of a pod's status. Of the spec only the node, the claims and what is said of the containers'
+/// names, resources and restarts is looked at.
+pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
+    let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
+    let path = Path::new("status");
+    let (spec, old_spec) = (spec_of(new), spec_of(old));
+    if spec.node_name != old_spec.node_name {
+        errors.push(Error::forbidden(&path.child("nodeName"), "may not be changed directly"));
+    }
+    let (new, old) = (new.status.clone().unwrap_or_default(), old.status.clone().unwrap_or_default());
+    for (index, condition) in new.conditions.iter().flatten().enumerate() {
+        let path = path.child("conditions").index(index);
+        errors.extend(breaches(names::qualified_name, &condition.type_, &path.child("Type")));
+        errors.extend(generation_problem(condition.observed_generation, &path));
+    }
+    let nominated = new.nominated_node_name.as_deref().unwrap_or("");
+    if new.nominated_node_name != old.nominated_node_name && !nominated.is_empty() {
+        let path = path.child("nominatedNodeName");
+        errors.extend(breaches(names::dns_subdomain, nominated, &path));
+        if old_spec.node_name.as_ref().is_some_and(|node| !node.is_empty()) {
+            errors.push(Error::forbidden(&path, "may not be set on pods that are already bound to a node"));
+        }
+    }
+    errors.extend(generation_problem(new.observed_generation, &path));
+    errors.extend(transition_problems(&new, &old, &spec, &path));
+    errors.extend(claim_problems(&new, &spec, &path.child("resourceClaimStatuses")));
+    if let Some(claim) = &new.extended_resource_claim_status {
+        errors.extend(extended_claim_problems(claim, &spec, &path.child("extendedResourceClaimStatus")));
+    }
+    errors.extend(immutable(&new.qos_class, &old.qos_class, &path.child("qosClass")));
+    let pod_ips: Vec<&str> = new.pod_ips.iter().flatten().map(|address| address.ip.as_str()).collect();
+    errors.extend(addresses_problems(&pod_ips, &json_of(&new.pod_ips), &path.child("podIPs")));
+    let host_ips: Vec<&str> = new.host_ips.iter().flatten().map(|address| address.ip.as_str()).collect();
+    if let Some(first) = host_ips.first().filter(|first| new.host_ip.as_deref().unwrap_or("") != **first) {
+        let path = path.child("hostIPs").index(0).child("ip");
+        errors.push(Error::invalid(&path, *first, "must be equal to `hostIP`"));
+    }
+    errors.extend(addresses_problems(&host_ips, &json_of(&new.host_ips), &path.child("hostIPs")));
+    for (list, statuses, containers) in containers(&new, &spec) {
+        for (index, status) in statuses.iter().enumerate() {
+            errors.extend(user_problems(status, &path.child(list).index(index)));
+        }
+        for (index, status) in statuses.iter().enumerate() {
+            let path = path.child(list).index(index).child("allocatedResourcesStatus");
+            errors.extend(health_problems(status, containers, &path));
+        }
+    }
+    errors
+}
+
+fn generation_problem(generation: Option<i64>, path: &Path) -> Option<Error> {
+    let generation = generation.filter(|generation| *generation < 0)?;
+    Some(Error::invalid(&path.child("observedGeneration"), generation, NOT_NEGATIVE))
+}
+
+/// Statuses with the containers that they are of.
+fn containers<'a>(
+    status: &'a PodStatus,
+    spec: &'a PodSpec,
+) -> [(&'static str, &'a [ContainerStatus], &'a [Container]); 2] {
+    let (main, init) = (&status.container_statuses, &status.init_container_statuses);
+    [
+        ("containerStatuses", main.as_deref().unwrap_or_default(), &spec.containers),
+        (
+            "initContainerStatuses",
+            init.as_deref().unwrap_or_default(),
+            spec.init_containers.as_deref().unwrap_or_default(),
+        ),
+    ]
+}
+
+/// A container that ended and is not to start again has ended for good.
+fn transition_problems(new: &PodStatus, old: &PodStatus, spec: &PodSpec, path: &Path) -> ErrorList {
+    let all = || spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let rules = |container: &'_ Container| container.restart_policy_rules.clone().unwrap_or_default();
+    if all().any(|container| rules(container).iter().any(|rule| rule.action == "RestartAllContainers")) {
+        return ErrorList::new();
+    }
+    let mut errors = ErrorList::new();
+    for ((list, now, containers), (_, before, _)) in
+        self::containers(new, spec).into_iter().zip(self::containers(old, spec))
+    {
+        for old in before {
+            let Some(exit_code) = old.state.as_ref().and_then(|state| Some(state.terminated.as_ref()?.exit_code))
+            else {
+                continue;
+            };
+            let Some(index) = now.iter().position(|status| status.name == old.name) else { continue };
+            let ended = now[index].state.as_ref().is_some_and(|state| state.terminated.is_some());
+            let container = containers.iter().find(|container| container.name == old.name);
+            if !ended && !container.is_some_and(|container| restarts(container, spec, exit_code)) {
+                let path = path.child(list).index(index).child("state");
+                errors.push(Error::forbidden(&path, "may not be transitioned to non-terminated state"));
+            }
+        }
+    }
+    errors
+}
+
+fn restarts(container: &Container, spec: &PodSpec, exit_code: i32) -> bool {
+    let rules = container.restart_policy_rules.iter().flatten();
+    let meant = |rule: &&k8s_openapi::api::core::v1::ContainerRestartRule| {
+        rule.exit_codes.as_ref().is_some_and(|codes| {
+            let is_in = codes.values.iter().flatten().any(|code| *code == exit_code);
+            is_in == (codes.operator == "In")
+        })
+    };
+    if rules.clone().any(|rule| rule.action == "Restart" && meant(&rule)) {
+        return true;
+    }
+    match container.restart_policy.as_deref().or(spec.restart_policy.as_deref()) {
+        Some("Always") => true,
+        Some("OnFailure") => exit_code != 0,
+        _ => false,
+    }
+}
+
+fn claim_problems(status: &PodStatus, spec: &PodSpec, path: &Path) -> ErrorList {
+    let claims = spec.resource_claims.as_deref().unwrap_or_default();
+    let mut errors = ErrorList::new();
+    for (index, claim) in status.resource_claim_statuses.iter().flatten().enumerate() {
+        let path = path.index(index);
+        if claims.iter().all(|known| known.name != claim.name) {
+            let detail = "must match the name of an entry in `spec.resourceClaims`";
+            errors.push(Error::invalid(&path.child("name"), claim.name.as_str(), detail));
+        }
+        let made = claim.resource_claim_name.iter();
+        errors.extend(made.flat_map(|name| breaches(names::dns_subdomain, name, &path.child("resourceClaimName"))));
+    }
+    errors
+}
+
+/// The claim that was made for a pod's devices which it asks for as resources.
+fn extended_claim_problems(claim: &PodExtendedResourceClaimStatus, spec: &PodSpec, path: &Path) -> ErrorList {
+    let mut errors = ErrorList::new();
+    let mappings = &claim.request_mappings;
+    if mappings.is_empty() {
+        let detail = "at least one request mapping is required";
+        errors.push(Error::required(&path.child("requestMappings"), detail));
+    }
+    let known =
+        |name: &str| spec.containers.iter().chain(spec.init_containers.iter().flatten()).any(|c| c.name == name);
+    for (index, mapping) in mappings.iter().enumerate() {
+        let container = mapping.container_name.as_str();
+        if !known(container) {
+            let path = path.child("requestMappings").index(index).child("containerName");
+            let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+            errors.push(Error::invalid(&path, container, detail));
+        }
+        errors.extend(breaches(names::dns_label, &mapping.request_name, &path.child("requestName")));
+    }
+    let name_path = path.child("resourceClaimName");
+    match claim.resource_claim_name.as_str() {
+        "" => errors.push(Error::required(&name_path, "")),
+        name => errors.extend(breaches(names::dns_subdomain, name, &name_path)),
+    }
+    errors
+}
+
+fn user_problems(status: &ContainerStatus, path: &Path) -> ErrorList {
+    let Some(user) = status.user.as_ref().and_then(|user| user.linux.as_ref()) else { return ErrorList::new() };
+    let path = path.child("user").child("linux");
+    let outside =
+        |id: i64, max: i64, path: Path| (!(0..=max).contains(&id)).then(|| Error::invalid(&path, id, between(0, max)));
+    let more = user.supplemental_groups.iter().flatten().enumerate();
+    let more = more.map(|(index, id)| outside(*id, GROUP_MAX, path.child("supplementalGroups").index(index)));
+    let own = [outside(user.uid, USER_MAX, path.child("uid")), outside(user.gid, GROUP_MAX, path.child("gid"))];
+    own.into_iter().chain(more).flatten().collect()
+}
+
+/// How the devices are that a container was given: each is one that it asked for.
+fn health_problems(status: &ContainerStatus, containers: &[Container], path: &Path) -> ErrorList {
+    // Of a container that the spec does not have nothing is known.
+    let asked = containers.iter().find(|container| container.name == status.name);
+    let mut errors = ErrorList::new();
+    for (index, resource) in status.allocated_resources_status.iter().flatten().enumerate() {
+        let path = path.index(index);
+        errors.extend(asked.and_then(|asked| unasked_problem(resource, asked, &path.child("name"))));
+        let mut taken = BTreeSet::new();
+        for (index, device) in resource.resources.iter().flatten().enumerate() {
+            let path = path.child("resources").index(index);
+            if !taken.insert(device.resource_id.as_str()) {
+                errors.push(Error::duplicate(&path.child("resourceID"), device.resource_id.as_str()));
+            }
+            let health = device.health.as_deref().unwrap_or("");
+            if !HEALTH.contains(&health) {
+                errors.push(Error::not_supported(&path.child("health"), health, &HEALTH));
+            }
+        }
+    }
+    errors
+}
+
+fn unasked_problem(resource: &ResourceStatus, container: &Container, path: &Path) -> Option<Error> {
+    let resources = container.resources.clone().unwrap_or_default();
+    let name = resource.name.as_str();
+    if let Some(claim) = name.strip_prefix("claim:") {
+        let is_asked = resources.claims.iter().flatten().any(|asked| match asked.request.as_deref().unwrap_or("") {
+            "" => asked.name == claim,
+            request => format!("{}/{request}", asked.name) == claim,
+        });
+        let detail = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when \
+                      container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty";
+        return (!is_asked).then(|| Error::invalid(path, name, detail));
+    }
+    let is_asked = resources.requests.iter().flatten().any(|(asked, _)| asked == name);
+    (!is_asked).then(|| Error::invalid(path, name, "must match one of the container's resource requests"))
+}
+
+/// There is at most one address of each family. `value` is the list as it was written.
+fn addresses_problems(all: &[&str], value: &Value, path: &Path) -> ErrorList {
+    let read: Vec<Option<IpAddr>> = all.iter().map(|address| address.parse().ok()).collect();
+    let mut errors = ErrorList::new();
+    for (index, _) in read.iter().enumerate().filter(|(_, address)| address.is_none()) {
+        let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        errors.push(Error::invalid(&path.index(index), all[index], detail));
+    }
+    if all.len() < 2 {
+        return errors;
+    }
+    let bad = read.iter().position(Option::is_none);
+    if let Some(index) = bad {
+        let detail = format!("failed to check for dual stack with error:invalid IP[{index}]: {}", all[index]);
+        errors.push(Error { kind: ErrorKind::Internal, path: path.clone(), value: None, detail });
+    }
+    let families = read.iter().flatten().map(IpAddr::is_ipv4).collect::<BTreeSet<bool>>();
+    if bad.is_some() || families.len() < all.len() {
+        errors.push(Error::invalid(path, value.clone(), "may specify no more than one IP for each IP family"));
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::validate_update;
+    use crate::core::defaults::set_pod_defaults;
+    use crate::gates::Gates;
+
+    fn pod(spec: Value, status: Value) -> Pod {
+        let mut pod = json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec, "status": status});
+        if pod["spec"]["containers"].is_null() {
+            pod["spec"]["containers"] = json!([{"name": "main", "image": "x"}]);
+        }
+        set_pod_defaults(&mut pod, &Gates::default());
+        serde_json::from_value(pod).expect("a pod")
+    }
+
+    fn told(spec: &Value, new: Value, old: Value) -> Vec<String> {
+        let errors = validate_update(&pod(spec.clone(), new), &pod(spec.clone(), old), &Gates::default());
+        errors.iter().map(|error| format!("{} {}", error.path, error.kind.text())).collect()
+    }
+
+    #[test]
+    fn a_pod_has_one_address_of_each_family_and_claims_of_its_own() {
+        let addresses = |all: &[&str]| json!({"podIPs": all.iter().map(|ip| json!({"ip": ip})).collect::<Vec<_>>()});
+        for (status, want) in [
+            (addresses(&["10.0.0.1", "1::2"]), vec![]),
+            (addresses(&["x"]), vec!["status.podIPs[0] Invalid value"]),
+            (addresses(&["10.0.0.1", "10.0.0.2"]), vec!["status.podIPs Invalid value"]),
+            (
+                addresses(&["10.0.0.1", "x"]),
+                vec!["status.podIPs[1] Invalid value", "status.podIPs Internal error", "status.podIPs Invalid value"],
+            ),
+            (json!({"resourceClaimStatuses": [{"name": "a"}]}), vec![]),
+            (
+                json!({"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "_"}]}),
+                vec![
+                    "status.resourceClaimStatuses[0].name Invalid value",
+                    "status.resourceClaimStatuses[0].resourceClaimName Invalid value",
+                ],
+            ),
+        ] {
+            let spec = json!({"resourceClaims": [{"name": "a", "resourceClaimName": "x"}]});
+            assert_eq!(told(&spec, status, json!({})), want);
+        }
+    }
+
+    fn ended(name: &str, state: Value) -> Value {
+        json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state})
+    }
+
+    #[test]
+    fn a_container_that_is_not_to_start_again_has_ended_for_good() {
+        let rule = |action: &str| json!([{"action": action, "exitCodes": {"operator": "In", "values": [3]}}]);
+        let main = |more: Value| {
+            let mut container = json!({"name": "main", "image": "x"});
+            more.as_object().expect("fields").iter().for_each(|(field, value)| container[field] = value.clone());
+            container
+        };
+        for (policy, container, exit_code, may_start) in [
+            ("Always", main(json!({})), 0, true),
+            ("OnFailure", main(json!({})), 0, false),
+            ("OnFailure", main(json!({})), 1, true),
+            ("Never", main(json!({})), 1, false),
+            ("Never", main(json!({"restartPolicy": "OnFailure"})), 1, true),
+            ("Always", main(json!({"restartPolicy": "Never"})), 1, false),
+            ("Never", main(json!({"restartPolicy": "Never", "restartPolicyRules": rule("Restart")})), 3, true),
+            ("Never", main(json!({"restartPolicy": "Never", "restartPolicyRules": rule("Restart")})), 4, false),
+            (
+                "Never",
+                main(json!({"restartPolicy": "Never", "restartPolicyRules": rule("RestartAllContainers")})),
+                4,
+                true,
+            ),
+        ] {
+            let spec = json!({"restartPolicy": policy, "containers": [container]});
+            let old = json!({"containerStatuses": [ended("main", json!({"terminated": {"exitCode": exit_code}}))]});
+            let new = json!({"containerStatuses": [ended("main", json!({"running": {}}))]});
+            let want = if may_start { vec![] } else { vec!["status.containerStatuses[0].state Forbidden"] };
+            assert_eq!(told(&spec, new, old.clone()), want, "{policy} {container} {exit_code}");
+            assert_eq!(told(&spec, old.clone(), old), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn devices_and_users_are_those_that_a_container_has() {
+        let spec = json!({
+            "resourceClaims": [{"name": "c", "resourceClaimName": "x"}],
+            "containers": [{"name": "main", "image": "x", "resources": {
+                "limits": {"a.com/x": "1"}, "claims": [{"name": "c", "request": "r"}]}}],
+        });
+        let status = |field: &str, value: Value| {
+            let mut status = ended("main", json!({}));
+            status[field] = value;
+            json!({"containerStatuses": [status]})
+        };
+        let device = |name: &str, health: &str| {
+            let device = json!({"resourceID": "0", "health": health});
+            status("allocatedResourcesStatus", json!([{"name": name, "resources": [device, device]}]))
+        };
+        let at = "status.containerStatuses[0]";
+        let twice = format!("{at}.allocatedResourcesStatus[0].resources[1].resourceID Duplicate value");
+        for (new, want) in [
+            (device("a.com/x", "Healthy"), vec![twice.clone()]),
+            (device("claim:c/r", "Unknown"), vec![twice.clone()]),
+            (
+                device("claim:c", "Unhealthy"),
+                vec![format!("{at}.allocatedResourcesStatus[0].name Invalid value"), twice.clone()],
+            ),
+            (
+                device("cpu", ""),
+                vec![
+                    format!("{at}.allocatedResourcesStatus[0].name Invalid value"),
+                    format!("{at}.allocatedResourcesStatus[0].resources[0].health Unsupported value"),
+                    twice,
+                    format!("{at}.allocatedResourcesStatus[0].resources[1].health Unsupported value"),
+                ],
+            ),
+            (
+                status("user", json!({"linux": {"uid": 4_294_967_296_i64, "gid": -1, "supplementalGroups": [0, -1]}})),
+                vec![
+                    format!("{at}.user.linux.uid Invalid value"),
+                    format!("{at}.user.linux.gid Invalid value"),
+                    format!("{at}.user.linux.supplementalGroups[1] Invalid value"),
+                ],
+            ),
+        ] {
+            assert_eq!(told(&spec, new, json!({})), want);
+        }
+    }
+
+    #[test]
+    fn a_report_is_of_a_node_of_conditions_and_of_generations() {
+        for (new, want) in [
+            (json!({"hostIP": "1::1", "hostIPs": [{"ip": "1::1"}, {"ip": "10.0.0.1"}]}), vec![]),
+            (
+                json!({"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}]}),
+                vec!["status.hostIPs[0].ip Invalid value"],
+            ),
+            (json!({"observedGeneration": -1}), vec!["status.observedGeneration Invalid value"]),
+            (json!({"conditions": [{"type": "a b", "status": "x"}]}), vec!["status.conditions[0].Type Invalid value"]),
+            (
+                json!({"extendedResourceClaimStatus": {"requestMappings": [], "resourceClaimName": ""}}),
+                vec![
+                    "status.extendedResourceClaimStatus.requestMappings Required value",
+                    "status.extendedResourceClaimStatus.resourceClaimName Required value",
+                ],
+            ),
+        ] {
+            assert_eq!(told(&json!({}), new.clone(), json!({})), want, "{new}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! JobSets (`jobset.x-k8s.io/v1alpha2`), as far as they say how their pods are to be scheduled.
+//!
+//! A JobSet is a tree of two levels: itself, a group of groups, and below it one group of pods for each replicated Job,
+//! with the pods of all its replicas. Users say what they want of the whole at `spec.scheduling`, and of a component either
+//! inside its Job template (KEP-6089, Option A) or in an entry of `spec.scheduling` that names it (Option B). Both ways
+//! give the same objects.
+//!
+//! What holds where nobody says anything: a component is Basic, as a Job is. The whole is a gang of its components where
+//! there is a block `spec.scheduling`, and Basic where there is none. `schedulingPolicy: {basic: {}}` is the way back at
+//! either level.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::batch::v1::{JobSpec, JobTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::{Deserialize, Serialize};
+use workloadbuilder::blocks::{
+    WorkloadCompositePodGroupDisruptionMode, WorkloadCompositePodGroupSchedulingConstraints,
+    WorkloadCompositePodGroupSchedulingPolicy, WorkloadPodGroupDisruptionMode, WorkloadPodGroupResourceClaim,
+    WorkloadPodGroupSchedulingConstraints, WorkloadPodGroupSchedulingPolicy,
+};
+use workloadbuilder::{
+    Blocks, BuildOptions, Builder, CompositePodGroupBlocks, FieldPaths, PodGroupBlocks, SchedulingConfig,
+    SchedulingPolicy, WorkloadItem, names,
+};
+
+use crate::batch::scheduling::{DISRUPTION_MODES, POLICIES, job_blocks};
+use crate::field::{Error, ErrorList, Path};
+
+/// Group and version.
+pub const API_VERSION: &str = "jobset.x-k8s.io/v1alpha2";
+
+/// A set of Jobs that belong together.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct JobSet {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// The Jobs, and how they are to be scheduled.
+    pub spec: JobSetSpec,
+}
+
+/// `jobset.spec`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobSetSpec {
+    /// What the user asks of the whole and, by name, of its components.
+    pub scheduling: Option<JobSetScheduling>,
+    /// The components.
+    pub replicated_jobs: Vec<ReplicatedJob>,
+}
+
+/// `jobset.spec.scheduling`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct JobSetScheduling {
+    /// Whether the components start together.
+    pub scheduling_policy: Option<WorkloadCompositePodGroupSchedulingPolicy>,
+    /// Where all pods may go.
+    pub scheduling_constraints: Option<WorkloadCompositePodGroupSchedulingConstraints>,
+    /// Whether the components may be disrupted one by one.
+    pub disruption_mode: Option<WorkloadCompositePodGroupDisruptionMode>,
+    /// What the user asks of components, by name.
+    pub replicated_job_policies: Vec<ReplicatedJobPolicy>,
+}
+
+/// What the user asks of one component.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ReplicatedJobPolicy {
+    /// The component's name.
+    pub target_replicated_job: String,
+    /// Basic or gang.
+    pub scheduling_policy: Option<WorkloadPodGroupSchedulingPolicy>,
+    /// Where its pods may go.
+    pub scheduling_constraints: Option<WorkloadPodGroupSchedulingConstraints>,
+    /// Whether its pods may be disrupted one by one.
+    pub disruption_mode: Option<WorkloadPodGroupDisruptionMode>,
+    /// Claims that its pods share.
+    pub resource_claims: Option<Vec<WorkloadPodGroupResourceClaim>>,
+}
+
+/// A component: a number of Jobs that are alike.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct ReplicatedJob {
+    /// Unique in the JobSet.
+    pub name: String,
+    /// How many Jobs; 1 unless set.
+    pub replicas: Option<i32>,
+    /// What each Job is.
+    pub template: JobTemplateSpec,
+}
+
+impl JobSet {
+    /// The builder of the JobSet's objects. `owner` is the JobSet.
+    pub fn builder(&self, owner: OwnerReference) -> Builder {
+        let options = BuildOptions {
+            name: names::workload_name(&owner.name, &owner.uid),
+            namespace: self.metadata.namespace.clone().unwrap_or_default(),
+            owner: Some(owner),
+            allowed_policies: POLICIES.to_vec(),
+            allowed_disruption_modes: DISRUPTION_MODES.to_vec(),
+            ..BuildOptions::default()
+        };
+        Builder::new(self.item(), options)
+    }
+
+    /// The JobSet as a tree of items.
+    pub fn item(&self) -> WorkloadItem {
+        let spec = &self.spec;
+        let path = Path::new("spec").child("scheduling");
+        let components = i32::try_from(spec.replicated_jobs.len()).unwrap_or(i32::MAX);
+        let policy = match spec.scheduling {
+            Some(_) => SchedulingPolicy::Gang { min_count: None },
+            None => SchedulingPolicy::Basic,
+        };
+        let input = spec.scheduling.as_ref().map_or(Blocks::Absent, |scheduling| {
+            Blocks::CompositePodGroup(CompositePodGroupBlocks {
+                policy: scheduling.scheduling_policy.clone(),
+                constraints: scheduling.scheduling_constraints.clone(),
+                disruption_mode: scheduling.disruption_mode.clone(),
+            })
+        });
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        WorkloadItem {
+            default_config: SchedulingConfig { policy: Some(policy), ..SchedulingConfig::default() },
+            input,
+            callbacks: vec![Arc::new(move |config| config.default_min_count(components))],
+            children: (0..spec.replicated_jobs.len()).map(|i| self.component(i)).collect(),
+            path: Path::new("spec").child("replicatedJobs"),
+            ..WorkloadItem::new(names::composite_template_name(name, 0), path)
+        }
+    }
+
+    /// The component at `index` as an item: the pods of all its Jobs are one group.
+    fn component(&self, index: usize) -> WorkloadItem {
+        let job = &self.spec.replicated_jobs[index];
+        let path = replicated_job(index);
+        let spec = job_spec(job);
+        let pods = i64::from(job.replicas.unwrap_or(1)) * i64::from(spec.parallelism.unwrap_or(1));
+        // As for a Job, a gang needs at least one pod although a suspended one may have none.
+        let min_count = i32::try_from(pods.max(1)).unwrap_or(i32::MAX);
+        let class = spec.template.spec.as_ref().and_then(|pod| pod.priority_class_name.clone());
+        let (input, fields) = self.asked_of(index);
+        WorkloadItem {
+            default_config: SchedulingConfig {
+                policy: Some(SchedulingPolicy::Basic),
+                priority_class_name: class,
+                ..SchedulingConfig::default()
+            },
+            input,
+            fields: FieldPaths::below(&fields),
+            callbacks: vec![Arc::new(move |config| config.default_min_count(min_count))],
+            ..WorkloadItem::new(job.name.clone(), path)
+        }
+    }
+
+    /// What the user asks of a component, and where.
+    fn asked_of(&self, index: usize) -> (Blocks, Path) {
+        let job = &self.spec.replicated_jobs[index];
+        if let Some((at, entry)) = self.entries().find(|(_, entry)| entry.target_replicated_job == job.name) {
+            let blocks = PodGroupBlocks {
+                policy: entry.scheduling_policy.clone(),
+                constraints: entry.scheduling_constraints.clone(),
+                disruption_mode: entry.disruption_mode.clone(),
+                resource_claims: entry.resource_claims.clone(),
+            };
+            return (Blocks::PodGroup(blocks), policies().index(at));
+        }
+        let scheduling = job.template.spec.as_ref().and_then(|spec| spec.scheduling.as_ref());
+        (job_blocks(scheduling), job_scheduling(index))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (usize, &ReplicatedJobPolicy)> {
+        self.spec.scheduling.iter().flat_map(|scheduling| scheduling.replicated_job_policies.iter().enumerate())
+    }
+
+    /// What is wrong with what the JobSet asks for.
+    pub fn validate(&self) -> ErrorList {
+        let mut errors = ErrorList::new();
+        if self.spec.replicated_jobs.is_empty() {
+            errors.push(Error::required(&Path::new("spec").child("replicatedJobs"), "a JobSet has at least one Job"));
+            return errors;
+        }
+        for (at, entry) in self.entries() {
+            let (path, target) = (policies().index(at).child("targetReplicatedJob"), &entry.target_replicated_job);
+            if self.entries().take(at).any(|(_, earlier)| earlier.target_replicated_job == *target) {
+                errors.push(Error::duplicate(&path, target.as_str()));
+            }
+            match self.spec.replicated_jobs.iter().position(|job| job.name == *target) {
+                None => errors.push(Error::not_found(&path, target.as_str())),
+                Some(index) if job_spec(&self.spec.replicated_jobs[index]).scheduling.is_some() => {
+                    let detail =
+                        format!("{} asks for the same pods: say it in one of the two places", policies().index(at));
+                    errors.push(Error::forbidden(&job_scheduling(index), detail));
+                }
+                Some(_) => {}
+            }
+        }
+        let builder = self.builder(OwnerReference::default());
+        errors.extend(builder.validate(None));
+        errors
+    }
+}
+
+fn job_spec(job: &ReplicatedJob) -> std::borrow::Cow<'_, JobSpec> {
+    job.template.spec.as_ref().map_or_else(Default::default, std::borrow::Cow::Borrowed)
+}
+
+fn replicated_job(index: usize) -> Path {
+    Path::new("spec").child("replicatedJobs").index(index)
+}
+
+fn job_scheduling(index: usize) -> Path {
+    replicated_job(index).child("template").child("spec").child("scheduling")
+}
+
+fn policies() -> Path {
+    Path::new("spec").child("scheduling").child("replicatedJobPolicies")
+}
+
+#[cfg(test)]
+mod tests;

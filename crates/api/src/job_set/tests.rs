@@ -1,0 +1,197 @@
+//! What JobSets ask for, in both ways of asking.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Value, json};
+
+use super::{API_VERSION, JobSet};
+use crate::gates::Gates;
+use crate::scheduling::validation::{composite_pod_group, pod_group, workload};
+use workloadbuilder::Group;
+
+fn job(name: &str, replicas: i32, scheduling: Value) -> Value {
+    let pod = json!({"spec": {"containers": [{"name": "main"}]}});
+    let mut spec = json!({"parallelism": 2, "template": pod});
+    if !scheduling.is_null() {
+        spec["scheduling"] = scheduling;
+    }
+    json!({"name": name, "replicas": replicas, "template": {"spec": spec}})
+}
+
+fn job_set(scheduling: Value, jobs: Vec<Value>) -> JobSet {
+    let spec = json!({"scheduling": scheduling, "replicatedJobs": jobs});
+    serde_json::from_value(json!({"metadata": {"name": "train", "namespace": "ml"}, "spec": spec})).expect("a JobSet")
+}
+
+fn owner() -> OwnerReference {
+    OwnerReference {
+        api_version: API_VERSION.to_owned(),
+        kind: "JobSet".to_owned(),
+        name: "train".to_owned(),
+        uid: "0b5e".to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// The one composite template of the JobSet's Workload.
+fn template(job_set: &JobSet) -> Value {
+    assert_eq!(job_set.validate(), vec![]);
+    let workload = job_set.builder(owner()).build_workload().expect("a Workload");
+    assert_eq!(workload::validate_create(&workload, &Gates::default()), vec![]);
+    let mut templates = serde_json::to_value(&workload.spec.composite_pod_group_templates).expect("JSON");
+    templates[0].take()
+}
+
+fn errors(job_set: &JobSet) -> Vec<String> {
+    job_set.validate().iter().map(ToString::to_string).collect()
+}
+
+fn rack() -> Value {
+    json!({"schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/rack"}]}})
+}
+
+// Shows: S004-08
+// Shows: S004-10
+// Shows: S004-24
+// Shows: S004-48
+// Shows: S004-49
+// Shows: S004-50
+#[test]
+fn both_ways_of_asking_give_the_same_objects() {
+    let basic = json!({"schedulingPolicy": {"basic": {}}});
+    let nested = job_set(basic.clone(), vec![job("driver", 1, Value::Null), job("workers", 16, rack())]);
+    let mut entry = rack();
+    entry["targetReplicatedJob"] = json!("workers");
+    let mut root = basic;
+    root["replicatedJobPolicies"] = json!([entry]);
+    let targeted = job_set(root, vec![job("driver", 1, Value::Null), job("workers", 16, Value::Null)]);
+    assert_eq!(template(&nested), template(&targeted));
+    assert_eq!(
+        template(&nested),
+        json!({
+            "name": "train-cpgt-0",
+            "schedulingPolicy": {"basic": {}},
+            "podGroupTemplates": [
+                {"name": "driver", "schedulingPolicy": {"basic": {}}},
+                {
+                    "name": "workers",
+                    "schedulingPolicy": {"basic": {}},
+                    "schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/rack"}]},
+                },
+            ],
+        })
+    );
+}
+
+// Shows: S004-26
+#[test]
+fn every_level_has_a_default_and_a_way_back_to_basic() {
+    let gang = json!({"schedulingPolicy": {"gang": {}}});
+    let basic = json!({"schedulingPolicy": {"basic": {}}});
+    // What is said of the whole and of the workers; their policies.
+    for (case, whole, workers, want_whole, want_workers) in [
+        ("nothing", Value::Null, Value::Null, json!({"basic": {}}), json!({"basic": {}})),
+        ("an empty block", json!({}), json!({}), json!({"gang": {"minGroupCount": 2}}), json!({"basic": {}})),
+        ("a way back", basic.clone(), basic, json!({"basic": {}}), json!({"basic": {}})),
+        (
+            "gangs without counts",
+            gang.clone(),
+            gang.clone(),
+            json!({"gang": {"minGroupCount": 2}}),
+            json!({"gang": {"minCount": 6}}),
+        ),
+        (
+            "only some of the components",
+            json!({"schedulingPolicy": {"gang": {"minGroupCount": 1}}}),
+            gang,
+            json!({"gang": {"minGroupCount": 1}}),
+            json!({"gang": {"minCount": 6}}),
+        ),
+    ] {
+        let found = template(&job_set(whole, vec![job("driver", 1, Value::Null), job("workers", 3, workers)]));
+        assert_eq!(found["schedulingPolicy"], want_whole, "{case}");
+        assert_eq!(found["podGroupTemplates"][1]["schedulingPolicy"], want_workers, "{case}");
+    }
+}
+
+// Shows: S004-20
+#[test]
+fn the_same_pods_are_asked_for_in_one_place_only() {
+    let mut entry = rack();
+    entry["targetReplicatedJob"] = json!("workers");
+    let both = job_set(json!({"replicatedJobPolicies": [entry]}), vec![job("workers", 1, rack())]);
+    assert_eq!(
+        errors(&both),
+        [
+            "spec.replicatedJobs[0].template.spec.scheduling: Forbidden: spec.scheduling.replicatedJobPolicies[0] asks for \
+          the same pods: say it in one of the two places"
+        ]
+    );
+    let entry = |name: &str| json!({"targetReplicatedJob": name});
+    let twice = json!({"replicatedJobPolicies": [entry("workers"), entry("workers"), entry("nobody")]});
+    assert_eq!(
+        errors(&job_set(twice, vec![job("workers", 1, Value::Null)])),
+        [
+            "spec.scheduling.replicatedJobPolicies[1].targetReplicatedJob: Duplicate value: \"workers\"",
+            "spec.scheduling.replicatedJobPolicies[2].targetReplicatedJob: Not found: \"nobody\"",
+        ]
+    );
+    assert_eq!(
+        errors(&job_set(Value::Null, vec![])),
+        ["spec.replicatedJobs: Required value: a JobSet has at least one Job"]
+    );
+}
+
+#[test]
+fn errors_point_at_the_place_where_the_user_wrote() {
+    let bad = json!({"schedulingPolicy": {"gang": {"minCount": 0}}, "disruptionMode": {"single": {}}});
+    let whole = json!({"schedulingPolicy": {"gang": {"minGroupCount": 0}}, "disruptionMode": {"all": {}}});
+    let nested = job_set(whole.clone(), vec![job("driver", 1, Value::Null), job("workers", 1, bad.clone())]);
+    let mut entry = bad;
+    entry["targetReplicatedJob"] = json!("workers");
+    let mut root = whole;
+    root["replicatedJobPolicies"] = json!([entry]);
+    let targeted = job_set(root, vec![job("driver", 1, Value::Null), job("workers", 1, Value::Null)]);
+    for (job_set, at) in [
+        (nested, "spec.replicatedJobs[1].template.spec.scheduling"),
+        (targeted, "spec.scheduling.replicatedJobPolicies[0]"),
+    ] {
+        assert_eq!(
+            errors(&job_set),
+            [
+                "spec.scheduling.schedulingPolicy.gang.minGroupCount: Invalid value: 0: must be greater than or equal to 1"
+                    .to_owned(),
+                format!("{at}.schedulingPolicy.gang.minCount: Invalid value: 0: must be greater than or equal to 1"),
+                format!(
+                    "{at}.disruptionMode: Invalid value: \"\": the disruptionMode `single` cannot hold where \
+                     spec.scheduling.disruptionMode is `all`: leave it out here, or set `single` there"
+                ),
+            ]
+        );
+    }
+    let nine: Vec<Value> = (0..9).map(|i| job(&format!("w{i}"), 1, Value::Null)).collect();
+    assert_eq!(
+        errors(&job_set(Value::Null, nine)),
+        [
+            "spec.replicatedJobs: Too many: 9: 9 templates in one list, and at most 8 are allowed: put some of them under an item \
+          of their own"
+        ]
+    );
+}
+
+// Shows: S004-05
+#[test]
+fn a_job_set_becomes_a_composite_and_a_group_for_each_component() {
+    let gang = json!({"schedulingPolicy": {"gang": {}}});
+    let groups = job_set(json!({}), vec![job("driver", 1, Value::Null), job("workers", 3, gang)]);
+    let groups = groups.builder(owner()).groups().expect("groups");
+    let found: Vec<(&str, bool)> = groups.iter().map(|group| (group.template(), group.parent().is_some())).collect();
+    assert_eq!(found, [("train-cpgt-0", false), ("driver", true), ("workers", true)]);
+    for group in &groups {
+        let problems = match group {
+            Group::Composite(group) => composite_pod_group::validate_create(group, true, &Gates::default()),
+            Group::Pods(group) => pod_group::validate_create(group, &Gates::default()),
+        };
+        assert_eq!(problems, vec![], "{}", group.name());
+    }
+}
