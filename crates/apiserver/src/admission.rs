@@ -4,6 +4,7 @@
 mod namespaces; // objects live only in namespaces that are there and stay
 mod priority; // pods and groups have the priority of their class
 mod protection; // groups that are in use stay
+mod runtime_class; // no pod runs in a way that nobody has described
 
 use store::Stored;
 
@@ -33,7 +34,8 @@ type Validate = fn(&Attributes<'_>, &Object) -> Answer<()>;
 type Delete = fn(&Call<'_>, &Stored) -> Answer<()>;
 
 /// In upstream's order.
-const MUTATING: &[Mutate] = &[namespaces::is_live, priority::of_pod, priority::of_group, protection::of_group];
+const MUTATING: &[Mutate] =
+    &[namespaces::is_live, priority::of_pod, priority::of_group, protection::of_group, runtime_class::of_pod];
 const VALIDATING: &[Validate] = &[priority::one_global_default];
 const DELETING: &[Delete] = &[namespaces::may_go, priority::may_go];
 

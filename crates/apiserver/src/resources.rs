@@ -10,6 +10,8 @@ mod pods;
 mod pod_groups;
 mod priority_classes;
 mod workloads;
+#[cfg(test)]
+mod properties; // what holds for every kind
 
 use api::gates::{Gate, Gates};
 
@@ -26,11 +28,11 @@ pub(crate) fn all(gates: &Gates) -> Vec<Resource> {
         jobs::resource(),
         cron_jobs::resource(),
         priority_classes::resource(),
-        workloads::resource(),
-        pod_groups::resource(),
     ];
-    if gates.enabled(Gate::CompositePodGroup) {
-        resources.push(composite_pod_groups::resource());
+    // What is stored of them stays, and is there again when the gate is on again.
+    if gates.enabled(Gate::GenericWorkload) {
+        resources.extend([workloads::resource(), pod_groups::resource()]);
+        resources.extend(gates.enabled(Gate::CompositePodGroup).then(composite_pod_groups::resource));
     }
     resources
 }

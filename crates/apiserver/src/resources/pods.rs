@@ -2,7 +2,7 @@
 
 use api::conversion;
 use api::core::{defaults, prepare, validation};
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,10 +21,14 @@ pub(super) fn resource() -> Resource {
         },
         prepare_update: |new, old, gates| {
             prepare::drop_disabled_pod_fields(new.document_mut(), Some(old.document()), gates);
+            prepare::keep_pod_resources(new.document_mut(), old.document());
         },
         prepare_status_update: |new, old, _| {
             new.take_meta_from(old, "ownerReferences");
-            new.document_mut().get_mut("status").into_iter().for_each(prepare::settle_addresses);
+            if let Some(status) = new.document_mut().get_mut("status") {
+                prepare::settle_addresses(status);
+                prepare::settle_status(status, &old.document()["status"]);
+            }
             let class = &old.document()["status"]["qosClass"];
             if new.document()["status"].is_object()
                 && new.document()["status"]["qosClass"].is_null()
@@ -36,7 +40,7 @@ pub(super) fn resource() -> Resource {
         validate_create: |new, gates| Ok(validation::pod::validate_create(&new.typed()?, gates)),
         validate_update: |new, old, gates| Ok(validation::pod::validate_update(&new.typed()?, &old.typed()?, gates)),
         validate_status_update: |new, old, gates| {
-            Ok(validation::pod::validate_status_update(&reported(new)?, &reported(old)?, gates))
+            Ok(validation::pod_status::validate_update(&reported(new)?, &reported(old)?, gates))
         },
         selectable: SELECTABLE,
         fields,
@@ -55,16 +59,37 @@ pub(super) fn resource() -> Resource {
     }
 }
 
-/// The pod as far as a report of its status is judged: the spec, which is the old one, is not decoded but for the
-/// node and the claims.
+/// The pod as far as a report of its status is judged: of the spec, which is the old one, little is decoded.
 fn reported(pod: &Object) -> Result<Pod, serde_json::Error> {
-    let node = Some(pod.text(&["spec", "nodeName"])).filter(|node| !node.is_empty());
-    let claims = pod.document()["spec"].get("resourceClaims").map(Deserialize::deserialize).transpose()?;
-    Ok(Pod {
-        metadata: pod.typed_part("metadata")?,
-        spec: Some(PodSpec { node_name: node.map(str::to_owned), resource_claims: claims, ..PodSpec::default() }),
-        status: Some(pod.typed_part("status")?),
-    })
+    let said = |path: &[&str]| Some(pod.text(path)).filter(|text| !text.is_empty()).map(str::to_owned);
+    let spec = &pod.document()["spec"];
+    let status: PodStatus = pod.typed_part("status")?;
+    let spec = PodSpec {
+        node_name: said(&["spec", "nodeName"]),
+        restart_policy: said(&["spec", "restartPolicy"]),
+        resource_claims: spec.get("resourceClaims").map(Deserialize::deserialize).transpose()?,
+        containers: judged(&spec["containers"], status.container_statuses.as_deref())?,
+        init_containers: Some(judged(&spec["initContainers"], status.init_container_statuses.as_deref())?),
+        ..PodSpec::default()
+    };
+    Ok(Pod { metadata: pod.typed_part("metadata")?, spec: Some(spec), status: Some(status) })
+}
+
+/// Containers as far as their statuses are judged by them. Resources are read only where devices are reported.
+fn judged(containers: &Value, statuses: Option<&[ContainerStatus]>) -> Result<Vec<Container>, serde_json::Error> {
+    let has_devices = |status: &ContainerStatus| status.allocated_resources_status.is_some();
+    let of_devices = statuses.unwrap_or_default().iter().any(has_devices);
+    let judged = |container: &Value| {
+        let part = |field: &str| container.get(field);
+        Ok(Container {
+            name: container["name"].as_str().unwrap_or_default().to_owned(),
+            restart_policy: container["restartPolicy"].as_str().map(str::to_owned),
+            restart_policy_rules: part("restartPolicyRules").map(Deserialize::deserialize).transpose()?,
+            resources: part("resources").filter(|_| of_devices).map(Deserialize::deserialize).transpose()?,
+            ..Container::default()
+        })
+    };
+    containers.as_array().into_iter().flatten().map(judged).collect()
 }
 
 const SELECTABLE: &[&str] = &[
@@ -114,7 +139,7 @@ fn grace_seconds(pod: &Object, asked: Option<i64>) -> i64 {
 
 /// The status that a pod has before anyone has looked at it.
 fn begin_status(pod: &mut Object) {
-    let mut status = json!({"phase": "Pending", "qosClass": qos_class(pod)});
+    let mut status = json!({"phase": "Pending", "qosClass": prepare::qos_class(&pod.document()["spec"])});
     if pod.document()["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
         status["conditions"] = json!([{
             "type": "PodScheduled",
@@ -126,26 +151,4 @@ fn begin_status(pod: &mut Object) {
         }]);
     }
     pod.top_mut().insert("status".to_owned(), status);
-}
-
-/// How much of what it uses the pod has asked for. Quantities are canonical here, so equal ones are equal texts.
-fn qos_class(pod: &Object) -> &'static str {
-    let spec = &pod.document()["spec"];
-    let containers = ["containers", "initContainers"].iter().filter_map(|field| spec[*field].as_array()).flatten();
-    let (mut any, mut all) = (false, true);
-    for container in containers {
-        for resource in ["cpu", "memory"] {
-            let positive = |kind: &str| {
-                Some(&container["resources"][kind][resource]).filter(|amount| !amount.is_null() && **amount != "0")
-            };
-            let (request, limit) = (positive("requests"), positive("limits"));
-            any |= request.is_some() || limit.is_some();
-            all &= limit.is_some() && request.is_none_or(|request| Some(request) == limit);
-        }
-    }
-    match (any, all) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
-    }
 }

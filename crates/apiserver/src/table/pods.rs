@@ -49,6 +49,8 @@ struct Seen<'a> {
     /// How many are meant to run as long as the pod does; init containers may be among them.
     containers: usize,
     restarts: Restarts<'a>,
+    /// The restarts of those init containers that run on beside the others.
+    sidecar_restarts: Restarts<'a>,
 }
 
 impl<'a> Seen<'a> {
@@ -60,10 +62,13 @@ impl<'a> Seen<'a> {
             containers: items(&spec["containers"]).len()
                 + items(&spec["initContainers"]).iter().filter(|container| is_sidecar(container)).count(),
             restarts: Restarts::default(),
+            sidecar_restarts: Restarts::default(),
         };
         let initializing = seen.look_at_init_containers(spec, status);
         // A pod that is initialized is told by its containers, whatever its init containers still say.
         if !initializing || is_true(status, "Initialized") {
+            // Steps that are done no longer count.
+            seen.restarts = seen.sidecar_restarts;
             seen.look_at_containers(status);
         }
         if pod.is_deleting() {
@@ -86,6 +91,9 @@ impl<'a> Seen<'a> {
             self.restarts.count_in(container);
             let (ended, held) = (&container["state"]["terminated"], &container["state"]["waiting"]);
             let is_sidecar = sidecar(&container["name"]);
+            if is_sidecar {
+                self.sidecar_restarts.count_in(container);
+            }
             if is_sidecar && container["started"] == Value::Bool(true) {
                 self.ready += usize::from(container["ready"] == Value::Bool(true));
                 continue;

@@ -36,6 +36,8 @@ async fn why(home: &Home, path: &str, object: Value) -> String {
     status["message"].as_str().unwrap().split_once(" is forbidden: ").unwrap().1.to_owned()
 }
 
+// Shows: S002-20
+// Shows: S002-22
 #[tokio::test(start_paused = true)]
 async fn a_group_has_the_priority_of_its_class_or_of_the_default() {
     let home = home();
@@ -55,6 +57,7 @@ async fn a_group_has_the_priority_of_its_class_or_of_the_default() {
     assert_eq!(why(&home, CLASSES, second).await, want);
 }
 
+// Shows: S002-21
 #[tokio::test(start_paused = true)]
 async fn a_group_that_disagrees_with_its_class_is_refused_in_the_words_of_upstream() {
     let home = home();
@@ -160,4 +163,12 @@ async fn a_namespace_goes_when_the_last_finalizer_of_its_spec_is_taken_off() {
         let (code, _) = home.call(method, &format!("{NAMESPACES}/default/finalize"), MERGE, "{}").await;
         assert_eq!(code, StatusCode::METHOD_NOT_ALLOWED, "{method}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_names_no_runtime_class_that_is_not_there() {
+    let home = home();
+    let mut pod = pod_document("a");
+    pod["spec"]["runtimeClassName"] = json!("kata");
+    assert_eq!(why(&home, PODS, pod).await, "pod rejected: RuntimeClass \"kata\" not found");
 }

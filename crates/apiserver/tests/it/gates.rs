@@ -91,6 +91,8 @@ async fn a_field_outlives_the_time_in_which_its_feature_is_off() {
 }
 
 // Shows: S000-69
+// Shows: S002-45
+// Shows: S004-68
 #[tokio::test(start_paused = true)]
 async fn a_new_object_loses_the_field_while_its_feature_is_off_and_gets_it_afterwards() {
     for Gated { gate, collection, object, field } in gated() {
@@ -117,5 +119,55 @@ async fn metrics_say_which_features_are_on() {
         let on = i32::from(Gates::default().enabled(gate));
         let line = format!("kubernetes_feature_enabled{{name=\"{}\",stage=\"{}\"}} {on}", gate.name(), gate.stage());
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
+}
+
+/// Where an object of each kind that needs `GenericWorkload` is kept.
+fn kept_kinds() -> [(String, Value); 3] {
+    let reference = json!({"workloadName": "a", "templateName": "t"});
+    [
+        (WORKLOADS.to_owned(), json!({"podGroupTemplates": [{"name": "t", "schedulingPolicy": {"basic": {}}}]})),
+        (GROUPS.to_owned(), json!({"schedulingPolicy": {"gang": {"minCount": 2}}})),
+        (
+            GROUPS.replace("v1beta1", "v1alpha3").replace("podgroups", "compositepodgroups"),
+            json!({"schedulingPolicy": {"basic": {}}, "workloadRef": reference}),
+        ),
+    ]
+}
+
+// As kube-apiserver 1.37.1 without the gate: the versions are not there, and paths in them are unknown.
+// Shows: S002-02
+// Shows: S003-37
+#[tokio::test(start_paused = true)]
+async fn without_their_gate_the_kinds_are_not_served_and_what_was_kept_returns_with_it() {
+    let store = Store::in_memory(Limits::default());
+    let on = on_with(store.clone(), 1, Gates::default());
+    let mut made = Vec::new();
+    for (collection, spec) in kept_kinds() {
+        let (code, object) = on.post(&collection, json!({"metadata": {"name": "a"}, "spec": spec})).await;
+        assert_eq!(code, StatusCode::CREATED, "{object}");
+        made.push(object);
+    }
+    let off = on_with(store.clone(), 2, Gates::default().with(Gate::GenericWorkload, false));
+    let (_, group) = off.get("/apis/scheduling.k8s.io").await;
+    let versions: Vec<&Value> = group["versions"].as_array().unwrap().iter().map(|v| &v["version"]).collect();
+    assert_eq!(versions, ["v1"]);
+    for version in ["v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"] {
+        assert_eq!(off.get(&format!("/apis/scheduling.k8s.io/{version}")).await.0, StatusCode::NOT_FOUND, "{version}");
+    }
+    let unknown = json!("the server could not find the requested resource");
+    for (collection, spec) in kept_kinds() {
+        let (code, status) = off.post(&collection, json!({"metadata": {"name": "b"}, "spec": spec})).await;
+        assert_eq!((code, &status["message"]), (StatusCode::NOT_FOUND, &unknown), "{collection}");
+        assert_eq!(off.get(&format!("{collection}/a")).await.0, StatusCode::NOT_FOUND);
+        assert_eq!(off.call("DELETE", &format!("{collection}/a"), "", "").await.0, StatusCode::NOT_FOUND);
+    }
+    let (_, classes) = off.get("/apis/scheduling.k8s.io/v1/priorityclasses").await;
+    assert_eq!(classes["items"].as_array().map(Vec::len), Some(2), "what needs no gate is served as ever");
+    let again = on_with(store, 3, Gates::default());
+    for ((collection, _), before) in kept_kinds().into_iter().zip(made) {
+        assert_eq!(again.get(&format!("{collection}/a")).await.1, before, "{collection}");
+        let touched = touch(&again, &format!("{collection}/a"), "on").await;
+        assert_eq!(touched["spec"], before["spec"]);
     }
 }

@@ -6,6 +6,7 @@ mod bindings;
 mod deletes;
 mod discovery;
 mod edge;
+mod endpoints;
 mod expiry;
 mod full;
 mod gates;

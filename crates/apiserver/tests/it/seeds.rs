@@ -104,6 +104,8 @@ async fn every_manifest_of_the_proposals_is_accepted_and_what_is_old_in_it_is_to
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/seeds");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut files: Vec<String> = files.filter_map(|file| file.strip_suffix(".yaml").map(str::to_owned)).collect();
+    // The server has no JobSets; `phalanx compile` is what takes them.
+    files.retain(|file| !file.starts_with("004-jobset"));
     let mut posted: Vec<String> = wants.iter().map(|(name, _)| (*name).to_owned()).collect();
     files.sort();
     posted.sort();

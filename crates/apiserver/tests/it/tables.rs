@@ -228,6 +228,12 @@ async fn a_pods_row_tells_what_its_containers_are_doing() {
             "1/3|Running|2 (60s ago)",
         ),
         (
+            "a step that is done was restarted",
+            json!({"phase": "Running", "containerStatuses": [restarted],
+                   "initContainerStatuses": [container("init", true, ended("Completed", 0), 7), sidecar]}),
+            "2/3|Running|2 (60s ago)",
+        ),
+        (
             "one is done, one runs, ready",
             json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
                    "containerStatuses": [container("main", true, running(), 0), container("aux", false, ended("Completed", 0), 0)]}),

@@ -328,3 +328,14 @@ async fn a_list_that_was_left_out_is_told_apart_from_an_empty_one() {
         assert_eq!(message, format!("Invalid value: {want}: at least one value is required"));
     }
 }
+
+// Faults of environment lists are told without their place, as Kubernetes does: two are one.
+#[tokio::test(start_paused = true)]
+async fn one_fault_is_told_once_however_often_it_was_made() {
+    let mut pod = pod_document("a");
+    pod["spec"]["containers"][0]["envFrom"] = json!([{}, {}]);
+    let (code, status) = home().post(PODS, pod).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(status["details"]["causes"].as_array().map(Vec::len), Some(1), "{status}");
+    assert_eq!(status["message"].as_str().unwrap().matches("configMapRef").count(), 1, "{status}");
+}

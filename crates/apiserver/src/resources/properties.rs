@@ -1,0 +1,255 @@
+//! What holds for every kind, whatever a client sends: drawn documents, most of them nearly right.
+
+#![allow(clippy::unwrap_used)]
+
+use api::conversion::Around;
+use api::gates::{Gate, Gates};
+use api::schema::{self, Shape, table};
+use api::{Random, Timestamp};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::object::Object;
+use crate::resource::Resource;
+
+/// Texts that mean something somewhere, and some that never do.
+const TEXTS: [&str; 44] = [
+    "",
+    "a",
+    "b",
+    "main",
+    "a.b",
+    "a/b",
+    "-a",
+    "Upper",
+    "ü",
+    "..",
+    "/a/../b",
+    "$(A)",
+    "example.com/gpu",
+    "cpu",
+    "memory",
+    "pods",
+    "hugepages-2Mi",
+    "requests.cpu",
+    "metadata.labels",
+    "limits.cpu",
+    "10.0.0.1",
+    "1::2",
+    "10.0.0.01",
+    "0-3,5",
+    "3-1",
+    "*/5 * * * *",
+    "TZ=UTC @daily",
+    "@every 1h",
+    "Europe/Berlin",
+    "Indexed",
+    "NonIndexed",
+    "Never",
+    "Always",
+    "OnFailure",
+    "In",
+    "Exists",
+    "Gt",
+    "NoSchedule",
+    "Equal",
+    "FailJob",
+    "True",
+    "PodScheduled",
+    "None",
+    "2030-01-01T00:00:00Z",
+];
+const NUMBERS: [i64; 12] = [0, 1, -1, 2, 3, 8, 443, 65_536, 100_001, i32::MAX as i64, i32::MIN as i64, i64::MIN];
+const AMOUNTS: [&str; 10] = ["0", "1", "-1", "1500m", "2Gi", "1e3", "9223372036854775807E", "0.000000001", "", "x"];
+/// No document is larger, however deep its kind goes.
+const VALUES_MAX: usize = 400;
+
+/// Draws documents.
+struct Draw {
+    random: Random,
+    left: usize,
+    /// One value of this many is of any type; none where it is zero.
+    wrong_of: u64,
+}
+
+impl Draw {
+    fn of(seed: u64, wrong_of: u64) -> Draw {
+        Draw { random: Random::seeded(seed), left: VALUES_MAX, wrong_of }
+    }
+
+    fn one<T: Copy>(&self, of: &[T]) -> T {
+        of[self.random.below(of.len() as u64) as usize]
+    }
+
+    fn text(&self) -> String {
+        match self.random.below(40) {
+            0 => "a".repeat(self.one(&[63, 64, 253, 254, 1_025])),
+            1 => self.random.uid(),
+            _ => self.one(&TEXTS).to_owned(),
+        }
+    }
+
+    fn any(&mut self) -> Value {
+        match self.random.below(7) {
+            0 => Value::Null,
+            1 => json!(self.random.below(2) == 0),
+            2 => json!(self.one(&NUMBERS)),
+            3 => json!(1.5),
+            4 => json!([self.text(), {}, null]),
+            5 => json!({"name": self.text(), "": []}),
+            _ => json!(self.text()),
+        }
+    }
+
+    /// A document of the kind, in the version asked for.
+    fn document(&mut self, resource: &Resource, version: &str) -> Value {
+        self.left = VALUES_MAX;
+        let shape = table().kind(resource.group, version, resource.kind).unwrap();
+        let mut document = self.value(shape, 0);
+        if !document.is_object() {
+            return document;
+        }
+        document["apiVersion"] = resource.api_version(version).into();
+        document["kind"] = resource.kind.into();
+        document
+    }
+
+    fn value(&mut self, shape: Shape, depth: u64) -> Value {
+        self.left = self.left.saturating_sub(1);
+        if depth > 0 && self.wrong_of > 0 && self.random.below(self.wrong_of) == 0 {
+            return self.any();
+        }
+        match shape {
+            Shape::Text | Shape::Bytes => json!(self.text()),
+            Shape::Time => json!(self.one(&["2030-01-01T00:00:00Z", "2020-02-29T12:00:00Z"])),
+            Shape::Quantity => json!(self.one(&AMOUNTS)),
+            Shape::IntOrString if self.random.below(2) == 0 => json!(self.text()),
+            Shape::Int32 | Shape::IntOrString => json!(self.one(&NUMBERS[..11])),
+            Shape::Int64 => json!(self.one(&NUMBERS)),
+            Shape::Boolean => json!(self.random.below(2) == 0),
+            Shape::Any => self.any(),
+            Shape::List(inner) => {
+                let count = if self.left == 0 { 0 } else { self.random.below(4) };
+                (0..count).map(|_| self.value(table().inner(inner), depth + 1)).collect()
+            }
+            Shape::Map(inner) => {
+                let count = if self.left == 0 { 0 } else { self.random.below(3) };
+                let entry = |draw: &mut Draw| (draw.text(), draw.value(table().inner(inner), depth + 1));
+                Value::Object((0..count).map(|_| entry(self)).collect::<Map<_, _>>())
+            }
+            Shape::Object(number) => {
+                let mut members = Map::new();
+                for field in &table().object(number).fields {
+                    // The top and the spec are nearly whole; the deeper, the sparser.
+                    if self.left > 0 && self.random.below(depth + 2) <= 1 {
+                        members.insert(field.name.to_string(), self.value(field.shape, depth + 1));
+                    }
+                }
+                Value::Object(members)
+            }
+        }
+    }
+}
+
+fn kinds() -> Vec<Resource> {
+    super::all(&Gates::default())
+}
+
+/// Everything on, everything off, and one of them off.
+fn gates(seed: u64) -> Gates {
+    let all = |on: bool| Gate::ALL.into_iter().fold(Gates::default(), |gates, gate| gates.with(gate, on));
+    match seed % 3 {
+        0 => all(true),
+        1 => all(false),
+        _ => all(true).with(Gate::ALL[(seed / 3) as usize % Gate::ALL.len()], false),
+    }
+}
+
+/// The object as it is when the kind's own functions see it, or nothing where it is refused before.
+fn taken(resource: &Resource, document: Value) -> Option<Object> {
+    let mut object = Object::new(document).ok()?;
+    let findings = schema::check(resource.group, resource.storage_version, resource.kind, object.document_mut());
+    findings.type_errors.is_empty().then_some(object)
+}
+
+/// Calls every function of the kind with `new`, and with `old` where there is one before.
+fn judge(resource: &Resource, new: &Object, old: &Object, gates: &Gates) {
+    let does = &resource.strategy;
+    let mut made = new.clone();
+    (does.defaults)(&mut made, gates);
+    (does.prepare_create)(&mut made, gates);
+    let _ = (does.validate_create)(&made, gates);
+    let (mut changed, mut reported) = (new.clone(), new.clone());
+    (does.prepare_update)(&mut changed, old, gates);
+    let _ = (does.validate_update)(&changed, old, gates);
+    reported.take_part_from(old, "spec");
+    (does.prepare_status_update)(&mut reported, old, gates);
+    let _ = (does.validate_status_update)(&reported, old, gates);
+    let _ = (does.validate_finalize)(&changed, old, gates);
+    let (_, _) = ((does.warnings)(new, Some(old)), (does.fields)(new));
+    let _ = (does.table.cells)(new, Timestamp::UNIX_EPOCH);
+    let (_, _) = ((does.grace_seconds)(new, None), (does.held)(new));
+    (does.mark_deleting)(&mut made);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn defaults_set_twice_are_defaults_set_once(seed in any::<u64>()) {
+        let (mut draw, gates) = (Draw::of(seed, 0), gates(seed));
+        for resource in kinds() {
+            let document = draw.document(&resource, resource.storage_version);
+            let Some(mut once) = taken(&resource, document) else { continue };
+            (resource.strategy.defaults)(&mut once, &gates);
+            let mut twice = once.clone();
+            (resource.strategy.defaults)(&mut twice, &gates);
+            prop_assert_eq!(once.document(), twice.document(), "{}", resource.kind);
+        }
+    }
+
+    #[test]
+    fn no_document_makes_a_kind_panic(seed in any::<u64>(), wrong_of in prop_oneof![Just(0), Just(20), Just(2)]) {
+        let (mut draw, gates) = (Draw::of(seed, wrong_of), gates(seed));
+        for resource in kinds() {
+            for version in resource.served() {
+                let mut spelt = draw.document(&resource, version);
+                let _ = (resource.strategy.drafts)(&mut spelt, &gates);
+                if let Some(conversion) = resource.conversion(version) {
+                    let around = Around { namespace: "default", old: None, workload: &|_| None };
+                    if (conversion.inward)(&mut spelt, &around).is_ok() {
+                        (conversion.outward)(&mut spelt);
+                    }
+                }
+            }
+            let [new, old] = [0, 1].map(|_| draw.document(&resource, resource.storage_version));
+            let (Some(new), Some(mut old)) = (taken(&resource, new), taken(&resource, old)) else { continue };
+            (resource.strategy.defaults)(&mut old, &gates);
+            let mut near = old.clone();
+            near.take_part_from(&new, ["spec", "status", "metadata"][(seed % 3) as usize]);
+            for new in [&new, &near, &old].into_iter().filter(|new| new.document()["metadata"].is_object()) {
+                judge(&resource, new, &old, &gates);
+            }
+        }
+    }
+}
+
+#[test]
+fn drawn_documents_are_judged_and_some_of_them_are_good() {
+    let mut verdicts = [0_usize; 3];
+    for seed in 0..300 {
+        let mut draw = Draw::of(seed, 0);
+        for resource in kinds() {
+            let document = draw.document(&resource, resource.storage_version);
+            let Some(mut object) = taken(&resource, document) else { continue };
+            (resource.strategy.defaults)(&mut object, &Gates::default());
+            match (resource.strategy.validate_create)(&object, &Gates::default()) {
+                Err(_) => verdicts[0] += 1,
+                Ok(errors) if errors.is_empty() => verdicts[1] += 1,
+                Ok(_) => verdicts[2] += 1,
+            }
+        }
+    }
+    let [untyped, good, faulty] = verdicts;
+    assert!(faulty > 1_000 && faulty > 10 * untyped && good > 0, "too few are judged: {verdicts:?}");
+}
