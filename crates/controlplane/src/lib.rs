@@ -6,15 +6,22 @@
 //! seed two runs write the same bytes.
 //! Never: decides anything itself.
 
-mod start; // the list of what runs; read this first
+mod start; // the whole control plane in one process; read this first
+mod process; // the list of what runs, whichever server it talks to
+mod config; // which parts, and with which settings
 mod caches; // one cache per kind, shared by all parts
 mod identity; // who each part is
+mod on_cluster; // some parts, against a server elsewhere
+pub mod health_listener; // health and metrics of such a process
 pub mod up; // a process that serves others
 mod edge_thread; // its network edge, on a runtime of its own
 mod early; // its disk when a check wants to see a loss
 
 pub use caches::Caches;
-pub use start::{Config, ControlPlane, Part, StartError, World};
+pub use config::{Config, Controller, Part};
+pub use on_cluster::OnCluster;
+pub use process::{Clients, Wrap};
+pub use start::{ControlPlane, StartError, World};
 
-pub use apiserver::{Identity, Server};
+pub use apiserver::{Health, Identity, Server};
 pub use scheduler::{Answers, CoreRuns};

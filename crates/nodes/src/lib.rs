@@ -15,5 +15,5 @@ mod run; // carries out what is due
 mod address; // made-up addresses
 
 pub use cluster::Cluster;
-pub use register::register;
+pub use register::{clear_not_ready, register};
 pub use run::{Config, Parts, run};

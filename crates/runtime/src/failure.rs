@@ -39,12 +39,20 @@ pub fn is_namespace_terminating(error: &Error) -> bool {
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-/// What the server said, without the rest of its `Status`; for messages that people read.
+/// What the server said, without the rest of its `Status`, or what kept it from saying anything; for messages that
+/// people read.
 pub fn message(error: &Error) -> String {
-    match error {
-        Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        other => other.to_string(),
+    if let Error::Api(status) = error
+        && !status.message.is_empty()
+    {
+        return status.message.clone();
     }
+    // The innermost error says what happened; the ones around it say only that something did.
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
 }
 
 #[cfg(test)]

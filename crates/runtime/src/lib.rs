@@ -7,6 +7,9 @@
 
 pub mod informer; // the shared cache of one kind, and cursors into its changes; read this first
 pub mod list_watch; // keeps a cache up to date: list, watch, fold
+pub mod reach; // whether the server answers, told once
+pub mod discovery; // what a server says it serves
+pub mod capabilities; // which kinds the server has
 mod lines; // cuts a watch's bytes into lines
 pub mod queue; // which key to work on next
 pub mod backoff; // how long to wait after a failure
@@ -16,10 +19,12 @@ pub mod recorder; // Events, written behind everything else
 pub mod clock; // wall time on tokio's clock
 
 pub use backoff::Backoff;
+pub use capabilities::{Capabilities, Served};
 pub use clock::TokioClock;
 pub use failure::{is_already_exists, is_conflict, is_expired, is_namespace_terminating, is_not_found, is_retriable};
 pub use informer::{Cache, Change, Cursor};
 pub use list_watch::{ListWatchConfig, keep};
 pub use queue::WorkQueue;
+pub use reach::Reach;
 pub use recorder::{EventKind, ObjectRef, Recorder};
 pub use request::{PatchKind, WriteAnswer};

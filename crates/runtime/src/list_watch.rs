@@ -15,9 +15,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::backoff::Backoff;
-use crate::failure::{is_expired, message};
+use crate::failure::{is_expired, is_not_found, message};
 use crate::informer::{Cache, Event};
 use crate::lines::Lines;
+use crate::reach::Reach;
 use crate::request;
 
 /// How a list-watch behaves.
@@ -31,6 +32,10 @@ pub struct ListWatchConfig {
     pub backoff: Backoff,
     /// Jitter for those waits; without it they are exact.
     pub random: Option<Random>,
+    /// How often a server that does not serve the kind is asked whether it does now.
+    pub unserved_pause: Duration,
+    /// Is told whether the server answers.
+    pub reach: Option<Reach>,
 }
 
 impl Default for ListWatchConfig {
@@ -40,26 +45,45 @@ impl Default for ListWatchConfig {
             watch_timeout: Duration::from_secs(290),
             backoff: Backoff { initial: Duration::from_millis(200), max: Duration::from_secs(10) },
             random: None,
+            unserved_pause: Duration::from_secs(30),
+            reach: None,
         }
     }
 }
 
-/// Keeps `cache` up to date with what `client`'s server has, for ever.
+/// Keeps `cache` up to date with what `client`'s server has, for ever. Of a kind that the server does not serve there
+/// is nothing, which is known as soon as the server says so.
 pub async fn keep<V: View>(client: Client, cache: Cache<V>, config: ListWatchConfig) {
     let plural = V::RESOURCE.plural;
     let mut from = None;
     let mut failures = 0;
+    let mut unserved = false;
     loop {
         let outcome = match from {
             None => list(&client, &cache, &config).await.map(|revision| Ended { last: revision, progressed: false }),
             Some(revision) => watch(&client, &cache, &config, revision).await,
         };
         let listed = from.is_none();
+        config.tell_reach(plural, outcome.as_ref().err());
         match outcome {
+            Err(Broken { error, .. }) if is_not_found(&error) => {
+                if !std::mem::replace(&mut unserved, true) {
+                    tracing::info!("{}: the server does not serve {plural}", V::RESOURCE.api_version());
+                }
+                cache.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
+                (from, failures) = (None, 0);
+                tokio::time::sleep(config.unserved_pause).await;
+                continue;
+            }
             // A watch that ends without a word may do so again at once; a list is always followed by a watch.
             Ok(ended) => {
                 failures = if ended.progressed { 0 } else { failures + u32::from(!listed) };
                 from = Some(ended.last);
+                if std::mem::take(&mut unserved)
+                    && let Some(reach) = &config.reach
+                {
+                    reach.renewed(plural);
+                }
                 if listed {
                     continue;
                 }
@@ -79,6 +103,17 @@ pub async fn keep<V: View>(client: Client, cache: Cache<V>, config: ListWatchCon
             None => config.backoff.delay(failures),
         };
         tokio::time::sleep(delay).await;
+    }
+}
+
+impl ListWatchConfig {
+    /// A server that answers, if only to say that it knows no such kind or revision, is in reach.
+    fn tell_reach(&self, kind: &'static str, broken: Option<&Broken>) {
+        let Some(reach) = &self.reach else { return };
+        match broken.map(|broken| &broken.error).filter(|error| !is_not_found(error) && !is_expired(error)) {
+            Some(error) => reach.failed(kind, error),
+            None => reach.answered(kind),
+        }
     }
 }
 
@@ -142,6 +177,8 @@ async fn watch<V: View>(
         let resume = Some(from).filter(|_| !is_expired(&error));
         Broken { error, resume, progressed: false }
     })?;
+    // Not only when it ends: that may be minutes away.
+    config.tell_reach(V::RESOURCE.plural, None);
     follow(std::pin::pin!(body), cache, from).await
 }
 

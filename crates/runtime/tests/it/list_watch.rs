@@ -183,3 +183,42 @@ async fn a_server_that_is_away_is_asked_again_with_growing_pauses() {
     world.cache.synced().await;
     assert_eq!(before.elapsed().as_millis() / 100, 14, "200 + 400 + 800 ms");
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_a_kind_that_is_not_served_there_is_nothing_until_it_is() {
+    let (server, reach, cache) = (FakeServer::default(), runtime::Reach::default(), Cache::<PodView>::new(&[]));
+    server.reply(404, "404 page not found");
+    server.reply(200, &list(7, "", &[pod("a", 5)]));
+    let watch = server.reply_watch();
+    server.reply(404, "404 page not found");
+    let config = ListWatchConfig { reach: Some(reach.clone()), ..ListWatchConfig::default() };
+    tokio::spawn(keep(server.client(), cache.clone(), config));
+    let mut world = World { server, cursor: cache.subscribe(), cache };
+    let start = Instant::now();
+    timeout(Duration::from_secs(1), world.cache.synced()).await.expect("nothing is all there is");
+    assert!(world.cache.is_empty());
+    assert_eq!(world.changes(1).await, "+a");
+    assert_eq!(start.elapsed(), Duration::from_secs(30), "asked again, but not all the time");
+    // Nothing was ever out of reach, and still the server is another than before.
+    timeout(Duration::from_secs(1), reach.recovered(0)).await.expect("who asked before must ask again");
+    // The watch is cut, and the server that comes back has been changed again.
+    watch.cut();
+    assert_eq!(world.changes(1).await, "-a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_out_of_reach_is_known_and_known_to_be_back() {
+    let (server, reach) = (FakeServer::default(), runtime::Reach::default());
+    server.reply(503, "");
+    server.reply(200, &list(7, "", &[]));
+    let _watch = server.reply_watch();
+    let cache = Cache::<PodView>::new(&[]);
+    let config = ListWatchConfig { reach: Some(reach.clone()), ..ListWatchConfig::default() };
+    tokio::spawn(keep(server.client(), cache.clone(), config));
+    tokio::task::yield_now().await;
+    while server.asked().is_empty() || reach.is_well() {
+        tokio::task::yield_now().await;
+    }
+    timeout(Duration::from_secs(10), reach.recovered(0)).await.expect("it answers again");
+    assert!(reach.is_well() && cache.is_synced());
+}

@@ -1,0 +1,172 @@
+//! Parts of ours in one process, against a server elsewhere.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Clock, Random};
+use apiserver::{Health, Identity};
+use nodes::cluster::Cluster;
+use runtime::{Backoff, Capabilities, ListWatchConfig, Reach};
+
+use crate::caches::{Caches, Kept};
+use crate::config::{Config, Controller, Part};
+use crate::identity;
+use crate::process::{Clients, Process};
+
+/// The API groups of which a server may have nothing, or only another version.
+const DISCOVERED: [&str; 1] = ["scheduling.k8s.io"];
+/// Waits between attempts to make the simulated nodes.
+const REGISTER_BACKOFF: Backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) };
+
+/// Parts that run against a server elsewhere. Dropping it stops them, though [`OnCluster::stop`] alone says when.
+pub struct OnCluster {
+    process: Process,
+    reach: Reach,
+    health: Health,
+}
+
+impl OnCluster {
+    /// Fills the caches that the parts of `config` read, then starts the parts; returns when all of them run.
+    ///
+    /// A server that cannot be reached is tried until it can: `health` and the log say so meanwhile.
+    pub async fn start(
+        clock: Arc<dyn Clock>,
+        random: Random,
+        client: kube::Client,
+        health: Health,
+        config: Config,
+    ) -> OnCluster {
+        let kinds = read_by(&config);
+        let OnCluster { mut process, reach, health } =
+            OnCluster::reading(clock, random, client, health, config, &kinds).await;
+        if process.config.parts.contains(&Part::Nodes) {
+            health.fail("nodes", "the simulated nodes are not made yet");
+            register_nodes(&process).await;
+            health.pass("nodes");
+        }
+        for part in process.config.parts.clone() {
+            process.start_part(part);
+        }
+        health.pass("parts");
+        OnCluster { process, reach, health }
+    }
+
+    /// Every cache and no part: for whoever only looks.
+    pub async fn watching(clock: Arc<dyn Clock>, random: Random, client: kube::Client) -> OnCluster {
+        let config = Config { parts: BTreeSet::new(), ..Config::on(Cluster::default()) };
+        OnCluster::reading(clock, random, client, Health::default(), config, &Kept::ALL.into()).await
+    }
+
+    async fn reading(
+        clock: Arc<dyn Clock>,
+        random: Random,
+        client: kube::Client,
+        health: Health,
+        config: Config,
+        kinds: &BTreeSet<Kept>,
+    ) -> OnCluster {
+        let reach = Reach::default();
+        let list_watch =
+            ListWatchConfig { random: Some(random.clone()), reach: Some(reach.clone()), ..ListWatchConfig::default() };
+        // All parts of such a process are one user: that of the kubeconfig.
+        let clients: Clients = Arc::new(move |_: &Identity| client.clone());
+        let mut process = Process::new(clock, random, clients, list_watch, config);
+        health.fail("caches", "the server has not been read yet");
+        let asking = process.client(&identity::caches());
+        let (capabilities, keeping) = Capabilities::of(asking, &DISCOVERED, reach.clone(), process.random.clone());
+        process.capabilities = capabilities;
+        process.spawn("caches/capabilities".to_owned(), keeping);
+        process.start_caches(kinds).await;
+        health.pass("caches");
+        OnCluster { process, reach, health }
+    }
+
+    /// The caches; those that none of the parts reads are empty.
+    pub fn caches(&self) -> &Caches {
+        &self.process.caches
+    }
+
+    /// Has readiness say how things stand, and returns what ended by itself, which nothing ever should.
+    pub fn look(&self) -> Option<&str> {
+        if self.reach.is_well() {
+            self.health.pass("server");
+        } else {
+            self.health.fail("server", "it cannot be read right now");
+        }
+        let ended = self.process.ended()?;
+        self.health.fail("parts", format!("{ended} ended by itself"));
+        Some(ended)
+    }
+
+    /// Ends everything that runs, and returns when it has ended.
+    pub async fn stop(self) {
+        self.process.stop().await;
+    }
+}
+
+async fn register_nodes(process: &Process) {
+    let mut failures = 0;
+    while let Err(error) = ready_nodes(process).await {
+        failures += 1;
+        let said = runtime::failure::message(&error);
+        tracing::warn!("cannot register the simulated nodes: {said}; trying again");
+        tokio::time::sleep(REGISTER_BACKOFF.jittered(failures, &process.random)).await;
+    }
+}
+
+async fn ready_nodes(process: &Process) -> Result<(), kube::Error> {
+    process.register_nodes().await?;
+    nodes::clear_not_ready(&process.client(&identity::nodes())).await
+}
+
+/// The kinds that the parts of `config` read: nothing else is asked of the server, nor needs to be allowed.
+fn read_by(config: &Config) -> BTreeSet<Kept> {
+    let mut kinds = BTreeSet::new();
+    for part in &config.parts {
+        match part {
+            Part::Nodes => kinds.extend([Kept::Nodes, Kept::Pods]),
+            Part::Scheduler => kinds.extend([Kept::Nodes, Kept::PodGroups, Kept::Pods]),
+            Part::Controllers => config.controllers.iter().for_each(|controller| match controller {
+                Controller::Job => {
+                    kinds.extend([Kept::Namespaces, Kept::PodGroups, Kept::Workloads, Kept::Jobs, Kept::Pods]);
+                }
+                Controller::CronJob => kinds.extend([Kept::CronJobs, Kept::Jobs]),
+                Controller::Ttl => kinds.extend([Kept::Jobs]),
+                Controller::PodGc => kinds.extend([Kept::Nodes, Kept::Pods]),
+                Controller::Gc => {
+                    kinds.extend([Kept::PodGroups, Kept::CompositePodGroups, Kept::Workloads]);
+                    kinds.extend([Kept::CronJobs, Kept::Jobs, Kept::Pods]);
+                }
+                Controller::PodGroupProtection => {
+                    kinds.extend([Kept::PodGroups, Kept::CompositePodGroups, Kept::Pods]);
+                }
+                Controller::Namespace => kinds.extend([Kept::Namespaces]),
+            }),
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_reads_no_more_than_it_needs() {
+        let only = |part: Part, controllers: &[Controller]| {
+            let config = Config {
+                parts: [part].into(),
+                controllers: controllers.iter().copied().collect(),
+                ..Config::on(Cluster::default())
+            };
+            read_by(&config).into_iter().collect::<Vec<Kept>>()
+        };
+        assert_eq!(only(Part::Scheduler, &[]), [Kept::Nodes, Kept::PodGroups, Kept::Pods]);
+        assert_eq!(only(Part::Nodes, &Controller::ALL), [Kept::Nodes, Kept::Pods]);
+        assert_eq!(only(Part::Controllers, &[Controller::Namespace]), [Kept::Namespaces]);
+        assert_eq!(only(Part::Controllers, &[Controller::CronJob, Controller::Ttl]), [Kept::CronJobs, Kept::Jobs]);
+        let job = only(Part::Controllers, &[Controller::Job]);
+        assert_eq!(job, [Kept::Namespaces, Kept::PodGroups, Kept::Workloads, Kept::Jobs, Kept::Pods]);
+    }
+}

@@ -1,0 +1,282 @@
+//! The parts of one process and what they share, whichever server they talk to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+
+use api::gates::Gate;
+use api::views::View;
+use api::{Clock, Random};
+use apiserver::Identity;
+use runtime::{Cache, Capabilities, ListWatchConfig, Recorder};
+use scheduler::Answers;
+use tokio::task::JoinHandle;
+
+use crate::caches::{Caches, Kept, task_name};
+use crate::config::{Config, Controller, Part};
+use crate::identity;
+
+/// Where a part gets its client from: the server in this process, or a cluster's.
+pub type Clients = Arc<dyn Fn(&Identity) -> kube::Client + Send + Sync>;
+
+/// Puts something between a part and its server, such as faults for a test.
+pub type Wrap = Arc<dyn Fn(&Identity, kube::Client) -> kube::Client + Send + Sync>;
+
+/// What runs in one process. Dropping it stops it, though [`Process::stop`] alone says when.
+pub(crate) struct Process {
+    pub clock: Arc<dyn Clock>,
+    pub random: Random,
+    pub config: Config,
+    clients: Clients,
+    list_watch: ListWatchConfig,
+    pub caches: Caches,
+    pub answers: Answers,
+    /// What the server has; whoever makes the process knows whether that has to be asked.
+    pub capabilities: Capabilities,
+    /// What runs, by name; tasks of a part bear its name in front.
+    tasks: BTreeMap<String, JoinHandle<()>>,
+}
+
+impl Process {
+    /// Nothing runs yet.
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        random: Random,
+        clients: Clients,
+        list_watch: ListWatchConfig,
+        config: Config,
+    ) -> Process {
+        let clients = match config.wrap.clone() {
+            None => clients,
+            Some(wrap) => Arc::new(move |who: &Identity| wrap(who, clients(who))) as Clients,
+        };
+        let (caches, answers) = (Caches::new(), Answers::default());
+        let (capabilities, tasks) = (Capabilities::everything(), BTreeMap::new());
+        Process { clock, random, config, clients, list_watch, caches, answers, capabilities, tasks }
+    }
+
+    /// A client of `who`.
+    pub fn client(&self, who: &Identity) -> kube::Client {
+        (self.clients)(who)
+    }
+
+    /// Keeps the caches of `kinds`, and returns when each has seen the whole of its kind once.
+    pub async fn start_caches(&mut self, kinds: &BTreeSet<Kept>) {
+        let caches = self.caches.clone();
+        for kind in kinds {
+            match kind {
+                Kept::Namespaces => self.keep(caches.namespaces.clone()),
+                Kept::Nodes => self.keep(caches.nodes.clone()),
+                Kept::PodGroups => self.keep(caches.pod_groups.clone()),
+                Kept::CompositePodGroups => self.keep(caches.composite_pod_groups.clone()),
+                Kept::Workloads => self.keep(caches.workloads.clone()),
+                Kept::CronJobs => self.keep(caches.cron_jobs.clone()),
+                Kept::Jobs => self.keep(caches.jobs.clone()),
+                Kept::Pods => self.keep(caches.pods.clone()),
+            }
+        }
+        caches.synced(kinds).await;
+    }
+
+    fn keep<V: View>(&mut self, cache: Cache<V>) {
+        let client = self.client(&identity::caches());
+        let name = format!("caches/{}", task_name(&cache));
+        let list_watch = self.list_watch.clone();
+        self.spawn(name, runtime::keep(client, cache, list_watch));
+    }
+
+    /// Makes the simulated nodes that are not there yet.
+    pub async fn register_nodes(&self) -> Result<(), kube::Error> {
+        nodes::register(&self.client(&identity::nodes()), &self.config.cluster, self.clock.now()).await
+    }
+
+    /// Starts `part`.
+    pub fn start_part(&mut self, part: Part) {
+        match part {
+            Part::Controllers => self.start_controllers(),
+            Part::Scheduler => self.start_scheduler(),
+            Part::Nodes => self.start_nodes(),
+        }
+    }
+
+    /// Ends `part` wherever it is.
+    pub fn stop_part(&mut self, part: Part) {
+        let prefix = format!("{part:?}/");
+        self.tasks.retain(|name, task| {
+            let ends = name.starts_with(&prefix);
+            if ends {
+                task.abort();
+            }
+            !ends
+        });
+    }
+
+    /// The name of a task that ended by itself, which none ever should.
+    pub fn ended(&self) -> Option<&str> {
+        self.tasks.iter().find(|(_, task)| task.is_finished()).map(|(name, _)| name.as_str())
+    }
+
+    /// Ends everything that runs, and returns when it has ended.
+    pub async fn stop(mut self) {
+        let tasks = std::mem::take(&mut self.tasks);
+        tasks.values().for_each(JoinHandle::abort);
+        for (name, task) in tasks {
+            if task.await.is_err_and(|error| error.is_panic()) {
+                tracing::error!("{name} had panicked");
+            }
+        }
+    }
+
+    fn start_nodes(&mut self) {
+        let recorder = self.recorder("kubelet", Part::Nodes, &identity::nodes());
+        let parts = nodes::Parts {
+            client: self.client(&identity::nodes()),
+            pods: self.caches.pods.clone(),
+            nodes: self.caches.nodes.clone(),
+            clock: self.clock.clone(),
+            recorder,
+            config: nodes::Config::default(),
+        };
+        self.spawn("Nodes/kubelets".to_owned(), nodes::run(parts));
+    }
+
+    fn start_scheduler(&mut self) {
+        let recorder = self.recorder("default-scheduler", Part::Scheduler, &identity::scheduler());
+        let parts = scheduler::Parts {
+            client: self.client(&identity::scheduler()),
+            pods: self.caches.pods.clone(),
+            nodes: self.caches.nodes.clone(),
+            pod_groups: self.caches.pod_groups.clone(),
+            clock: self.clock.clone(),
+            recorder,
+            config: scheduler::Config {
+                by_groups: self.config.gates.enabled(Gate::GenericWorkload) && self.config.scheduler.by_groups,
+                ..self.config.scheduler.clone()
+            },
+            answers: self.answers.clone(),
+        };
+        self.spawn("Scheduler/loop".to_owned(), scheduler::run(parts));
+    }
+
+    fn start_controllers(&mut self) {
+        for controller in self.config.controllers.clone() {
+            match controller {
+                Controller::Job => self.start_job(),
+                Controller::CronJob => self.start_cron_jobs(),
+                Controller::Ttl => self.start_ttl(),
+                Controller::Gc => self.start_gc(),
+                Controller::PodGc => self.start_pod_gc(),
+                Controller::PodGroupProtection => self.start_protection(),
+                Controller::Namespace => self.start_namespaces(),
+            }
+        }
+    }
+
+    fn start_job(&mut self) {
+        let who = identity::controller("job-controller");
+        let recorder = self.recorder("job-controller", Part::Controllers, &who);
+        let parts = controllers::job::Parts {
+            client: self.client(&who),
+            jobs: self.caches.jobs.clone(),
+            pods: self.caches.pods.clone(),
+            workloads: self.caches.workloads.clone(),
+            pod_groups: self.caches.pod_groups.clone(),
+            namespaces: self.caches.namespaces.clone(),
+            clock: self.clock.clone(),
+            capabilities: self.capabilities.clone(),
+            recorder,
+            config: self.config.job.clone(),
+            gates: self.config.gates,
+        };
+        self.spawn("Controllers/job".to_owned(), controllers::job::run(parts));
+    }
+
+    fn start_cron_jobs(&mut self) {
+        let who = identity::controller("cronjob-controller");
+        let recorder = self.recorder("cronjob-controller", Part::Controllers, &who);
+        let parts = controllers::cronjob::Parts {
+            client: self.client(&who),
+            cron_jobs: self.caches.cron_jobs.clone(),
+            jobs: self.caches.jobs.clone(),
+            clock: self.clock.clone(),
+            recorder,
+            config: controllers::cronjob::Config::default(),
+        };
+        self.spawn("Controllers/cronjob".to_owned(), controllers::cronjob::run(parts));
+    }
+
+    fn start_ttl(&mut self) {
+        let parts = controllers::ttl::Parts {
+            client: self.client(&identity::controller("ttl-after-finished-controller")),
+            jobs: self.caches.jobs.clone(),
+            clock: self.clock.clone(),
+        };
+        self.spawn("Controllers/ttl".to_owned(), controllers::ttl::run(parts));
+    }
+
+    fn start_pod_gc(&mut self) {
+        let parts = controllers::podgc::Parts {
+            client: self.client(&identity::controller("pod-garbage-collector")),
+            pods: self.caches.pods.clone(),
+            nodes: self.caches.nodes.clone(),
+            clock: self.clock.clone(),
+            config: self.config.pod_gc.clone(),
+        };
+        self.spawn("Controllers/pod gc".to_owned(), controllers::podgc::run(parts));
+    }
+
+    fn start_gc(&mut self) {
+        let client = self.client(&identity::controller("generic-garbage-collector"));
+        let caches = &self.caches;
+        let collector = controllers::gc::Parts::new(client)
+            .over(&caches.cron_jobs)
+            .over(&caches.jobs)
+            .over(&caches.workloads)
+            .over(&caches.composite_pod_groups)
+            .over(&caches.pod_groups)
+            .over(&caches.pods);
+        self.spawn("Controllers/gc".to_owned(), controllers::gc::run(collector));
+    }
+
+    // Upstream: without gate GenericWorkload this controller is absent, and groups from before can never go.
+    fn start_protection(&mut self) {
+        let protection = controllers::podgroup_protection::Parts {
+            client: self.client(&identity::controller("podgroup-protection-controller")),
+            composite_pod_groups: self.caches.composite_pod_groups.clone(),
+            pod_groups: self.caches.pod_groups.clone(),
+            pods: self.caches.pods.clone(),
+        };
+        let protection = controllers::podgroup_protection::run(protection);
+        self.spawn("Controllers/podgroup protection".to_owned(), protection);
+    }
+
+    fn start_namespaces(&mut self) {
+        let namespaces = controllers::namespace::Parts {
+            client: self.client(&identity::controller("namespace-controller")),
+            namespaces: self.caches.namespaces.clone(),
+            clock: self.clock.clone(),
+            config: controllers::namespace::Config::default(),
+        };
+        self.spawn("Controllers/namespaces".to_owned(), controllers::namespace::run(namespaces));
+    }
+
+    fn recorder(&mut self, component: &str, part: Part, who: &Identity) -> Recorder {
+        let client = self.client(who);
+        let (recorder, writer) = Recorder::new(component, client, self.clock.clone(), self.random.clone());
+        self.spawn(format!("{part:?}/events of {component}"), writer);
+        recorder
+    }
+
+    /// Runs `future` until the process stops.
+    pub fn spawn(&mut self, name: String, future: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.insert(name, tokio::spawn(future));
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        for task in self.tasks.values() {
+            task.abort();
+        }
+    }
+}

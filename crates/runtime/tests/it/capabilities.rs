@@ -1,0 +1,49 @@
+//! Which kinds a scripted server has, and when it is asked.
+
+use std::time::Duration;
+
+use api::Random;
+use api::views::{PodGroupView, View, WorkloadView};
+use runtime::{Capabilities, Reach};
+use tokio::time::timeout;
+
+use crate::fake_server::FakeServer;
+
+const GROUP: &str = r#"{"name":"scheduling.k8s.io","versions":[{"groupVersion":"scheduling.k8s.io/v1beta1"}],
+    "preferredVersion":{"groupVersion":"scheduling.k8s.io/v1beta1"}}"#;
+const KINDS: &str = r#"{"resources":[{"name":"workloads","kind":"Workload","namespaced":true},
+    {"name":"podgroups/status","kind":"PodGroup","namespaced":true}]}"#;
+
+fn capabilities(server: &FakeServer, reach: &Reach) -> Capabilities {
+    let groups = &["scheduling.k8s.io"];
+    let (capabilities, keeping) = Capabilities::of(server.client(), groups, reach.clone(), Random::seeded(1));
+    tokio::spawn(keeping);
+    capabilities
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_has_the_kinds_that_its_discovery_lists() {
+    let server = FakeServer::default();
+    server.reply(503, "");
+    server.reply(200, GROUP);
+    server.reply(200, KINDS);
+    let mut capabilities = capabilities(&server, &Reach::default());
+    assert!(!capabilities.serves(&WorkloadView::RESOURCE), "nobody has asked");
+    timeout(Duration::from_secs(5), capabilities.known()).await.expect("tried again");
+    assert!(capabilities.serves(&WorkloadView::RESOURCE));
+    assert!(!capabilities.serves(&PodGroupView::RESOURCE), "a subresource is no kind");
+    assert!(Capabilities::everything().serves(&PodGroupView::RESOURCE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_changed_is_asked_again() {
+    let server = FakeServer::default();
+    server.reply(404, "404 page not found");
+    server.reply(200, GROUP);
+    server.reply(200, KINDS);
+    let mut capabilities = capabilities(&server, &Reach::default());
+    capabilities.known().await;
+    assert!(!capabilities.serves(&WorkloadView::RESOURCE), "the whole group is missing");
+    timeout(Duration::from_secs(120), capabilities.changed()).await.expect("asked again");
+    assert!(capabilities.serves(&WorkloadView::RESOURCE));
+}
