@@ -43,6 +43,8 @@ pub(crate) struct Terms {
     pub(crate) min_count: Option<usize>,
     pub(crate) topology: Option<TopologyId>,
     pub(crate) priority: i32,
+    /// The gang had its `min_count` once, which is enough for pods that come while others of it run.
+    pub(crate) satisfied: bool,
 }
 
 /// Whether a group can be decided.
@@ -63,13 +65,20 @@ impl Group {
         self.placed.len() + self.succeeded_count
     }
 
+    /// How many members there must be for any to be placed; none for a Basic group, and for a gang that runs once it had
+    /// its `min_count`. Where none runs any more, as after a suspension, the gang starts as a whole again.
+    // Upstream: the count binds for ever, so that a Job whose pods fail one by one ends up waiting for all of them.
+    pub(crate) fn min_count(&self) -> Option<usize> {
+        let terms = self.terms.as_ref()?;
+        terms.min_count.filter(|_| !terms.satisfied || self.placed.is_empty())
+    }
+
     pub(crate) fn readiness(&self) -> Readiness {
-        let Some(terms) = &self.terms else {
-            return if self.pending.is_empty() { Readiness::NothingPending } else { Readiness::NoPodGroup };
-        };
         if self.pending.is_empty() {
             Readiness::NothingPending
-        } else if self.pending.len() + self.placed_count() < terms.min_count.unwrap_or(1) {
+        } else if self.terms.is_none() {
+            Readiness::NoPodGroup
+        } else if self.pending.len() + self.placed_count() < self.min_count().unwrap_or(1) {
             Readiness::Incomplete
         } else {
             Readiness::Ready

@@ -128,7 +128,7 @@ impl Core {
                 let terms = group.terms.filter(|_| group.readiness() == Readiness::Ready)?;
                 Some(Need {
                     unit: Unit::Group(group.key.clone()),
-                    policy: terms.min_count.map_or(Policy::Basic, |min_count| Policy::Gang { min_count }),
+                    policy: group.min_count().map_or(Policy::Basic, |min_count| Policy::Gang { min_count }),
                     lots: self.lots(group),
                     placed_count: group.placed_count(),
                     constraint: terms

@@ -12,7 +12,7 @@ use runtime::{Cache, EventKind, ObjectRef, Recorder, failure};
 use scheduler_core::{Placement, Unit};
 
 use crate::answers::Answers;
-use crate::book::{Book, Topic, unit_of};
+use crate::book::{Book, Topic};
 use crate::carry_out::Writes;
 use crate::conditions::{self, POD_SCHEDULED, UNSCHEDULABLE};
 use crate::say::{Due, Words, condition_for, due};
@@ -85,7 +85,7 @@ impl Announcer {
             && let Some(key) = book.unsaid_pods.pop_first()
         {
             let Some(pod) = self.pods.get(&key).filter(|pod| waits(pod) && !writes.is_binding(&key)) else { continue };
-            let Some(said) = book.said(&unit_of(&pod)) else { continue };
+            let Some(said) = book.said(&book.unit_of(&pod)) else { continue };
             let wanted = conditions::fails(POD_SCHEDULED, UNSCHEDULABLE, &said.words.pod_message);
             if !conditions::says(&pod.status.conditions, &wanted) {
                 writes.write_pod_condition(key, conditions::patch(&pod.metadata, &pod.status.conditions, &wanted, now));

@@ -11,8 +11,10 @@ use crate::conditions::INITIALLY_SCHEDULED;
 use crate::say::{Said, Words};
 
 /// Kept up to date from changes; everything in it can be rebuilt from the caches after a restart.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Book {
+    /// Whether pods are placed with their groups.
+    by_groups: bool,
     groups: BTreeMap<ObjectKey, Standing>,
     /// What was last said about units that are refused.
     said: BTreeMap<Unit, Said>,
@@ -46,26 +48,39 @@ pub(crate) enum Topic {
     Pod(ObjectKey),
 }
 
-/// The unit `pod` is placed with.
-pub(crate) fn unit_of(pod: &PodView) -> Unit {
-    match group_of(pod) {
-        Some(group) => Unit::Group(group),
-        None => Unit::Pod(pod.metadata.key()),
-    }
-}
-
-fn group_of(pod: &PodView) -> Option<ObjectKey> {
-    pod.group_name().map(|group| ObjectKey::new(pod.metadata.namespace.clone(), group))
-}
-
 impl Book {
+    /// Nothing is known yet. Where pods are not placed `by_groups`, each is a unit of its own.
+    pub(crate) fn new(by_groups: bool) -> Book {
+        Book {
+            by_groups,
+            groups: BTreeMap::new(),
+            said: BTreeMap::new(),
+            unsaid: BTreeSet::new(),
+            unsaid_pods: BTreeSet::new(),
+            agenda: BTreeSet::new(),
+        }
+    }
+
+    /// The unit `pod` is placed with.
+    pub(crate) fn unit_of(&self, pod: &PodView) -> Unit {
+        match self.group_of(pod) {
+            Some(group) => Unit::Group(group),
+            None => Unit::Pod(pod.metadata.key()),
+        }
+    }
+
+    fn group_of(&self, pod: &PodView) -> Option<ObjectKey> {
+        let group = pod.group_name().filter(|_| self.by_groups)?;
+        Some(ObjectKey::new(pod.metadata.namespace.clone(), group))
+    }
+
     /// Takes a change of a pod into account. True if the pod no longer waits for a node (bound or gone).
     pub(crate) fn note_pod(&mut self, change: &Change<PodView>) -> bool {
         let was_bound = change.old.as_ref().is_some_and(|pod| pod.node_name().is_some());
         let is_bound = change.new.as_ref().is_some_and(|pod| pod.node_name().is_some());
         let pod = change.latest();
         if was_bound != is_bound
-            && let Some(group) = group_of(pod)
+            && let Some(group) = self.group_of(pod)
         {
             let standing = self.groups.entry(group.clone()).or_default();
             if is_bound {
@@ -87,7 +102,7 @@ impl Book {
 
     /// A pod of a refused unit came, went or changed.
     fn note_refused(&mut self, pod: &PodView, waits: bool) {
-        let unit = unit_of(pod);
+        let unit = self.unit_of(pod);
         if !self.said.contains_key(&unit) {
             return;
         }

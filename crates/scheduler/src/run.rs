@@ -24,6 +24,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub struct Config {
     /// Settings of the core.
     pub core: scheduler_core::Config,
+    /// Whether pods are placed with the group they name. Where the server has no groups, each pod is placed alone.
+    pub by_groups: bool,
     /// Where the core runs.
     pub core_runs: CoreRuns,
     /// Binds in flight.
@@ -42,6 +44,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             core: scheduler_core::Config::default(),
+            by_groups: true,
             core_runs: CoreRuns::default(),
             binds_in_flight: 64,
             group_conditions_in_flight: 16,
@@ -90,6 +93,16 @@ pub async fn run(parts: Parts) {
     }
 }
 
+/// The pod without its group.
+fn alone(pod: Arc<PodView>) -> Arc<PodView> {
+    if pod.group_name().is_none() {
+        return pod;
+    }
+    let mut alone = (*pod).clone();
+    alone.spec.scheduling_group = None;
+    Arc::new(alone)
+}
+
 /// The scheduler around its core.
 struct Shell {
     nodes: Cursor<NodeView>,
@@ -98,6 +111,7 @@ struct Shell {
     decide: Decide,
     writes: Writes,
     book: Book,
+    by_groups: bool,
     announcer: Announcer,
     clock: Arc<dyn Clock>,
 }
@@ -116,7 +130,8 @@ impl Shell {
             pods: pods.subscribe(),
             decide: Decide::new(&config, clock.clone()),
             writes: Writes::new(client, limits),
-            book: Book::default(),
+            book: Book::new(config.by_groups),
+            by_groups: config.by_groups,
             announcer: Announcer { pods, pod_groups, recorder, answers, pause: config.refusal_pause },
             clock,
         }
@@ -135,10 +150,12 @@ impl Shell {
             self.decide.observe(Change::PodGroup { old: change.old, new: change.new });
         }
         while let Some(change) = self.pods.try_next() {
-            if self.book.note_pod(&change) && change.latest().group_name().is_none() {
-                self.withdraw(&Unit::Pod(change.latest().metadata.key()));
+            let unit = self.book.unit_of(change.latest());
+            if self.book.note_pod(&change) && matches!(unit, Unit::Pod(_)) {
+                self.withdraw(&unit);
             }
-            self.decide.observe(Change::Pod { old: change.old, new: change.new });
+            let seen = |pod: Option<Arc<PodView>>| if self.by_groups { pod } else { pod.map(alone) };
+            self.decide.observe(Change::Pod { old: seen(change.old), new: seen(change.new) });
         }
     }
 

@@ -220,9 +220,10 @@ impl Core {
             min_count: view.min_count().map(|count| usize::try_from(count).unwrap_or(0).max(1)),
             topology: view.topology_key().map(|key| self.cluster.topology_of(key)),
             priority: view.spec.priority.unwrap_or(0),
+            satisfied: view.is_satisfied(),
         };
         let group = self.groups.get_mut(id);
-        // Conditions are written by our own shell; they change nothing here.
+        // Conditions are written by our own shell; but for having been satisfied once they change nothing here.
         if group.terms.replace(terms) != Some(terms) {
             group.turn.priority = Reverse(terms.priority);
             self.requeue_group(id, Membership::Other);

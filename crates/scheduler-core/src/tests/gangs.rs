@@ -17,6 +17,8 @@ fn gang_is_bound_when_all_of_it_fits() {
     assert_snapshot!(decide_text(cluster), @"trainer: bind trainer-0 to a, trainer-1 to a, trainer-2 to b");
 }
 
+// Shows: S002-30
+// Shows: S003-16
 #[test]
 fn gang_waits_when_one_pod_does_not_fit() {
     let cluster = "node a gpu=2; node b gpu=1; group trainer gang minCount=4 pods=4 gpu=1";
@@ -35,6 +37,8 @@ fn pods_beyond_min_count_come_along_as_far_as_they_fit() {
     );
 }
 
+// Shows: S002-26
+// Shows: S002-27
 #[test]
 fn basic_group_places_each_pod_that_fits() {
     let cluster = "node a gpu=1; group batch basic pods=3 gpu=1";
@@ -62,6 +66,7 @@ fn competing_gangs_never_share_the_room_of_one() {
     assert_snapshot!(world.decide(), @"second: bind second-0 to a, second-1 to a, second-2 to a, second-3 to b");
 }
 
+// Shows: S002-19
 #[test]
 fn higher_priority_goes_first_and_equals_go_in_order() {
     let mut world = World::of(
@@ -75,6 +80,7 @@ fn higher_priority_goes_first_and_equals_go_in_order() {
     ");
 }
 
+// Shows: S003-15
 #[test]
 fn gang_is_not_looked_at_before_its_pods_exist() {
     let mut world = World::of("node a gpu=8; group trainer gang minCount=4 pods=3 gpu=1");
@@ -87,6 +93,9 @@ fn gang_is_not_looked_at_before_its_pods_exist() {
     assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to a, trainer-1 to a, trainer-2 to a, trainer-3 to a");
 }
 
+// Shows: S000-46
+// Shows: S003-15
+// Shows: S003-18
 #[test]
 fn pods_wait_for_their_pod_group_by_name() {
     let mut world = World::of("node a gpu=8; pods trainer 2 group=trainer gpu=1");
@@ -111,6 +120,29 @@ fn replacement_joins_although_other_members_have_finished() {
     world.decide_and_bind();
     world.say("finish trainer-0; finish trainer-1; delete trainer-2; pod trainer-new group=trainer gpu=1");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-new to a");
+}
+
+#[test]
+fn later_pods_of_a_satisfied_gang_are_placed_as_they_come_while_others_run() {
+    // With AlwaysMin there is nothing to decide: three of four pods are too few.
+    for (later, want) in [("OnceSatisfied", "trainer: bind trainer-new to a"), ("AlwaysMin", "")] {
+        let mut world = World::of("node a gpu=4; group trainer gang minCount=4 pods=4 gpu=1");
+        world.decide_and_bind();
+        world.say(&format!("group trainer gang minCount=4 placed=True later={later}"));
+        world.say("delete trainer-1; delete trainer-2; pod trainer-new group=trainer gpu=1");
+        assert_eq!(world.decide(), want, "{later}");
+    }
+}
+
+#[test]
+fn a_satisfied_gang_of_which_nothing_runs_starts_as_a_whole() {
+    let mut world = World::of("node a gpu=3; group trainer gang minCount=3 pods=3 gpu=1");
+    world.decide_and_bind();
+    world.say("group trainer gang minCount=3 placed=True; delete trainer-0; delete trainer-1; delete trainer-2");
+    world.say("pod again-0 group=trainer gpu=1; pod again-1 group=trainer gpu=1");
+    assert_eq!(world.decide(), "", "two of three");
+    world.say("pod again-2 group=trainer gpu=1");
+    assert_snapshot!(world.decide(), @"trainer: bind again-0 to a, again-1 to a, again-2 to a");
 }
 
 #[test]

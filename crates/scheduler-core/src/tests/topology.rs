@@ -8,6 +8,8 @@ use crate::Verdict;
 const RACKS: &str =
     "node a gpu=4 rack=r1; node b gpu=4 rack=r1; node c gpu=2 rack=r2; node d gpu=2 rack=r2; node e gpu=9;";
 
+// Shows: S002-32
+// Shows: S002-43
 #[test]
 fn gang_takes_the_tightest_domain_it_fits_into() {
     let cluster = format!("{RACKS} group g gang minCount=4 pods=4 gpu=1 key=rack");
@@ -20,6 +22,7 @@ fn gang_takes_a_larger_domain_rather_than_leave_pods_behind() {
     assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to a, g-1 to a, g-2 to a, g-3 to a, g-4 to b");
 }
 
+// Shows: S002-33
 #[test]
 fn refusal_names_the_nearest_domain_and_what_is_missing() {
     let cluster = format!("{RACKS} pod x node=a gpu=2; group g gang minCount=9 pods=9 gpu=1 key=rack");
@@ -34,6 +37,8 @@ fn refusal_names_the_nearest_domain_and_what_is_missing() {
     assert_eq!(slots, [("r1", 6), ("r2", 4)]);
 }
 
+// Shows: S002-34
+// Shows: S002-35
 #[test]
 fn later_pods_are_pinned_to_the_domain_of_the_first() {
     let mut world = World::of(&format!("{RACKS} group g gang minCount=3 pods=3 gpu=1 key=rack"));
@@ -44,6 +49,7 @@ fn later_pods_are_pinned_to_the_domain_of_the_first() {
     assert_snapshot!(world.decide(), @"g: bind more-1 to c");
 }
 
+// Shows: S002-39
 #[test]
 fn basic_group_stays_in_one_domain_too() {
     let cluster = format!("{RACKS} group g basic pods=9 gpu=1 key=rack");

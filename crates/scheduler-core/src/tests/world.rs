@@ -191,7 +191,13 @@ impl World {
         if let Some(key) = options.get("key") {
             spec["schedulingConstraints"] = json!({"topology": [{"key": key}]});
         }
-        let document = json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec});
+        let mut document = json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec});
+        if let Some(placed) = options.get("placed") {
+            document["status"]["conditions"] = json!([{"type": "PodGroupInitiallyScheduled", "status": placed}]);
+        }
+        if let Some(later) = options.get("later") {
+            document["metadata"]["annotations"] = json!({"phalanx.dev/after-min-count": later});
+        }
         let new = Arc::new(PodGroupView::decode(document.to_string().as_bytes()).unwrap());
         let old = self.groups.insert(name.to_owned(), Arc::clone(&new));
         self.core.observe(Change::PodGroup { old, new: Some(new) });

@@ -42,6 +42,8 @@ fn gang(name: &str) -> Unit {
 const SCHEDULED: &str = "g PodGroupInitiallyScheduled=True Scheduled";
 const REFUSED: &str = "g PodGroupInitiallyScheduled=False Unschedulable";
 
+// Shows: S003-19
+// Shows: S003-26
 #[tokio::test(start_paused = true)]
 async fn a_gang_that_fits_is_bound_and_only_then_called_scheduled() {
     let server = SmallServer::new();
@@ -55,6 +57,7 @@ async fn a_gang_that_fits_is_bound_and_only_then_called_scheduled() {
     assert!(answers.waiting().is_empty());
 }
 
+// Shows: S003-26
 #[tokio::test(start_paused = true)]
 async fn a_gang_that_does_not_fit_is_told_so_once_and_bound_when_it_fits() {
     let server = SmallServer::new();
