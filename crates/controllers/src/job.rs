@@ -1,6 +1,6 @@
 //! Runs Jobs: makes their scheduling objects and pods, counts how the pods end, and says when the Job is over.
 //!
-//! In: the caches of Jobs, pods, Workloads and PodGroups.
+//! In: the caches of Jobs, pods, Workloads, PodGroups and Namespaces.
 //! Out: Workloads, PodGroups and pods, in that order; Job status; Events.
 //! Promises: a pod's end is counted exactly once, whatever crashes when. No pod is created without its group because a
 //! cache was late. Objects made by others are used, never written.
@@ -13,6 +13,10 @@ pub mod run; // the loop: changes to keys, keys to reconcile; read this first
 pub mod observe; // what the caches say about one Job
 pub mod next_step; // the decision: one write, in creation order
 pub mod scheduling; // the Workload and PodGroup the pods belong to
+pub mod settings; // who is to have them at all
+pub mod reference; // Jobs that name the Workload themselves
+pub mod removal; // objects of ours that have to go
+pub mod foreign; // what a server that is not ours may lack of that
 pub mod pods; // which pods are missing or too many, and what a new one looks like
 pub mod backoff; // how long failures hold up new pods
 pub mod verdict; // whether the Job has reached its end
@@ -30,13 +34,14 @@ use std::time::Duration;
 
 use api::Clock;
 use api::gates::Gates;
-use api::views::{JobView, PodGroupView, PodView, WorkloadView};
-use runtime::{Backoff, Cache, Recorder};
+use api::views::{JobView, NamespaceView, PodGroupView, PodView, WorkloadView};
+use runtime::{Backoff, Cache, Capabilities, Recorder};
 
 pub use run::run;
+pub use settings::{ChildOwners, OnSuspend, PlainJobs};
 
-/// What the Job controller is made of. `pods` is indexed by controller, `workloads` by controller reference,
-/// `pod_groups` by Workload.
+/// What the Job controller is made of. `jobs` is indexed by the Workload they name, `pods` by controller, `workloads` by
+/// controller reference, `pod_groups` by Workload.
 pub struct Parts {
     /// The API server.
     pub client: kube::Client,
@@ -48,8 +53,12 @@ pub struct Parts {
     pub workloads: Cache<WorkloadView>,
     /// All PodGroups.
     pub pod_groups: Cache<PodGroupView>,
+    /// All Namespaces, for their labels.
+    pub namespaces: Cache<NamespaceView>,
     /// The time that objects carry.
     pub clock: Arc<dyn Clock>,
+    /// Which kinds the server has.
+    pub capabilities: Capabilities,
     /// Where Events go.
     pub recorder: Recorder,
     /// Settings.
@@ -75,6 +84,12 @@ pub struct Config {
     /// Whether the garbage collector is ours. Only then pods name their PodGroup as a second owner: upstream's would
     /// keep pods of a deleted Job for a PodGroup that in turn waits for the pods.
     pub own_gc: bool,
+    /// What Jobs get that say nothing about scheduling.
+    pub plain_jobs: PlainJobs,
+    /// What becomes of the scheduling objects of a suspended Job.
+    pub on_suspend: OnSuspend,
+    /// Whose Jobs are children.
+    pub child_owners: ChildOwners,
 }
 
 impl Default for Config {
@@ -86,6 +101,9 @@ impl Default for Config {
             retry: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
             pod_backoff: Backoff { initial: Duration::from_secs(10), max: Duration::from_secs(600) },
             own_gc: true,
+            plain_jobs: PlainJobs::default(),
+            on_suspend: OnSuspend::default(),
+            child_owners: ChildOwners::default(),
         }
     }
 }

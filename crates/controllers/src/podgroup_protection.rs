@@ -1,16 +1,18 @@
-//! Lets deleted PodGroups go once no live pod belongs to them.
+//! Lets deleted groups go once nothing live belongs to them: to a PodGroup pods, to a CompositePodGroup groups.
 //!
-//! In: the caches of PodGroups and pods.
-//! Out: the protection finalizer, which admission puts on every PodGroup, taken off.
-//! Promises: a PodGroup that is being deleted stays while a pod that has not ended names it, and goes soon afterwards.
+//! In: the caches of PodGroups, CompositePodGroups and pods.
+//! Out: the protection finalizer taken off. Admission puts it on every PodGroup; a CompositePodGroup has it where its
+//! maker put it on.
+//! Promises: a group that is being deleted stays while a pod that has not ended, or a group, names it, and goes soon
+//! afterwards.
 //! Never: adds the finalizer; looks at owners; deletes anything.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::scheduling::PROTECTION_FINALIZER;
-use api::views::{ObjectKey, PodGroupView, PodView, View};
-use futures::future::join3;
+use api::views::{CompositePodGroupView, Meta, ObjectKey, PodGroupView, PodView, View};
+use futures::future::join4;
 use futures::{StreamExt, stream};
 use runtime::{Backoff, Cache, Change, WorkQueue};
 
@@ -20,82 +22,140 @@ use crate::finalizer;
 const WORKERS: usize = 5;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
 
-/// What the controller is made of. `pods` is indexed by group.
+/// What the controller is made of. `pods` is indexed by group, groups by their parent.
 pub struct Parts {
     /// The API server.
     pub client: kube::Client,
+    /// All CompositePodGroups.
+    pub composite_pod_groups: Cache<CompositePodGroupView>,
     /// All PodGroups.
     pub pod_groups: Cache<PodGroupView>,
     /// All pods.
     pub pods: Cache<PodView>,
 }
 
+/// A group that may be waiting to go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Waiting {
+    /// A PodGroup, for its pods.
+    Pods(ObjectKey),
+    /// A CompositePodGroup, for its groups.
+    Groups(ObjectKey),
+}
+
 /// Runs the controller for ever.
 pub async fn run(parts: Parts) {
+    parts.composite_pod_groups.synced().await;
     parts.pod_groups.synced().await;
     parts.pods.synced().await;
     let queue = WorkQueue::new(RETRY);
-    join3(watch_groups(&parts, &queue), watch_pods(&parts, &queue), work(&parts, &queue)).await;
+    join4(
+        watch_composites(&parts, &queue),
+        watch_groups(&parts, &queue),
+        watch_pods(&parts, &queue),
+        work(&parts, &queue),
+    )
+    .await;
 }
 
-async fn watch_groups(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+async fn watch_composites(parts: &Parts, queue: &WorkQueue<Waiting>) {
+    let mut cursor = parts.composite_pod_groups.subscribe();
+    loop {
+        let Change { old, new } = cursor.next().await;
+        match (old, new) {
+            (_, Some(group)) if waits(&group.metadata) => queue.add(Waiting::Groups(group.metadata.key())),
+            (Some(gone), None) => {
+                let above = gone.spec.parent_composite_pod_group_name.as_deref();
+                parent(&gone.metadata.namespace, above).into_iter().for_each(|parent| queue.add(parent));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A group that went may have been the last that the one above it waited for.
+async fn watch_groups(parts: &Parts, queue: &WorkQueue<Waiting>) {
     let mut cursor = parts.pod_groups.subscribe();
     loop {
-        let Change { new, .. } = cursor.next().await;
-        if let Some(group) = new.filter(|group| waits(group)) {
-            queue.add(group.metadata.key());
+        let Change { old, new } = cursor.next().await;
+        match (old, new) {
+            (_, Some(group)) if waits(&group.metadata) => queue.add(Waiting::Pods(group.metadata.key())),
+            (Some(gone), None) => {
+                let above = gone.spec.parent_composite_pod_group_name.as_deref();
+                parent(&gone.metadata.namespace, above).into_iter().for_each(|parent| queue.add(parent));
+            }
+            _ => {}
         }
     }
 }
 
 /// A pod that ended, went or was replaced may have been the last that its group waited for.
-async fn watch_pods(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+async fn watch_pods(parts: &Parts, queue: &WorkQueue<Waiting>) {
     let mut cursor = parts.pods.subscribe();
     loop {
         let Change { old, new } = cursor.next().await;
         let used = old.as_deref().and_then(group_in_use);
         if let Some(group) = used.filter(|_| new.as_deref().and_then(group_in_use).is_none())
-            && parts.pod_groups.get(&group).is_some_and(|group| waits(&group))
+            && parts.pod_groups.get(&group).is_some_and(|group| waits(&group.metadata))
         {
-            queue.add(group);
+            queue.add(Waiting::Pods(group));
         }
     }
 }
 
-async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+async fn work(parts: &Parts, queue: &WorkQueue<Waiting>) {
     let keys = stream::unfold((), |()| async { Some((queue.next().await, ())) });
-    keys.for_each_concurrent(WORKERS, |key| async move {
-        match reconcile(parts, &key).await {
-            Ok(()) => queue.forget(&key),
+    keys.for_each_concurrent(WORKERS, |group| async move {
+        match reconcile(parts, &group).await {
+            Ok(()) => queue.forget(&group),
             Err(error) => {
-                tracing::warn!(pod_group = %key, %error, "letting it go will be tried again");
-                queue.add_with_backoff(key.clone());
+                tracing::warn!(?group, %error, "letting it go will be tried again");
+                queue.add_with_backoff(group.clone());
             }
         }
-        queue.done(&key);
+        queue.done(&group);
     })
     .await;
 }
 
 /// Observe, decide, do.
-async fn reconcile(parts: &Parts, key: &ObjectKey) -> Result<(), kube::Error> {
-    let Some(group) = parts.pod_groups.get(key) else { return Ok(()) };
-    let pods = parts.pods.by_index(&PodView::BY_GROUP, &key.to_string());
-    if !may_go(&group, &pods) {
-        return Ok(());
+async fn reconcile(parts: &Parts, group: &Waiting) -> Result<(), kube::Error> {
+    match group {
+        Waiting::Pods(key) => {
+            let Some(group) = parts.pod_groups.get(key).filter(|group| waits(&group.metadata)) else { return Ok(()) };
+            let pods = parts.pods.by_index(&PodView::BY_GROUP, &key.to_string());
+            if pods_ended(&pods) { let_go(parts, &*group).await } else { Ok(()) }
+        }
+        Waiting::Groups(key) => {
+            let group = parts.composite_pod_groups.get(key).filter(|group| waits(&group.metadata));
+            let Some(group) = group else { return Ok(()) };
+            let above = key.to_string();
+            let childless = parts.pod_groups.by_index(&PodGroupView::BY_PARENT, &above).is_empty()
+                && parts.composite_pod_groups.by_index(&CompositePodGroupView::BY_PARENT, &above).is_empty();
+            if childless { let_go(parts, &*group).await } else { Ok(()) }
+        }
     }
-    let (path, meta) = (PodGroupView::RESOURCE.object_path(key), &group.metadata);
+}
+
+async fn let_go<V: View>(parts: &Parts, group: &V) -> Result<(), kube::Error> {
+    let meta = group.meta();
+    let path = V::RESOURCE.object_path(&meta.key());
     finalizer::remove(&parts.client, &path, &meta.uid, &meta.finalizers, PROTECTION_FINALIZER).await
 }
 
-/// Whether nothing keeps a deleted group any longer. A pod that is being deleted still runs.
-fn may_go(group: &PodGroupView, pods: &[Arc<PodView>]) -> bool {
-    waits(group) && pods.iter().all(|pod| pod.is_finished())
+/// Whether no pod keeps its group any longer. A pod that is being deleted still runs.
+fn pods_ended(pods: &[Arc<PodView>]) -> bool {
+    pods.iter().all(|pod| pod.is_finished())
 }
 
 /// Whether the group is deleted and held by us.
-fn waits(group: &PodGroupView) -> bool {
-    group.metadata.is_deleting() && group.metadata.has_finalizer(PROTECTION_FINALIZER)
+fn waits(meta: &Meta) -> bool {
+    meta.is_deleting() && meta.has_finalizer(PROTECTION_FINALIZER)
+}
+
+/// The group above one that went.
+fn parent(namespace: &str, parent: Option<&str>) -> Option<Waiting> {
+    parent.map(|parent| Waiting::Groups(ObjectKey::new(namespace, parent)))
 }
 
 /// The group that this pod keeps in use.
@@ -132,7 +192,22 @@ mod tests {
             ("others hold it", group(true, &["other/x"]), vec![], false),
         ] {
             let pods: Vec<_> = phases.into_iter().map(pod).collect();
-            assert_eq!(may_go(&group, &pods), want, "{case}");
+            assert_eq!(waits(&group.metadata) && pods_ended(&pods), want, "{case}");
         }
+    }
+
+    #[test]
+    fn a_composite_hears_of_the_last_child_that_goes() {
+        let child = |parent: Option<&str>| {
+            let document = json!({
+                "metadata": {"name": "g", "namespace": "ns"}, "spec": {"parentCompositePodGroupName": parent},
+            });
+            PodGroupView::decode(document.to_string().as_bytes()).unwrap()
+        };
+        let parent = |group: &PodGroupView| {
+            parent(&group.metadata.namespace, group.spec.parent_composite_pod_group_name.as_deref())
+        };
+        assert_eq!(parent(&child(Some("above"))), Some(Waiting::Groups(ObjectKey::new("ns", "above"))));
+        assert_eq!(parent(&child(None)), None);
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::views::{JobView, NodeView, OwnerRef, PodGroupView, PodView, ResourceRef, View, WorkloadView};
+use api::views::{
+    CompositePodGroupView, JobView, NodeView, OwnerRef, PodGroupView, PodView, ResourceRef, View, WorkloadView,
+};
 use futures::future::{join, join_all};
 use futures::stream::{self, StreamExt};
 use kube::{Client, Error};
@@ -28,13 +30,7 @@ const KNOWN: [ResourceRef; 8] = [
     PodGroupView::RESOURCE,
     ResourceRef { group: "batch", version: "v1", kind: "CronJob", plural: "cronjobs", namespaced: true },
     ResourceRef { group: "", version: "v1", kind: "Namespace", plural: "namespaces", namespaced: false },
-    ResourceRef {
-        group: "scheduling.k8s.io",
-        version: "v1alpha3",
-        kind: "CompositePodGroup",
-        plural: "compositepodgroups",
-        namespaced: true,
-    },
+    CompositePodGroupView::RESOURCE,
 ];
 
 struct Collector {

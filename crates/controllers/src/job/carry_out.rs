@@ -17,7 +17,7 @@ use super::Parts;
 use super::next_step::NextStep;
 use super::observe::Observed;
 use super::pods::{Slot, Stamp};
-use super::scheduling::{Group, MinCount, MinCountObject};
+use super::scheduling::{Group, Made, MinCount};
 use super::shape::{TRACKING_FINALIZER, is_held};
 use super::status::News;
 
@@ -36,6 +36,8 @@ pub enum Then {
 pub enum Failure {
     #[error("cannot compile the workload")]
     Compile(#[source] workloadbuilder::BuildError),
+    #[error("cannot delete an object that has to go")]
+    Remove(#[source] kube::Error),
     #[error("cannot create the workload")]
     CreateWorkload(#[source] kube::Error),
     #[error("cannot create the pod group")]
@@ -57,10 +59,11 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Why something could not be created, if that is what failed.
+    /// Why something could not be created (or made way for), if that is what failed.
     pub fn creation(&self) -> Option<&kube::Error> {
         match self {
             Failure::CreateWorkload(error) | Failure::CreatePodGroup(error) | Failure::CreatePod(error) => Some(error),
+            Failure::Remove(error) => Some(error),
             _ => None,
         }
     }
@@ -75,6 +78,7 @@ impl Failure {
 pub async fn carry_out(parts: &Parts, observed: &Observed, step: NextStep) -> Result<Then, Failure> {
     let job = &observed.job;
     match step {
+        NextStep::Remove(made) => remove(parts, job, &made).await,
         NextStep::CreateWorkload(workload) => create_workload(parts, job, &workload).await,
         NextStep::CreatePodGroup(group) => create_pod_group(parts, job, &group).await,
         NextStep::SetMinCount(min_count) => set_min_count(parts, &min_count).await,
@@ -94,6 +98,29 @@ pub async fn carry_out(parts: &Parts, observed: &Observed, step: NextStep) -> Re
         }
         NextStep::Rest(_) => Ok(Then::AwaitEvents),
     }
+}
+
+/// Deletes an object of ours. Its going wakes the Job; until then nothing else is decided about it.
+async fn remove(parts: &Parts, job: &JobView, made: &Made) -> Result<Then, Failure> {
+    let (kind, path) = kind_and_path(made);
+    let options = json!({ "preconditions": { "uid": made.meta().uid }, "propagationPolicy": "Background" });
+    match delete(&parts.client, &path, &options).await {
+        Ok(_) => {
+            let message = format!("Deleted {kind}: {}", made.meta().name);
+            normal(parts, job, &format!("{kind}Deleted"), "Delete", &message);
+        }
+        Err(error) if is_not_found(&error) => {}
+        Err(error) => return Err(Failure::Remove(error)),
+    }
+    Ok(Then::AwaitEvents)
+}
+
+fn kind_and_path(made: &Made) -> (&'static str, String) {
+    let (resource, meta) = match made {
+        Made::Workload(_) => (WorkloadView::RESOURCE, made.meta()),
+        Made::PodGroup(_) => (PodGroupView::RESOURCE, made.meta()),
+    };
+    (resource.kind, resource.object_path(&meta.key()))
 }
 
 async fn create_workload(parts: &Parts, job: &JobView, workload: &Workload) -> Result<Then, Failure> {
@@ -132,23 +159,17 @@ async fn create_pod_group(parts: &Parts, job: &JobView, group: &PodGroup) -> Res
 }
 
 async fn set_min_count(parts: &Parts, change: &MinCount) -> Result<Then, Failure> {
-    let (path, field, meta) = match &change.object {
-        MinCountObject::Workload(workload) => (
-            WorkloadView::RESOURCE.object_path(&workload.metadata.key()),
-            "/spec/podGroupTemplates/0/schedulingPolicy/gang/minCount",
-            &workload.metadata,
-        ),
-        MinCountObject::PodGroup(group) => (
-            PodGroupView::RESOURCE.object_path(&group.metadata.key()),
-            "/spec/schedulingPolicy/gang/minCount",
-            &group.metadata,
-        ),
+    let field = match &change.object {
+        Made::Workload(_) => "/spec/podGroupTemplates/0/schedulingPolicy/gang/minCount",
+        Made::PodGroup(_) => "/spec/schedulingPolicy/gang/minCount",
     };
-    let body = json!([same_object(meta), { "op": "replace", "path": field, "value": change.min_count }]);
+    let (_, path) = kind_and_path(&change.object);
+    let body =
+        json!([same_object(change.object.meta()), { "op": "replace", "path": field, "value": change.min_count }]);
     let answer = patch(&parts.client, &path, PatchKind::Json, &body).await.map_err(Failure::SetMinCount)?;
     match &change.object {
-        MinCountObject::Workload(_) => parts.workloads.reached(answer.revision).await,
-        MinCountObject::PodGroup(_) => parts.pod_groups.reached(answer.revision).await,
+        Made::Workload(_) => parts.workloads.reached(answer.revision).await,
+        Made::PodGroup(_) => parts.pod_groups.reached(answer.revision).await,
     }
     Ok(Then::Again)
 }

@@ -10,9 +10,10 @@ use workloadbuilder::BuildError;
 
 use super::Config;
 use super::backoff;
+use super::foreign::on_this_server;
 use super::observe::Observed;
 use super::pods::{PodPlan, Slot, plan};
-use super::scheduling::{Group, MinCount, Scheduling, scheduling};
+use super::scheduling::{Group, Made, MinCount, Scheduling, scheduling};
 use super::shape::{PODS_PER_STEP_MAX, Shape, is_active, is_finished, is_held, is_managed_by_others};
 use super::status::{News, next_status, releasable};
 use super::tally::Tally;
@@ -22,6 +23,8 @@ use super::verdict::{deadline_in, verdict};
 /// API, so a crash between any two resumes where it stopped.
 #[derive(Clone, Debug)]
 pub enum NextStep {
+    /// Delete an object of ours that has to go.
+    Remove(Made),
     /// Create the Workload.
     CreateWorkload(Box<Workload>),
     /// Create the PodGroup.
@@ -45,9 +48,11 @@ pub enum NextStep {
 }
 
 impl NextStep {
-    /// Whether something comes into being by it.
+    /// Whether something comes into being by it, or makes way for that.
     fn creates(&self) -> bool {
-        matches!(self, NextStep::CreateWorkload(_) | NextStep::CreatePodGroup(_) | NextStep::CreatePods(..))
+        let creates =
+            matches!(self, NextStep::CreateWorkload(_) | NextStep::CreatePodGroup(_) | NextStep::CreatePods(..));
+        creates || matches!(self, NextStep::Remove(_))
     }
 }
 
@@ -72,7 +77,7 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
     let mut scheduled = Scheduling::Plain(None);
     let mut recheck = deadline_in(job, &shape, now).filter(|_| verdict.is_none());
     if goes_on {
-        scheduled = scheduling(observed, gates, config.own_gc)?;
+        scheduled = on_this_server(scheduling(observed, gates, config)?, observed, gates)?;
         let pause = backoff::remaining(&observed.pods, config.pod_backoff, now);
         let planned = plan(&shape, &tally, pause);
         let step = step_toward_pods(job, &scheduled, &planned);
@@ -100,17 +105,19 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
 /// What a Job that goes on lacks, in creation order.
 fn step_toward_pods(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) -> Option<NextStep> {
     match (scheduled, planned) {
+        (Scheduling::NeedsRemoval(made), _) => Some(NextStep::Remove(made.clone())),
         (Scheduling::NeedsWorkload(workload), _) => Some(NextStep::CreateWorkload(workload.clone())),
         (Scheduling::NeedsPodGroup(group), _) => Some(NextStep::CreatePodGroup(group.clone())),
         (Scheduling::NeedsMinCount(min_count), _) => Some(NextStep::SetMinCount(min_count.clone())),
         (_, PodPlan::Delete(pods)) => Some(NextStep::DropPods(pods.clone())),
+        // The condition that explains is written before the first of the pods that it explains.
+        (Scheduling::Join(Group { lost: Some(lost), .. }), _) if !lost.is_noted(job) => None,
         (Scheduling::Join(group), PodPlan::Create(slots)) => {
             Some(NextStep::CreatePods(slots.clone(), Some(group.clone())))
         }
-        // The condition that explains plain pods is written before the first of them.
         (Scheduling::Plain(Some(fallback)), _) if !fallback.is_noted(job) => None,
         (Scheduling::Plain(_), PodPlan::Create(slots)) => Some(NextStep::CreatePods(slots.clone(), None)),
-        (Scheduling::NeedsParent | Scheduling::Plain(_) | Scheduling::Join(_), _) => None,
+        (Scheduling::NeedsParent | Scheduling::Waits(_) | Scheduling::Plain(_) | Scheduling::Join(_), _) => None,
     }
 }
 

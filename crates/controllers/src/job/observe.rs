@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use api::Timestamp;
-use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodView, WorkloadView};
+use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodView, View, WorkloadView};
 
 use super::Parts;
 use super::scheduling::{ManagementMode, management_mode, stands_for};
+use super::settings::Groups;
 
 /// Everything a decision about one Job looks at.
 #[derive(Clone, Debug)]
@@ -15,26 +16,26 @@ pub struct Observed {
     pub job: Arc<JobView>,
     /// The pods it controls, in any phase.
     pub pods: Vec<Arc<PodView>>,
-    /// The Workloads that stand for it or, if its parent looks after that, for the parent.
+    /// The Workloads that stand for it or, if its parent looks after that, for the parent; or the one that it names.
     pub workloads: Vec<Arc<WorkloadView>>,
     /// The PodGroups of those Workloads that are for this Job.
     pub pod_groups: Vec<Arc<PodGroupView>>,
+    /// What the label of its namespace says about groups.
+    pub namespace: Option<Groups>,
     /// The time.
     pub now: Timestamp,
     /// Whether the server has just refused to create something for the Job. What exists is looked after all the same.
     pub blocked: bool,
+    /// Whether the server has Workloads and PodGroups at all.
+    pub serves_groups: bool,
 }
 
 /// Looks the Job up; `None` if it is gone, or another Job now bears its name.
 pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
     let job = parts.jobs.get(key).filter(|job| job.metadata.uid == uid)?;
     let pods = parts.pods.by_index(&PodView::BY_CONTROLLER, uid);
-    let mode = management_mode(&job, &parts.gates);
-    let mut workloads = match stands_for(&job, mode) {
-        Some(reference) => parts.workloads.by_index(&WorkloadView::BY_CONTROLLER_REF, &reference),
-        None => Vec::new(),
-    };
-    workloads.retain(|workload| mode == ManagementMode::ManagePodGroupOnly || is_for(&workload.metadata, uid));
+    let mode = management_mode(&job, &parts.gates, &parts.config.child_owners);
+    let workloads = workloads_of(parts, &job, mode);
     let groups_of = |workload: &Arc<WorkloadView>| {
         parts.pod_groups.by_index(&PodGroupView::BY_WORKLOAD, &workload.metadata.key().to_string())
     };
@@ -42,9 +43,34 @@ pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
     pod_groups.retain(|group| match mode {
         // Siblings share the parent's Workload; a group is told apart by its controller.
         ManagementMode::ManagePodGroupOnly => is_controlled_by(&group.metadata, uid) && !group.metadata.is_deleting(),
+        ManagementMode::JoinNamed => !group.metadata.is_deleting(),
         _ => is_for(&group.metadata, uid),
     });
-    Some(Observed { job, pods, workloads, pod_groups, now: parts.clock.now(), blocked: false })
+    let serves_groups =
+        parts.capabilities.serves(&WorkloadView::RESOURCE) && parts.capabilities.serves(&PodGroupView::RESOURCE);
+    let namespace = parts.namespaces.get(&ObjectKey::new("", &key.namespace));
+    Some(Observed {
+        job,
+        pods,
+        workloads,
+        pod_groups,
+        namespace: namespace.and_then(|namespace| Groups::of(&namespace.metadata)),
+        now: parts.clock.now(),
+        blocked: false,
+        serves_groups,
+    })
+}
+
+fn workloads_of(parts: &Parts, job: &JobView, mode: ManagementMode) -> Vec<Arc<WorkloadView>> {
+    if let (ManagementMode::JoinNamed, Some(named)) = (mode, &job.spec.workload_ref) {
+        let workload = parts.workloads.get(&ObjectKey::new(&job.metadata.namespace, &named.name));
+        return workload.filter(|workload| !workload.metadata.is_deleting()).into_iter().collect();
+    }
+    let Some(reference) = stands_for(job, mode) else { return Vec::new() };
+    let mut workloads = parts.workloads.by_index(&WorkloadView::BY_CONTROLLER_REF, &reference);
+    let uid = &job.metadata.uid;
+    workloads.retain(|workload| mode == ManagementMode::ManagePodGroupOnly || is_for(&workload.metadata, uid));
+    workloads
 }
 
 /// Whether an object that names the Job is for this one. Names come back, uids do not: an object owned by a Job with

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use api::views::{JobView, Meta, ObjectKey, OwnerRef, PodView, WorkloadView};
-use futures::future::join5;
+use api::views::{JobView, Meta, NamespaceView, ObjectKey, OwnerRef, PodGroupView, PodView, View, WorkloadView};
+use futures::future::{join3, join5};
 use futures::{StreamExt, stream};
-use runtime::{Change, Cursor, WorkQueue};
+use runtime::{Capabilities, Change, Cursor, WorkQueue};
 
 use super::Parts;
 use super::carry_out::{Failure, Then, carry_out, is_gone, release_pods, warn};
 use super::next_step::{NextStep, next_step};
 use super::observe::observe;
+use super::settings::Groups;
 use super::shape::{PODS_PER_STEP_MAX, is_held, is_ready};
+use super::status::scheduled_condition;
 
 /// A Job that takes more steps than this in a row lets others go first.
 const STEPS_MAX: usize = 32;
@@ -31,15 +33,32 @@ pub async fn run(parts: Parts) {
     parts.pods.synced().await;
     parts.workloads.synced().await;
     parts.pod_groups.synced().await;
+    parts.namespaces.synced().await;
+    let mut capabilities = parts.capabilities.clone();
+    capabilities.known().await;
     let queue = WorkQueue::new(parts.config.retry);
-    join5(
+    let caches = join5(
         jobs(parts.jobs.subscribe(), &queue, &parts),
         pods(parts.pods.subscribe(), &queue, &parts),
         workloads(parts.workloads.subscribe(), &queue, &parts),
         pod_groups(&queue, &parts),
         work(&queue, &parts),
-    )
-    .await;
+    );
+    join3(caches, namespaces(&queue, &parts), server(capabilities, &queue, &parts)).await;
+}
+
+/// A server that comes to have other kinds may have what a Job waits for.
+async fn server(mut capabilities: Capabilities, queue: &WorkQueue<Key>, parts: &Parts) {
+    loop {
+        if !capabilities.serves(&WorkloadView::RESOURCE) || !capabilities.serves(&PodGroupView::RESOURCE) {
+            tracing::warn!(
+                "the API server does not serve Workload and PodGroup in scheduling.k8s.io/v1beta1: Jobs that ask for a \
+                 group wait, others get plain pods"
+            );
+        }
+        capabilities.changed().await;
+        parts.jobs.all().iter().for_each(|job| queue.add(key_of(&job.metadata)));
+    }
 }
 
 async fn work(queue: &WorkQueue<Key>, parts: &Parts) {
@@ -162,7 +181,22 @@ async fn workloads(mut cursor: Cursor<WorkloadView>, queue: &WorkQueue<Key>, par
     }
 }
 
-/// A PodGroup wakes the Job of its Workload and the Job that controls it. Conditions are the scheduler's affair.
+/// What a namespace says about groups can matter to each of its Jobs that has none yet.
+async fn namespaces(queue: &WorkQueue<Key>, parts: &Parts) {
+    let mut cursor = parts.namespaces.subscribe();
+    let said = |namespace: &Option<Arc<NamespaceView>>| namespace.as_ref().and_then(|it| Groups::of(&it.metadata));
+    loop {
+        let change = cursor.next().await;
+        if said(&change.old) != said(&change.new) {
+            let name = &change.latest().metadata.name;
+            let jobs = parts.jobs.all();
+            jobs.iter().filter(|job| job.metadata.namespace == *name).for_each(|job| queue.add(key_of(&job.metadata)));
+        }
+    }
+}
+
+/// A PodGroup wakes the Job that controls it and the Jobs of its Workload: when it comes, goes or has another size, and
+/// when the scheduler says something else about it.
 async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts) {
     let mut cursor = parts.pod_groups.subscribe();
     loop {
@@ -170,6 +204,7 @@ async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts) {
         if let (Some(old), Some(new)) = (&change.old, &change.new)
             && old.min_count() == new.min_count()
             && old.metadata.is_deleting() == new.metadata.is_deleting()
+            && scheduled_condition(old) == scheduled_condition(new)
         {
             continue;
         }
@@ -184,9 +219,12 @@ async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts) {
     }
 }
 
-/// Wakes the Job a Workload stands for or, if it stands for something else, the Jobs that this controls.
+/// Wakes the Jobs that name a Workload, and the Job it stands for or, if it stands for something else, the Jobs that this
+/// controls.
 fn wake_jobs_of(workload: &WorkloadView, queue: &WorkQueue<Key>, parts: &Parts) {
     let namespace = &workload.metadata.namespace;
+    let naming = parts.jobs.by_index(&JobView::BY_WORKLOAD_REF, &workload.metadata.key().to_string());
+    naming.iter().for_each(|job| queue.add(key_of(&job.metadata)));
     let Some(reference) = &workload.spec.controller_ref else { return };
     if reference.kind == "Job" && reference.api_group.as_deref() == Some("batch") {
         let job = parts.jobs.get(&ObjectKey::new(namespace, &reference.name));

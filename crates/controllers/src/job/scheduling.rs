@@ -8,14 +8,21 @@ use api::gates::{Gate, Gates};
 use api::views::{Condition, JobView, Meta, PodGroupView, View, WorkloadView};
 use k8s_openapi::api::scheduling::v1beta1::{PodGroup, PodGroupTemplate, Workload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use workloadbuilder::groups::{Template, find_template, templates};
+use workloadbuilder::links::Links;
+use workloadbuilder::recompile::differences;
 use workloadbuilder::{BuildError, BuildOptions, Builder, names};
 
+use super::Config;
 use super::observe::{Observed, is_controlled_by};
 use super::pods::job_owner;
+use super::reference::named_group;
+use super::removal;
+use super::settings::{ChildOwners, Groups, wants_objects};
 use super::shape::{CONTROLLER, MANAGED_BY_ANNOTATION};
 
 /// Names the template of the parent's Workload that this Job is an instance of; its presence delegates the PodGroup.
-pub const TEMPLATE_ANNOTATION: &str = "scheduling.k8s.io/group-template-name";
+pub use workloadbuilder::links::GROUP_TEMPLATE as TEMPLATE_ANNOTATION;
 
 /// Which of the scheduling objects are the Job controller's to look after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,21 +31,24 @@ pub enum ManagementMode {
     ManageBoth,
     /// A child whose parent made the Workload and asked the child for the PodGroup.
     ManagePodGroupOnly,
+    /// The Job names a Workload of somebody else, whose group its pods join.
+    JoinNamed,
     /// Somebody else brings the PodGroup along, or nobody wants one.
     ManageNone,
 }
 
 /// Decides who looks after the scheduling objects of `job`.
-// Upstream: a CronJob's Jobs get no objects, because any controlling owner counts as a parent that will see to it. A
-// CronJob never does, so here its Jobs are roots (S000-13).
-pub fn management_mode(job: &JobView, gates: &Gates) -> ManagementMode {
-    if !gates.enabled(Gate::WorkloadWithJob) || job.spec.template.scheduling_group.is_some() {
+pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> ManagementMode {
+    let brings_group = job.spec.template.scheduling_group.is_some();
+    if !gates.enabled(Gate::WorkloadWithJob) || brings_group || Groups::of(&job.metadata) == Some(Groups::Disabled) {
         return ManagementMode::ManageNone;
     }
-    match job.metadata.controller() {
+    if gates.enabled(Gate::JobWorkloadRef) && job.spec.workload_ref.is_some() {
+        return ManagementMode::JoinNamed;
+    }
+    match job.metadata.controller().filter(|owner| child_owners.include(owner)) {
         None => ManagementMode::ManageBoth,
-        Some(owner) if owner.kind == "CronJob" && owner.api_version.starts_with("batch/") => ManagementMode::ManageBoth,
-        Some(_) if job.metadata.annotations.contains_key(TEMPLATE_ANNOTATION) => ManagementMode::ManagePodGroupOnly,
+        Some(_) if links(job).is_some() => ManagementMode::ManagePodGroupOnly,
         Some(_) => ManagementMode::ManageNone,
     }
 }
@@ -47,7 +57,7 @@ pub fn management_mode(job: &JobView, gates: &Gates) -> ManagementMode {
 pub fn stands_for(job: &JobView, mode: ManagementMode) -> Option<String> {
     let (namespace, name) = (&job.metadata.namespace, &job.metadata.name);
     match mode {
-        ManagementMode::ManageNone => None,
+        ManagementMode::ManageNone | ManagementMode::JoinNamed => None,
         ManagementMode::ManageBoth => Some(format!("{namespace}/batch/Job/{name}")),
         ManagementMode::ManagePodGroupOnly => {
             let parent = job.metadata.controller()?;
@@ -64,9 +74,11 @@ pub struct Group {
     pub name: String,
     /// The reference by which the group is the pods' second owner, where our own garbage collector runs.
     pub owner: Option<OwnerReference>,
+    /// What the server did not keep of the group, or of what belongs to it.
+    pub lost: Option<Fallback>,
 }
 
-/// Why pods are plain although the Job would have a group.
+/// Why the pods are not scheduled as the Job asks: they are plain, or their group lacks something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     /// CamelCase reason of condition and event.
@@ -78,6 +90,8 @@ pub struct Fallback {
 impl Fallback {
     /// Type of the condition on the Job.
     pub const CONDITION: &str = "SchedulingFallback";
+    /// Type of the condition on a Job that waits instead.
+    pub const WAITING: &str = "SchedulingBlocked";
 
     /// Whether the Job's status says so already.
     pub fn is_noted(&self, job: &JobView) -> bool {
@@ -91,6 +105,8 @@ impl Fallback {
 /// What stands between a Job and its pods.
 #[derive(Clone, Debug)]
 pub enum Scheduling {
+    /// An object of ours has to go.
+    NeedsRemoval(Made),
     /// There is no Workload yet: this one is to be created.
     NeedsWorkload(Box<Workload>),
     /// There is no PodGroup yet: this one is to be created.
@@ -99,6 +115,8 @@ pub enum Scheduling {
     NeedsMinCount(MinCount),
     /// The parent's Workload is not there yet; its coming wakes the Job.
     NeedsParent,
+    /// What the Job asks for cannot be had here; once it can, the Job is woken.
+    Waits(Fallback),
     /// Pods join this group.
     Join(Group),
     /// Pods are plain, because the Job has no group or, with a reason, because it cannot be told which.
@@ -109,30 +127,53 @@ pub enum Scheduling {
 #[derive(Clone, Debug)]
 pub struct MinCount {
     /// The object.
-    pub object: MinCountObject,
+    pub object: Made,
     /// Its new value.
     pub min_count: i32,
 }
 
-/// Where a `minCount` is written; Workload before PodGroup, like everything.
+/// An object that this controller made and may write to. Its Workload has one template.
 #[derive(Clone, Debug)]
-pub enum MinCountObject {
-    /// In the only template of a Workload.
+#[allow(missing_docs)] // The variants are the kinds.
+pub enum Made {
     Workload(Arc<WorkloadView>),
-    /// In a PodGroup.
     PodGroup(Arc<PodGroupView>),
 }
 
+impl Made {
+    /// Its metadata.
+    pub fn meta(&self) -> &Meta {
+        match self {
+            Made::Workload(workload) => &workload.metadata,
+            Made::PodGroup(group) => &group.metadata,
+        }
+    }
+}
+
 /// Finds the Job's group, or the next write on the way to it.
-///
-/// Objects are created only while the Job owns no pod in any phase (S000-33): pods that are there stay as they are, and
-/// half a gang would be none.
-pub fn scheduling(observed: &Observed, gates: &Gates, own_gc: bool) -> Result<Scheduling, BuildError> {
-    let mode = management_mode(&observed.job, gates);
-    let may_create = observed.pods.is_empty();
+pub fn scheduling(observed: &Observed, gates: &Gates, config: &Config) -> Result<Scheduling, BuildError> {
+    match management_mode(&observed.job, gates, &config.child_owners) {
+        ManagementMode::ManageNone => Ok(Scheduling::Plain(None)),
+        ManagementMode::JoinNamed => named_group(observed, config.own_gc),
+        mode => match removal::superfluous(observed, config) {
+            Some(made) => Ok(Scheduling::NeedsRemoval(made)),
+            None if removal::is_withheld(observed, config) => Ok(Scheduling::Plain(None)),
+            None => own_group(observed, mode, gates, config),
+        },
+    }
+}
+
+/// The same for a Job whose group is its own.
+fn own_group(
+    observed: &Observed,
+    mode: ManagementMode,
+    gates: &Gates,
+    config: &Config,
+) -> Result<Scheduling, BuildError> {
+    let may_create = removal::may_create(observed, config);
+    let wants = || wants_objects(&observed.job, observed.namespace, gates, config);
     let workload = match (&observed.workloads[..], mode) {
-        (_, ManagementMode::ManageNone) => return Ok(Scheduling::Plain(None)),
-        ([], ManagementMode::ManageBoth) if may_create && JobIntent::from(&*observed.job).wants_objects(gates) => {
+        ([], ManagementMode::ManageBoth) if may_create && wants() => {
             return Ok(Scheduling::NeedsWorkload(Box::new(compile(&observed.job, gates)?)));
         }
         ([], ManagementMode::ManagePodGroupOnly) if may_create => return Ok(Scheduling::NeedsParent),
@@ -145,12 +186,9 @@ pub fn scheduling(observed: &Observed, gates: &Gates, own_gc: bool) -> Result<Sc
         return Ok(Scheduling::Plain(Some(Fallback { reason: "UnsupportedWorkload", message })));
     };
     if mode == ManagementMode::ManageBoth
-        && let Some(min_count) = workload_min_count(&observed.job, workload, template, gates)?
+        && let Some(min_count) = workload_min_count(&observed.job, workload, gates)?
     {
-        return Ok(Scheduling::NeedsMinCount(MinCount {
-            object: MinCountObject::Workload(workload.clone()),
-            min_count,
-        }));
+        return Ok(Scheduling::NeedsMinCount(MinCount { object: Made::Workload(workload.clone()), min_count }));
     }
     let group = match &observed.pod_groups[..] {
         [] if may_create => {
@@ -162,22 +200,31 @@ pub fn scheduling(observed: &Observed, gates: &Gates, own_gc: bool) -> Result<Sc
         several => return Ok(ambiguous("AmbiguousPodGroup", several)),
     };
     // The group follows the template it was made from, which is the Workload's whoever made that.
-    if let Some(gang) = template.scheduling_policy.gang.as_ref()
+    if let Some(min_count) = min_count_to_set(template, group)
         && is_ours(&group.metadata, &observed.job)
-        && group.min_count().is_some_and(|held| held != gang.min_count)
     {
-        let min_count = gang.min_count;
-        return Ok(Scheduling::NeedsMinCount(MinCount { object: MinCountObject::PodGroup(group.clone()), min_count }));
+        return Ok(Scheduling::NeedsMinCount(MinCount { object: Made::PodGroup(group.clone()), min_count }));
     }
-    let owner = own_gc.then(|| plain_owner(&**group));
-    Ok(Scheduling::Join(Group { name: group.metadata.name.clone(), owner }))
+    Ok(Scheduling::Join(group_of(group, config.own_gc)))
+}
+
+/// The group as new pods join it.
+pub(super) fn group_of(group: &PodGroupView, own_gc: bool) -> Group {
+    let owner = own_gc.then(|| plain_owner(group));
+    Group { name: group.metadata.name.clone(), owner, lost: None }
+}
+
+/// The `minCount` of the template where the group, which is a gang too, has another.
+pub(super) fn min_count_to_set(template: &PodGroupTemplate, group: &PodGroupView) -> Option<i32> {
+    let wanted = template.scheduling_policy.gang.as_ref()?.min_count;
+    group.min_count().filter(|held| *held != wanted).map(|_| wanted)
 }
 
 /// The Workload and PodGroup that a root Job with this spec would get; `None` where somebody else brings the group.
 /// For tools that show what would be made, without a server: `workload_uid` stands in for the one it would assign.
 pub fn compiled(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, PodGroup)>, BuildError> {
     let gates = Gates::default();
-    let mode = management_mode(job, &gates);
+    let mode = management_mode(job, &gates, &ChildOwners::default());
     if mode != ManagementMode::ManageBoth {
         return Ok(None);
     }
@@ -195,7 +242,7 @@ pub fn compiled(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, P
 }
 
 /// The Workload of a root Job.
-fn compile(job: &JobView, gates: &Gates) -> Result<Workload, BuildError> {
+pub(super) fn compile(job: &JobView, gates: &Gates) -> Result<Workload, BuildError> {
     let options = BuildOptions {
         name: names::workload_name(&job.metadata.name, &job.metadata.uid),
         namespace: job.metadata.namespace.clone(),
@@ -208,7 +255,7 @@ fn compile(job: &JobView, gates: &Gates) -> Result<Workload, BuildError> {
 }
 
 /// The PodGroup made from a template as the server holds it, so that what the server dropped stays dropped.
-fn pod_group(
+pub(super) fn pod_group(
     job: &JobView,
     workload: &WorkloadView,
     template: &PodGroupTemplate,
@@ -218,51 +265,70 @@ fn pod_group(
     let metadata =
         ObjectMeta { name: Some(key.name.clone()), namespace: Some(key.namespace.clone()), ..ObjectMeta::default() };
     let stored = Workload { metadata, spec: workload.spec.clone() };
-    let builder =
-        Builder::from_workload(stored, BuildOptions { owner: Some(job_owner(job)), ..BuildOptions::default() });
-    // Upstream: a delegated group is named after Workload and template, so a second child of one template finds its
-    // name taken for ever. Here a child's group bears the child's name.
-    let stem = if mode == ManagementMode::ManageBoth { &key.name } else { &job.metadata.name };
-    let mut group = builder.pod_group(&names::pod_group_name(stem, &template.name), &template.name)?;
-    if mode == ManagementMode::ManageBoth {
-        group.metadata.owner_references.get_or_insert_default().push(plain_owner(workload));
+    // A child leaves the Workload to its parent, and tells its group from those of its siblings by its uid. The group of
+    // a Workload that Jobs name is no Job's own.
+    let (instance, owner, group_owners) = match mode {
+        ManagementMode::JoinNamed => ("", None, vec![plain_owner(workload)]),
+        ManagementMode::ManageBoth => ("", Some(job_owner(job)), vec![plain_owner(workload)]),
+        _ => (job.metadata.uid.as_str(), Some(job_owner(job)), Vec::new()),
+    };
+    let options = BuildOptions { owner, group_owners, ..BuildOptions::default() };
+    let name = names::group_name(&key.name, &template.name, instance);
+    let mut group = Builder::from_workload(stored, options).pod_group(&name, &template.name)?;
+    if mode == ManagementMode::ManagePodGroupOnly {
+        group.spec.parent_composite_pod_group_name = links(job).and_then(|links| links.parent);
     }
-    group.metadata.annotations = Some(managed_by());
+    let mut annotations = managed_by();
+    const LATER: &str = PodGroupView::AFTER_MIN_COUNT;
+    if let Some(later) = job.metadata.annotations.get(LATER).filter(|_| mode != ManagementMode::JoinNamed) {
+        annotations.insert(LATER.to_owned(), later.clone());
+    }
+    group.metadata.annotations = Some(annotations);
     Ok(group)
 }
 
-/// The template for this Job's pods: the only one or, for a child, the one it names.
-fn template_of<'a>(job: &JobView, workload: &'a WorkloadView, mode: ManagementMode) -> Option<&'a PodGroupTemplate> {
-    let templates = workload.spec.pod_group_templates.as_deref().unwrap_or_default();
-    match mode {
-        ManagementMode::ManagePodGroupOnly => {
-            let name = job.metadata.annotations.get(TEMPLATE_ANNOTATION).filter(|name| !name.is_empty());
-            templates.iter().find(|template| name.is_none_or(|name| template.name == *name))
+/// What the Job's parent, if it has one, says about the Job's group.
+fn links(job: &JobView) -> Option<Links> {
+    Links::read(|key| job.metadata.annotations.get(key).map(String::as_str))
+}
+
+/// The template for this Job's pods: the only one or, for a child, the one it names, at whatever depth.
+// Upstream: only templates at the top are found, so that a child cannot belong to a group of groups.
+pub(super) fn template_of<'a>(
+    job: &JobView,
+    workload: &'a WorkloadView,
+    mode: ManagementMode,
+) -> Option<&'a PodGroupTemplate> {
+    let pods = |template| match template {
+        Template::Pods(template) => Some(template),
+        Template::Composite(_) => None,
+    };
+    match (mode, links(job)) {
+        (ManagementMode::ManagePodGroupOnly, Some(links)) if !links.template.is_empty() => {
+            find_template(&workload.spec, &links.template).and_then(pods)
         }
-        _ if workload.spec.composite_pod_group_templates.as_ref().is_some_and(|nested| !nested.is_empty()) => None,
-        _ => <&[_; 1]>::try_from(templates).ok().map(|[only]| only),
+        (ManagementMode::ManagePodGroupOnly, _) => templates(&workload.spec).into_iter().find_map(pods),
+        _ => <[_; 1]>::try_from(templates(&workload.spec)).ok().and_then(|[only]| pods(only)),
     }
 }
 
 /// The `minCount` the Workload should have, if it is ours and has another.
-fn workload_min_count(
-    job: &JobView,
-    workload: &WorkloadView,
-    template: &PodGroupTemplate,
-    gates: &Gates,
-) -> Result<Option<i32>, BuildError> {
-    let Some(held) = template.scheduling_policy.gang.as_ref().filter(|_| is_ours(&workload.metadata, job)) else {
+fn workload_min_count(job: &JobView, workload: &WorkloadView, gates: &Gates) -> Result<Option<i32>, BuildError> {
+    if !is_ours(&workload.metadata, job) {
         return Ok(None);
-    };
-    let desired = compile(job, gates)?.spec.pod_group_templates.unwrap_or_default();
-    let wanted = desired.first().and_then(|template| template.scheduling_policy.gang.as_ref());
-    Ok(wanted.map(|gang| gang.min_count).filter(|min_count| *min_count != held.min_count))
+    }
+    let counts = differences(&workload.spec, &compile(job, gates)?.spec).counts;
+    Ok(counts.first().map(|gang| gang.count))
 }
 
 /// Whether this controller made the object for this Job. Objects of others are used, never written (S000-40).
-fn is_ours(meta: &Meta, job: &JobView) -> bool {
-    let maker = meta.annotations.get(MANAGED_BY_ANNOTATION);
-    is_controlled_by(meta, &job.metadata.uid) && maker.is_some_and(|maker| maker == CONTROLLER)
+pub(super) fn is_ours(meta: &Meta, job: &JobView) -> bool {
+    is_controlled_by(meta, &job.metadata.uid) && is_made_here(meta)
+}
+
+/// Whether this controller made the object, for whichever Job.
+pub(super) fn is_made_here(meta: &Meta) -> bool {
+    meta.annotations.get(MANAGED_BY_ANNOTATION).is_some_and(|maker| maker == CONTROLLER)
 }
 
 fn managed_by() -> BTreeMap<String, String> {

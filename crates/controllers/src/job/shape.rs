@@ -89,7 +89,13 @@ impl Shape {
 
 /// Whether the Job has reached its end.
 pub fn is_finished(job: &JobView) -> bool {
-    ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind))
+    end_of(job).is_some()
+}
+
+/// The condition that says how and when the Job reached its end.
+pub fn end_of(job: &JobView) -> Option<&Condition> {
+    let is_end = |condition: &&Condition| matches!(condition.kind.as_str(), "Complete" | "Failed");
+    job.status.conditions.iter().filter(is_end).find(|condition| condition.status == "True")
 }
 
 /// Whether another controller runs this Job.

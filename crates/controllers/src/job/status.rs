@@ -9,13 +9,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::Timestamp;
-use api::views::{Condition, JobStatusView, JobView, PodPhase, PodView};
+use api::views::{Condition, JobStatusView, JobView, PodGroupView, PodPhase, PodView};
 
 use super::observe::Observed;
-use super::scheduling::{Fallback, Scheduling};
+use super::scheduling::{Fallback, Group, Scheduling};
 use super::shape::{Mode, PODS_PER_STEP_MAX, Shape, is_held, is_terminating, unsupported_fields};
 use super::tally::{Tally, recorded_indexes, recorded_uids};
 use super::verdict::Verdict;
+
+/// Type of the condition on a Job that says what its group waits for.
+pub const GROUP_SCHEDULED: &str = "PodGroupScheduled";
 
 /// Something worth an event once the status that says so is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +54,7 @@ pub fn next_status(
     let mut news = Vec::new();
     start_or_suspend(&mut status, job, shape, verdict, now, &mut news);
     note_fallback(&mut status, scheduling, now, &mut news);
+    note_group(&mut status, observed, scheduling, shape.suspended || verdict.is_some(), now);
     let all_recorded = count_and_record(&mut status, observed, shape, verdict);
     status.active = tally.active.len() as i32;
     status.ready = Some(tally.ready);
@@ -115,13 +119,54 @@ fn start_or_suspend(
 /// Says on the Job itself why its pods are not scheduled as a group (S000-36, S000-39, S000-43).
 fn note_fallback(status: &mut JobStatusView, scheduling: &Scheduling, now: Timestamp, news: &mut Vec<News>) {
     let conditions = &mut status.conditions;
-    if let Scheduling::Plain(Some(Fallback { reason, message })) = scheduling {
-        if set_condition(conditions, Fallback::CONDITION, "True", reason, message, now) {
-            news.push(News::warning(reason, message));
-        }
-    } else if matches!(scheduling, Scheduling::Join(_)) && Condition::is_true(conditions, Fallback::CONDITION) {
+    let (kind, told) = match scheduling {
+        Scheduling::Waits(waits) => (Fallback::WAITING, Some(waits)),
+        Scheduling::Plain(fallback) => (Fallback::CONDITION, fallback.as_ref()),
+        Scheduling::Join(Group { lost, .. }) => (Fallback::CONDITION, lost.as_ref()),
+        _ => (Fallback::CONDITION, None),
+    };
+    if let Some(Fallback { reason, message }) = told
+        && set_condition(conditions, kind, "True", reason, message, now)
+    {
+        news.push(News::warning(reason, message));
+    }
+    let joins = matches!(scheduling, Scheduling::Join(Group { lost: None, .. }));
+    if joins && Condition::is_true(conditions, Fallback::CONDITION) {
         let message = "new pods join their PodGroup";
         set_condition(conditions, Fallback::CONDITION, "False", "Resolved", message, now);
+    }
+    let goes_on = matches!(scheduling, Scheduling::Join(_) | Scheduling::Plain(_));
+    if goes_on && Condition::is_true(conditions, Fallback::WAITING) {
+        set_condition(conditions, Fallback::WAITING, "False", "Resolved", "the Job waits for nothing", now);
+    }
+}
+
+/// What the scheduler says of a group as a whole.
+pub fn scheduled_condition(group: &PodGroupView) -> Option<&Condition> {
+    group.status.conditions.iter().find(|condition| condition.kind == "PodGroupInitiallyScheduled")
+}
+
+/// Says on the Job what its group waits for, in the scheduler's words. A Job whose group is placed at once is not told
+/// so: that would cost each Job a write.
+fn note_group(status: &mut JobStatusView, observed: &Observed, scheduling: &Scheduling, over: bool, now: Timestamp) {
+    let waited = |condition: &Condition| condition.kind == GROUP_SCHEDULED && condition.status == "False";
+    if over {
+        // A Job that is over or suspended waits no longer, though its group was never placed.
+        status.conditions.retain(|condition| !waited(condition));
+        return;
+    }
+    let Scheduling::Join(joined) = scheduling else { return };
+    let group = observed.pod_groups.iter().find(|group| group.metadata.name == joined.name);
+    match group.and_then(|group| scheduled_condition(group)) {
+        Some(said) if said.status == "False" => {
+            let message = format!("PodGroup {}: {}", joined.name, said.message);
+            set_condition(&mut status.conditions, GROUP_SCHEDULED, "False", &said.reason, &message, now);
+        }
+        Some(said) if said.status == "True" && status.conditions.iter().any(waited) => {
+            let message = format!("PodGroup {} is placed", joined.name);
+            set_condition(&mut status.conditions, GROUP_SCHEDULED, "True", &said.reason, &message, now);
+        }
+        _ => {}
     }
 }
 

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod decisions; // tables: one observation, one step
+mod foreign; // a server that lacks kinds or drops fields
 mod groups; // scheduling objects: created, found, followed, left alone
+mod choices; // settings, labels, named Workloads, suspension
 mod world; // a world in memory that crashes: counts stay exact
 
 use std::sync::Arc;
@@ -134,8 +136,10 @@ pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Obse
         pods: pods.into_iter().map(PodBuilder::build).collect(),
         workloads: Vec::new(),
         pod_groups: Vec::new(),
+        namespace: None,
         now: at(now),
         blocked: false,
+        serves_groups: true,
     }
 }
 
@@ -152,6 +156,7 @@ pub(crate) fn plain_step(observed: &Observed) -> NextStep {
 pub(crate) fn text(step: &NextStep) -> String {
     let names = |pods: &[Arc<PodView>]| pods.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>().join(" ");
     match step {
+        NextStep::Remove(made) => format!("remove {}", made.meta().name),
         NextStep::CreateWorkload(workload) => format!("create workload {}", workload.metadata.name.as_deref().unwrap()),
         NextStep::CreatePodGroup(group) => format!("create group {}", group.metadata.name.as_deref().unwrap()),
         NextStep::SetMinCount(change) => format!("set minCount {}", change.min_count),

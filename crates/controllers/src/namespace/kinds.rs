@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use kube::{Client, Error};
-use runtime::request::get;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use kube::Client;
+use runtime::discovery::{Group, Groups, Resource, Resources, ask};
 
 /// A kind whose objects live in namespaces and can be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,38 +39,6 @@ pub struct Kinds {
     pub failures: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct Groups {
-    groups: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Group {
-    name: String,
-    versions: Vec<Version>,
-    preferred_version: Version,
-}
-
-#[derive(Clone, Deserialize, PartialEq)]
-#[serde(rename_all = "camelCase")]
-struct Version {
-    group_version: String,
-}
-
-#[derive(Deserialize)]
-struct Resources {
-    resources: Vec<Resource>,
-}
-
-#[derive(Deserialize)]
-struct Resource {
-    name: String,
-    namespaced: bool,
-    #[serde(default)]
-    verbs: Vec<String>,
-}
-
 /// Asks the server for its kinds. Each is taken once, in the version that its group prefers where that has it.
 pub async fn discover(client: &Client) -> Kinds {
     let mut kinds = Kinds::default();
@@ -100,7 +66,7 @@ impl Kinds {
             Ok(found) => found,
             Err(error) => return self.failures.push(format!("{root}: {error}")),
         };
-        for Resource { name, namespaced, verbs } in found.resources {
+        for Resource { name, namespaced, verbs, .. } in found.resources {
             let can = |verb: &str| verbs.iter().any(|known| known == verb);
             let concerned = namespaced && !name.contains('/') && can("list") && can("delete");
             if concerned && seen.insert((group.to_owned(), name.clone())) {
@@ -114,8 +80,4 @@ impl Kinds {
             }
         }
     }
-}
-
-async fn ask<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, Error> {
-    serde_json::from_slice(&get(client, path).await?).map_err(Error::SerdeError)
 }

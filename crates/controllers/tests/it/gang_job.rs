@@ -9,6 +9,10 @@ fn gang(pods: i32) -> serde_json::Value {
     json!({ "parallelism": pods, "completions": pods, "scheduling": { "schedulingPolicy": { "gang": {} } } })
 }
 
+// Shows: S000-11
+// Shows: S000-45
+// Shows: S000-55
+// Shows: S000-95
 #[tokio::test(start_paused = true)]
 async fn a_gang_job_gets_its_objects_in_order_and_completes_with_exact_counts() {
     at_home(|home| async move {
@@ -18,6 +22,7 @@ async fn a_gang_job_gets_its_objects_in_order_and_completes_with_exact_counts() 
         let workload = home.workloads.all().pop().expect("one workload");
         assert_eq!((home.pod_groups.len(), home.workloads.len()), (1, 1));
         assert_eq!(group.min_count(), Some(600));
+        assert_eq!(workload.spec.pod_group_templates.as_ref().map(Vec::len), Some(1));
         assert!(workload.metadata.resource_version < group.metadata.resource_version);
         for pod in home.pods.all() {
             assert!(group.metadata.resource_version < pod.metadata.resource_version);
@@ -39,6 +44,8 @@ async fn a_gang_job_gets_its_objects_in_order_and_completes_with_exact_counts() 
     .await;
 }
 
+// Shows: S000-57
+// Shows: S003-04
 #[tokio::test(start_paused = true)]
 async fn deleting_a_job_takes_everything_along() {
     for policy in ["Background", "Foreground"] {
@@ -119,6 +126,7 @@ async fn a_job_that_fails_too_often_fails() {
     .await;
 }
 
+// Shows: S000-35
 #[tokio::test(start_paused = true)]
 async fn controllers_that_die_at_any_moment_make_everything_once_and_count_exactly() {
     for seed in 0..10 {

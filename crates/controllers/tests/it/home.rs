@@ -6,7 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use api::gates::Gates;
-use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodView, View, WorkloadView};
+use api::views::{
+    CompositePodGroupView, JobView, Meta, NamespaceView, ObjectKey, PodGroupView, PodView, View, WorkloadView,
+};
 use api::{Clock, Random, Timestamp};
 use apiserver::{Identity, Server};
 use controllers::job::shape::TRACKING_FINALIZER;
@@ -26,6 +28,8 @@ pub struct Home {
     pub pods: Cache<PodView>,
     pub workloads: Cache<WorkloadView>,
     pub pod_groups: Cache<PodGroupView>,
+    pub composite_pod_groups: Cache<CompositePodGroupView>,
+    pub namespaces: Cache<NamespaceView>,
 }
 
 /// Runs `test` with everything around it.
@@ -53,10 +57,12 @@ async fn with_lives<F: Future<Output = ()>>(lives: Option<Random>, test: impl Fn
     let client = server.client(Identity { user: "test".to_owned(), groups: vec!["system:masters".to_owned()] });
     let home = Home {
         client: client.clone(),
-        jobs: Cache::new(&[]),
+        jobs: Cache::new(&[JobView::BY_WORKLOAD_REF]),
         pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_GROUP]),
         workloads: Cache::new(&[WorkloadView::BY_CONTROLLER_REF]),
-        pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD]),
+        pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD, PodGroupView::BY_PARENT]),
+        composite_pod_groups: Cache::new(&[CompositePodGroupView::BY_PARENT]),
+        namespaces: Cache::new(&[]),
     };
     let (recorder, events) = Recorder::new("job-controller", client.clone(), clock.clone(), random);
     let watch = ListWatchConfig::default;
@@ -66,6 +72,8 @@ async fn with_lives<F: Future<Output = ()>>(lives: Option<Random>, test: impl Fn
             keep(client.clone(), home.pods.clone(), watch()),
             keep(client.clone(), home.workloads.clone(), watch()),
             keep(client.clone(), home.pod_groups.clone(), watch()),
+            keep(client.clone(), home.composite_pod_groups.clone(), watch()),
+            keep(client.clone(), home.namespaces.clone(), watch()),
             live(lives, || controllers(home.clone(), clock.clone(), recorder.clone())),
             events,
         )
@@ -81,15 +89,30 @@ async fn controllers(home: Home, clock: Arc<dyn Clock>, recorder: Recorder) {
         .over(&home.jobs)
         .over(&home.pods)
         .over(&home.workloads)
+        .over(&home.composite_pod_groups)
         .over(&home.pod_groups);
     let protection = podgroup_protection::Parts {
         client: home.client.clone(),
+        composite_pod_groups: home.composite_pod_groups.clone(),
         pod_groups: home.pod_groups.clone(),
         pods: home.pods.clone(),
     };
-    let Home { client, jobs, pods, workloads, pod_groups } = home;
+    let Home { client, jobs, pods, workloads, pod_groups, namespaces, .. } = home;
     let (config, gates) = (job::Config::default(), Gates::default());
-    let parts = job::Parts { client, jobs, pods, workloads, pod_groups, clock, recorder, config, gates };
+    let capabilities = runtime::Capabilities::everything();
+    let parts = job::Parts {
+        client,
+        jobs,
+        pods,
+        workloads,
+        pod_groups,
+        namespaces,
+        clock,
+        capabilities,
+        recorder,
+        config,
+        gates,
+    };
     // Boxed as a task would be: all must be `Send`.
     tokio::join!(job::run(parts).boxed(), gc::run(collector).boxed(), podgroup_protection::run(protection).boxed());
 }

@@ -5,34 +5,35 @@ use api::views::{PodGroupView, WorkloadView};
 use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
 
 use super::*;
+use crate::job::ChildOwners;
 use crate::job::pods::{Slot, Stamp};
 use crate::job::scheduling::{ManagementMode, TEMPLATE_ANNOTATION, management_mode};
 
-fn gang(min_count: Option<i32>) -> JobBuilder {
+pub(super) fn gang(min_count: Option<i32>) -> JobBuilder {
     let gang = min_count.map_or(json!({}), |count| json!({ "minCount": count }));
     let scheduling = json!({ "schedulingPolicy": { "gang": gang } });
     job(json!({ "completions": 4, "parallelism": 4, "scheduling": scheduling }))
 }
 
-fn step(observed: &Observed) -> NextStep {
+pub(super) fn step(observed: &Observed) -> NextStep {
     next_step(observed, &Gates::default(), &Config::default()).unwrap()
 }
 
 /// The world after the server took the object in.
-fn stored_workload(workload: &Workload) -> Arc<WorkloadView> {
+pub(super) fn stored_workload(workload: &Workload) -> Arc<WorkloadView> {
     let mut document = serde_json::to_value(workload).unwrap();
     document["metadata"]["uid"] = json!("workload-uid");
     Arc::new(WorkloadView::decode(document.to_string().as_bytes()).unwrap())
 }
 
-fn stored_group(group: &PodGroup) -> Arc<PodGroupView> {
+pub(super) fn stored_group(group: &PodGroup) -> Arc<PodGroupView> {
     let mut document = serde_json::to_value(group).unwrap();
     document["metadata"]["uid"] = json!("group-uid");
     Arc::new(PodGroupView::decode(document.to_string().as_bytes()).unwrap())
 }
 
 /// A Job with the Workload and PodGroup that were made for it.
-fn with_objects(job: JobBuilder) -> Observed {
+pub(super) fn with_objects(job: JobBuilder) -> Observed {
     let mut observed = observed(job, vec![], 1);
     let NextStep::CreateWorkload(workload) = step(&observed) else { panic!("a workload") };
     observed.workloads = vec![stored_workload(&workload)];
@@ -41,17 +42,23 @@ fn with_objects(job: JobBuilder) -> Observed {
     observed
 }
 
-fn user_made<V: View>(document: Value) -> Arc<V> {
+pub(super) fn user_made<V: View>(document: Value) -> Arc<V> {
     Arc::new(V::decode(document.to_string().as_bytes()).unwrap())
 }
 
-fn user_workload(name: &str, templates: Value) -> Arc<WorkloadView> {
+pub(super) fn user_workload(name: &str, templates: Value) -> Arc<WorkloadView> {
     user_made(json!({
         "metadata": { "name": name, "namespace": "ns", "uid": name },
         "spec": { "controllerRef": { "apiGroup": "batch", "kind": "Job", "name": "train" }, "podGroupTemplates": templates },
     }))
 }
 
+// Shows: S000-17
+// Shows: S000-18
+// Shows: S000-19
+// Shows: S000-45
+// Shows: S000-52
+// Shows: S000-60
 #[test]
 fn workload_comes_before_group_before_pods() {
     let mut seen = observed(gang(None), vec![], 1);
@@ -60,6 +67,9 @@ fn workload_comes_before_group_before_pods() {
     let meta = serde_json::to_value(&workload.metadata).unwrap();
     assert_eq!(meta["annotations"], json!({ "phalanx.dev/managed-by": "job-controller" }));
     assert_eq!(meta["ownerReferences"][0]["controller"], true);
+    assert_eq!((&meta["namespace"], &meta["ownerReferences"][0]["uid"]), (&json!("ns"), &json!("job-uid")));
+    let stands_for = serde_json::to_value(&workload.spec.controller_ref).unwrap();
+    assert_eq!(stands_for, json!({ "apiGroup": "batch", "kind": "Job", "name": "train" }));
     seen.workloads = vec![stored_workload(&workload)];
 
     let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group") };
@@ -78,6 +88,7 @@ fn workload_comes_before_group_before_pods() {
     assert_eq!(made.spec.unwrap().scheduling_group.unwrap().pod_group_name, group.metadata.name);
 }
 
+// Shows: S000-19
 #[test]
 fn pods_name_no_second_owner_where_the_collector_is_not_ours() {
     let seen = with_objects(gang(None));
@@ -86,6 +97,10 @@ fn pods_name_no_second_owner_where_the_collector_is_not_ours() {
     assert_eq!(group.unwrap().owner, None);
 }
 
+// Shows: S000-12
+// Shows: S000-27
+// Shows: S000-59
+// Shows: S004-19
 #[test]
 fn who_looks_after_the_objects() {
     let owned_by = |api_version: &str, kind: &str| {
@@ -110,18 +125,20 @@ fn who_looks_after_the_objects() {
             ManagementMode::ManageNone,
         ),
     ] {
-        assert_eq!(management_mode(&job.0, &Gates::default()), want, "{case}");
+        assert_eq!(management_mode(&job.0, &Gates::default(), &ChildOwners::default()), want, "{case}");
     }
     let off = Gates::default().with(Gate::WorkloadWithJob, false);
-    assert_eq!(management_mode(&gang(None).0, &off), ManagementMode::ManageNone);
+    assert_eq!(management_mode(&gang(None).0, &off, &ChildOwners::default()), ManagementMode::ManageNone);
 }
 
+// Shows: S000-33
 #[test]
 fn a_job_with_pods_gets_no_objects_any_more() {
     let seen = observed(gang(None), vec![pod("a").failed_at(1).released()], 100);
     assert_eq!(text(&step(&seen)), "create 4");
 }
 
+// Shows: S000-40
 #[test]
 fn min_count_follows_the_job_workload_first() {
     let mut seen = with_objects(gang(None));
@@ -134,9 +151,15 @@ fn min_count_follows_the_job_workload_first() {
     templates[0].scheduling_policy.gang.as_mut().unwrap().min_count = 6;
     seen.workloads = vec![Arc::new(workload)];
     let NextStep::SetMinCount(change) = step(&seen) else { panic!("the group follows") };
-    assert!(matches!(change.object, crate::job::scheduling::MinCountObject::PodGroup(_)));
+    assert!(matches!(change.object, crate::job::scheduling::Made::PodGroup(_)));
 }
 
+// Shows: S000-30
+// Shows: S000-31
+// Shows: S000-37
+// Shows: S000-38
+// Shows: S000-40
+// Shows: S001-09
 #[test]
 fn objects_of_others_are_used_and_never_written() {
     let gang_template = json!([{ "name": "t", "schedulingPolicy": { "gang": { "minCount": 2 } } }]);
@@ -152,6 +175,8 @@ fn objects_of_others_are_used_and_never_written() {
     assert_eq!(text(&step(&seen)), "create 4 in my-group");
 }
 
+// Shows: S000-36
+// Shows: S000-43
 #[test]
 fn what_cannot_be_told_is_said_and_pods_are_plain() {
     let one = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]);
@@ -170,8 +195,8 @@ fn what_cannot_be_told_is_said_and_pods_are_plain() {
     }
 }
 
-#[test]
-fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
+/// A Job of a parent that asks it to make its own group.
+pub(super) fn child(uid: &str, annotations: &[(&str, &str)]) -> JobBuilder {
     let owner = OwnerRef {
         api_version: "example.com/v1".to_owned(),
         kind: "Training".to_owned(),
@@ -179,11 +204,20 @@ fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
         controller: true,
         ..OwnerRef::default()
     };
-    let child = gang(None).with(|job| {
+    gang(None).with(|job| {
+        job.metadata.uid = uid.to_owned();
         job.metadata.owner_references = vec![owner];
-        job.metadata.annotations.insert(TEMPLATE_ANNOTATION.to_owned(), "workers".to_owned());
-    });
-    let mut seen = observed(child, vec![], 1);
+        for (key, value) in annotations {
+            job.metadata.annotations.insert((*key).to_owned(), (*value).to_owned());
+        }
+    })
+}
+
+// Shows: S004-23
+// Shows: S004-53
+#[test]
+fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
+    let mut seen = observed(child("job-uid", &[(TEMPLATE_ANNOTATION, "workers")]), vec![], 1);
     assert_eq!(text(&step(&seen)), "rest");
     let templates = json!([
         { "name": "driver", "schedulingPolicy": { "basic": {} } },
@@ -191,7 +225,62 @@ fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
     ]);
     seen.workloads = vec![user_workload("parents", templates)];
     let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group") };
-    assert!(group.metadata.name.as_ref().unwrap().starts_with("train-workers-"));
+    assert!(group.metadata.name.as_ref().unwrap().starts_with("parents-workers-"));
     assert_eq!(group.spec.scheduling_policy.gang.as_ref().unwrap().min_count, 3);
     assert_eq!(group.metadata.owner_references.as_ref().unwrap().len(), 1);
+}
+
+// Shows: S004-54
+// Shows: S004-55
+#[test]
+fn a_child_finds_a_nested_template_and_hangs_its_group_under_the_parent_it_is_told() {
+    let nested: Arc<WorkloadView> = user_made(json!({
+        "metadata": { "name": "parents", "namespace": "ns", "uid": "w" },
+        "spec": { "compositePodGroupTemplates": [{
+            "name": "set",
+            "schedulingPolicy": { "basic": {} },
+            "podGroupTemplates": [{ "name": "workers", "schedulingPolicy": { "gang": { "minCount": 3 } } }],
+        }] },
+    }));
+    let made = |uid: &str, annotations: &[(&str, &str)]| {
+        let mut seen = observed(child(uid, annotations), vec![], 1);
+        seen.workloads = vec![nested.clone()];
+        match step(&seen) {
+            NextStep::CreatePodGroup(group) => Ok(group),
+            other => Err(text(&other)),
+        }
+    };
+    let workers = (TEMPLATE_ANNOTATION, "workers");
+    let parent = |group: &PodGroup| group.spec.parent_composite_pod_group_name.clone();
+    let alone = made("u1", &[workers]).unwrap();
+    assert_eq!((alone.spec.scheduling_policy.gang.as_ref().unwrap().min_count, parent(&alone)), (3, None));
+    for spelling in ["scheduling.k8s.io/parent-compositepodgroup", "scheduling.k8s.io/parent-composite-podgroup"] {
+        let group = made("u1", &[workers, (spelling, "parents-set-0")]).unwrap();
+        assert_eq!(parent(&group), Some("parents-set-0".to_owned()));
+    }
+    let first = made("u1", &[(TEMPLATE_ANNOTATION, "")]).unwrap();
+    assert_eq!(first.metadata.name, alone.metadata.name, "without a name it is the first group of pods");
+    let sibling = made("u2", &[workers]).unwrap();
+    assert_ne!(sibling.metadata.name, alone.metadata.name, "siblings do not take each other's names");
+    let composite = made("u1", &[(TEMPLATE_ANNOTATION, "set")]).unwrap_err();
+    assert!(composite.contains("UnsupportedWorkload"), "{composite}");
+}
+
+// Shows: S002-12
+#[test]
+fn of_a_changed_workload_nothing_but_the_count_reaches_a_group_that_is_there() {
+    let parents = |count: i32, mode: Value| {
+        let policy = json!({ "gang": { "minCount": count } });
+        user_workload("parents", json!([{ "name": "workers", "schedulingPolicy": policy, "disruptionMode": mode }]))
+    };
+    let mut seen = observed(child("job-uid", &[(TEMPLATE_ANNOTATION, "workers")]), vec![], 1);
+    seen.workloads = vec![parents(3, json!({ "single": {} }))];
+    let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group") };
+    seen.pod_groups = vec![stored_group(&group)];
+    let joined = text(&step(&seen));
+    seen.workloads = vec![parents(3, json!({ "all": {} }))];
+    assert_eq!(text(&step(&seen)), joined, "another mode is for groups made from now on");
+    seen.workloads = vec![parents(2, json!({ "all": {} }))];
+    let NextStep::SetMinCount(change) = step(&seen) else { panic!("the count follows") };
+    assert_eq!(change.min_count, 2);
 }

@@ -39,8 +39,10 @@ impl World {
             pods,
             workloads,
             pod_groups,
+            namespace: None,
             now: at(self.second),
             blocked: false,
+            serves_groups: true,
         };
         let step = plain_step(&observed);
         self.history.push(text(&step));

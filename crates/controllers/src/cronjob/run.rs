@@ -1,0 +1,107 @@
+//! The loop: changes become keys, keys are worked on one after the other.
+
+use std::time::Duration;
+
+use api::Timestamp;
+use api::views::{CronJobView, JobView, ObjectKey, OwnerRef, View};
+use futures::future::join3;
+use futures::{StreamExt, stream};
+use kube::Error;
+use runtime::{Change, Cursor, WorkQueue, is_not_found};
+
+use super::Parts;
+use super::carry_out::{Then, carry_out};
+use super::next_step::{NextStep, next_step};
+use super::observe::{Learned, observe};
+use crate::job::shape::end_of;
+
+/// A CronJob that takes more steps than this in a row lets others go first.
+const STEPS_MAX: usize = 16;
+
+/// Runs the CronJob controller for ever.
+pub async fn run(parts: Parts) {
+    parts.cron_jobs.synced().await;
+    parts.jobs.synced().await;
+    let queue = WorkQueue::new(parts.config.retry);
+    join3(cron_jobs(parts.cron_jobs.subscribe(), &queue), jobs(parts.jobs.subscribe(), &queue), work(&parts, &queue))
+        .await;
+}
+
+async fn cron_jobs(mut cursor: Cursor<CronJobView>, queue: &WorkQueue<ObjectKey>) {
+    loop {
+        let Change { new, .. } = cursor.next().await;
+        new.into_iter().for_each(|cron_job| queue.add(cron_job.metadata.key()));
+    }
+}
+
+/// A Job that comes, ends or goes wakes the CronJob that it belongs or belonged to.
+async fn jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<ObjectKey>) {
+    loop {
+        let change = cursor.next().await;
+        if !matters(&change) {
+            continue;
+        }
+        for job in change.old.iter().chain(&change.new) {
+            let owner = job.metadata.controller().filter(|owner| is_cron_job(owner));
+            owner.into_iter().for_each(|owner| queue.add(ObjectKey::new(&job.metadata.namespace, &owner.name)));
+        }
+    }
+}
+
+/// Whether anything changed that a CronJob keeps account of; counts of pods are not.
+fn matters(change: &Change<JobView>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
+    let kept = |job: &JobView| {
+        (end_of(job).is_some(), job.status.completion_time, job.metadata.is_deleting(), job.metadata.uid.clone())
+    };
+    kept(old) != kept(new) || old.metadata.owner_references != new.metadata.owner_references
+}
+
+fn is_cron_job(owner: &OwnerRef) -> bool {
+    owner.kind == CronJobView::RESOURCE.kind && owner.api_version.starts_with("batch/")
+}
+
+async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+    let keys = stream::unfold((), |()| async { Some((queue.next().await, ())) });
+    keys.for_each_concurrent(parts.config.workers, |key| async move {
+        match reconcile(parts, queue, &key).await {
+            Ok(()) => queue.forget(&key),
+            // Deleted meanwhile, and its going has told so already.
+            Err(error) if is_not_found(&error) && parts.cron_jobs.get(&key).is_none() => queue.forget(&key),
+            Err(error) => {
+                tracing::warn!(cron_job = %key, %error, "will be tried again");
+                queue.add_with_backoff(key.clone());
+            }
+        }
+        queue.done(&key);
+    })
+    .await;
+}
+
+/// Observe, decide, do; again until there is nothing left to do.
+async fn reconcile(parts: &Parts, queue: &WorkQueue<ObjectKey>, key: &ObjectKey) -> Result<(), Error> {
+    let mut learned = Learned::default();
+    // Set once no Job could be created: those that are there are kept account of all the same.
+    let mut blocked = None;
+    for _ in 0..STEPS_MAX {
+        let Some(observed) = observe(parts, key, &learned) else { return Ok(()) };
+        let decision = next_step(&observed);
+        if let Some(wake) = decision.wake {
+            queue.add_after(key.clone(), until(wake, observed.now));
+        }
+        let is_creation = matches!(decision.step, NextStep::CreateJob { .. });
+        match carry_out(parts, &observed, decision, &mut learned).await {
+            Ok(Then::Again) => {}
+            Ok(Then::AwaitEvents) => return blocked.map_or(Ok(()), Err),
+            Err(error) if is_creation => blocked = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    queue.add(key.clone());
+    Ok(())
+}
+
+/// From `now` to `time`; nothing if that has passed.
+fn until(time: Timestamp, now: Timestamp) -> Duration {
+    time.duration_since(now).try_into().unwrap_or(Duration::ZERO)
+}

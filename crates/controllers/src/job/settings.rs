@@ -1,0 +1,110 @@
+//! What may be chosen about the scheduling objects of Jobs: by the configuration for all of them, by a label for a
+//! namespace or for one Job.
+
+use api::batch::scheduling::JobIntent;
+use api::gates::Gates;
+use api::views::{JobView, Meta, OwnerRef};
+
+use super::Config;
+
+/// Label of a Namespace or a Job: `enabled` or `disabled`.
+pub const GROUPS_LABEL: &str = "phalanx.dev/groups";
+
+/// What Jobs get that say nothing about scheduling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlainJobs {
+    /// A Workload and a PodGroup with the Basic policy.
+    #[default]
+    Basic,
+    /// No objects.
+    None,
+}
+
+impl PlainJobs {
+    /// Reads the form of configuration files.
+    pub fn parse(text: &str) -> Option<PlainJobs> {
+        match text {
+            "basic" => Some(PlainJobs::Basic),
+            "none" => Some(PlainJobs::None),
+            _ => None,
+        }
+    }
+}
+
+/// What becomes of the objects of a Job that is suspended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnSuspend {
+    /// They stay, and the resumed Job uses them again.
+    #[default]
+    Keep,
+    /// They go once no pod runs any more, with what they hold; the resumed Job gets new ones.
+    Delete,
+}
+
+impl OnSuspend {
+    /// Reads the form of configuration files.
+    pub fn parse(text: &str) -> Option<OnSuspend> {
+        match text {
+            "keep" => Some(OnSuspend::Keep),
+            "delete" => Some(OnSuspend::Delete),
+            _ => None,
+        }
+    }
+}
+
+/// Kinds whose Jobs are children: their scheduling objects are the parent's affair. All other Jobs are roots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildOwners(pub Vec<String>);
+
+impl ChildOwners {
+    /// Stands for every kind.
+    pub const ALL: &str = "*";
+
+    /// Whether a Job with this controlling owner is a child. A CronJob is never a parent: it does not look after the
+    /// objects of its Jobs (S000-13, S004-22).
+    // Upstream: any controlling owner counts as a parent, and so a CronJob's Jobs get no objects.
+    pub fn include(&self, owner: &OwnerRef) -> bool {
+        let is_cron_job = owner.kind == "CronJob" && owner.api_version.starts_with("batch/");
+        !is_cron_job && self.0.iter().any(|kind| *kind == owner.kind || kind == ChildOwners::ALL)
+    }
+}
+
+impl Default for ChildOwners {
+    fn default() -> ChildOwners {
+        ChildOwners(vec![ChildOwners::ALL.to_owned()])
+    }
+}
+
+/// What a label says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Groups {
+    /// Jobs get objects, whatever the configuration says of Jobs like these.
+    Enabled,
+    /// Jobs that do not ask for them in their spec get none.
+    Disabled,
+}
+
+impl Groups {
+    /// Reads the label; another value than the two says nothing.
+    pub fn of(meta: &Meta) -> Option<Groups> {
+        match meta.labels.get(GROUPS_LABEL)?.as_str() {
+            "enabled" => Some(Groups::Enabled),
+            "disabled" => Some(Groups::Disabled),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a root Job is to have a Workload and a PodGroup. What the Job itself asks for counts more than its namespace,
+/// and that more than the configuration.
+pub fn wants_objects(job: &JobView, namespace: Option<Groups>, gates: &Gates, config: &Config) -> bool {
+    let intent = JobIntent::from(job);
+    if intent.scheduling.is_some() {
+        return true;
+    }
+    match Groups::of(&job.metadata).or(namespace) {
+        Some(label) => label == Groups::Enabled,
+        None if config.plain_jobs == PlainJobs::None => intent.is_auto_gang(gates),
+        None => intent.wants_objects(gates),
+    }
+}

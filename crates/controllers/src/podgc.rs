@@ -1,0 +1,58 @@
+//! Takes away pods that nobody else will: nobody runs them, nobody will end them, or too many have ended.
+//!
+//! In: the caches of pods and nodes.
+//! Out: pods that have not ended are marked Failed, then all are deleted without grace.
+//! Promises: a pod is taken for lost only when its node was missing for the whole of a quarantine and the server says so
+//! too. A pod's end is written before the pod goes, so that its Job counts it.
+//! Never: takes finalizers off; looks in vain: it works when nodes and pods change.
+
+pub mod run; // the loop: changes to errands, errands to pods; read this first
+pub mod decide; // which pods are to go, and why
+mod carry_out; // ends one pod
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Clock;
+use api::views::{NodeView, PodView};
+use runtime::{Backoff, Cache};
+
+pub use run::run;
+
+/// What the collector of pods is made of. `pods` is indexed by node.
+pub struct Parts {
+    /// The API server.
+    pub client: kube::Client,
+    /// All pods.
+    pub pods: Cache<PodView>,
+    /// All nodes.
+    pub nodes: Cache<NodeView>,
+    /// The time that objects carry.
+    pub clock: Arc<dyn Clock>,
+    /// Settings.
+    pub config: Config,
+}
+
+/// Settings of the collector of pods.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// So many pods that have ended are kept; zero or less: all.
+    pub terminated_max: i64,
+    /// How long a node must be missing before its pods are taken for lost.
+    pub quarantine: Duration,
+    /// How long ended pods gather before they are counted.
+    pub gather: Duration,
+    /// The wait after an error of the API server.
+    pub retry: Backoff,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            terminated_max: 12_500,
+            quarantine: Duration::from_secs(40),
+            gather: Duration::from_secs(20),
+            retry: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Which pods are to go, and why.
+
+use std::sync::Arc;
+
+use api::views::{Condition, NodeView, PodView};
+
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// Why a pod goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Its node is no more.
+    Orphaned,
+    /// It is being deleted, and its node was declared out of service.
+    OutOfService,
+    /// It is being deleted, and no node has it.
+    Unscheduled,
+    /// It has ended, and too many have.
+    Terminated,
+}
+
+/// Why a pod that is being deleted goes at once, if it does: no kubelet will ever end it.
+pub fn goes_at_once(pod: &PodView, node: Option<&NodeView>) -> Option<Reason> {
+    if !pod.metadata.is_deleting() {
+        return None;
+    }
+    match (pod.node_name(), node) {
+        (None, _) => Some(Reason::Unscheduled),
+        (Some(_), Some(node)) if is_out_of_service(node) => Some(Reason::OutOfService),
+        _ => None,
+    }
+}
+
+/// Whether somebody has declared that nothing runs on the node any longer.
+pub fn is_out_of_service(node: &NodeView) -> bool {
+    let tainted = node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
+    tainted && !Condition::is_true(&node.status.conditions, "Ready")
+}
+
+/// The pods that have ended beyond `max`: evicted ones first, then the oldest.
+pub fn beyond(max: i64, pods: Vec<Arc<PodView>>) -> Vec<Arc<PodView>> {
+    let Some(max) = usize::try_from(max).ok().filter(|max| *max > 0) else { return Vec::new() };
+    let mut ended: Vec<_> = pods.into_iter().filter(|pod| pod.is_finished() && !pod.metadata.is_deleting()).collect();
+    let excess = ended.len().saturating_sub(max);
+    if excess > 0 {
+        ended.sort_by(|a, b| order(a).cmp(&order(b)));
+    }
+    ended.truncate(excess);
+    ended
+}
+
+fn order(pod: &PodView) -> impl Ord + '_ {
+    (!pod.status.evicted, pod.metadata.creation_timestamp, &pod.metadata.name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use api::views::View;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(document: Value) -> Arc<PodView> {
+        Arc::new(PodView::decode(document.to_string().as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_goes_when_no_kubelet_will_end_it() {
+        let taint = json!([{"key": OUT_OF_SERVICE, "effect": "NoExecute"}]);
+        let node = |taints: &Value, ready: &str| {
+            let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
+            let document = json!({"metadata": {"name": "n"}, "spec": {"taints": taints}, "status": status});
+            NodeView::decode(document.to_string().as_bytes()).unwrap()
+        };
+        let dead = node(&taint, "Unknown");
+        let none = json!([]);
+        for (case, deleting, on, node, want) in [
+            ("nobody deletes it", false, "", None, None),
+            ("unbound", true, "", None, Some(Reason::Unscheduled)),
+            ("its node has it", true, "n", Some(node(&none, "True")), None),
+            ("its node is away", true, "n", Some(node(&none, "Unknown")), None),
+            ("its node is declared dead, and is", true, "n", Some(dead.clone()), Some(Reason::OutOfService)),
+            ("its node is declared dead, and is not", true, "n", Some(node(&taint, "True")), None),
+            ("it runs on a dead node", false, "n", Some(dead), None),
+            ("its node is missing: that takes a quarantine", true, "n", None, None),
+        ] {
+            let at = deleting.then_some("2026-01-01T00:00:00Z");
+            let pod = pod(json!({"metadata": {"name": "p", "deletionTimestamp": at}, "spec": {"nodeName": on}}));
+            assert_eq!(goes_at_once(&pod, node.as_ref()), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn of_too_many_ended_pods_the_evicted_and_the_oldest_go() {
+        let ended = |name: &str, second: u32, reason: &str| {
+            let made = format!("2026-01-01T00:00:{second:02}Z");
+            let meta = json!({"name": name, "creationTimestamp": made});
+            pod(json!({"metadata": meta, "status": {"phase": "Failed", "reason": reason}}))
+        };
+        let running = pod(json!({"metadata": {"name": "r"}, "status": {"phase": "Running"}}));
+        let deleted = pod(json!({
+            "metadata": {"name": "d", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Failed"},
+        }));
+        let pods =
+            vec![ended("b", 1, ""), ended("a", 1, ""), ended("new", 9, "Evicted"), ended("c", 2, ""), running, deleted];
+        let names = |max: i64| -> Vec<String> {
+            beyond(max, pods.clone()).iter().map(|pod| pod.metadata.name.clone()).collect()
+        };
+        assert_eq!(names(4), Vec::<String>::new());
+        assert_eq!(names(3), ["new"]);
+        assert_eq!(names(1), ["new", "a", "b"]);
+        assert_eq!(names(0), Vec::<String>::new(), "zero keeps all");
+    }
+}

@@ -1,0 +1,160 @@
+//! Deletes Jobs some time after their end, where they ask for it (`spec.ttlSecondsAfterFinished`).
+//!
+//! In: the cache of Jobs, and the time.
+//! Out: deletes; the Job goes after its pods (foreground), everything else that it owns goes with it.
+//! Promises: a Job is deleted at its end plus the seconds it asks for, and only in the very state that was looked at.
+//! Never: touches a Job that has not ended; looks in vain: it sleeps until the next Job's time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::{JobView, ObjectKey, View};
+use api::{Clock, Timestamp};
+use futures::future::join;
+use futures::{StreamExt, stream};
+use jiff::SignedDuration;
+use kube::Error;
+use runtime::request::{delete, get};
+use runtime::{Backoff, Cache, WorkQueue, is_not_found};
+use serde_json::json;
+
+use crate::job::shape::end_of;
+
+/// How many Jobs are worked on side by side.
+const WORKERS: usize = 5;
+const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
+
+/// What the controller is made of.
+pub struct Parts {
+    /// The API server.
+    pub client: kube::Client,
+    /// All Jobs.
+    pub jobs: Cache<JobView>,
+    /// The time that objects carry.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What is to be done about one Job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextStep {
+    /// Nothing, unless it changes.
+    Keep,
+    /// Nothing for so long.
+    Wait(Duration),
+    /// Its time has come.
+    Delete,
+}
+
+/// Runs the controller for ever.
+pub async fn run(parts: Parts) {
+    parts.jobs.synced().await;
+    let queue = WorkQueue::new(RETRY);
+    join(watch(&parts, &queue), work(&parts, &queue)).await;
+}
+
+async fn watch(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+    let mut cursor = parts.jobs.subscribe();
+    loop {
+        let change = cursor.next().await;
+        if let Some(job) = change.new.filter(|job| expires_at(job).is_some()) {
+            queue.add(job.metadata.key());
+        }
+    }
+}
+
+async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+    let keys = stream::unfold((), |()| async { Some((queue.next().await, ())) });
+    keys.for_each_concurrent(WORKERS, |key| async move {
+        match reconcile(parts, &key).await {
+            Ok(wait) => {
+                queue.forget(&key);
+                wait.into_iter().for_each(|wait| queue.add_after(key.clone(), wait));
+            }
+            Err(error) => {
+                tracing::warn!(job = %key, %error, "its deletion will be tried again");
+                queue.add_with_backoff(key.clone());
+            }
+        }
+        queue.done(&key);
+    })
+    .await;
+}
+
+/// Observe, decide, do. Returns how long to wait before the next look.
+async fn reconcile(parts: &Parts, key: &ObjectKey) -> Result<Option<Duration>, Error> {
+    let Some(job) = parts.jobs.get(key) else { return Ok(None) };
+    match next_step(&job, parts.clock.now()) {
+        NextStep::Keep => Ok(None),
+        NextStep::Wait(wait) => Ok(Some(wait)),
+        NextStep::Delete => expire(parts, key).await,
+    }
+}
+
+/// The cache may not show yet that somebody gave the Job more time, so the server is asked, and the Job is deleted only
+/// as it answered.
+async fn expire(parts: &Parts, key: &ObjectKey) -> Result<Option<Duration>, Error> {
+    let path = JobView::RESOURCE.object_path(key);
+    let gone = |error: Error| if is_not_found(&error) { Ok(None) } else { Err(error) };
+    let job = match get(&parts.client, &path).await {
+        Ok(bytes) => JobView::decode(&bytes).map_err(Error::SerdeError)?,
+        Err(error) => return gone(error),
+    };
+    match next_step(&job, parts.clock.now()) {
+        NextStep::Keep => return Ok(None),
+        NextStep::Wait(wait) => return Ok(Some(wait)),
+        NextStep::Delete => {}
+    }
+    // Upstream: checks the uid alone, and so may delete a Job whose time was extended just now.
+    let same = json!({ "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version });
+    let options = json!({ "propagationPolicy": "Foreground", "preconditions": same });
+    delete(&parts.client, &path, &options).await.map_or_else(gone, |_| Ok(None))
+}
+
+fn next_step(job: &JobView, now: Timestamp) -> NextStep {
+    match expires_at(job) {
+        None => NextStep::Keep,
+        Some(at) => match Duration::try_from(at.duration_since(now)) {
+            Ok(wait) if !wait.is_zero() => NextStep::Wait(wait),
+            _ => NextStep::Delete,
+        },
+    }
+}
+
+/// When the Job's time comes; never, if it has not ended, asks for nothing, or goes already.
+fn expires_at(job: &JobView) -> Option<Timestamp> {
+    let seconds = job.spec.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting())?;
+    let ended = end_of(job)?.last_transition_time?;
+    ended.checked_add(SignedDuration::from_secs(seconds.into())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_job_expires_so_long_after_its_end() {
+        let now: Timestamp = "2026-01-01T00:01:40Z".parse().unwrap();
+        let job = |ttl: Value, condition: &str, deleting: Value| {
+            let end = json!({"type": condition, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let document = json!({
+                "metadata": {"name": "j", "deletionTimestamp": deleting},
+                "spec": {"ttlSecondsAfterFinished": ttl}, "status": {"conditions": [end]},
+            });
+            JobView::decode(document.to_string().as_bytes()).unwrap()
+        };
+        for (case, ttl, condition, want) in [
+            ("early", json!(101), "Complete", NextStep::Wait(Duration::from_secs(1))),
+            ("in time", json!(100), "Complete", NextStep::Delete),
+            ("long ago", json!(0), "Failed", NextStep::Delete),
+            ("it asks for nothing", Value::Null, "Complete", NextStep::Keep),
+            ("it has not ended", json!(0), "Suspended", NextStep::Keep),
+            ("a clock that was set back", json!(100_000), "Complete", NextStep::Wait(Duration::from_secs(99_900))),
+        ] {
+            assert_eq!(next_step(&job(ttl, condition, Value::Null), now), want, "{case}");
+        }
+        assert_eq!(next_step(&job(json!(0), "Complete", json!("2026-01-01T00:00:01Z")), now), NextStep::Keep);
+    }
+}
