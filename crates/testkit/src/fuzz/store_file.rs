@@ -227,8 +227,11 @@ fn key(name: &str) -> Key {
 fn put(name: &str, expect: Expect, value: u32) -> Write {
     let head = r#"{"metadata":{"resourceVersion":""#;
     let document = Document::new(format!(r#"{head}"}},"value":{value}}}"#).into_bytes(), head.len());
-    let meta =
-        Meta { uid: format!("uid-{name}"), fields: [("status.phase", "Pending")].into_iter().collect(), ..Meta::default() };
+    let meta = Meta {
+        uid: format!("uid-{name}"),
+        fields: [("status.phase", "Pending")].into_iter().collect(),
+        ..Meta::default()
+    };
     Write { key: key(name), expect, op: Op::Put, document, meta }
 }
 

@@ -39,6 +39,7 @@ fn auto_gang_makes_gangs_of_indexed_jobs_and_nothing_for_others() {
     });
 }
 
+// Shows: S000-56
 #[test]
 fn the_size_of_such_a_gang_cannot_be_changed_and_by_default_it_can() {
     for (auto_gang, refused) in [(AutoGang::Indexed, true), (AutoGang::Explicit, false)] {
@@ -49,6 +50,9 @@ fn the_size_of_such_a_gang_cannot_be_changed_and_by_default_it_can() {
             let path = "/apis/batch/v1/namespaces/default/jobs/whole";
             let larger = json!({"spec": {"parallelism": 6, "completions": 6}});
             let answer = home.request("PATCH", path, &larger).await;
+            home.create(&job("waves").spec("parallelism", 2).spec("completions", 4).indexed().build()).await;
+            let more = json!({"spec": {"parallelism": 3}});
+            home.request("PATCH", "/apis/batch/v1/namespaces/default/jobs/waves", &more).await.unwrap();
             match answer {
                 Err(kube::Error::Api(status)) if refused => {
                     assert!(status.code == 422 && status.message.contains("spec.parallelism"), "{}", status.message);
@@ -89,6 +93,7 @@ async fn send(plane: &ControlPlane, method: &str, name: &str, body: &Value) {
 
 // Shows: S000-58
 // Shows: S000-80
+// Shows: S000-82
 // Shows: S000-85
 // Shows: S000-86
 // Shows: S004-33

@@ -69,6 +69,7 @@ fn a_job_fails_once_its_back_off_limit_is_exceeded() {
 }
 
 // A crash between any two writes resumes where it stopped (promise 8).
+// Shows: S000-35
 #[test]
 fn parts_that_are_restarted_again_and_again_still_count_exactly() {
     for seed in 0..6 {
@@ -117,6 +118,8 @@ fn a_suspended_job_has_its_group_but_no_pods_and_resumes() {
     });
 }
 
+// Shows: S000-44
+// Shows: S003-20
 #[test]
 fn deleting_a_running_job_takes_everything_along() {
     for policy in ["Background", "Foreground"] {
@@ -190,6 +193,7 @@ fn objects_that_own_each_other_are_deleted_whichever_way_they_are_asked_to_go() 
     }
 }
 
+// Shows: S000-61
 #[test]
 fn a_long_job_name_with_dots_gets_its_group_too() {
     // Upstream: a Job name longer than 57 characters or with a dot never gets a Workload and never starts.

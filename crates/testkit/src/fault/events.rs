@@ -1,0 +1,145 @@
+//! The events of a watch: asks the rules about every one and does what they say.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde::Deserialize;
+use tower::BoxError;
+
+use super::asked::{Asked, Object};
+use super::layer::{AnswerBody, Faults, cut};
+use super::refusal::Refusal;
+use super::rule::EventFault;
+
+/// The same watch with what the rules ask for. Whoever reads it drives it; nothing runs on its behalf.
+pub(super) fn through(faults: Faults, asked: Asked, body: AnswerBody) -> AnswerBody {
+    let lines = Lines { body, unread: BytesMut::new() };
+    let watch = Watch { faults, asked, lines, ready: VecDeque::new(), postponed: None, ended: false };
+    let frames = stream::unfold(watch, |mut watch| async move {
+        let frame = watch.next().await?;
+        Some((frame.map(Frame::data), watch))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+struct Watch {
+    faults: Faults,
+    /// The watch itself.
+    asked: Asked,
+    lines: Lines,
+    /// Lines that may go to the client now.
+    ready: VecDeque<Bytes>,
+    /// A line that waits for another to overtake it, and for how long.
+    postponed: Option<(Bytes, Duration)>,
+    /// Once set, nothing more is read.
+    ended: bool,
+}
+
+impl Watch {
+    /// The next line for the client; `None` at the end.
+    async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
+        while self.ready.is_empty() && !self.ended {
+            let line = match &self.postponed {
+                None => self.lines.next().await,
+                Some((_, patience)) => match tokio::time::timeout(*patience, self.lines.next()).await {
+                    Ok(line) => line,
+                    Err(_) => {
+                        self.release();
+                        continue;
+                    }
+                },
+            };
+            let taken = match line {
+                Some(Ok(line)) => self.take(line).await,
+                Some(Err(error)) => Err(error),
+                None => {
+                    self.ended = true;
+                    self.release();
+                    Ok(())
+                }
+            };
+            if let Err(error) = taken {
+                self.ended = true;
+                return Some(Err(error));
+            }
+        }
+        self.ready.pop_front().map(Ok)
+    }
+
+    async fn take(&mut self, line: Bytes) -> Result<(), BoxError> {
+        let fault = match subject(&line) {
+            Some(object) => self.faults.decide_event(&self.asked.about(object.metadata)),
+            // Bookmarks and errors are no changes; they keep their place in the order.
+            None => EventFault::Count,
+        };
+        match fault {
+            EventFault::Count => self.ready.push_back(line),
+            EventFault::Delay(delay) => {
+                tokio::time::sleep(delay).await;
+                self.ready.push_back(line);
+            }
+            EventFault::Cut => return Err(cut()),
+            EventFault::Expire => {
+                self.ended = true;
+                let status = Refusal::Expired.status(&self.asked);
+                self.ready.push_back(format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into());
+                return Ok(());
+            }
+            EventFault::Repeat => self.ready.extend([line.clone(), line]),
+            EventFault::Drop => return Ok(()),
+            EventFault::Postpone(patience) => {
+                self.release();
+                self.postponed = Some((line, patience));
+                return Ok(());
+            }
+        }
+        self.release();
+        Ok(())
+    }
+
+    /// What was postponed has been overtaken.
+    fn release(&mut self) {
+        self.ready.extend(self.postponed.take().map(|(line, _)| line));
+    }
+}
+
+/// Whom an event is about; `None` for a line that tells of no change.
+fn subject(line: &[u8]) -> Option<Object> {
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+        object: Object,
+    }
+    let event: Event = serde_json::from_slice(line).ok()?;
+    matches!(event.kind.as_ref(), "ADDED" | "MODIFIED" | "DELETED").then_some(event.object)
+}
+
+/// The body of a watch as lines, each with its newline.
+struct Lines {
+    body: AnswerBody,
+    unread: BytesMut,
+}
+
+impl Lines {
+    /// The next line; a last one may lack its newline. Cancel safe: what has arrived stays.
+    async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
+        let mut searched = 0;
+        loop {
+            if let Some(end) = self.unread[searched..].iter().position(|byte| *byte == b'\n') {
+                return Some(Ok(self.unread.split_to(searched + end + 1).freeze()));
+            }
+            searched = self.unread.len();
+            match self.body.frame().await {
+                Some(Ok(frame)) => self.unread.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Some(Err(error)) => return Some(Err(error)),
+                None => return (searched > 0).then(|| Ok(self.unread.split().freeze())),
+            }
+        }
+    }
+}

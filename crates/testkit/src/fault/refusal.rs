@@ -1,0 +1,91 @@
+//! Answers for the server: refusals of the kind that pass, each with its `Status`.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::asked::Asked;
+
+/// A refusal that says nothing about the request itself: the same request may succeed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 409: somebody else was faster.
+    Conflict,
+    /// 410: what was asked for is no longer known. For a list or a watch: list anew.
+    Expired,
+    /// 429: not now.
+    TooManyRequests {
+        /// What `Retry-After` says.
+        retry_after_seconds: u32,
+    },
+    /// 500.
+    InternalError,
+    /// 503.
+    Unavailable,
+    /// 504: it took too long, and it may have happened or not.
+    Timeout,
+}
+
+impl Refusal {
+    /// The whole answer to `asked`.
+    pub(super) fn response(self, asked: &Asked) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::from(self.status(asked).to_string()));
+        *response.status_mut() = self.code();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Refusal::TooManyRequests { retry_after_seconds } = self {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds));
+        }
+        response
+    }
+
+    /// The `Status` object.
+    pub(super) fn status(self, asked: &Asked) -> Value {
+        let (group, plural) = asked.resource.split_once('/').unwrap_or(("", &asked.resource));
+        let mut details = json!({"name": asked.name, "group": group, "kind": plural});
+        if let Refusal::TooManyRequests { retry_after_seconds } = self {
+            details["retryAfterSeconds"] = retry_after_seconds.into();
+        }
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message(plural, &asked.name), "reason": self.reason(),
+            "details": details, "code": self.code().as_u16(),
+        })
+    }
+
+    fn code(self) -> StatusCode {
+        match self {
+            Refusal::Conflict => StatusCode::CONFLICT,
+            Refusal::Expired => StatusCode::GONE,
+            Refusal::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
+            Refusal::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Refusal::Conflict => "Conflict",
+            Refusal::Expired => "Expired",
+            Refusal::TooManyRequests { .. } => "TooManyRequests",
+            Refusal::InternalError => "InternalError",
+            Refusal::Unavailable => "ServiceUnavailable",
+            Refusal::Timeout => "Timeout",
+        }
+    }
+
+    /// Says that it is made up, so that nobody who reads a log looks for the fault in the server.
+    fn message(self, plural: &str, name: &str) -> String {
+        match self {
+            Refusal::Conflict => {
+                format!("Operation cannot be fulfilled on {plural} \"{name}\": the object has been modified (injected)")
+            }
+            Refusal::Expired => "too old resource version (injected)".to_owned(),
+            Refusal::TooManyRequests { .. } => "too many requests, please try again later (injected)".to_owned(),
+            Refusal::InternalError => "internal error (injected)".to_owned(),
+            Refusal::Unavailable => "the server is currently unable to handle the request (injected)".to_owned(),
+            Refusal::Timeout => "request did not complete within the allotted timeout (injected)".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! The home on a real Kubernetes control plane: its server and its other controllers, our parts as processes that reach
+//! it through a fault proxy, the wall clock.
+//!
+//! `cargo xtask kube test` starts the control plane and says in the environment where everything is. Tests run one at a
+//! time there, and each begins by taking away what the one before left.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use api::views::View;
+use api::{Clock, Random, Timestamp};
+use controlplane::{Caches, OnCluster, Part};
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use runtime::request::{self, PatchKind};
+use runtime::{Cache, TokioClock, is_not_found};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::Change;
+use super::process::PartProcess;
+use super::record::Record;
+use super::rights;
+use crate::fault::{Faults, Proxy};
+
+/// How much longer something may take here than in virtual time: the machine does it all, and may be busy.
+pub const PATIENCE: u32 = 10;
+/// But nothing may take longer than this.
+pub const PATIENCE_MAX: Duration = Duration::from_secs(300);
+/// Durations that a test chose freely are this much shorter here.
+pub const HASTE: u32 = 10;
+/// How long an earlier test's objects may take to go.
+const CLEAN_WITHIN: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(50);
+
+/// Kinds whose objects a test leaves behind, owners first.
+const LEFT_BEHIND: [&str; 5] = [
+    "/apis/batch/v1/namespaces/default/jobs",
+    "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads",
+    "/api/v1/namespaces/default/pods",
+    "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups",
+    "/api/v1/nodes",
+];
+
+/// Whether this process was told to test on a real control plane.
+pub fn is_chosen() -> bool {
+    match std::env::var("PHALANX_HOME") {
+        Err(_) => false,
+        Ok(home) if home.is_empty() || home == "embedded" => false,
+        Ok(home) if home == "kube" => true,
+        Ok(home) => panic!("PHALANX_HOME={home}: embedded and kube are known; `cargo xtask kube test` sets it"),
+    }
+}
+
+/// Held by the one test that uses the control plane now.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed has let go of the control plane as well.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A control plane of real programs, with our parts.
+pub struct Kube {
+    client: Client,
+    /// Keeps the caches, and runs no part.
+    looking: OnCluster,
+    record: Record,
+    clock: Arc<dyn Clock>,
+    nodes: u32,
+    /// What stands between each part and the server.
+    proxies: BTreeMap<Part, Proxy>,
+    processes: BTreeMap<Part, PartProcess>,
+}
+
+impl Kube {
+    /// The control plane of `$KUBECONFIG` with `nodes` simulated nodes and nothing else of a test before.
+    pub async fn start(seed: u64, nodes: u32, faults: &Faults) -> Kube {
+        let client = client(None).await;
+        clean(&client).await;
+        rights::grant(&client).await;
+        let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
+        let looking = OnCluster::watching(clock.clone(), Random::seeded(seed), client.clone()).await;
+        let record = Record::start(&client).await;
+        let (proxies, processes) = (BTreeMap::new(), BTreeMap::new());
+        let mut kube = Kube { client, looking, record, clock, nodes, proxies, processes };
+        for part in Part::ALL {
+            let its_own = self::client(Some(rights::user_of(part))).await;
+            rights::are_limited(&its_own).await;
+            let proxy = Proxy::start(faults, user_of(part), its_own).await;
+            kube.proxies.insert(part, proxy.expect("a free port on loopback"));
+            kube.start_part(part);
+        }
+        kube
+    }
+
+    /// Whether the server has the feature of this gate on.
+    pub async fn enables(&self, gate: &str) -> bool {
+        let metrics = request::get(&self.client, "/metrics").await.expect("the server tells its metrics");
+        let metrics = String::from_utf8_lossy(&metrics);
+        let name = format!("kubernetes_feature_enabled{{name=\"{gate}\"");
+        let line = metrics.lines().find(|line| line.starts_with(&name));
+        line.unwrap_or_else(|| panic!("the server knows no gate {gate}")).ends_with(" 1")
+    }
+
+    /// An administrator's client.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// What the test sees of the cluster.
+    pub fn caches(&self) -> &Caches {
+        self.looking.caches()
+    }
+
+    /// The time objects carry.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Kills the part's process and starts another.
+    pub fn restart(&mut self, part: Part) {
+        self.processes.remove(&part);
+        self.start_part(part);
+    }
+
+    fn start_part(&mut self, part: Part) {
+        self.processes.insert(part, PartProcess::start(part, self.nodes, &self.proxies[&part].kubeconfig()));
+    }
+
+    /// Why the test cannot go on, if a part has ended.
+    pub fn ended(&self) -> Option<String> {
+        self.processes.values().find_map(PartProcess::ended).or_else(|| self.looking.look().map(str::to_owned))
+    }
+
+    /// Returns once the record has all that the caches show.
+    pub async fn recorded(&self) {
+        let caches = self.caches();
+        self.record.reached("pods", newest(&caches.pods)).await;
+        self.record.reached("batch/jobs", newest(&caches.jobs)).await;
+        self.record.reached("scheduling.k8s.io/workloads", newest(&caches.workloads)).await;
+        self.record.reached("scheduling.k8s.io/podgroups", newest(&caches.pod_groups)).await;
+    }
+
+    /// Every write since the start, in order.
+    pub fn history(&self) -> Vec<Change> {
+        self.record.changes()
+    }
+}
+
+/// Who a part is to the rules of faults. Here its caches are the same user, since a process has one kubeconfig.
+fn user_of(part: Part) -> &'static str {
+    match part {
+        Part::Controllers => "system:serviceaccount:kube-system:job-controller",
+        Part::Scheduler => "system:kube-scheduler",
+        Part::Nodes => "system:phalanx:nodes",
+    }
+}
+
+fn newest<V: View>(cache: &Cache<V>) -> api::Revision {
+    cache.all().iter().map(|object| object.meta().resource_version).max().unwrap_or_default()
+}
+
+/// The administrator's client or, by impersonation, that of a user.
+async fn client(user: Option<&str>) -> Client {
+    let file = Kubeconfig::from_env().expect("a kubeconfig that can be read");
+    let file = file.expect("KUBECONFIG is set: `cargo xtask kube test` does that");
+    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    let mut config = config.expect("a kubeconfig that makes sense");
+    config.default_retry = false;
+    config.auth_info.impersonate = user.map(str::to_owned);
+    config.auth_info.impersonate_groups = user.map(|_| vec!["system:authenticated".to_owned()]);
+    Client::try_from(config).expect("a client for the kubeconfig")
+}
+
+/// Takes away what an earlier test left. Its parts are gone, so nobody lets go of what they held.
+async fn clean(client: &Client) {
+    let deadline = Instant::now() + CLEAN_WITHIN;
+    for path in LEFT_BEHIND {
+        loop {
+            let bytes = match request::get(client, path).await {
+                // A server that does not have the kind has nothing to take away.
+                Err(error) if is_not_found(&error) => break,
+                answer => answer.unwrap_or_else(|error| panic!("{path}: {error}")),
+            };
+            let listed: Value = serde_json::from_slice(&bytes).expect("a list");
+            let items = listed["items"].as_array().cloned().unwrap_or_default();
+            if items.is_empty() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{path}: {} objects of an earlier test stay", items.len());
+            let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+            let _ = request::delete(client, path, &options).await;
+            for item in items.iter().filter(|item| item["metadata"]["finalizers"].is_array()) {
+                let object = format!("{path}/{}", item["metadata"]["name"].as_str().unwrap_or_default());
+                let freed = json!({"metadata": {"finalizers": null}});
+                match request::patch(client, &object, PatchKind::Merge, &freed).await {
+                    Err(error) if !is_not_found(&error) => eprintln!("{object}: {error}"),
+                    _ => {}
+                }
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Groups of groups, made from a tree by the library as a controller of two levels would make them.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use nodes::cluster::Cluster;
+use serde_json::{Value, json};
+use testkit::{Home, job, on_paused_clock};
+use workloadbuilder::field::Path;
+use workloadbuilder::groups::workload_owner;
+use workloadbuilder::target::Version;
+use workloadbuilder::{BuildOptions, Builder, Group, SchedulingConfig, SchedulingPolicy, WorkloadItem, names};
+
+const BETA: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default";
+const ALPHA: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default";
+
+fn item(name: &str, min_count: i32, children: Vec<WorkloadItem>) -> WorkloadItem {
+    let policy = Some(SchedulingPolicy::Gang { min_count: Some(min_count) });
+    WorkloadItem {
+        default_config: SchedulingConfig { policy, ..SchedulingConfig::default() },
+        children,
+        ..WorkloadItem::new(name, Path::new("spec").child(name))
+    }
+}
+
+/// Creates a Workload and its groups in the order that the library gives. The owner is a Job that does nothing.
+async fn furnished(home: &Home) -> Vec<Group> {
+    let mut idle = job("owner").pods(1).spec("suspend", true).build();
+    idle["spec"]["template"]["spec"]["schedulingGroup"] = json!({"podGroupName": "somebody-elses"});
+    let owner = home.create(&idle).await;
+    let owner = OwnerReference {
+        api_version: "batch/v1".to_owned(),
+        kind: "Job".to_owned(),
+        name: "owner".to_owned(),
+        uid: owner["metadata"]["uid"].as_str().unwrap().to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    let stage = item("stage", 1, vec![item("workers", 4, vec![])]);
+    let root = item("set", 2, vec![item("driver", 1, vec![]), stage]);
+    let options = BuildOptions {
+        name: names::workload_name(&owner.name, &owner.uid),
+        namespace: "default".to_owned(),
+        owner: Some(owner),
+        ..BuildOptions::default()
+    };
+    let workload = Builder::new(root, options.clone()).build_workload().unwrap();
+    let kept = home.create(&serde_json::to_value(workload).unwrap()).await;
+    let kept = serde_json::from_value(kept).unwrap();
+    let group_owners = vec![workload_owner(&kept, Version::V1beta1)];
+    let groups = Builder::from_workload(kept, BuildOptions { group_owners, ..options }).groups().unwrap();
+    for group in &groups {
+        let (path, document) = match group {
+            Group::Composite(group) => (format!("{ALPHA}/compositepodgroups"), serde_json::to_value(group)),
+            Group::Pods(group) => (format!("{BETA}/podgroups"), serde_json::to_value(group)),
+        };
+        if let Some(parent) = group.parent() {
+            let path = format!("{ALPHA}/compositepodgroups/{parent}");
+            home.request("GET", &path, &Value::Null).await.expect("a parent is there before its children");
+        }
+        home.request("POST", &path, &document.unwrap()).await.unwrap();
+    }
+    groups
+}
+
+/// The templates of all groups there are.
+async fn left(home: &Home) -> Vec<String> {
+    let mut templates = Vec::new();
+    for path in [format!("{ALPHA}/compositepodgroups"), format!("{BETA}/podgroups")] {
+        let list = home.request("GET", &path, &Value::Null).await.unwrap();
+        let items = list["items"].as_array().unwrap();
+        let template = |item: &Value| item["spec"]["workloadRef"]["templateName"].as_str().unwrap().to_owned();
+        templates.extend(items.iter().map(template));
+    }
+    templates.sort();
+    templates
+}
+
+/// Waits, for a while of virtual time, until only groups of these templates are left.
+async fn until_left(home: &Home, want: &[&str]) {
+    for _ in 0..300 {
+        if left(home).await == want {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(left(home).await, want);
+}
+
+// Shows: S004-52
+#[test]
+fn a_tree_of_groups_is_created_parents_first_and_goes_with_its_owner() {
+    on_paused_clock(async {
+        let home = Home::embedded(11, Cluster::default_of(1)).await;
+        furnished(&home).await;
+        assert_eq!(left(&home).await, ["driver", "set", "stage", "workers"]);
+        let path = "/apis/batch/v1/namespaces/default/jobs/owner";
+        home.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
+        until_left(&home, &[]).await;
+        let workloads = home.request("GET", &format!("{BETA}/workloads"), &Value::Null).await.unwrap();
+        assert_eq!(workloads["items"], json!([]));
+    });
+}
+
+#[test]
+fn a_protected_composite_stays_until_its_last_group_has_gone() {
+    on_paused_clock(async {
+        let home = Home::embedded(11, Cluster::default_of(1)).await;
+        let groups = furnished(&home).await;
+        let path = |template: &str| {
+            let group = groups.iter().find(|group| group.template() == template).unwrap();
+            match group {
+                Group::Composite(_) => format!("{ALPHA}/compositepodgroups/{}", group.name()),
+                Group::Pods(_) => format!("{BETA}/podgroups/{}", group.name()),
+            }
+        };
+        let protected = json!({"metadata": {"finalizers": [api::scheduling::PROTECTION_FINALIZER]}});
+        for template in ["set", "stage"] {
+            home.request("PATCH", &path(template), &protected).await.unwrap();
+            home.request("DELETE", &path(template), &json!({})).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(left(&home).await, ["driver", "set", "stage", "workers"], "both have groups below them");
+        home.request("DELETE", &path("workers"), &json!({})).await.unwrap();
+        until_left(&home, &["driver", "set"]).await;
+        home.request("DELETE", &path("driver"), &json!({})).await.unwrap();
+        until_left(&home, &[]).await;
+    });
+}
+
+// Shows: S003-02
+// Shows: S003-24
+#[test]
+fn a_child_group_comes_and_goes_without_harm_to_the_others() {
+    on_paused_clock(async {
+        let home = Home::embedded(11, Cluster::default_of(1)).await;
+        let groups = furnished(&home).await;
+        let Some(Group::Pods(workers)) = groups.iter().find(|group| group.template() == "workers") else {
+            panic!("workers are a group of pods")
+        };
+        let name = workers.metadata.name.as_deref().unwrap();
+        home.request("DELETE", &format!("{BETA}/podgroups/{name}"), &json!({})).await.unwrap();
+        until_left(&home, &["driver", "set", "stage"]).await;
+        let again = serde_json::to_value(workers).unwrap();
+        home.request("POST", &format!("{BETA}/podgroups"), &again).await.unwrap();
+        assert_eq!(left(&home).await, ["driver", "set", "stage", "workers"]);
+    });
+}

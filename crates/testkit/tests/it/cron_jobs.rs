@@ -1,0 +1,300 @@
+//! CronJobs through the whole control plane: at the right time, one at a time, once, and cleaned up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::views::ObjectKey;
+use controlplane::{Config, Part};
+use nodes::cluster::Cluster;
+use serde_json::{Value, json};
+use testkit::fault::{EventFault, Fault, Refusal, Rule, Verb, events_of, verb, writes};
+use testkit::{Change, Home, JobBuilder, job, on_paused_clock};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// The minute that the homes begin with.
+const NEW_YEAR: i64 = 1_767_225_600 / 60;
+const PATH: &str = "/apis/batch/v1/namespaces/default/cronjobs/c";
+
+/// A CronJob `c` of Jobs like `job`, with the fields of `spec` on top.
+fn cron_job(schedule: &str, job: JobBuilder, spec: Value) -> Value {
+    let mut manifest = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"schedule": schedule, "jobTemplate": {"spec": job.build()["spec"]}},
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        manifest["spec"][field] = value.clone();
+    }
+    manifest
+}
+
+/// A Job whose pod runs for so long.
+fn running(seconds: u32) -> JobBuilder {
+    job("unnamed").annotate("phalanx.dev/run-seconds", &seconds.to_string())
+}
+
+fn made<'a>(history: &'a [Change], resource: &'a str) -> impl Iterator<Item = &'a Change> {
+    history.iter().filter(move |change| change.created && change.resource == resource)
+}
+
+/// When each Job was made, in order of the store: `name created scheduled`, the minute of the name counted from new year.
+fn starts(home: &Home) -> Vec<(i64, String)> {
+    let history = home.history();
+    let start = |change: &Change| {
+        let minute: i64 = change.name().strip_prefix("c-").unwrap().parse().unwrap();
+        (minute - NEW_YEAR, change.object["metadata"]["creationTimestamp"].as_str().unwrap().to_owned())
+    };
+    made(&history, "batch/jobs").map(start).collect()
+}
+
+/// Names of the Jobs, Workloads and PodGroups that are there.
+fn there(home: &Home) -> BTreeMap<String, BTreeSet<String>> {
+    let mut there: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for change in home.history() {
+        let names = there.entry(change.resource.clone()).or_default();
+        if change.deleted {
+            names.remove(change.name())
+        } else {
+            names.insert(change.name().to_owned())
+        };
+    }
+    there
+}
+
+/// The most Jobs of the CronJob that had not ended at any one time.
+fn most_at_once(home: &Home) -> usize {
+    let (mut unfinished, mut most) = (BTreeSet::new(), 0);
+    for change in home.history().iter().filter(|change| change.resource == "batch/jobs") {
+        let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ended = conditions.iter().any(|held| matches!(held["type"].as_str(), Some("Complete" | "Failed")));
+        if ended || change.deleted {
+            unfinished.remove(change.name())
+        } else {
+            unfinished.insert(change.name().to_owned())
+        };
+        most = most.max(unfinished.len());
+    }
+    most
+}
+
+fn reasons(home: &Home) -> BTreeSet<String> {
+    let history = home.history();
+    let about = made(&history, "events").filter(|event| event.object["involvedObject"]["kind"] == "CronJob");
+    about.map(|event| event.object["reason"].as_str().unwrap().to_owned()).collect()
+}
+
+// Shows: S000-13, S000-64
+#[test]
+fn each_time_of_the_schedule_gets_a_gang_of_its_own_and_old_ones_go_with_all_they_had() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(2)).await;
+        let gang = running(5).pods(2).gang();
+        home.create(&cron_job("* * * * *", gang, json!({"successfulJobsHistoryLimit": 1}))).await;
+        home.pass(MINUTE * 4 + MINUTE / 2).await;
+        let want: Vec<_> = (1..=4).map(|minute| (minute, format!("2026-01-01T00:0{minute}:00Z"))).collect();
+        assert_eq!(starts(&home), want, "one Job for each minute, in its very second");
+        let history = home.history();
+        for resource in ["scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"] {
+            let owners: Vec<_> = made(&history, resource)
+                .map(|object| &object.object["metadata"]["ownerReferences"][0]["name"])
+                .collect();
+            let jobs: Vec<_> = made(&history, "batch/jobs").map(|job| &job.object["metadata"]["name"]).collect();
+            assert_eq!(owners, jobs, "each Job its own, and one: {resource}");
+            assert_eq!(there(&home)[resource].len(), 1, "{resource} of Jobs that were dropped are gone");
+        }
+        let jobs = &there(&home)["batch/jobs"];
+        assert_eq!(*jobs, BTreeSet::from([format!("c-{}", NEW_YEAR + 4)]), "the history keeps one");
+        assert_eq!(there(&home)["pods"].len(), 2);
+        let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+        assert_eq!(status["active"], Value::Null);
+        assert_eq!(status["lastScheduleTime"], "2026-01-01T00:04:00Z");
+        assert!(status["lastSuccessfulTime"].as_str().unwrap().starts_with("2026-01-01T00:04:0"), "{status}");
+        let told = ["SawCompletedJob", "SuccessfulCreate", "SuccessfulDelete"].map(str::to_owned);
+        assert_eq!(reasons(&home), told.into());
+    });
+}
+
+#[test]
+fn the_example_runs_a_gang_every_five_minutes() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let text = include_str!("../../../../examples/cron-job.yaml");
+        home.create(&serde_saphyr::from_str(text).unwrap()).await;
+        home.pass(MINUTE * 11).await;
+        let name = |minute: i64| format!("evaluation-{}", NEW_YEAR + minute);
+        assert_eq!(there(&home)["batch/jobs"], BTreeSet::from([name(5), name(10)]));
+        assert_eq!(there(&home)["pods"].len(), 8);
+    });
+}
+
+#[test]
+fn a_cron_job_over_turned_clocks_skips_a_time_in_spring_and_serves_it_twice_in_autumn() {
+    for (origin, want) in [
+        ("2026-03-27T12:00:00Z", ["2026-03-28T01:30:00Z", "2026-03-30T00:30:00Z"].as_slice()),
+        ("2026-10-24T12:00:00Z", &["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"]),
+    ] {
+        on_paused_clock(async {
+            let home = Home::beginning_at(origin, 3, Config::on(Cluster::default_of(1))).await;
+            home.create(&cron_job("30 2 * * *", running(5), json!({"timeZone": "Europe/Berlin"}))).await;
+            home.pass(MINUTE * 60 * 61).await;
+            let times: Vec<_> = starts(&home).into_iter().map(|(_, made)| made).collect();
+            assert_eq!(times, want);
+            let history = home.history();
+            let told = &made(&history, "batch/jobs").next().unwrap().object["metadata"]["annotations"];
+            let told = told["batch.kubernetes.io/cronjob-scheduled-timestamp"].as_str().unwrap();
+            assert!(told.contains("T02:30:00+0"), "as the clocks on the wall show it: {told}");
+        });
+    }
+}
+
+#[test]
+fn a_forbidding_cron_job_waits_for_an_overlong_job_and_makes_up_for_the_last_time() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("* * * * *", running(150), json!({"concurrencyPolicy": "Forbid"}))).await;
+        home.pass(MINUTE * 7).await;
+        let minutes: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
+        assert_eq!(minutes, [1, 3, 6], "the first ends in minute 3, the second in minute 6");
+        assert_eq!(most_at_once(&home), 1);
+        assert!(reasons(&home).contains("JobAlreadyActive"), "{:?}", reasons(&home));
+    });
+}
+
+#[test]
+fn a_replacing_cron_job_ends_the_job_that_runs() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("* * * * *", running(1_000), json!({"concurrencyPolicy": "Replace"}))).await;
+        home.pass(MINUTE * 3 + MINUTE / 2).await;
+        let minutes: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
+        assert_eq!(minutes, [1, 2, 3]);
+        assert_eq!(most_at_once(&home), 1);
+        home.pass(MINUTE / 2 - Duration::from_secs(5)).await;
+        assert_eq!(there(&home)["pods"].len(), 1, "pods of replaced Jobs go with them");
+        let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+        assert_eq!(status["active"].as_array().unwrap().len(), 1);
+        assert!(reasons(&home).contains("SuccessfulDelete") && !reasons(&home).contains("MissingJob"));
+    });
+}
+
+#[test]
+fn a_suspended_cron_job_starts_nothing_and_makes_up_for_one_time_when_it_goes_on() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("* * * * *", running(5), json!({"suspend": true}))).await;
+        home.pass(MINUTE * 3 + MINUTE / 2).await;
+        assert_eq!(starts(&home), []);
+        home.request("PATCH", PATH, &json!({"spec": {"suspend": false}})).await.unwrap();
+        home.pass(MINUTE / 4).await;
+        assert_eq!(starts(&home), [(3, "2026-01-01T00:03:30Z".to_owned())]);
+    });
+}
+
+// Shows: S000-64
+#[test]
+fn a_deleted_cron_job_takes_its_jobs_and_their_groups_along() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("* * * * *", running(1_000).gang(), json!({}))).await;
+        home.pass(MINUTE + MINUTE / 2).await;
+        home.request("DELETE", PATH, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
+        home.pass(MINUTE * 2).await;
+        let there = there(&home);
+        for resource in
+            ["batch/cronjobs", "batch/jobs", "pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"]
+        {
+            assert_eq!(there[resource], BTreeSet::new(), "{resource}");
+        }
+        assert_eq!(starts(&home).len(), 1);
+    });
+}
+
+#[test]
+fn a_running_job_that_somebody_deletes_is_struck_off_and_not_made_again() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("*/2 * * * *", running(1_000), json!({}))).await;
+        home.pass(MINUTE * 2 + MINUTE / 2).await;
+        let path = format!("/apis/batch/v1/namespaces/default/jobs/c-{}", NEW_YEAR + 2);
+        home.request("DELETE", &path, &json!({"propagationPolicy": "Background"})).await.unwrap();
+        home.pass(MINUTE / 2).await;
+        let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+        assert_eq!((&status["active"], &status["lastScheduleTime"]), (&Value::Null, &json!("2026-01-01T00:02:00Z")));
+        assert!(reasons(&home).contains("MissingJob"));
+        assert_eq!(starts(&home).len(), 1);
+    });
+}
+
+#[test]
+fn whatever_becomes_of_a_write_each_time_gets_exactly_one_job() {
+    let faults = [Fault::Cut, Fault::CutAnswer, Fault::Answer(Refusal::Conflict), Fault::AnswerAfter(Refusal::Timeout)];
+    for fault in faults {
+        for nth in 1..=4 {
+            on_paused_clock(async {
+                let mut home = Home::embedded(7, Cluster::default_of(1)).await;
+                let of = writes().by("cronjob-controller").of("batch/jobs");
+                let status = writes().by("cronjob-controller").of("batch/cronjobs");
+                let rules = [of, status].map(|of| home.fault(Rule::on(of, fault.clone()).nth(nth)));
+                home.create(&cron_job("* * * * *", running(10), json!({"successfulJobsHistoryLimit": 1}))).await;
+                // Away right after the time that goes wrong.
+                let away = MINUTE * u32::try_from(nth).unwrap() + Duration::from_millis(30);
+                home.pass(away).await;
+                home.restart(Part::Controllers);
+                home.pass(MINUTE * 6 + MINUTE / 2 - away).await;
+                let minutes: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
+                assert_eq!(minutes, [1, 2, 3, 4, 5, 6], "{fault:?} {nth}");
+                assert!(rules.iter().all(|rule| home.faults().counts(*rule).done == 1), "{fault:?} {nth}");
+                let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+                assert_eq!(
+                    (&status["active"], &status["lastScheduleTime"]),
+                    (&Value::Null, &json!("2026-01-01T00:06:00Z"))
+                );
+                assert_eq!(there(&home)["batch/jobs"].len(), 1, "{fault:?} {nth}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_forbidding_cron_job_sees_a_job_whose_start_was_never_written_down() {
+    // The controllers end between the creation of a Job and the write of its status, and come back minutes later.
+    on_paused_clock(async {
+        let mut home = Home::embedded(7, Cluster::default_of(1)).await;
+        home.fault(Rule::on(verb(Verb::Patch).by("cronjob-controller"), Fault::Cut).first(3));
+        home.create(&cron_job("* * * * *", running(600), json!({"concurrencyPolicy": "Forbid"}))).await;
+        home.pass(MINUTE + Duration::from_millis(200)).await;
+        home.restart(Part::Controllers);
+        home.pass(MINUTE * 5).await;
+        assert_eq!(starts(&home).len(), 1);
+        let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
+        assert_eq!(status["active"][0]["name"], format!("c-{}", NEW_YEAR + 1));
+        assert!(!reasons(&home).contains("UnexpectedJob"));
+    });
+}
+
+#[test]
+fn a_cache_of_jobs_that_lags_makes_no_job_twice() {
+    on_paused_clock(async {
+        let home = Home::embedded(7, Cluster::default_of(1)).await;
+        home.fault(Rule::on_events(events_of("batch/jobs"), EventFault::Delay(Duration::from_secs(20))).every(2));
+        home.create(&cron_job("* * * * *", running(5), json!({}))).await;
+        home.pass(MINUTE * 10).await;
+        let minutes: BTreeSet<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
+        assert_eq!(minutes.len(), starts(&home).len(), "each at most once");
+        assert!(minutes.len() >= 5, "{minutes:?}");
+    });
+}
+
+#[test]
+fn a_job_of_somebody_else_with_the_name_of_a_time_is_left_alone_and_told() {
+    on_paused_clock(async {
+        let home = Home::embedded(7, Cluster::default_of(1)).await;
+        home.create(&job(&format!("c-{}", NEW_YEAR + 1)).build()).await;
+        home.create(&cron_job("* * * * *", running(5), json!({}))).await;
+        home.pass(MINUTE * 2 + MINUTE / 2).await;
+        let names: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
+        assert_eq!(names, [1, 2], "theirs, then ours");
+        assert!(reasons(&home).contains("FailedCreate"));
+        let theirs = home.caches().jobs.get(&ObjectKey::new("default", format!("c-{}", NEW_YEAR + 1))).unwrap();
+        assert!(theirs.metadata.owner_references.is_empty());
+    });
+}

@@ -1,0 +1,289 @@
+//! What each fault does to a request and to an event, in process and over HTTP.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use controlplane::Config;
+use futures::{AsyncBufReadExt, TryStreamExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Error};
+use nodes::cluster::Cluster;
+use serde_json::{Value, json};
+use testkit::fault::{EventFault, Fault, Proxy, Refusal, Rule, events_of, requests, verb, writes};
+use testkit::fault::{Requests, Verb};
+use testkit::{Home, on_paused_clock, pod};
+use tokio::time::Instant;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const SECONDS_5: Duration = Duration::from_secs(5);
+
+/// A server and nobody else.
+async fn server() -> Home {
+    Home::with_config(1, Config { parts: BTreeSet::new(), ..Config::on(Cluster::default_of(1)) }).await
+}
+
+async fn create(client: &Client, name: &str) -> Result<Value, Error> {
+    let body = serde_json::to_vec(&pod(name).build()).unwrap();
+    let request = http::Request::post(PODS).header("content-type", "application/json");
+    client.request(request.body(body).unwrap()).await
+}
+
+fn heard(answer: Result<Value, Error>) -> String {
+    match answer {
+        Ok(object) => format!("made {}", object["metadata"]["name"].as_str().unwrap()),
+        Err(Error::Api(status)) => format!("{} {}", status.code, status.reason),
+        // In process what was injected comes as it is; over HTTP what the client made of a connection that is gone.
+        Err(Error::Service(_) | Error::HyperError(_)) => "cut".to_owned(),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// Each fault, what the caller hears, and how many pods there are then.
+fn faults() -> [(Fault, &'static str, usize); 10] {
+    let busy = Refusal::TooManyRequests { retry_after_seconds: 3 };
+    [
+        (Fault::Count, "made p", 1),
+        (Fault::Cut, "cut", 0),
+        (Fault::CutAnswer, "cut", 1),
+        (Fault::Repeat, "409 AlreadyExists", 1),
+        (Fault::Answer(Refusal::Conflict), "409 Conflict", 0),
+        (Fault::Answer(busy), "429 TooManyRequests", 0),
+        (Fault::Answer(Refusal::Unavailable), "503 ServiceUnavailable", 0),
+        (Fault::AnswerAfter(Refusal::InternalError), "500 InternalError", 1),
+        (Fault::AnswerAfter(Refusal::Timeout), "504 Timeout", 1),
+        (Fault::AnswerAfter(Refusal::Expired), "410 Expired", 1),
+    ]
+}
+
+fn pods_made(home: &Home) -> usize {
+    home.history().iter().filter(|change| change.resource == "pods" && change.created).count()
+}
+
+#[test]
+fn the_caller_hears_and_the_server_does_what_the_fault_says() {
+    for (fault, want, made) in faults() {
+        on_paused_clock(async {
+            let home = server().await;
+            let client = home.faults().wrap("part", home.client());
+            let rule = home.fault(Rule::on(writes().of("pods").by("part"), fault.clone()));
+            assert_eq!(heard(create(&client, "p").await), want, "{fault:?}");
+            assert_eq!(pods_made(&home), made, "{fault:?}");
+            assert_eq!(home.faults().counts(rule).done, 1, "{fault:?}");
+            home.faults().remove(rule);
+            assert_eq!(heard(create(&client, "q").await), "made q", "{fault:?}: nothing is left of it");
+        });
+    }
+}
+
+#[test]
+fn a_delay_is_before_the_server_or_after_it() {
+    for (fault, created_after) in
+        [(Fault::Delay(SECONDS_5), SECONDS_5), (Fault::DelayAnswer(SECONDS_5), Duration::ZERO)]
+    {
+        on_paused_clock(async {
+            let home = server().await;
+            let client = home.faults().wrap("part", home.client());
+            home.fault(Rule::on(writes(), fault.clone()));
+            let (began, now) = (Instant::now(), home.now());
+            let made = create(&client, "p").await.unwrap();
+            assert_eq!(began.elapsed(), SECONDS_5, "{fault:?}");
+            let created: api::Timestamp = made["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
+            assert_eq!(created, now + created_after, "{fault:?}");
+        });
+    }
+}
+
+#[test]
+fn a_busy_server_says_when_to_come_back() {
+    on_paused_clock(async {
+        let home = server().await;
+        let client = home.faults().wrap("part", home.client());
+        home.fault(Rule::on(requests(), Fault::Answer(Refusal::TooManyRequests { retry_after_seconds: 3 })));
+        let request = http::Request::get(format!("{PODS}/p")).body(kube::client::Body::empty()).unwrap();
+        let response = client.send(request).await.unwrap();
+        assert_eq!(response.headers()["retry-after"], "3");
+        let bytes = response.into_body().collect_bytes().await.unwrap();
+        let status: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(status["details"], json!({"name": "p", "group": "", "kind": "pods", "retryAfterSeconds": 3}));
+        assert_eq!((&status["kind"], &status["code"]), (&json!("Status"), &json!(429)));
+    });
+}
+
+#[test]
+fn nobody_but_the_parts_goes_through_the_rules_of_a_home() {
+    on_paused_clock(async {
+        let home = server().await;
+        home.fault(Rule::on(requests(), Fault::Cut));
+        home.create(&pod("p").build()).await;
+    });
+}
+
+/// The events of a watch over four new pods, by name, with how it ended when that was not at its time.
+async fn watched(home: &Home, client: &Client) -> String {
+    let from = home.history().last().unwrap().revision;
+    let uri = format!("{PODS}?watch=true&timeoutSeconds=2&resourceVersion={from}");
+    let body = client.request_stream(http::Request::get(uri).body(Vec::new()).unwrap()).await.unwrap();
+    for name in ["a", "b", "c", "d"] {
+        home.create(&pod(name).build()).await;
+    }
+    let mut lines = Box::pin(body).lines();
+    let mut seen = Vec::new();
+    loop {
+        match lines.try_next().await {
+            Ok(Some(line)) => {
+                let event: Value = serde_json::from_str(&line).unwrap();
+                seen.push(match event["type"].as_str().unwrap() {
+                    "ERROR" => event["object"]["code"].to_string(),
+                    _ => event["object"]["metadata"]["name"].as_str().unwrap().to_owned(),
+                });
+            }
+            Ok(None) => return seen.join(" "),
+            Err(_) => {
+                seen.push("cut".to_owned());
+                return seen.join(" ");
+            }
+        }
+    }
+}
+
+/// Not the watch that keeps the home's own cache.
+fn watched_pods() -> Requests {
+    events_of("pods").by("part")
+}
+
+/// Each fault of events, and the events that a client sees.
+fn event_faults() -> [(Rule, &'static str); 9] {
+    let on = |fault| Rule::on_events(watched_pods(), fault);
+    let soon = Duration::from_millis(200);
+    [
+        (on(EventFault::Count), "a b c d"),
+        (on(EventFault::Drop).nth(2), "a c d"),
+        (on(EventFault::Repeat).nth(2), "a b b c d"),
+        (on(EventFault::Postpone(soon)).nth(2), "a c b d"),
+        (on(EventFault::Postpone(soon)).nth(4), "a b c d"),
+        (on(EventFault::Cut).nth(2), "a cut"),
+        (on(EventFault::Expire).nth(2), "a 410"),
+        (on(EventFault::Delay(soon)).first(2), "a b c d"),
+        (Rule::on_events(watched_pods().named("c"), EventFault::Drop), "a b d"),
+    ]
+}
+
+#[test]
+fn a_watch_shows_what_the_rules_leave_of_its_events() {
+    for (rule, want) in event_faults() {
+        on_paused_clock(async {
+            let home = server().await;
+            let client = home.faults().wrap("part", home.client());
+            let case = format!("{rule:?}");
+            home.fault(rule);
+            assert_eq!(watched(&home, &client).await, want, "{case}");
+        });
+    }
+}
+
+#[test]
+fn a_frozen_watch_stands_still_and_then_tells_everything() {
+    on_paused_clock(async {
+        let home = server().await;
+        let client = home.faults().wrap("part", home.client());
+        home.fault(Rule::on_events(watched_pods(), EventFault::Delay(Duration::from_secs(30))).nth(1));
+        let began = Instant::now();
+        assert_eq!(watched(&home, &client).await, "a b c d");
+        assert_eq!(began.elapsed(), Duration::from_secs(30), "its time was long over when it went on");
+    });
+}
+
+#[test]
+fn the_proxy_does_to_requests_what_the_layer_does() {
+    over_http(async |home, proxy| {
+        let client = proxy.client().unwrap();
+        for (count, (fault, want, made)) in faults().into_iter().enumerate() {
+            let name = format!("p{count}");
+            let rule = home.fault(Rule::on(writes().named(&name).by("part"), fault.clone()));
+            let before = pods_made(home);
+            assert_eq!(
+                heard(create(&client, &name).await),
+                want.replace("made p", &format!("made {name}")),
+                "{fault:?}"
+            );
+            assert_eq!(pods_made(home) - before, made, "{fault:?}");
+            assert_eq!(home.faults().counts(rule).done, 1, "{fault:?}");
+        }
+    });
+}
+
+#[test]
+fn the_proxy_does_to_watches_what_the_layer_does() {
+    for (rule, want) in event_faults().into_iter().take(7) {
+        over_http(async |home, proxy| {
+            let case = format!("{rule:?}");
+            home.fault(rule.clone());
+            assert_eq!(watched(home, &proxy.client().unwrap()).await, want, "{case}");
+        });
+    }
+}
+
+#[test]
+fn the_kubeconfig_of_a_proxy_leads_through_it() {
+    over_http(async |home, proxy| {
+        let seen = home.fault(Rule::on(verb(Verb::List).of("nodes"), Fault::Count));
+        let file = Kubeconfig::from_yaml(&proxy.kubeconfig()).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+        let client = Client::try_from(config).unwrap();
+        let request = http::Request::get("/api/v1/nodes").body(Vec::new()).unwrap();
+        let list: Value = client.request(request).await.unwrap();
+        assert_eq!(list["kind"], "NodeList");
+        assert_eq!(home.faults().counts(seen).seen, 1);
+        let version = client.apiserver_version().await.unwrap();
+        assert_eq!(version.major, "1", "what is about no object passes");
+    });
+}
+
+#[test]
+fn a_proxy_that_is_dropped_is_gone_with_its_watches() {
+    over_http(async |home, _| {
+        let proxy = Proxy::start(home.faults(), "other", home.client()).await.unwrap();
+        let client = proxy.client().unwrap();
+        let request = http::Request::get(format!("{PODS}?watch=true")).body(Vec::new()).unwrap();
+        let mut lines = Box::pin(client.request_stream(request).await.unwrap()).lines();
+        drop(proxy);
+        assert!(lines.try_next().await.is_err(), "the watch breaks");
+        assert_eq!(heard(create(&client, "p").await), "cut");
+    });
+}
+
+/// Runs `scenario` with a proxy for the user `part`, on the real clock and a real socket, for a minute at most.
+fn over_http(scenario: impl AsyncFnOnce(&Home, &Proxy)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let home = server().await;
+        let proxy = Proxy::start(home.faults(), "part", home.client()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), scenario(&home, &proxy)).await.expect("a minute is enough");
+    });
+}
+
+#[test]
+fn requests_can_be_told_apart_in_every_way_a_rule_has() {
+    on_paused_clock(async {
+        let home = server().await;
+        let (one, two) = (home.faults().wrap("system:one", home.client()), home.faults().wrap("two", home.client()));
+        let count = |of: Requests| home.fault(Rule::on(of, Fault::Count));
+        let rules = [
+            (count(requests().within("default")), 3),
+            (count(writes()), 3),
+            (count(requests().by("one")), 2),
+            (count(verb(Verb::Create).of("pods").named("b")), 1),
+            (count(requests().of("pods").at("binding")), 1),
+            (count(verb(Verb::List).not_of("pods")), 1),
+        ];
+        create(&one, "a").await.unwrap();
+        create(&two, "b").await.unwrap();
+        let bind = http::Request::post(format!("{PODS}/a/binding")).body(b"{}".to_vec()).unwrap();
+        one.request::<Value>(bind).await.unwrap_err();
+        let nodes = http::Request::get("/api/v1/nodes").body(Vec::new()).unwrap();
+        two.request::<Value>(nodes).await.unwrap();
+        for (position, (rule, want)) in rules.into_iter().enumerate() {
+            assert_eq!(home.faults().counts(rule).seen, want, "rule {position}");
+        }
+    });
+}

@@ -1,0 +1,460 @@
+//! Jobs and gangs while things go wrong between the parts and the server, and what holds all the same (promise 9).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Random;
+use api::views::{Condition, JobView};
+use controlplane::{Config, Health, OnCluster, Part};
+use nodes::cluster::Cluster;
+use runtime::{Backoff, TokioClock};
+use serde_json::{Value, json};
+use testkit::fault::{
+    EventFault, Fault, Proxy, Refusal, Requests, Rule, RuleId, Verb, events_of, requests, verb, writes,
+};
+use testkit::{Change, Home, job, on_paused_clock};
+
+/// Within this everything has ended, however often it was tried again.
+const BUDGET: Duration = Duration::from_secs(600);
+const BUSY: Refusal = Refusal::TooManyRequests { retry_after_seconds: 1 };
+
+/// Every kind that a cache is kept of, namespaces aside.
+const KINDS: [&str; 5] = ["pods", "batch/jobs", "nodes", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"];
+
+/// What may happen to one write of a part: never or at last, and the part is told so or not.
+const FAULTS: [Fault; 4] =
+    [Fault::Cut, Fault::CutAnswer, Fault::Answer(Refusal::Conflict), Fault::AnswerAfter(Refusal::Timeout)];
+
+/// One of each sort, where more would only cost time.
+const DONE_OR_NOT: [Fault; 2] = [Fault::CutAnswer, Fault::Answer(Refusal::Conflict)];
+
+/// A Job, and what is to become of it whatever goes wrong. It has more work than places.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    name: &'static str,
+    at_once: usize,
+    completions: usize,
+    /// Whether each of its pods has an index.
+    indexed: bool,
+    /// Whether its pods succeed.
+    succeeds: bool,
+    /// How many pods it takes.
+    pods: usize,
+}
+
+const INDEXED: Work = Work { name: "indexed", at_once: 3, completions: 5, indexed: true, succeeds: true, pods: 5 };
+const PLAIN: Work = Work { name: "plain", indexed: false, ..INDEXED };
+const FAILING: Work = Work { name: "failing", at_once: 1, succeeds: false, pods: 3, ..PLAIN };
+
+impl Work {
+    /// A gang Job of pods that take two seconds and two GPUs each.
+    fn manifest(&self) -> Value {
+        let job = job(self.name).spec("parallelism", self.at_once).spec("completions", self.completions).gang().gpus(2);
+        let job = if self.indexed { job.indexed() } else { job };
+        // As many failures as are forgiven, and one more.
+        let job = job.spec("backoffLimit", self.pods - 1).annotate("phalanx.dev/run-seconds", "2");
+        job.annotate("phalanx.dev/exit-code", if self.succeeds { "0" } else { "1" }).build()
+    }
+}
+
+/// A Job under way.
+struct Run {
+    work: Work,
+    home: Home,
+    rules: Vec<RuleId>,
+}
+
+/// The same after its end.
+struct Ran {
+    work: Work,
+    home: Home,
+    job: Arc<JobView>,
+    rules: Vec<RuleId>,
+}
+
+impl Run {
+    /// Posts the Job, under `rules`.
+    async fn begin(work: Work, rules: impl IntoIterator<Item = Rule>) -> Run {
+        let home = Home::embedded(7, Cluster::default_of(1)).await;
+        let rules = rules.into_iter().map(|rule| home.fault(rule)).collect();
+        home.create(&work.manifest()).await;
+        Run { work, home, rules }
+    }
+
+    async fn end(self, case: &str) -> Ran {
+        let Run { work, home, rules } = self;
+        let job = home.eventually(case, BUDGET, ended).await;
+        Ran { work, home, job, rules }
+    }
+}
+
+/// Runs the indexed Job under `rules` to its end.
+async fn run(case: &str, rules: impl IntoIterator<Item = Rule>) -> Ran {
+    Run::begin(INDEXED, rules).await.end(case).await
+}
+
+/// The Job, once it has ended and let go of its pods.
+fn ended(home: &Home) -> Option<Arc<JobView>> {
+    let job = home.caches().jobs.all().pop()?;
+    let ended = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
+    let held = home.caches().pods.all().iter().any(|pod| !pod.metadata.finalizers.is_empty());
+    (ended && !held).then_some(job)
+}
+
+/// How many writes of a run in which nothing goes wrong are `of` these.
+fn writes_in_a_run(work: Work, of: &Requests) -> u64 {
+    let writes = on_paused_clock(async {
+        let case = format!("nothing goes wrong for the {} Job", work.name);
+        let ran = Run::begin(work, [Rule::on(of.clone(), Fault::Count)]).await.end(&case).await;
+        ran.exact(&case);
+        ran.done(0)
+    });
+    assert!(writes > 0, "a test of nothing");
+    writes
+}
+
+/// Runs the Job once for each of `faults` and each of its writes that are `of` these, and lets just that one go wrong.
+fn at_every_write(work: Work, of: Requests, faults: &[Fault], check: impl Fn(&Ran, &str)) {
+    let writes = writes_in_a_run(work, &of);
+    for fault in faults {
+        for n in 1..=writes {
+            on_paused_clock(async {
+                let case = format!("{} Job, {fault:?} at write {n} of {writes}", work.name);
+                let ran = Run::begin(work, [Rule::on(of.clone(), fault.clone()).nth(n)]).await.end(&case).await;
+                assert_eq!(ran.done(0), 1, "{case}");
+                check(&ran, &case);
+            });
+        }
+    }
+}
+
+impl Ran {
+    /// How often the rule at `position` was done.
+    fn done(&self, position: usize) -> u64 {
+        self.home.faults().counts(self.rules[position]).done
+    }
+
+    /// What holds in the end, whatever went wrong before.
+    fn settled(&self, case: &str) {
+        let (Work { completions, indexed, succeeds, pods, .. }, status) = (self.work, &self.job.status);
+        let verdict = if succeeds { "Complete" } else { "Failed" };
+        assert!(Condition::is_true(&status.conditions, verdict), "{case}: {status:?}");
+        let counts = (status.succeeded as usize, status.failed as usize, status.active);
+        assert_eq!(counts, if succeeds { (completions, 0, 0) } else { (0, pods, 0) }, "{case}");
+        let indexes = if indexed { format!("0-{}", completions - 1) } else { String::new() };
+        assert_eq!(status.completed_indexes, indexes, "{case}");
+        let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
+        assert!(uncounted.succeeded.is_empty() && uncounted.failed.is_empty(), "{case}: {uncounted:?}");
+        let caches = self.home.caches();
+        assert_eq!((caches.workloads.all().len(), caches.pod_groups.all().len()), (1, 1), "{case}: made once");
+        assert!(caches.pods.all().iter().all(|pod| pod.group_name().is_some()), "{case}: no pod outside the group");
+        assert_eq!(caches.pods.all().len(), pods, "{case}: nothing is left over");
+    }
+
+    /// What holds at every moment as well.
+    fn exact(&self, case: &str) {
+        self.settled(case);
+        let history = self.home.history();
+        let peak = moments(&history, is_active).into_iter().map(|pods| pods.len()).max();
+        assert_eq!(peak, Some(self.work.at_once), "{case}: as many pods as asked for, and never more");
+        let made = history.iter().filter(|change| change.resource == "pods" && change.created).count();
+        assert_eq!(made, self.work.pods, "{case}: no pod in vain");
+    }
+}
+
+fn is_active(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_string()
+        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// After every write of a pod, the pods that `count`, as they are then.
+fn moments(history: &[Change], count: fn(&Value) -> bool) -> Vec<Vec<&Value>> {
+    let mut pods: BTreeMap<&str, &Value> = BTreeMap::new();
+    let mut moments = Vec::new();
+    for change in history.iter().filter(|change| change.resource == "pods") {
+        if change.deleted {
+            pods.remove(change.name());
+        } else {
+            pods.insert(change.name(), &change.object);
+        }
+        moments.push(pods.values().copied().filter(|pod| count(pod)).collect());
+    }
+    moments
+}
+
+/// Writes of one part, its Events aside: those are told or lost, and nobody waits for them.
+fn writes_of(part: &str) -> Requests {
+    writes().by(part).not_of("events")
+}
+
+#[test]
+fn a_job_is_counted_exactly_whichever_write_of_its_controller_goes_wrong() {
+    at_every_write(INDEXED, writes_of("job-controller"), &FAULTS, Ran::exact);
+    for work in [PLAIN, FAILING] {
+        at_every_write(work, writes_of("job-controller"), &DONE_OR_NOT, Ran::exact);
+    }
+}
+
+#[test]
+fn a_job_is_counted_exactly_whichever_write_of_the_scheduler_goes_wrong() {
+    at_every_write(INDEXED, writes_of("kube-scheduler"), &DONE_OR_NOT, Ran::exact);
+}
+
+#[test]
+fn a_job_is_counted_exactly_whichever_write_of_the_nodes_goes_wrong() {
+    at_every_write(INDEXED, writes_of("nodes"), &DONE_OR_NOT, Ran::exact);
+}
+
+// Shows: S000-35
+#[test]
+fn a_part_that_ends_before_or_after_any_of_its_writes_goes_on_where_it_was() {
+    for (part, user) in
+        [(Part::Controllers, "job-controller"), (Part::Scheduler, "kube-scheduler"), (Part::Nodes, "nodes")]
+    {
+        let of = writes_of(user);
+        let writes = writes_in_a_run(INDEXED, &of);
+        // The write is under way for ever; then its part ends.
+        for fault in [Fault::Delay(BUDGET), Fault::DelayAnswer(BUDGET)] {
+            for n in 1..=writes {
+                on_paused_clock(async {
+                    let case = format!("{part:?} ends with {fault:?} at write {n} of {writes}");
+                    let mut run = Run::begin(INDEXED, [Rule::on(of.clone(), fault.clone()).nth(n)]).await;
+                    let rule = run.rules[0];
+                    let reached = |home: &Home| (home.faults().counts(rule).done == 1).then_some(());
+                    run.home.eventually(&case, BUDGET, reached).await;
+                    run.home.restart(part);
+                    run.end(&case).await.exact(&case);
+                });
+            }
+        }
+    }
+}
+
+// A create that comes twice makes two pods when the server draws their names; one of them has to go again.
+#[test]
+fn a_write_that_arrives_twice_does_no_lasting_harm() {
+    for part in ["job-controller", "kube-scheduler", "nodes"] {
+        at_every_write(INDEXED, writes_of(part), &[Fault::Repeat], Ran::settled);
+    }
+}
+
+#[test]
+fn a_job_is_counted_exactly_while_one_write_in_five_goes_wrong() {
+    for seed in 0..8 {
+        on_paused_clock(async {
+            let case = format!("seed {seed}");
+            let busy =
+                [Fault::Answer(BUSY), Fault::Answer(Refusal::Unavailable), Fault::AnswerAfter(Refusal::InternalError)];
+            let faults = FAULTS.into_iter().chain(busy).zip(0..);
+            let rules =
+                faults.map(|(fault, nth)| Rule::on(writes().not_of("events"), fault).chance(30, seed * 10 + nth));
+            let ran = run(&case, rules).await;
+            let hit: u64 = (0..ran.rules.len()).map(|position| ran.done(position)).sum();
+            assert!(hit > 0, "{case}: a test of nothing");
+            ran.exact(&case);
+        });
+    }
+}
+
+#[test]
+fn conflicts_and_a_busy_server_hold_a_status_up_but_lose_none() {
+    for refusal in [Refusal::Conflict, BUSY, Refusal::Unavailable] {
+        on_paused_clock(async {
+            let case = format!("{refusal:?}");
+            let rule = Rule::on(writes().at("status"), Fault::Answer(refusal)).first(10);
+            let ran = run(&case, [rule]).await;
+            assert_eq!(ran.done(0), 10, "{case}");
+            ran.exact(&case);
+        });
+    }
+}
+
+#[test]
+fn a_frozen_watch_never_makes_more_pods_than_asked_for() {
+    for kind in KINDS {
+        for nth in [1, 2, 4, 7, 12] {
+            for seconds in [5, 30] {
+                on_paused_clock(async {
+                    let case = format!("{kind} frozen for {seconds} s at event {nth}");
+                    let freeze = EventFault::Delay(Duration::from_secs(seconds));
+                    let ran = run(&case, [Rule::on_events(events_of(kind), freeze).nth(nth)]).await;
+                    ran.exact(&case);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_watch_that_breaks_anywhere_is_taken_up_where_it_was() {
+    for fault in [EventFault::Cut, EventFault::Expire] {
+        for nth in 1..20 {
+            on_paused_clock(async {
+                let case = format!("{fault:?} at event {nth} of every kind");
+                let rules = KINDS.map(|kind| Rule::on_events(events_of(kind), fault).nth(nth));
+                let ran = run(&case, rules).await;
+                assert_eq!(ran.done(0), 1, "{case}: pods have more events than that");
+                ran.exact(&case);
+            });
+        }
+    }
+}
+
+#[test]
+fn events_that_come_twice_change_nothing() {
+    on_paused_clock(async {
+        let ran =
+            run("every event twice", KINDS.map(|kind| Rule::on_events(events_of(kind), EventFault::Repeat))).await;
+        assert!((0..KINDS.len()).filter(|&kind| KINDS[kind] != "nodes").all(|kind| ran.done(kind) > 0));
+        ran.exact("every event twice");
+    });
+}
+
+#[test]
+fn a_job_is_counted_exactly_while_events_overtake_each_other() {
+    for seed in 0..10 {
+        on_paused_clock(async {
+            let case = format!("seed {seed}");
+            let late = EventFault::Postpone(Duration::from_secs(1));
+            let rules = KINDS.map(|kind| Rule::on_events(events_of(kind), late).chance(400, seed));
+            let run = Run::begin(INDEXED, rules).await;
+            heal(&run.home, Duration::from_secs(60)).await;
+            let ran = run.end(&case).await;
+            assert!(ran.done(0) > 0, "{case}: a test of nothing");
+            ran.exact(&case);
+        });
+    }
+}
+
+// No server does this: while a pod is missing from the watch for good, another may be made in its place.
+#[test]
+fn events_that_never_come_do_no_lasting_harm() {
+    for seed in 0..10 {
+        on_paused_clock(async {
+            let case = format!("seed {seed}");
+            let rules = KINDS.map(|kind| Rule::on_events(events_of(kind), EventFault::Drop).chance(200, seed));
+            let run = Run::begin(INDEXED, rules).await;
+            heal(&run.home, Duration::from_secs(20)).await;
+            let ran = run.end(&case).await;
+            assert!((0..KINDS.len()).any(|kind| ran.done(kind) > 0), "{case}: a test of nothing");
+            ran.settled(&case);
+        });
+    }
+}
+
+/// Ends all faults after so long; what a watch has lost for good by then comes back with the next list.
+async fn heal(home: &Home, after: Duration) {
+    tokio::time::sleep(after).await;
+    home.faults().clear();
+    for kind in KINDS {
+        home.fault(Rule::on(verb(Verb::Watch).of(kind), Fault::Answer(Refusal::Expired)).first(1));
+    }
+}
+
+fn holds_a_node(pod: &Value) -> bool {
+    pod["spec"]["nodeName"].is_string() && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// The group of each pod, in the order in which they got their nodes.
+fn bound_in_order(history: &[Change]) -> Vec<&str> {
+    let mut bound = BTreeSet::new();
+    let pods = history.iter().filter(|change| change.resource == "pods" && holds_a_node(&change.object));
+    let first = pods.filter(|change| bound.insert(change.name().to_owned()));
+    first.map(|change| change.object["spec"]["schedulingGroup"]["podGroupName"].as_str().unwrap()).collect()
+}
+
+// Two gangs, each with six of the node's eight GPUs: there is only ever room for one.
+#[test]
+fn gangs_are_whole_and_nodes_never_full_beyond_measure_whichever_bind_goes_wrong() {
+    for fault in [Fault::Cut, Fault::CutAnswer, Fault::Answer(Refusal::Conflict), Fault::AnswerAfter(Refusal::Timeout)]
+    {
+        for n in 1..=6 {
+            on_paused_clock(async {
+                let case = format!("{fault:?} at bind {n}");
+                let home = Home::embedded(7, Cluster::default_of(1)).await;
+                let rule = home.fault(Rule::on(writes().of("pods").at("binding"), fault.clone()).nth(n));
+                for name in ["red", "blue"] {
+                    let gang = job(name).pods(3).indexed().gang().gpus(2).annotate("phalanx.dev/run-seconds", "5");
+                    home.create(&gang.build()).await;
+                }
+                home.eventually(&case, BUDGET, |home| {
+                    home.caches().jobs.all().iter().all(|job| job.status.succeeded == 3).then_some(())
+                })
+                .await;
+                assert_eq!(home.faults().counts(rule).done, 1, "{case}");
+                let history = home.history();
+                let most = moments(&history, holds_a_node).into_iter().map(|pods| pods.len()).max();
+                assert!(most <= Some(4), "{case}: more than eight GPUs in use");
+                let mut gangs = bound_in_order(&history);
+                gangs.dedup();
+                assert_eq!(gangs.len(), 2, "{case}: one gang begins before the other is whole: {gangs:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_deleted_job_takes_everything_along_whichever_write_of_the_collector_goes_wrong() {
+    let of = || requests().by("generic-garbage-collector");
+    let delete = async |case: &str, rule: Rule| {
+        let home = Home::embedded(7, Cluster::default_of(1)).await;
+        home.create(&job("gone").pods(3).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
+        home.eventually(case, BUDGET, |home| home.caches().jobs.all().pop().filter(|job| job.status.ready == Some(3)))
+            .await;
+        let rule = home.fault(rule);
+        let path = "/apis/batch/v1/namespaces/default/jobs/gone";
+        home.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
+        home.eventually(case, BUDGET, |home| {
+            let caches = home.caches();
+            let left = caches.pods.all().len() + caches.pod_groups.all().len() + caches.workloads.all().len();
+            (left == 0 && caches.jobs.all().is_empty()).then_some(())
+        })
+        .await;
+        home.faults().counts(rule).done
+    };
+    let asked = on_paused_clock(delete("nothing goes wrong", Rule::on(of(), Fault::Count)));
+    assert!(asked > 0, "a test of nothing");
+    for fault in FAULTS {
+        for n in 1..=asked {
+            let case = format!("{fault:?} at request {n} of {asked}");
+            on_paused_clock(delete(&case, Rule::on(of(), fault.clone()).nth(n)));
+        }
+    }
+}
+
+/// On the wall clock and over real sockets: parts as they run beside a server elsewhere.
+#[test]
+fn a_job_is_counted_exactly_by_parts_behind_a_bad_network() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let nobody = Config { parts: BTreeSet::new(), ..Config::on(Cluster::default_of(1)) };
+        let home = Home::with_config(7, nobody).await;
+        let proxy = Proxy::start(home.faults(), "parts", home.client()).await.unwrap();
+        let lost = home.fault(Rule::on(writes().by("parts").not_of("events"), Fault::CutAnswer).every(5));
+        let broken = home.fault(Rule::on_events(events_of("pods").by("parts"), EventFault::Cut).every(9));
+        let mut config = Config::on(Cluster::default_of(1));
+        config.job.retry = Backoff { initial: Duration::from_millis(50), max: Duration::from_secs(1) };
+        let clock = Arc::new(TokioClock::starting_at(home.now()));
+        let client = proxy.client().unwrap();
+        let parts = OnCluster::start(clock, Random::seeded(7), client, Health::default(), config).await;
+        home.create(&INDEXED.manifest()).await;
+        let job = home.eventually("the Job ends", Duration::from_secs(60), ended).await;
+        parts.stop().await;
+        let done = [lost, broken].map(|rule| home.faults().counts(rule).done);
+        assert!(done.iter().all(|done| *done > 0), "{done:?}");
+        Ran { work: INDEXED, home, job, rules: Vec::new() }.exact("over HTTP");
+    });
+}
+
+#[test]
+fn the_same_faults_give_the_same_history() {
+    let history = || {
+        on_paused_clock(async {
+            let cuts = Rule::on(requests(), Fault::CutAnswer).chance(50, 3);
+            let late = Rule::on_events(requests(), EventFault::Delay(Duration::from_millis(30))).chance(100, 4);
+            run("twice the same", [cuts, late]).await.home.transcript()
+        })
+    };
+    assert_eq!(history(), history());
+}

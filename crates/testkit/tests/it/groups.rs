@@ -1,0 +1,167 @@
+//! Groups as objects of their own: their life, their state, and what the scheduler reads of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::gates::{AutoGang, Gate, Gates};
+use controlplane::{Config, ControlPlane};
+use nodes::cluster::Cluster;
+use serde_json::{Value, json};
+use testkit::{Home, job, on_paused_clock, pod};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const SCHEDULING: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default";
+
+fn all_bound(home: &Home, count: usize) -> Option<()> {
+    let pods = home.caches().pods.all();
+    (pods.len() == count && pods.iter().all(|pod| pod.node_name().is_some())).then_some(())
+}
+
+// Shows: S003-01
+#[test]
+fn a_group_lives_on_when_its_workload_goes() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        home.create(&job("train").pods(4).gang().annotate("phalanx.dev/run-seconds", "100").build()).await;
+        home.eventually("the gang runs", MINUTE, |home| all_bound(home, 4)).await;
+        let workload = home.caches().workloads.all().pop().unwrap();
+        let group = home.caches().pod_groups.all().pop().unwrap();
+        let path = format!("{SCHEDULING}/workloads/{}", workload.metadata.name);
+        home.request("DELETE", &path, &json!({})).await.unwrap();
+        home.eventually("the workload is gone", MINUTE, |home| home.caches().workloads.all().is_empty().then_some(()))
+            .await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let left = home.caches().pod_groups.all();
+        assert_eq!(left.iter().map(|left| &left.metadata.uid).collect::<Vec<_>>(), [&group.metadata.uid]);
+        assert!(!left[0].metadata.is_deleting(), "it is no part of its Workload");
+        let done = |home: &Home| home.caches().jobs.all().pop().filter(|job| job.status.succeeded == 4);
+        home.eventually("the Job completes", 3 * MINUTE, done).await;
+    });
+}
+
+// Shows: S002-13
+#[test]
+fn whom_a_workload_stands_for_is_nothing_to_the_scheduler() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}});
+        let stands_for = json!({"apiGroup": "training.example.com", "kind": "Training", "name": "not-there"});
+        home.create(&json!({
+            "kind": "Workload", "metadata": {"name": "w"},
+            "spec": {"podGroupTemplates": [template], "controllerRef": stands_for},
+        }))
+        .await;
+        home.create(&json!({
+            "kind": "PodGroup", "metadata": {"name": "g"},
+            "spec": {
+                "schedulingPolicy": {"gang": {"minCount": 2}},
+                "workloadRef": {"workloadName": "w", "templateName": "workers"},
+            },
+        }))
+        .await;
+        for name in ["a", "b"] {
+            home.create(&pod(name).group("g").build()).await;
+        }
+        home.eventually("both are placed", MINUTE, |home| all_bound(home, 2)).await;
+    });
+}
+
+// Shows: S003-03
+#[test]
+fn the_state_of_a_group_is_written_to_that_group_alone() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(4)).await;
+        for name in ["red", "green", "blue"] {
+            home.create(&job(name).pods(4).gang().gpus(1).build()).await;
+        }
+        home.eventually("all complete", 3 * MINUTE, |home| {
+            home.caches().jobs.all().iter().all(|job| job.status.completion_time.is_some()).then_some(())
+        })
+        .await;
+        let history = home.history();
+        let writes = |resource: &str| {
+            let mut writes: BTreeMap<String, usize> = BTreeMap::new();
+            for change in history.iter().filter(|change| change.resource == resource) {
+                *writes.entry(change.name().to_owned()).or_default() += 1;
+            }
+            writes.into_values().collect::<Vec<usize>>()
+        };
+        assert_eq!(writes("scheduling.k8s.io/workloads"), [1, 1, 1], "a workload is made and never written again");
+        let groups = writes("scheduling.k8s.io/podgroups");
+        assert!(groups.len() == 3 && groups.iter().all(|count| (2..=3).contains(count)), "{groups:?}");
+        for change in history.iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups") {
+            let others = home.caches().pod_groups.all();
+            let others = others.iter().map(|group| group.metadata.name.as_str()).filter(|name| *name != change.name());
+            let text = change.object.to_string();
+            others.for_each(|other| assert!(!text.contains(other), "{other} stands in {text}"));
+        }
+    });
+}
+
+// Shows: S000-14
+#[test]
+fn the_example_of_the_proposal_is_a_gang_of_eight() {
+    let text = include_str!("../../../../examples/seeds/000-job.yaml");
+    let manifest: Value = api_form(text);
+    on_paused_clock(async {
+        let gates = Gates::default().with_auto_gang(AutoGang::Indexed);
+        let home = Home::with_config(3, Config { gates, ..Config::on(Cluster::default_of(1)) }).await;
+        home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "training"}})).await.unwrap();
+        home.request("POST", "/apis/batch/v1/namespaces/training/jobs", &manifest).await.unwrap();
+        let done = |home: &Home| home.caches().jobs.all().pop().filter(|job| job.status.succeeded == 8);
+        home.eventually("it completes", 3 * MINUTE, done).await;
+        let group = home.caches().pod_groups.all().pop().unwrap();
+        assert_eq!(group.min_count(), Some(8));
+        let workload = home.caches().workloads.all().pop().unwrap();
+        let templates = workload.spec.pod_group_templates.clone().unwrap();
+        let counts: Vec<_> = templates.iter().map(|t| t.scheduling_policy.gang.as_ref().map(|g| g.min_count)).collect();
+        assert_eq!(counts, [Some(8)]);
+    });
+}
+
+/// The manifest as the API has it.
+fn api_form(yaml: &str) -> Value {
+    serde_saphyr::from_str(yaml).unwrap()
+}
+
+// Shows: S003-33
+#[test]
+fn while_groups_are_switched_off_their_pods_are_placed_alone() {
+    on_paused_clock(async {
+        let origin = "2026-01-01T00:00:00Z".parse().unwrap();
+        let world = simulator::world(9, origin, store::Limits::default());
+        let config = |gates: Gates| Config { gates, ..Config::on(Cluster::default_of(1)) };
+        let off = Gate::ALL.into_iter().fold(Gates::default(), |gates, gate| gates.with(gate, false));
+        let bound =
+            |plane: &ControlPlane| plane.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        let wait = async || tokio::time::sleep(MINUTE).await;
+
+        let plane = ControlPlane::start(world.clone(), config(Gates::default())).await.unwrap();
+        let group = json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 12}}}});
+        send(&plane, &format!("{SCHEDULING}/podgroups"), &group).await;
+        for index in 0..12 {
+            let pod = pod(&format!("p{index}")).gpus(1).group("g").annotate("phalanx.dev/run-seconds", "100000");
+            send(&plane, "/api/v1/namespaces/default/pods", &pod.build()).await;
+        }
+        wait().await;
+        assert_eq!(bound(&plane), 0, "there is room for eight of twelve");
+        plane.stop().await;
+
+        let plane = ControlPlane::start(world.clone(), config(off)).await.unwrap();
+        wait().await;
+        assert_eq!(bound(&plane), 8, "each pod that fits is placed");
+        plane.stop().await;
+
+        let plane = ControlPlane::start(world, config(Gates::default())).await.unwrap();
+        wait().await;
+        assert_eq!(plane.caches().pod_groups.all().len(), 1, "the group is there again");
+        assert_eq!(bound(&plane), 8, "what runs goes on");
+        plane.stop().await;
+    });
+}
+
+async fn send(plane: &ControlPlane, path: &str, body: &Value) {
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request.body(serde_json::to_vec(body).unwrap()).unwrap();
+    plane.client().request::<Value>(request).await.unwrap();
+}

@@ -1,0 +1,34 @@
+//! Jobs that ask for more than the server keeps: on virtual time with a gate off, and on a real control plane.
+
+use std::time::Duration;
+
+use api::views::Condition;
+use testkit::{Home, job, on_home};
+
+#[test]
+fn a_gang_whose_topology_the_server_drops_says_so_and_runs_without() {
+    on_home(async {
+        let home = Home::without("TopologyAwareWorkloadScheduling", 4, 2).await;
+        let gang = job("gang").pods(4).indexed().gang().within("topology.kubernetes.io/rack").gpus(1);
+        home.create(&gang.build()).await;
+        let job = home
+            .eventually("the gang completes", Duration::from_secs(60), |home| {
+                home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
+            })
+            .await;
+        let told = |condition: &&Condition| condition.kind == "SchedulingFallback" && condition.status == "True";
+        let told = job.status.conditions.iter().find(told).expect("the Job says what is missing");
+        assert_eq!(told.reason, "FieldsDropped");
+        assert!(told.message.contains("schedulingConstraints.topology from Workload gang-"), "{}", told.message);
+        let group = home.caches().pod_groups.all().pop().expect("its group");
+        assert_eq!((group.min_count(), group.topology_key()), (Some(4), None), "a gang all the same");
+        let history = home.history();
+        let at = |what: &str, find: &dyn Fn(&serde_json::Value) -> bool, resource: &str| {
+            let change = history.iter().find(|change| change.resource == resource && find(&change.object));
+            change.unwrap_or_else(|| panic!("{what}: no such write")).revision
+        };
+        let said =
+            at("condition", &|job| job["status"]["conditions"].to_string().contains("FieldsDropped"), "batch/jobs");
+        assert!(said < at("pod", &|_| true, "pods"), "it is said before the first pod is made");
+    });
+}
