@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::manifest::Problem;
-use crate::{apply, compile, config, delete, explain, get, logs, run, store_check, up, wait};
+use crate::{apply, compile, config, delete, explain, get, logs, parts, run, store_check, up, wait};
 
 /// Done.
 pub const DONE: u8 = 0;
@@ -46,7 +46,7 @@ enum Command {
     /// Runs the control plane in the foreground, for kubectl and every other client
     #[command(after_help = up::HELP)]
     Up(up::UpArgs),
-    /// Prints the Workload and PodGroup that a Job would get, without a server
+    /// Prints the objects that a Job, CronJob or JobSet would get, and why, without a server
     #[command(after_help = COMPILE_HELP)]
     Compile(CompileArgs),
     /// Creates objects, or changes them to what manifests say
@@ -67,7 +67,16 @@ enum Command {
     /// Shows what a pod wrote, or what is known of a simulated one
     #[command(after_help = logs::HELP)]
     Logs(logs::LogsArgs),
-    /// Prints the configuration of phalanx up, with defaults and comments
+    /// Places the pods of a cluster that is there already
+    #[command(after_help = parts::SCHEDULER_HELP)]
+    Scheduler(parts::SchedulerArgs),
+    /// Runs the Jobs of a cluster that is there already
+    #[command(after_help = parts::CONTROLLERS_HELP)]
+    Controllers(parts::ControllersArgs),
+    /// Adds simulated nodes to a cluster that is there already
+    #[command(after_help = parts::NODES_HELP)]
+    Nodes(parts::NodesArgs),
+    /// Prints the configuration of phalanx up and its parts, with defaults and comments
     Config,
     /// Looks after data directories
     #[command(subcommand)]
@@ -110,8 +119,8 @@ A simulated node runs each pod for a second; annotations on the pod template cha
 Results go to standard output, progress to standard error.";
 
 const COMPILE_HELP: &str = "\
-The same code compiles here and in the Job controller. Names end in a hash of the Job's uid, which the
-server assigns; without one in the manifest a uid of zeros is used.";
+The same code compiles here and in the controllers. Each line says which rule made it. Names end in a hash
+of the uid, which the server assigns; without one in the manifest a uid of zeros is used.";
 
 const COMPLETION_HELP: &str = "\
 Examples:
@@ -157,11 +166,17 @@ pub enum Output {
     Json,
 }
 
+/// A part says when its server is lost and found; what the client below it thinks of that only repeats it.
+const PART_LEVEL: &str = "info,kube_client=off";
+
 /// Parses the command line, runs the command, returns its exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let (filter, level) = match &cli.command {
         Command::Up(args) => (args.log.as_deref(), "warn"),
+        Command::Scheduler(args) => (args.part.log.as_deref(), PART_LEVEL),
+        Command::Controllers(args) => (args.part.log.as_deref(), PART_LEVEL),
+        Command::Nodes(args) => (args.part.log.as_deref(), PART_LEVEL),
         // What keeps a command from its server is said by the command itself.
         _ => (None, "error,kube_client=off"),
     };
@@ -179,6 +194,9 @@ pub fn main() -> ExitCode {
         Command::Wait(args) => wait::command(&args),
         Command::Explain(args) => explain::command(&args),
         Command::Logs(args) => logs::command(&args),
+        Command::Scheduler(args) => parts::scheduler(&args),
+        Command::Controllers(args) => parts::controllers(&args),
+        Command::Nodes(args) => parts::nodes(&args),
         Command::Config => {
             print!("{}", config::DEFAULTS);
             DONE

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -47,17 +48,62 @@ pub fn run(args: &ConnectArgs, work: impl AsyncFnOnce(Connection) -> Result<u8, 
 }
 
 async fn connect(args: &ConnectArgs) -> Result<Connection, Failure> {
-    let home = std::env::home_dir();
-    let source = Source::find(args.kubeconfig.as_deref(), std::env::var_os("KUBECONFIG").as_deref(), home.as_deref());
+    let (config, name) = configured(&Source::here(args.kubeconfig.as_deref()), args.context.as_deref()).await?;
+    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let client = usable(config, &name)?;
+    Ok(Connection { client, namespace, namespace_is_chosen: args.namespace.is_some() })
+}
+
+/// A server for a part that works on it for a long time.
+pub struct Server {
+    /// Talks to the server.
+    pub client: Client,
+    /// Where it is, for people.
+    pub url: String,
+}
+
+/// The server of a kubeconfig or, where there is none and this is a pod of a cluster, that cluster's. Nothing is asked
+/// of it yet.
+pub async fn of_part(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Server, Failure> {
+    let source = Source::here(kubeconfig);
+    let is_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let (mut config, name) = match source {
+        Source::Nowhere if is_pod => {
+            let name = "the account of this pod".to_owned();
+            let config = Config::incluster().map_err(|error| {
+                Failure::cannot_start(format!("{name}: {error}; give the pod a service account, or pass --kubeconfig"))
+            })?;
+            (config, name)
+        }
+        source => configured(&source, context).await?,
+    };
+    // Parts try again by themselves, and know what they may send twice.
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+    Ok(Server { client: usable(config, &name)?, url })
+}
+
+/// A server that does not even accept a connection is tried again after this.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a kubeconfig says, and what to call it.
+async fn configured(source: &Source, context: Option<&str>) -> Result<(Config, String), Failure> {
     let (kubeconfig, name) = source.read()?;
-    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
-    let unusable = |error: &dyn std::fmt::Display| Failure::cannot_start(format!("kubeconfig {name}: {error}"));
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| unusable(&error))?;
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let mut config = config.map_err(|error| unusable(&name, &error))?;
     // A create that timed out may have taken effect; whoever asked decides whether to ask again.
     config.default_retry = false;
-    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let client = Client::try_from(config).map_err(|error| unusable(&error))?;
-    Ok(Connection { client, namespace, namespace_is_chosen: args.namespace.is_some() })
+    Ok((config, name))
+}
+
+fn usable(config: Config, name: &str) -> Result<Client, Failure> {
+    Client::try_from(config).map_err(|error| unusable(name, &error))
+}
+
+fn unusable(name: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::cannot_start(format!("kubeconfig {name}: {error}; mend it or pass another with --kubeconfig FILE"))
 }
 
 /// Where the kubeconfig comes from.
@@ -70,6 +116,11 @@ enum Source {
 }
 
 impl Source {
+    /// Where it comes from in this process.
+    fn here(chosen: Option<&Path>) -> Source {
+        Source::find(chosen, std::env::var_os("KUBECONFIG").as_deref(), std::env::home_dir().as_deref())
+    }
+
     fn find(chosen: Option<&Path>, environment: Option<&OsStr>, home: Option<&Path>) -> Source {
         if let Some(file) = chosen {
             return Source::File(file.to_owned());

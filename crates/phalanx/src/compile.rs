@@ -1,22 +1,40 @@
-//! What a Job would get, without a server: the same code that the Job controller runs.
+//! What a Job, CronJob or JobSet would get, without a server: the same code that the controllers run, and for each field
+//! the rule that made it.
 
+mod notes; // which rule made which field
+mod annotate; // notes at the ends of YAML's lines
+
+use api::batch::scheduling::{JobIntent, item_for_job, job_of_cron_job};
+use api::conversion::put_right;
 use api::gates::Gates;
+use api::job_set::{self, JobSet};
 use api::views::{JobView, View};
 use controllers::job::scheduling::compiled;
+use k8s_openapi::api::batch::v1::CronJob;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::Value;
+use workloadbuilder::groups::workload_owner;
+use workloadbuilder::target::Version;
+use workloadbuilder::{BuildOptions, Builder, Group, WorkloadItem};
 
 use crate::cli::{self, CompileArgs};
 use crate::manifest::{self, Manifest, Problem};
 use crate::run;
+use notes::Origin;
 
 /// Stands in for the uids that a server would assign.
 const UID_UNKNOWN: &str = "00000000-0000-0000-0000-000000000000";
+/// Stands in for the minute at which a CronJob makes a Job.
+const MINUTE_UNKNOWN: &str = "0";
 
 /// `phalanx compile`: returns the exit code.
 pub fn command(args: &CompileArgs) -> u8 {
     match manifest::read_all(&args.files).and_then(|manifests| compile_all(&manifests)) {
-        Ok(text) => {
+        Ok((text, warnings)) => {
+            for warning in warnings {
+                eprintln!("warning: {warning}");
+            }
             print!("{text}");
             cli::DONE
         }
@@ -24,42 +42,145 @@ pub fn command(args: &CompileArgs) -> u8 {
     }
 }
 
-/// The objects of every Job in `manifests`, as YAML documents.
-fn compile_all(manifests: &[Manifest]) -> Result<String, Vec<Problem>> {
+/// The objects of every workload in `manifests` as YAML documents, and what is old in the manifests.
+fn compile_all(manifests: &[Manifest]) -> Result<(String, Vec<String>), Vec<Problem>> {
+    // The embedded server has no JobSets; all else is judged by it.
+    let (job_sets, others): (Vec<&Manifest>, Vec<&Manifest>) =
+        manifests.iter().partition(|manifest| manifest.document["kind"] == "JobSet");
+    let others: Vec<Manifest> = others.into_iter().cloned().collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![manifests[0].problem("", &format!("cannot start: {error}"))])?;
-    let stored = runtime.block_on(run::check(manifests, Gates::default()))?;
-    let jobs: Vec<(&Manifest, Value)> =
-        manifests.iter().zip(stored).filter(|(manifest, _)| manifest.document["kind"] == "Job").collect();
-    if jobs.is_empty() {
-        return Err(vec![manifests[0].problem("kind", "compile takes Jobs, and there is none")]);
-    }
-    let (mut documents, mut problems) = (Vec::new(), Vec::new());
-    for (manifest, job) in jobs {
-        match compile(manifest, job) {
-            Ok(document) => documents.push(document),
-            Err(message) => problems.push(manifest.problem("spec.scheduling", &message)),
+    let stored = runtime.block_on(run::check(&others, Gates::default()))?;
+    let (mut documents, mut problems, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    let mut gather = |manifest: &Manifest, result: Result<String, Vec<Problem>>| match result {
+        Ok(text) => documents.push(format!("# {}{text}", manifest.title())),
+        Err(found) => problems.extend(found),
+    };
+    for (manifest, document) in others.iter().zip(stored) {
+        match manifest.document["kind"].as_str() {
+            Some("Job") => gather(manifest, job(manifest, document)),
+            Some("CronJob") => gather(manifest, cron_job(manifest, document)),
+            _ => {}
         }
     }
-    if problems.is_empty() { Ok(documents.join("---\n")) } else { Err(problems) }
+    for manifest in job_sets {
+        gather(manifest, job_set(manifest, &mut warnings));
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    if documents.is_empty() {
+        let message = "compile takes Jobs, CronJobs and JobSets, and there is none";
+        return Err(vec![manifests[0].problem("kind", message)]);
+    }
+    Ok((documents.join("---\n"), warnings))
 }
 
-fn compile(manifest: &Manifest, mut job: Value) -> Result<String, String> {
-    let uid = manifest.document["metadata"]["uid"].as_str().unwrap_or(UID_UNKNOWN);
+/// The uid that names are made from.
+fn uid_of(manifest: &Manifest) -> &str {
+    manifest.document["metadata"]["uid"].as_str().unwrap_or(UID_UNKNOWN)
+}
+
+fn job(manifest: &Manifest, mut job: Value) -> Result<String, Vec<Problem>> {
+    let uid = uid_of(manifest);
     job["metadata"]["uid"] = uid.into();
-    let job = JobView::decode(job.to_string().as_bytes()).map_err(|error| error.to_string())?;
-    let Some((workload, pod_group)) = compiled(&job, UID_UNKNOWN).map_err(|error| error.to_string())? else {
-        return Ok(format!("# {}: no objects; its pod template names a PodGroup of its own\n", manifest.title()));
-    };
-    let mut text = format!("# {}, as if the server had given it uid {uid}\n", manifest.title());
-    text.push_str(&yaml(&workload)?);
-    text.push_str("---\n");
-    text.push_str(&yaml(&pod_group)?);
-    Ok(text)
+    let text =
+        objects_of_job(&job, Origin::job).map_err(|message| vec![manifest.problem("spec.scheduling", &message)])?;
+    Ok(text_or_none(&format!(", as if the server had given it uid {uid}"), text))
 }
 
-fn yaml(object: &impl Serialize) -> Result<String, String> {
+fn cron_job(manifest: &Manifest, document: Value) -> Result<String, Vec<Problem>> {
+    let problem = |message: String| vec![manifest.problem("spec.jobTemplate.spec.scheduling", &message)];
+    let cron_job: CronJob = serde_json::from_value(document).map_err(|error| problem(error.to_string()))?;
+    let name = format!("{}-{MINUTE_UNKNOWN}", cron_job.metadata.name.as_deref().unwrap_or_default());
+    let mut job =
+        serde_json::to_value(job_of_cron_job(&cron_job, &name)).map_err(|error| problem(error.to_string()))?;
+    job["metadata"]["uid"] = UID_UNKNOWN.into();
+    let text = objects_of_job(&job, Origin::job_of_cron_job).map_err(problem)?;
+    Ok(text_or_none(&format!(": each of its Jobs, as if {name} with uid {UID_UNKNOWN} were one"), text))
+}
+
+fn text_or_none(introduction: &str, objects: Option<String>) -> String {
+    match objects {
+        Some(objects) => format!("{introduction}\n{objects}"),
+        None => ": no objects; its pod template names a PodGroup of its own\n".to_owned(),
+    }
+}
+
+/// The Workload and PodGroup of a Job as the server would hold it; `None` where somebody else brings the group.
+fn objects_of_job(job: &Value, origin: fn(WorkloadItem) -> Origin) -> Result<Option<String>, String> {
+    let job = JobView::decode(job.to_string().as_bytes()).map_err(|error| error.to_string())?;
+    let Some((workload, group)) = compiled(&job, UID_UNKNOWN).map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    let origin = origin(item_for_job(JobIntent::from(&job).under(&Gates::default())));
+    let objects = [yaml(&workload, &origin)?, yaml(&group, &origin)?];
+    Ok(Some(objects.join("---\n")))
+}
+
+/// All objects of a JobSet: the Workload, then the groups in the order in which they are created.
+fn job_set(manifest: &Manifest, warnings: &mut Vec<String>) -> Result<String, Vec<Problem>> {
+    let problem = |path: &str, message: String| manifest.problem(path, &message);
+    let mut document = manifest.document.clone();
+    if document["apiVersion"] != job_set::API_VERSION {
+        let message = format!("apiVersion: compile knows JobSets of {}", job_set::API_VERSION);
+        return Err(vec![problem("apiVersion", message)]);
+    }
+    let told = put_right("jobset.x-k8s.io", "JobSet", &mut document, &Gates::default());
+    let fields = |errors: api::field::ErrorList| -> Vec<Problem> {
+        errors.iter().map(|error| problem(error.path.as_str(), error.to_string())).collect()
+    };
+    warnings.extend(told.map_err(fields)?);
+    let metadata = &mut document["metadata"];
+    if metadata["name"].as_str().unwrap_or_default().is_empty() {
+        return Err(vec![problem("metadata", "metadata.name: Required value".to_owned())]);
+    }
+    if metadata["namespace"].is_null() {
+        metadata["namespace"] = "default".into();
+    }
+    let job_set: JobSet = serde_json::from_value(document).map_err(|error| vec![problem("spec", error.to_string())])?;
+    let errors = job_set.validate();
+    if !errors.is_empty() {
+        return Err(fields(errors));
+    }
+    let uid = uid_of(manifest);
+    let text = objects_of_job_set(&job_set, uid).map_err(|message| vec![problem("spec.scheduling", message)])?;
+    Ok(format!(", as if the server had given it uid {uid}\n{text}"))
+}
+
+fn objects_of_job_set(job_set: &JobSet, uid: &str) -> Result<String, String> {
+    let owner = OwnerReference {
+        api_version: job_set::API_VERSION.to_owned(),
+        kind: "JobSet".to_owned(),
+        name: job_set.metadata.name.clone().unwrap_or_default(),
+        uid: uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    let workload = job_set.builder(owner.clone()).build_workload().map_err(|error| error.to_string())?;
+    let mut stored = workload.clone();
+    stored.metadata.uid = Some(UID_UNKNOWN.to_owned());
+    let group_owners = vec![workload_owner(&stored, Version::default())];
+    let options = BuildOptions { owner: Some(owner), group_owners, ..BuildOptions::default() };
+    let groups = Builder::from_workload(stored, options).groups().map_err(|error| error.to_string())?;
+
+    let origin = Origin::job_set(job_set.item());
+    let mut objects = vec![yaml(&workload, &origin)?];
+    for group in &groups {
+        objects.push(match group {
+            Group::Composite(group) => yaml(group, &origin)?,
+            Group::Pods(group) => yaml(group, &origin)?,
+        });
+    }
+    Ok(objects.join("---\n"))
+}
+
+fn yaml(object: &impl Serialize, origin: &Origin) -> Result<String, String> {
     // By way of JSON, whose maps are sorted: apiVersion, kind, metadata, spec.
     let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
-    serde_saphyr::to_string(&value).map_err(|error| error.to_string())
+    let text = serde_saphyr::to_string(&value).map_err(|error| error.to_string())?;
+    Ok(annotate::annotate(&text, &origin.notes(&value)))
 }
+
+#[cfg(test)]
+mod tests;

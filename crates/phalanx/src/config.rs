@@ -1,10 +1,12 @@
-//! The configuration file of `phalanx up`: read with the line of every problem, printed with its defaults.
+//! The configuration file of `phalanx up` and its parts: read with the line of every problem, printed with its defaults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use api::gates::AutoGang;
+use api::gates::{AutoGang, Gates};
+use controllers::job::{ChildOwners, OnSuspend, PlainJobs};
+use nodes::cluster::Cluster;
 use serde_json::Value;
 
 use crate::manifest::{self, Manifest, Problem};
@@ -47,6 +49,12 @@ pub struct Configuration {
     pub event_ttl: Duration,
     /// When a Job is a gang without asking.
     pub auto_gang: AutoGang,
+    /// What Jobs get that say nothing about scheduling.
+    pub plain_jobs: PlainJobs,
+    /// What becomes of the scheduling objects of a suspended Job.
+    pub on_suspend: OnSuspend,
+    /// Kinds whose Jobs are children.
+    pub child_owners: Vec<String>,
     /// Jobs that are worked on side by side.
     pub job_workers: u64,
     /// How long pod events gather before their Job is looked at.
@@ -86,6 +94,9 @@ impl Default for Configuration {
             history_age: history.history_age,
             event_ttl: apiserver::EVENT_TTL,
             auto_gang: AutoGang::default(),
+            plain_jobs: job.plain_jobs,
+            on_suspend: job.on_suspend,
+            child_owners: job.child_owners.0,
             job_workers: job.workers as u64,
             job_sync_batch: job.sync_batch,
             pod_backoff: job.pod_backoff.initial,
@@ -103,6 +114,23 @@ impl Configuration {
     pub fn read(file: &Path) -> Result<Configuration, Vec<Problem>> {
         let text = manifest::read_text(file).map_err(|problem| vec![problem])?;
         Configuration::parse(file, &text)
+    }
+
+    /// The parts with the settings of the file, on the nodes of `cluster`.
+    pub fn plane(&self, gates: Gates, cluster: Cluster) -> controlplane::Config {
+        let mut plane = controlplane::Config::on(cluster);
+        plane.gates = gates.with_auto_gang(self.auto_gang);
+        plane.check_capacity = self.capacity_check;
+        plane.job.plain_jobs = self.plain_jobs;
+        plane.job.on_suspend = self.on_suspend;
+        plane.job.child_owners = ChildOwners(self.child_owners.clone());
+        plane.job.workers = self.job_workers as usize;
+        plane.job.sync_batch = self.job_sync_batch;
+        plane.job.pod_backoff = runtime::Backoff { initial: self.pod_backoff, max: self.pod_backoff_max };
+        plane.scheduler.binds_in_flight = self.binds_in_flight as usize;
+        plane.scheduler.refusal_pause = self.refusal_pause;
+        plane.event_ttl = self.event_ttl;
+        plane
     }
 
     fn parse(file: &Path, text: &str) -> Result<Configuration, Vec<Problem>> {
@@ -143,7 +171,10 @@ impl Reader<'_> {
         self.number("server.historyMebibytes", 1..=65_536, &mut read.history_mebibytes);
         self.duration("server.historyAge", &mut read.history_age);
         self.duration("server.eventTtl", &mut read.event_ttl);
-        self.auto_gang("controllers.autoGang", &mut read.auto_gang);
+        self.choice("controllers.autoGang", AutoGang::parse, "explicit or indexed", &mut read.auto_gang);
+        self.choice("controllers.plainJobs", PlainJobs::parse, "basic or none", &mut read.plain_jobs);
+        self.choice("controllers.onSuspend", OnSuspend::parse, "keep or delete", &mut read.on_suspend);
+        self.texts("controllers.childOwners", &mut read.child_owners);
         self.number("controllers.jobWorkers", 1..=1000, &mut read.job_workers);
         self.duration("controllers.jobSyncBatch", &mut read.job_sync_batch);
         self.duration("controllers.podBackoff", &mut read.pod_backoff);
@@ -217,11 +248,12 @@ impl Reader<'_> {
         }
     }
 
-    fn auto_gang(&mut self, path: &'static str, into: &mut AutoGang) {
+    /// One of a few words.
+    fn choice<T>(&mut self, path: &'static str, parse: fn(&str) -> Option<T>, words: &str, into: &mut T) {
         let Some(value) = self.value(path) else { return };
-        match value.as_str().and_then(AutoGang::parse) {
+        match value.as_str().and_then(parse) {
             Some(value) => *into = value,
-            None => self.problem(path, "must be explicit or indexed"),
+            None => self.problem(path, &format!("must be {words}")),
         }
     }
 
@@ -331,7 +363,7 @@ mod tests {
         for (start, part) in [
             ("c.yaml:4: server.lisen: unknown field", "listen"),
             ("c.yaml:5: server.names: must be a list of texts", ""),
-            ("c.yaml:7: controllers.autoGong: unknown field", "autoGang, jobSyncBatch, jobWorkers"),
+            ("c.yaml:7: controllers.autoGong: unknown field", "autoGang, childOwners, jobSyncBatch, jobWorkers"),
             ("c.yaml:8: controllers.jobWorkers: must be a number from 1 to 1000", ""),
             ("c.yaml:9: nodes: must be a mapping", ""),
             ("c.yaml:10: more: unknown field", "scheduler"),
@@ -354,6 +386,23 @@ mod tests {
         let want = [
             "c.yaml:4: server.capacityCheck: must be true or false",
             "c.yaml:6: controllers.autoGang: must be explicit or indexed",
+        ];
+        assert_eq!(problems, want);
+    }
+
+    #[test]
+    fn who_gets_scheduling_objects_is_a_setting() {
+        let text = "controllers:\n  plainJobs: none\n  onSuspend: delete\n  childOwners: [JobSet]\n";
+        let read = parse(&format!("{HEAD}{text}")).unwrap();
+        let job = read.plane(Gates::default(), Cluster::default()).job;
+        assert_eq!((job.plain_jobs, job.on_suspend), (PlainJobs::None, OnSuspend::Delete));
+        assert_eq!(job.child_owners, ChildOwners(vec!["JobSet".to_owned()]));
+        let text = "controllers:\n  plainJobs: gang\n  onSuspend: always\n  childOwners: JobSet\n";
+        let problems = parse(&format!("{HEAD}{text}")).unwrap_err();
+        let want = [
+            "c.yaml:4: controllers.plainJobs: must be basic or none",
+            "c.yaml:5: controllers.onSuspend: must be keep or delete",
+            "c.yaml:6: controllers.childOwners: must be a list of texts",
         ];
         assert_eq!(problems, want);
     }

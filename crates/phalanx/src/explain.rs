@@ -78,7 +78,7 @@ impl Gather<'_> {
         let path = kind.object(&self.connection.namespace, name);
         let object = ask::get(&self.connection.client, &path, ask::JSON).await?;
         match kind.kind.as_str() {
-            "Job" => Ok(Subject::Job(decode(&object)?)),
+            "Job" => Ok(Subject::Job(Box::new(decode(&object)?))),
             "Workload" => Ok(Subject::Workload(decode(&object)?)),
             "PodGroup" => Ok(Subject::Group(decode(&object)?)),
             "Pod" => Ok(Subject::Pod(decode(&object)?)),

@@ -17,7 +17,7 @@ const SILENCE: &str = "waits: no scheduler has said anything about it yet";
 /// What is to be explained.
 pub enum Subject {
     /// A Job.
-    Job(JobView),
+    Job(Box<JobView>),
     /// A Workload.
     Workload(WorkloadView),
     /// A PodGroup.
@@ -546,7 +546,8 @@ mod tests {
             json!({"metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}});
         let refused =
             json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "full"}]});
-        let job = |spec: Value| Subject::Job(view(json!({"metadata": {"name": "j", "uid": "j"}, "spec": spec})));
+        let job =
+            |spec: Value| Subject::Job(Box::new(view(json!({"metadata": {"name": "j", "uid": "j"}, "spec": spec}))));
         let of_pod = |spec: &Value, status: &Value| Subject::Pod(view(pod(spec.clone(), status.clone())));
         let (none, no) = (json!({}), &[][..]);
         for (case, evidence, want) in [
@@ -598,7 +599,7 @@ mod tests {
         };
         let owned = |uid: &str| json!({"metadata": {"name": uid, "uid": uid, "ownerReferences": [{"kind": "Job", "uid": "j", "controller": true}]}});
         let mut evidence = evidence(
-            Subject::Job(view(json!({"metadata": {"name": "j", "uid": "j"}}))),
+            Subject::Job(Box::new(view(json!({"metadata": {"name": "j", "uid": "j"}})))),
             &[],
             &[owned("a"), owned("b")],
         );

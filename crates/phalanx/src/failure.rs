@@ -1,6 +1,5 @@
 //! Why a command ended badly: lines for people and an exit code.
 
-use std::error::Error as _;
 use std::io;
 
 use crate::cli;
@@ -53,21 +52,9 @@ impl From<kube::Error> for Failure {
             }
             _ => Failure::cannot_start(format!(
                 "cannot reach the server: {}; is `phalanx up` running, and is it the server of the kubeconfig?",
-                root_cause(&error)
+                runtime::failure::message(&error)
             )),
         }
-    }
-}
-
-/// The innermost error says what happened; the ones around it say only that something did.
-fn root_cause(error: &kube::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    match error.source() {
-        None => error.to_string(),
-        Some(_) => innermost.to_string(),
     }
 }
 

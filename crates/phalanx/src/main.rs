@@ -1,5 +1,5 @@
-//! The command line: `phalanx run`, `up` and `compile` by themselves; `apply`, `get`, `delete`, `wait`, `explain`, `logs` against
-//! any cluster.
+//! The command line: `phalanx run`, `up` and `compile` by themselves; `apply`, `get`, `delete`, `wait`, `explain`, `logs` and
+//! the parts `scheduler`, `controllers`, `nodes` against any cluster.
 //!
 //! In: arguments, files. Out: results on standard output, progress and problems on standard error, an exit code.
 //! Promises: exit 0 done; 1 a workload failed or time ran out; 2 bad usage or a bad manifest; 3 cannot start.
@@ -30,6 +30,7 @@ mod view; // draws progress on a terminal
 mod report; // where each pod went: table and JSON
 mod compile; // what a Job would get, without a server
 mod up; // the control plane until it is told to stop
+mod parts; // one part of it, for a cluster that is there already
 mod config; // its configuration file
 mod gates; // the features that a command runs with
 mod store_check; // is a data directory as it was written

@@ -122,7 +122,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, Problem> {
         serde_saphyr::from_multiple_with_options(text, options).map_err(|error| Problem {
             file: file.to_owned(),
             line: error.location().map(|location| location.line()),
-            message: error.without_snippet().to_string(),
+            message: advice(error.without_snippet()),
         })?;
     let mut manifests = Vec::new();
     for document in documents {
@@ -135,6 +135,22 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, Problem> {
         manifests.extend(take_list_apart(manifest));
     }
     Ok(manifests)
+}
+
+/// What is wrong with the text, and what to do where it is only too much of it.
+fn advice(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::budget::BudgetBreach;
+    match error {
+        serde_saphyr::Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            "more than 1024 documents in one file: split it and give each part with -f, or make one document of them with \
+             `kind: List`"
+                .to_owned()
+        }
+        serde_saphyr::Error::Budget { breach: BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. }, .. } => {
+            "too much for one file: split it and give each part with -f".to_owned()
+        }
+        error => error.to_string(),
+    }
 }
 
 fn take_list_apart(manifest: Manifest) -> Vec<Manifest> {
@@ -280,6 +296,19 @@ mod tests {
     fn malformed_yaml_names_the_line() {
         assert!(problem_of("kind: Job\nmetadata: [a\n").starts_with("a.yaml:"), "{}", problem_of("a: [b\n"));
         assert!(problem_of("a: 1\na: 2\n").starts_with("a.yaml:2:"), "{}", problem_of("a: 1\na: 2\n"));
+    }
+
+    #[test]
+    fn a_file_with_too_many_documents_says_what_to_do() {
+        let documents = |count: usize| "kind: Job\n".to_owned() + &"---\nkind: Job\n".repeat(count - 1);
+        assert_eq!(parse(Path::new("a.yaml"), &documents(1024)).map(|found| found.len()).unwrap(), 1024);
+        let said = problem_of(&documents(1025));
+        assert!(
+            said.starts_with("a.yaml:") && said.contains("more than 1024 documents in one file: split it"),
+            "{said}"
+        );
+        let large = problem_of(&format!("a: [{}]\n", "1,".repeat(300_000)));
+        assert!(large.contains("too much for one file: split it"), "{large}");
     }
 
     #[test]

@@ -150,7 +150,8 @@ async fn up(args: &UpArgs, settings: Settings) -> u8 {
     code
 }
 
-fn signals() -> std::io::Result<(Signal, Signal)> {
+/// SIGTERM and Ctrl-C.
+pub fn signals() -> std::io::Result<(Signal, Signal)> {
     Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
 }
 

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use apiserver::Audit;
-use controlplane::Config;
 use controlplane::up::{Data, Settings};
 use nodes::cluster::Cluster;
 
@@ -37,17 +36,9 @@ pub fn of(args: &UpArgs) -> Result<Settings, Refusal> {
     let listen_text = args.listen.as_deref().unwrap_or(&file.listen);
     let (listen, host) = listen(listen_text)?;
     let (cluster, first_nodes) = cluster(args, &file).map_err(Refusal::Input)?;
-    let mut plane = Config::on(cluster);
     let gates = gates::of(&args.feature_gates, &file.feature_gates).map_err(Refusal::Usage)?;
-    plane.gates = gates.with_auto_gang(file.auto_gang);
-    plane.check_capacity = file.capacity_check;
+    let mut plane = file.plane(gates, cluster);
     plane.parts.retain(|part| !args.without.iter().any(|left_out| left_out.part() == *part));
-    plane.job.workers = file.job_workers as usize;
-    plane.job.sync_batch = file.job_sync_batch;
-    plane.job.pod_backoff = runtime::Backoff { initial: file.pod_backoff, max: file.pod_backoff_max };
-    plane.scheduler.binds_in_flight = file.binds_in_flight as usize;
-    plane.scheduler.refusal_pause = file.refusal_pause;
-    plane.event_ttl = file.event_ttl;
     plane.audit = args.audit_log.as_deref().map(audit).transpose()?;
     Ok(Settings {
         data: if args.in_memory { Data::Memory } else { Data::Directory(args.data_dir.clone()) },

@@ -3,6 +3,8 @@
 
 mod commands; // what talks to a cluster
 mod up; // the server as a process
+mod parts; // its parts as processes of their own
+mod documents; // what users read
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -12,7 +12,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 /// Long enough for a busy machine, short enough for a defect to show.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory that goes with the test.
 pub struct Dir(PathBuf);
@@ -39,8 +39,8 @@ impl Drop for Dir {
 /// A running `phalanx up`, killed when the test forgets it.
 pub struct Up {
     child: Child,
-    address: String,
-    kubeconfig: PathBuf,
+    pub address: String,
+    pub kubeconfig: PathBuf,
 }
 
 impl Up {
@@ -68,17 +68,15 @@ impl Up {
     }
 
     /// SIGTERM, then its exit code.
-    fn stop(mut self) -> Option<i32> {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        exit_code(&mut self.child)
+    pub fn stop(mut self) -> Option<i32> {
+        terminate(&mut self.child)
     }
 
     fn kubeconfig(&self) -> Kubeconfig {
         Kubeconfig::read_from(&self.kubeconfig).unwrap()
     }
 
-    async fn client(&self) -> Client {
+    pub async fn client(&self) -> Client {
         client(self.kubeconfig()).await
     }
 
@@ -102,9 +100,18 @@ impl Drop for Up {
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_phalanx"));
-    command.args(["up", "--listen", "127.0.0.1:0"]).args(arguments);
+    command.arg("up").args(arguments);
+    if !arguments.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// SIGTERM, then its exit code.
+pub fn terminate(child: &mut Child) -> Option<i32> {
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    exit_code(child)
 }
 
 fn exit_code(child: &mut Child) -> Option<i32> {
@@ -131,7 +138,7 @@ async fn text(client: &Client, path: &str) -> Result<String, kube::Error> {
     client.request_text(http::Request::get(path).body(Vec::new()).unwrap()).await
 }
 
-async fn post(client: &Client, path: &str, body: Vec<u8>) -> Result<Value, kube::Error> {
+pub async fn post(client: &Client, path: &str, body: Vec<u8>) -> Result<Value, kube::Error> {
     let request = http::Request::post(path).header("content-type", "application/json").body(body);
     client.request(request.unwrap()).await
 }
@@ -144,9 +151,9 @@ fn code(answer: Result<Value, kube::Error>) -> u16 {
     }
 }
 
-const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+pub const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
-fn gang() -> Vec<u8> {
+pub fn gang() -> Vec<u8> {
     let template = json!({
         "metadata": {"annotations": {"phalanx.dev/run-seconds": "0"}},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]},
@@ -161,7 +168,7 @@ fn gang() -> Vec<u8> {
     job.to_string().into_bytes()
 }
 
-async fn eventually(client: &Client, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+pub async fn eventually(client: &Client, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let object = get(client, path).await.unwrap();

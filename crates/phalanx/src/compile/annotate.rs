@@ -1,0 +1,84 @@
+//! Notes at the ends of YAML's lines.
+
+use std::collections::BTreeMap;
+
+/// `text`, block-style YAML, with each note of `notes` at the end of the line where its field stands. Fields are named by
+/// their paths: `spec.podGroupTemplates[0].name`.
+pub fn annotate(text: &str, notes: &BTreeMap<String, String>) -> String {
+    let mut place = Place::default();
+    let mut annotated = String::new();
+    for line in text.lines() {
+        annotated.push_str(line);
+        if let Some(note) = place.advance(line).and_then(|path| notes.get(&path)) {
+            annotated.push_str(&format!("  # {note}"));
+        }
+        annotated.push('\n');
+    }
+    annotated
+}
+
+/// Where in the document a line stands.
+#[derive(Default)]
+struct Place {
+    /// What encloses the line, outermost first: how far in it stands, and the path up to it.
+    around: Vec<(usize, String)>,
+    /// How many items each list has so far, by its path.
+    items: BTreeMap<String, usize>,
+}
+
+impl Place {
+    /// Goes on to `line`; the path of the field that it names.
+    fn advance(&mut self, line: &str) -> Option<String> {
+        let mut rest = line.trim_start();
+        let mut indent = line.len() - rest.len();
+        while let Some(item) = rest.strip_prefix("- ") {
+            // A list may stand as far in as the field it belongs to, so an item counts as half a step further.
+            self.leave(2 * indent + 1);
+            let list = self.path().to_owned();
+            let index = self.items.entry(list.clone()).or_default();
+            let path = format!("{list}[{index}]");
+            *index += 1;
+            self.around.push((2 * indent + 1, path));
+            indent += 2;
+            rest = item;
+        }
+        let (key, _) = rest.split_once(':')?;
+        self.leave(2 * indent);
+        let path = if self.path().is_empty() { key.to_owned() } else { format!("{}.{key}", self.path()) };
+        self.around.push((2 * indent, path.clone()));
+        Some(path)
+    }
+
+    fn leave(&mut self, depth: usize) {
+        while self.around.last().is_some_and(|(inner, _)| *inner >= depth) {
+            self.around.pop();
+        }
+    }
+
+    fn path(&self) -> &str {
+        self.around.last().map_or("", |(_, path)| path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::annotate;
+
+    #[test]
+    fn a_note_stands_at_its_field_however_lists_are_set() {
+        let notes = [("a", "one"), ("b[0].c", "two"), ("b[1].d.e", "three"), ("f", "four"), ("b[1].c", "nobody")];
+        let notes: BTreeMap<String, String> =
+            notes.iter().map(|(path, note)| ((*path).to_owned(), (*note).to_owned())).collect();
+        for list in ["- c: 1\n- d:\n    e: 2\n", "  - c: 1\n  - d:\n      e: 2\n"] {
+            let text = format!("a: x\nb:\n{list}f: {{}}\n");
+            let want = text
+                .replace("a: x", "a: x  # one")
+                .replace("c: 1", "c: 1  # two")
+                .replace("e: 2", "e: 2  # three")
+                .replace("f: {}", "f: {}  # four");
+            assert_eq!(annotate(&text, &notes), want);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Which rule made which field of a compiled object.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use workloadbuilder::field::Path;
+use workloadbuilder::item::{Source, Sources};
+use workloadbuilder::{FieldPaths, SchedulingConfig, SchedulingPolicy, WorkloadItem};
+
+/// Notes by the paths of fields.
+type Notes = BTreeMap<String, String>;
+
+/// What objects are compiled from, and in what words to speak of it.
+pub struct Origin {
+    root: WorkloadItem,
+    kind: &'static str,
+    /// Where the size of a gang comes from: of pods, and of groups.
+    sizes: (&'static str, &'static str),
+}
+
+impl Origin {
+    /// A Job.
+    pub fn job(root: WorkloadItem) -> Origin {
+        Origin { root, kind: "Job", sizes: ("spec.parallelism, at least 1", "") }
+    }
+
+    /// A Job of a CronJob: what it says stands in the CronJob's template.
+    pub fn job_of_cron_job(root: WorkloadItem) -> Origin {
+        let path = Path::new("spec").child("jobTemplate").child("spec").child("scheduling");
+        let root = WorkloadItem { fields: FieldPaths::below(&path), path, ..root };
+        Origin { root, kind: "Job", sizes: ("spec.jobTemplate.spec.parallelism, at least 1", "") }
+    }
+
+    /// A JobSet.
+    pub fn job_set(root: WorkloadItem) -> Origin {
+        let sizes = ("replicas times parallelism, at least 1", "the number of replicatedJobs");
+        Origin { root, kind: "JobSet", sizes }
+    }
+
+    /// Notes for one object.
+    pub fn notes(&self, object: &Value) -> Notes {
+        let mut notes = Notes::new();
+        let mut note = |path: &str, text: String| {
+            notes.insert(path.to_owned(), text);
+        };
+        note(
+            "metadata.annotations",
+            "tells what the controller made, and may change, from what others made".to_owned(),
+        );
+        if object["kind"] == "Workload" {
+            note("metadata.name", format!("the {}'s name and a hash of its uid", self.kind));
+            note("metadata.ownerReferences", format!("goes with the {}", self.kind));
+            note("spec.controllerRef", "what the Workload stands for".to_owned());
+            self.templates(&object["spec"], "spec", &mut notes);
+        } else {
+            note("metadata.name", "the Workload, the template and a hash of both".to_owned());
+            note("metadata.ownerReferences", format!("goes with the {} and with the Workload", self.kind));
+            note("spec.parentCompositePodGroupName", "is created before this one".to_owned());
+            note("spec.workloadRef", "all else in this spec is a copy of this template".to_owned());
+        }
+        notes
+    }
+
+    /// Notes for the templates directly below `value`, and for all below those.
+    fn templates(&self, value: &Value, path: &str, notes: &mut Notes) {
+        for list in ["podGroupTemplates", "compositePodGroupTemplates"] {
+            for (i, template) in value[list].as_array().into_iter().flatten().enumerate() {
+                let path = format!("{path}.{list}[{i}]");
+                if let Some(item) = template["name"].as_str().and_then(|name| find(&self.root, name)) {
+                    self.template(item, &path, notes);
+                }
+                self.templates(template, &path, notes);
+            }
+        }
+    }
+
+    fn template(&self, item: &WorkloadItem, path: &str, notes: &mut Notes) {
+        let (config, sources) = item.resolve_with_sources();
+        let (user, fields) = (item.input.to_config(), &item.fields);
+        let mut note = |field: &str, text: String| {
+            notes.insert(format!("{path}.{field}"), text);
+        };
+        let whole = item.name == self.root.name;
+        note("name", if whole { format!("the whole {}", self.kind) } else { format!("for {}", item.path) });
+        note("schedulingPolicy", self.policy(item, &user));
+        if let Some(count) = count_note(item, &config, &user, self.sizes) {
+            let field = if item.is_composite() { "minGroupCount" } else { "minCount" };
+            note(&format!("schedulingPolicy.gang.{field}"), count);
+        }
+        let Sources { constraints, disruption_mode, resource_claims, priority_class_name, .. } = sources;
+        note("schedulingConstraints", self.said(constraints, fields.constraints.as_str()));
+        note("disruptionMode", self.said(disruption_mode, fields.disruption_mode.as_str()));
+        note("resourceClaims", self.said(resource_claims, fields.resource_claims.as_str()));
+        let class = match priority_class_name {
+            Source::Unset => "one class for all groups of a Workload",
+            _ => "of the pods: a group has the priority of its pods",
+        };
+        note("priorityClassName", class.to_owned());
+    }
+
+    fn policy(&self, item: &WorkloadItem, user: &SchedulingConfig) -> String {
+        match (&user.policy, &item.default_config.policy) {
+            (Some(_), _) => format!("from {}", item.fields.policy),
+            (None, Some(_)) => self.said(Source::Default, ""),
+            (None, None) => "Basic where nothing is asked for".to_owned(),
+        }
+    }
+
+    fn said(&self, source: Source, field: &str) -> String {
+        match source {
+            Source::User => format!("from {field}"),
+            Source::Default | Source::Unset => format!("the default of a {}", self.kind),
+            Source::Callback => format!("filled in for a {}", self.kind),
+        }
+    }
+}
+
+/// Where the count of a gang comes from.
+fn count_note(
+    item: &WorkloadItem,
+    config: &SchedulingConfig,
+    user: &SchedulingConfig,
+    sizes: (&str, &str),
+) -> Option<String> {
+    let Some(SchedulingPolicy::Gang { .. }) = config.policy else { return None };
+    match user.policy {
+        Some(SchedulingPolicy::Gang { min_count: Some(_) }) => None,
+        _ if item.is_composite() => Some(format!("not set, so {}", sizes.1)),
+        _ => Some(format!("not set, so {}", sizes.0)),
+    }
+}
+
+fn find<'a>(item: &'a WorkloadItem, name: &str) -> Option<&'a WorkloadItem> {
+    if item.name == name {
+        return Some(item);
+    }
+    item.children.iter().find_map(|child| find(child, name))
+}

@@ -1,0 +1,280 @@
+//! `phalanx scheduler`, `phalanx controllers` and `phalanx nodes`: one part each, for a cluster that is there already.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::gates::Gates;
+use api::{Clock, Random, Timestamp};
+use clap::{Args, ValueEnum};
+use controlplane::{Config, Controller, CoreRuns, Health, OnCluster, Part, health_listener};
+use nodes::cluster::Cluster;
+use runtime::TokioClock;
+use tokio::net::TcpListener;
+
+use crate::client::{self, Server};
+use crate::config::Configuration;
+use crate::failure::Failure;
+use crate::up::signals;
+use crate::{cli, gates, run};
+
+/// Shown below the options of `phalanx scheduler`.
+pub const SCHEDULER_HELP: &str = "\
+Examples:
+  phalanx scheduler                                     the cluster of $KUBECONFIG or ~/.kube/config
+  phalanx scheduler --scheduler-name phalanx            only pods with spec.schedulerName: phalanx
+  phalanx scheduler --kubeconfig k --metrics-listen 127.0.0.1:10259
+
+It places pods of PodGroups together and all others one by one. No other scheduler may have the same name.
+docs/guides/cluster.md tells what the API server must have switched on and which rights are needed. Run one
+of it: there is no leader election yet. Once the caches are filled, one line goes to standard output:
+ready URL";
+
+/// Shown below the options of `phalanx controllers`.
+pub const CONTROLLERS_HELP: &str = "\
+Examples:
+  phalanx controllers                                   Jobs, on the cluster of $KUBECONFIG or ~/.kube/config
+  phalanx controllers --controllers job,cronjob,ttl,gc,podgc,podgroup-protection,namespace
+                                                        all of them: for phalanx up --without controllers
+
+Of two Job controllers each makes the pods of every Job: start kube-controller-manager with
+--controllers=*,-job-controller first. It keeps the garbage collector and all others. Run one of it: there is
+no leader election yet. Once the caches are filled, one line goes to standard output: ready URL";
+
+/// Shown below the options of `phalanx nodes`.
+pub const NODES_HELP: &str = "\
+Examples:
+  phalanx nodes --nodes 16                              16 simulated nodes, and what runs on them
+  phalanx nodes --cluster examples/cluster.yaml         those of a file
+  phalanx nodes --nodes 0                               those that are there already
+
+Nodes with the label phalanx.dev/simulated: \"true\" are simulated; all others are left alone. Once the caches
+are filled and the nodes are there, one line goes to standard output: ready URL";
+
+/// Options of every part.
+#[derive(Args)]
+pub struct PartArgs {
+    /// Kubeconfig file [default: $KUBECONFIG, then .phalanx/kubeconfig, then ~/.kube/config, then the pod's own account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Features to switch on or off, as on the API server, such as CompositePodGroup=false
+    #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
+    pub feature_gates: Vec<String>,
+    /// Everything else; phalanx config prints it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Serves /livez, /readyz, /healthz and /metrics over plain HTTP on this machine; port 0 picks a free one [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics_listen: Option<String>,
+    /// What is logged to standard error, such as debug or runtime=trace [default: PHALANX_LOG, or info]
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+    /// Not there yet
+    #[arg(long, hide = true, num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
+    pub leader_elect: bool,
+}
+
+/// Options of `phalanx scheduler`.
+#[derive(Args)]
+pub struct SchedulerArgs {
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// Places the pods with this spec.schedulerName
+    #[arg(long, value_name = "NAME", default_value = "default-scheduler")]
+    pub scheduler_name: String,
+}
+
+/// Options of `phalanx controllers`.
+#[derive(Args)]
+pub struct ControllersArgs {
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// Which ones; kube-controller-manager does the work of those that are left out
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "job")]
+    pub controllers: Vec<ControllerName>,
+}
+
+/// Options of `phalanx nodes`.
+#[derive(Args)]
+pub struct NodesArgs {
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// The nodes, from a file of kind Cluster (see examples/cluster.yaml)
+    #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
+    pub cluster: Option<PathBuf>,
+    /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub nodes: Option<u32>,
+}
+
+/// A controller, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ControllerName {
+    /// Workloads, PodGroups and pods of Jobs
+    Job,
+    /// Jobs at the times that CronJobs name
+    Cronjob,
+    /// Jobs that ended long enough ago
+    Ttl,
+    /// What has lost its owners
+    Gc,
+    /// Pods that nobody else takes away
+    Podgc,
+    /// PodGroups that are in use
+    PodgroupProtection,
+    /// Namespaces that are deleted
+    Namespace,
+}
+
+impl ControllerName {
+    fn controller(self) -> Controller {
+        match self {
+            ControllerName::Job => Controller::Job,
+            ControllerName::Cronjob => Controller::CronJob,
+            ControllerName::Ttl => Controller::Ttl,
+            ControllerName::Gc => Controller::Gc,
+            ControllerName::Podgc => Controller::PodGc,
+            ControllerName::PodgroupProtection => Controller::PodGroupProtection,
+            ControllerName::Namespace => Controller::Namespace,
+        }
+    }
+}
+
+/// `phalanx scheduler`: returns the exit code.
+pub fn scheduler(args: &SchedulerArgs) -> u8 {
+    part(&args.part, |file, gates| {
+        let mut config = Config { parts: [Part::Scheduler].into(), ..file.plane(gates, Cluster::default()) };
+        config.scheduler.core_runs = CoreRuns::OnThread;
+        config.scheduler.core.scheduler_name = args.scheduler_name.clone();
+        Ok(config)
+    })
+}
+
+/// `phalanx controllers`: returns the exit code.
+pub fn controllers(args: &ControllersArgs) -> u8 {
+    part(&args.part, |file, gates| {
+        let controllers: BTreeSet<Controller> = args.controllers.iter().map(|name| name.controller()).collect();
+        let mut config = Config { parts: [Part::Controllers].into(), ..file.plane(gates, Cluster::default()) };
+        config.job.own_gc = controllers.contains(&Controller::Gc);
+        config.controllers = controllers;
+        Ok(config)
+    })
+}
+
+/// `phalanx nodes`: returns the exit code.
+pub fn nodes(args: &NodesArgs) -> u8 {
+    part(&args.part, |file, gates| {
+        let cluster = match (&args.cluster, args.nodes, &file.cluster) {
+            (Some(path), _, _) | (None, None, Some(path)) => run::cluster_from(path)?,
+            (None, Some(0), _) => Cluster::default(),
+            (None, Some(count), _) => Cluster::default_of(count),
+            (None, None, None) => {
+                let count = file.node_count.and_then(|count| u32::try_from(count).ok());
+                Cluster::default_of(count.unwrap_or(run::NODES_DEFAULT))
+            }
+        };
+        Ok(Config { parts: [Part::Nodes].into(), ..file.plane(gates, cluster) })
+    })
+}
+
+/// How often the process looks whether all of it is alive.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Runs one part until it is told to stop. `config` makes its settings from file and gates.
+fn part(args: &PartArgs, config: impl FnOnce(&Configuration, Gates) -> Result<Config, Failure>) -> u8 {
+    let outcome = settings(args, config).and_then(|config| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::cannot_start(format!("cannot start: {error}")))?;
+        runtime.block_on(run_until_told(args, config))
+    });
+    outcome.unwrap_or_else(|failure| failure.report())
+}
+
+fn settings(
+    args: &PartArgs,
+    config: impl FnOnce(&Configuration, Gates) -> Result<Config, Failure>,
+) -> Result<Config, Failure> {
+    if args.leader_elect {
+        return Err(Failure::usage(
+            "--leader-elect: there is no leader election yet; run one of it, without the option",
+        ));
+    }
+    let file = match &args.config {
+        Some(file) => Configuration::read(file)?,
+        None => Configuration::default(),
+    };
+    let gates = gates::of(&args.feature_gates, &file.feature_gates).map_err(Failure::usage)?;
+    config(&file, gates)
+}
+
+async fn run_until_told(args: &PartArgs, config: Config) -> Result<u8, Failure> {
+    // From here on, so that a signal while the server is out of reach is not lost.
+    let (mut terminate, mut interrupt) =
+        signals().map_err(|error| Failure::cannot_start(format!("cannot start: signals: {error}")))?;
+    let listener = listen(args.metrics_listen.as_deref()).await?;
+    let Server { client, url } = client::of_part(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let (health, gates) = (Health::default(), config.gates);
+    health.fail("caches", "the server has not been read yet");
+    let metrics = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let watched = health.clone();
+    let answering = async move {
+        match listener {
+            Some(listener) => health_listener::serve(listener, watched, gates).await,
+            None => std::future::pending().await,
+        }
+    };
+    let running = async move {
+        let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
+        let random = Random::seeded(rand::random());
+        tracing::info!("connecting to {url}");
+        let parts = OnCluster::start(clock, random, client, health, config).await;
+        say_ready(&url, metrics.map(|address| format!(" metrics=http://{address}")));
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if let Some(part) = parts.look() {
+                return Failure::failed(format!(
+                    "{part} ended by itself, which is a defect of Phalanx; --log debug says more"
+                ));
+            }
+        }
+    };
+    // Dropping what runs ends it: all state is in the API, and whatever is cut off here is resumed at the next start.
+    tokio::select! {
+        biased;
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        failure = running => return Err(failure),
+        () = answering => {}
+    }
+    eprintln!("stopping");
+    Ok(cli::DONE)
+}
+
+async fn listen(address: Option<&str>) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = address else { return Ok(None) };
+    // Without a host it is this machine alone.
+    let full = if address.starts_with(':') { format!("127.0.0.1{address}") } else { address.to_owned() };
+    let advice = "choose a free HOST:PORT of this machine, such as 127.0.0.1:0";
+    let cannot =
+        |error: std::io::Error| Failure::cannot_start(format!("--metrics-listen {address}: {error}; {advice}"));
+    let listener = TcpListener::bind(&full).await.map_err(cannot)?;
+    // It asks nobody who they are.
+    if !listener.local_addr().map_err(cannot)?.ip().is_loopback() {
+        let why = "without authentication it listens on a loopback address only, such as 127.0.0.1:10259; a proxy with \
+                   authentication can pass it on";
+        return Err(Failure::usage(format!("--metrics-listen {address}: {why}")));
+    }
+    Ok(Some(listener))
+}
+
+fn say_ready(url: &str, metrics: Option<String>) {
+    let mut out = std::io::stdout().lock();
+    // Whoever closed our output does not want to know.
+    let _ = writeln!(out, "ready {url}{}", metrics.unwrap_or_default());
+    let _ = out.flush();
+}

@@ -1,0 +1,70 @@
+//! What users read: every command, setting and feature stands in the guides, and the change log is kept.
+
+use std::path::{Path, PathBuf};
+
+use crate::{phalanx, text};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// README and guides in one text.
+fn guides() -> String {
+    let mut files: Vec<PathBuf> = vec![root().join("README.md")];
+    files.extend(std::fs::read_dir(root().join("docs/guides")).unwrap().map(|entry| entry.unwrap().path()));
+    files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
+}
+
+/// The commands that the help lists.
+fn commands() -> Vec<String> {
+    let help = text(&phalanx(&["--help"]).stdout);
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    // What a command is for may go on in the next line, further in.
+    let lines = list.lines().take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+    let names = lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned));
+    names.filter(|name| name != "help").collect()
+}
+
+// Shows: S000-70
+// Shows: S000-72
+// Shows: S000-84
+#[test]
+fn the_guide_to_jobs_names_every_setting_label_annotation_condition_and_the_life_of_the_objects() {
+    let guide = std::fs::read_to_string(root().join("docs/guides/jobs.md")).unwrap();
+    for word in [
+        "controllers.autoGang",
+        "controllers.plainJobs",
+        "controllers.onSuspend",
+        "controllers.childOwners",
+        "WorkloadWithJob",
+        "JobWorkloadRef",
+        "delete and recreate",
+        controllers::job::settings::GROUPS_LABEL,
+        controllers::job::shape::MANAGED_BY_ANNOTATION,
+        controllers::job::scheduling::Fallback::CONDITION,
+        controllers::job::scheduling::Fallback::WAITING,
+        controllers::job::status::GROUP_SCHEDULED,
+        api::views::PodGroupView::AFTER_MIN_COUNT,
+    ] {
+        assert!(guide.contains(word), "docs/guides/jobs.md does not mention {word}");
+    }
+    for moment in ["the Job has no pod", "`parallelism` or `minCount` changes", "| suspend |", "on resume"] {
+        assert!(guide.contains(moment), "docs/guides/jobs.md does not say what holds: {moment}");
+    }
+}
+
+// Shows: S000-02
+#[test]
+fn every_command_and_every_feature_is_documented_and_the_change_log_is_kept() {
+    let (guides, commands) = (guides(), commands());
+    assert!(commands.len() > 5, "{commands:?}");
+    for command in commands {
+        assert!(guides.contains(&format!("phalanx {command}")), "`phalanx {command}` stands in no guide");
+    }
+    for gate in api::gates::Gate::ALL {
+        assert!(guides.contains(gate.name()), "the feature gate {} stands in no guide", gate.name());
+    }
+    let log = std::fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let (_, unreleased) = log.split_once("## Unreleased\n").unwrap();
+    assert!(unreleased.trim_start().starts_with("- "), "CHANGELOG.md: nothing stands below Unreleased");
+}

@@ -1,0 +1,160 @@
+//! `phalanx scheduler`, `controllers` and `nodes` as their users run them: beside a server that comes and goes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::text;
+use crate::up::{Dir, JOBS, PATIENCE, Up, eventually, gang, post, terminate};
+
+/// A part as a process, killed when the test forgets it.
+struct Part {
+    child: Child,
+    /// What it writes to standard error.
+    log: String,
+}
+
+impl Part {
+    fn start(dir: &Dir, name: &str, arguments: &[&str]) -> Part {
+        let log = dir.path(&format!("{name}.log"));
+        let child = Command::new(env!("CARGO_BIN_EXE_phalanx"))
+            .arg(name)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Part { child, log }
+    }
+
+    /// The rest of its first line, which begins with `ready`.
+    fn ready(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let rest = line.trim_end().strip_prefix("ready ");
+        rest.unwrap_or_else(|| panic!("no ready line but {line:?}: {}", self.said())).to_owned()
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn says(&self, what: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.said().contains(what) {
+            assert!(Instant::now() < deadline, "no {what:?} in: {}", self.said());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    fn stop(mut self) -> Option<i32> {
+        terminate(&mut self.child)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn http_get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A gang of another name.
+fn gang_named(name: &str) -> Vec<u8> {
+    let mut job: Value = serde_json::from_slice(&gang()).unwrap();
+    job["metadata"]["name"] = name.into();
+    job.to_string().into_bytes()
+}
+
+const NO_PARTS: [&str; 2] = ["--without", "scheduler,controllers,nodes"];
+
+#[tokio::test]
+async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
+    let dir = Dir::new("parts");
+    let data = dir.path("data");
+    let up = Up::start(&["--data-dir", &data, NO_PARTS[0], NO_PARTS[1]]);
+    let kubeconfig = up.kubeconfig.to_str().unwrap().to_owned();
+    let config = ["--kubeconfig", kubeconfig.as_str()];
+    let mut nodes = Part::start(&dir, "nodes", &[&config[..], &["--nodes", "2"]].concat());
+    let all = ["--controllers", "job,gc,podgroup-protection,namespace"];
+    let mut controllers = Part::start(&dir, "controllers", &[&config[..], &all].concat());
+    let mut scheduler = Part::start(&dir, "scheduler", &[&config[..], &["--metrics-listen", ":0"]].concat());
+    let url = format!("https://{}", up.address);
+    assert_eq!([nodes.ready(), controllers.ready()], [url.clone(), url.clone()]);
+    let ready = scheduler.ready();
+    let metrics = ready.strip_prefix(&format!("{url} metrics=http://")).unwrap();
+    assert!(http_get(metrics, "/readyz").starts_with("HTTP/1.1 200"), "{}", http_get(metrics, "/readyz?verbose"));
+    assert!(http_get(metrics, "/metrics").contains("phalanx_ready 1"));
+
+    let client = up.client().await;
+    post(&client, JOBS, gang()).await.unwrap();
+    eventually(&client, &format!("{JOBS}/gang"), |job| job["status"]["succeeded"] == 4).await;
+
+    let address = up.address.clone();
+    assert_eq!(up.stop(), Some(0));
+    for part in [&nodes, &controllers, &scheduler] {
+        part.says("cannot reach the server");
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while !http_get(metrics, "/readyz").contains("[-]server failed") {
+        assert!(Instant::now() < deadline, "{}", http_get(metrics, "/readyz?verbose"));
+    }
+    let up = Up::start(&["--data-dir", &data, "--listen", &address, NO_PARTS[0], NO_PARTS[1]]);
+    let client = up.client().await;
+    post(&client, JOBS, gang_named("again")).await.unwrap();
+    eventually(&client, &format!("{JOBS}/again"), |job| job["status"]["succeeded"] == 4).await;
+    for part in [nodes, controllers, scheduler] {
+        part.says("the server answers again");
+        assert_eq!(part.stop(), Some(0), "told to stop, it stops");
+    }
+}
+
+#[test]
+fn a_part_waits_for_a_server_that_is_not_there_yet() {
+    let dir = Dir::new("early");
+    let data = dir.path("data");
+    // Once up, for its certificates and its address.
+    let up = Up::start(&["--data-dir", &data, NO_PARTS[0], NO_PARTS[1]]);
+    let (address, kubeconfig) = (up.address.clone(), up.kubeconfig.to_str().unwrap().to_owned());
+    assert_eq!(up.stop(), Some(0));
+    let early = Part::start(&dir, "scheduler", &["--kubeconfig", &kubeconfig]);
+    early.says("cannot reach the server");
+    assert_eq!(early.stop(), Some(0), "it can be stopped while it waits");
+    let mut early = Part::start(&dir, "controllers", &["--kubeconfig", &kubeconfig]);
+    early.says("cannot reach the server");
+    let _up = Up::start(&["--data-dir", &data, "--listen", &address, NO_PARTS[0], NO_PARTS[1]]);
+    assert_eq!(early.ready(), format!("https://{address}"));
+}
+
+#[test]
+fn what_keeps_a_part_from_starting_is_said_with_what_to_do() {
+    let dir = Dir::new("bad-kubeconfig");
+    std::fs::write(dir.path("bad"), "apiVersion: v1\nkind: Config\nclusters: 7\n").unwrap();
+    let (bad, gone) = (dir.path("bad"), dir.path("gone"));
+    for (arguments, code, said) in [
+        (vec!["scheduler", "--kubeconfig", &bad], 3, vec![bad.as_str(), "--kubeconfig FILE"]),
+        (vec!["controllers", "--kubeconfig", &gone], 3, vec![gone.as_str(), "--kubeconfig FILE"]),
+        (vec!["nodes", "--cluster", &gone], 2, vec![gone.as_str()]),
+        (vec!["scheduler", "--metrics-listen", "0.0.0.0:0"], 2, vec!["--metrics-listen 0.0.0.0:0", "loopback"]),
+        (vec!["scheduler", "--leader-elect"], 2, vec!["no leader election yet"]),
+        (vec!["controllers", "--controllers", "deployment"], 2, vec!["possible values: job"]),
+        (vec!["nodes", "--feature-gates", "Nonsense=true"], 2, vec!["known are GenericWorkload"]),
+    ] {
+        let output = super::phalanx(&arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+        assert!(said.iter().all(|part| errors.contains(part)), "{arguments:?}: {errors}");
+    }
+}
