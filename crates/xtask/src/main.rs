@@ -4,6 +4,7 @@ mod bench_core; // decisions only, no API
 mod bench_api; // the API server with its durable store
 mod bench_life; // a pod's whole life, everything in one process
 mod bench_store; // the store on disk
+mod bench_builder; // compiling a workload
 mod conformance; // each requirement and the tests that show it; our API held against the real one
 mod fuzz; // runs the fuzz targets
 mod kill; // real SIGKILLs while Jobs are submitted
@@ -65,6 +66,8 @@ enum Bench {
     Life(bench_life::Args),
     /// The store on disk: durable creates and updates per second, and how long a start takes
     Store(bench_store::Args),
+    /// The workload builder: microseconds to check and to compile one workload
+    Builder(bench_builder::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -84,6 +87,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench(Bench::Api(args)) => bench_api::run(&args),
         Task::Bench(Bench::Life(args)) => bench_life::run(&args),
         Task::Bench(Bench::Store(args)) => bench_store::run(&args),
+        Task::Bench(Bench::Builder(args)) => bench_builder::run(&args),
         Task::Tidy => tidy::run(),
         Task::Conformance(args) => conformance::run(&args),
         Task::Schema(args) => schema::run(&args),

@@ -21,6 +21,7 @@ use super::compare::compare;
 use super::expected::{self, Expected};
 use super::kinds::{KINDS, Kind, NAMESPACE};
 use super::report::{self, Asked, Row};
+use super::tables::{self, Compared};
 use super::{CASES, ask};
 use crate::kube::{self, ControlPlane, Plan};
 
@@ -63,20 +64,29 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     eprintln!("{:>5.1} s: kube-apiserver {} is up", start.elapsed().as_secs_f64(), kube::VERSION);
     let wanted = expected::read(&root)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let (rows, asked) = runtime.block_on(both(args, &root, &control_plane, &wanted))?;
+    let Told { rows, asked, tables } = runtime.block_on(both(args, &root, &control_plane, &wanted))?;
     drop(control_plane);
     let out = args.out.clone().unwrap_or_else(|| target_folder(&root).join("conformance-api.txt"));
     let table = report::table(&rows);
     let seconds = start.elapsed().as_secs_f64();
     let head = format!("seed {}, {} cases, {seconds:.1} s\n\n{table}", args.seed, asked.len());
-    let text = format!("{head}\n{}{}", report::wanted(&wanted, &asked), report::differences(&asked));
+    let wanted = report::wanted(&wanted, &asked);
+    let text = format!("{head}\n{wanted}{}\n{}", report::differences(&asked), tables.text());
     std::fs::write(&out, text).with_context(|| out.display().to_string())?;
     if let Some(file) = &args.json {
         let lines: String = asked.iter().filter_map(report::as_json).map(|line| format!("{line}\n")).collect();
         std::fs::write(file, lines).with_context(|| file.display().to_string())?;
     }
-    println!("{head}\ndifferences: {}", out.display());
-    let shortfalls = report::shortfalls(&rows);
+    println!(
+        "{head}tables: {} rows, {} differ\n\ndifferences: {}",
+        tables.rows,
+        tables.differences.len(),
+        out.display()
+    );
+    let mut shortfalls = report::shortfalls(&rows);
+    if !tables.differences.is_empty() {
+        shortfalls.push(format!("{} of {} rows of tables differ, none may", tables.differences.len(), tables.rows));
+    }
     ensure!(shortfalls.is_empty(), "the servers differ in more than is allowed:\n{}", shortfalls.join("\n"));
     Ok(())
 }
@@ -92,12 +102,19 @@ struct Servers {
     ours: Client,
 }
 
+/// What came of asking both.
+struct Told<'a> {
+    rows: Vec<Row>,
+    asked: Vec<Asked<'a>>,
+    tables: Compared,
+}
+
 async fn both<'a>(
     args: &Args,
     root: &Path,
     control_plane: &ControlPlane,
     wanted: &'a [Expected],
-) -> anyhow::Result<(Vec<Row>, Vec<Asked<'a>>)> {
+) -> anyhow::Result<Told<'a>> {
     let servers = Servers { theirs: control_plane.client().await?, ours: our_server()?.client(Identity::admin()) };
     prepare(&servers).await?;
     let is_asked =
@@ -105,6 +122,8 @@ async fn both<'a>(
     let kinds: Vec<&'static Kind> = KINDS.iter().filter(|kind| is_asked(kind)).collect();
     ensure!(!kinds.is_empty(), "--kind {}: no such kind is asked about", args.kind.join(" --kind "));
     let weights: usize = KINDS.iter().map(|kind| kind.weight).sum();
+    let tables = tables::compare(root, &servers.theirs, &servers.ours, &kinds).await?;
+    eprintln!("{} rows of tables, {} differ", tables.rows, tables.differences.len());
     let (mut rows, mut all) = (Vec::new(), Vec::new());
     for kind in kinds {
         let start = Instant::now();
@@ -126,7 +145,7 @@ async fn both<'a>(
         rows.push(Row::of(kind, fields, &asked));
         all.extend(asked);
     }
-    Ok((rows, all))
+    Ok(Told { rows, asked: all, tables })
 }
 
 /// Nothing is compared, but the corpus can still be held against the real server.

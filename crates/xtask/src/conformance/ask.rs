@@ -135,9 +135,20 @@ async fn clean_up(client: &Client, case: &Case, name: &str) -> anyhow::Result<()
 /// Sends one request. An answer of any code is an answer. A connection that breaks twice over the same request is one,
 /// too: a server that panics over an object says no more.
 pub async fn send(client: &Client, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Answer> {
+    send_for(client, method, path, body, "application/json").await
+}
+
+/// The same, for an answer in the form `accept`.
+pub async fn send_for(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+    accept: &str,
+) -> anyhow::Result<Answer> {
     let mut broken = 0;
     loop {
-        match send_once(client, method.clone(), path, body.clone()).await {
+        match send_once(client, method.clone(), path, body.clone(), accept).await {
             Err(error) if broken > 0 => {
                 let message = format!("the connection broke: {error:#}");
                 return Ok(Answer { message, ..Answer::default() });
@@ -148,9 +159,9 @@ pub async fn send(client: &Client, method: Method, path: &str, body: Vec<u8>) ->
     }
 }
 
-async fn send_once(client: &Client, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<Answer> {
+async fn send_once(client: &Client, method: Method, path: &str, body: Vec<u8>, accept: &str) -> anyhow::Result<Answer> {
     let request = Request::builder().method(method).uri(path);
-    let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
+    let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, accept);
     let response = client.send(request.body(Body::from(body))?).await?;
     let code = response.status().as_u16();
     let warnings = response.headers().get_all(http::header::WARNING).iter();

@@ -157,7 +157,7 @@ fn is_go(value: &Value) -> bool {
     fields.and_then(Value::as_object).is_some_and(|fields| fields.keys().any(begins_large))
 }
 
-fn without_nulls(value: Value) -> Value {
+pub fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(members) => {
             let kept = members.into_iter().filter(|(_, member)| !member.is_null());
@@ -232,7 +232,7 @@ pub fn mask(text: &str) -> String {
 }
 
 /// Where two documents differ: the path and what stands there, on either side.
-fn changes(path: &str, a: Option<&Value>, b: Option<&Value>, theirs: &mut Vec<String>, ours: &mut Vec<String>) {
+pub fn changes(path: &str, a: Option<&Value>, b: Option<&Value>, theirs: &mut Vec<String>, ours: &mut Vec<String>) {
     match (a, b) {
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
             for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {

@@ -74,7 +74,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// What no answer is compared by, and why.
-const NOT_COMPARED: [(&str, &str); 3] = [
+const NOT_COMPARED: [(&str, &str); 5] = [
     (
         "values printed as Go structs",
         "Where a message repeats the refused value as Kubernetes' own Go type (`{\"MatchExpressions\":null}`), with that \
@@ -90,6 +90,16 @@ const NOT_COMPARED: [(&str, &str); 3] = [
     (
         "what each server draws",
         "Uids, resource versions, times of creation, managed fields, and the end of a generated name are each server's own.",
+    ),
+    (
+        "the time of a birth condition",
+        "A pod that is born gated has a condition from the start, whose `lastTransitionTime` is the time of creation: where \
+         it is, it counts as that time and not as a value. Any other time in a condition counts.",
+    ),
+    (
+        "ages and headings of tables",
+        "Of the tables that people see (wide columns included), the cell `Age` is each server's own clock, and what a column \
+         is said to mean is each project's own words. Columns, their order, types and priorities and every other cell count.",
     ),
 ];
 

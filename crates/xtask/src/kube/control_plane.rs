@@ -23,13 +23,15 @@ const TOLD_LINES_MAX: usize = 15;
 
 /// What workload-aware scheduling needs; everything else is as a release ships it (facts/api.md section 10).
 const GATES: [&str; 6] = [
-    "GenericWorkload",
+    GROUPS,
     "WorkloadWithJob",
     "TopologyAwareWorkloadScheduling",
     "CompositePodGroup",
     "PodGroupPreemptionPolicy",
     "DRAWorkloadResourceClaims",
 ];
+/// The gate that all others of them hang on.
+pub const GROUPS: &str = "GenericWorkload";
 /// Versions that are not served unless asked for.
 const VERSIONS: &str = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
 /// The same for every client of every control plane: it listens on loopback, for as long as a test.
@@ -42,6 +44,10 @@ pub struct Plan {
     pub scheduler: bool,
     /// Whether kube-controller-manager runs.
     pub controllers: bool,
+    /// Controllers of it that are left out, because others do their work.
+    pub without_controllers: Vec<&'static str>,
+    /// Of the gates of workload-aware scheduling, those that are off as in a release. Without [`GROUPS`] all are.
+    pub gates_off: &'static [&'static str],
     /// How many Nodes are made.
     pub nodes: usize,
     /// Admission plugins of upstream's default set that are left out.
@@ -51,7 +57,14 @@ pub struct Plan {
 impl Default for Plan {
     /// No more than the API, and pods that need no service account (nobody makes one without the controllers).
     fn default() -> Plan {
-        Plan { scheduler: false, controllers: false, nodes: 0, without_admission: vec!["ServiceAccount"] }
+        Plan {
+            scheduler: false,
+            controllers: false,
+            without_controllers: Vec::new(),
+            gates_off: &[],
+            nodes: 0,
+            without_admission: vec!["ServiceAccount"],
+        }
     }
 }
 
@@ -89,10 +102,10 @@ impl ControlPlane {
         runtime.block_on(control_plane.ready())?;
         runtime.block_on(async { make_nodes(&control_plane.client().await?, plan.nodes).await })?;
         if plan.controllers {
-            control_plane.run("kube-controller-manager", &controllers_arguments(control_plane.folder.path())?)?;
+            control_plane.run("kube-controller-manager", &controllers_arguments(control_plane.folder.path(), plan)?)?;
         }
         if plan.scheduler {
-            control_plane.run("kube-scheduler", &scheduler_arguments(control_plane.folder.path())?)?;
+            control_plane.run("kube-scheduler", &client_arguments(control_plane.folder.path(), plan)?)?;
         }
         Ok(control_plane)
     }
@@ -246,8 +259,8 @@ fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &Plan) -> Vec<String
         format!("--token-auth-file={}", file("tokens.csv")),
         "--authorization-mode=RBAC".to_owned(),
         "--allow-privileged=true".to_owned(),
-        format!("--feature-gates={}", gates()),
-        format!("--runtime-config={VERSIONS}"),
+        format!("--feature-gates={}", gates(plan)),
+        format!("--runtime-config={}", if gates(plan).is_empty() { "" } else { VERSIONS }),
         format!("--disable-admission-plugins={}", plan.without_admission.join(",")),
         // A benchmark or a thousand cases at once are no reason to make somebody wait.
         "--enable-priority-and-fairness=false".to_owned(),
@@ -256,20 +269,17 @@ fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &Plan) -> Vec<String
     ]
 }
 
-fn controllers_arguments(folder: &Path) -> anyhow::Result<Vec<String>> {
-    let mut arguments = client_arguments(folder)?;
+fn controllers_arguments(folder: &Path, plan: &Plan) -> anyhow::Result<Vec<String>> {
+    let mut arguments = client_arguments(folder, plan)?;
+    let left_out: String = plan.without_controllers.iter().map(|name| format!(",-{name}")).collect();
     arguments.push(format!("--service-account-private-key-file={}", folder.join("service-account.key").display()));
     // Nodes here have no kubelet that would renew their leases.
-    arguments.push("--controllers=*,-node-lifecycle-controller".to_owned());
+    arguments.push(format!("--controllers=*,-node-lifecycle-controller{left_out}"));
     Ok(arguments)
 }
 
-fn scheduler_arguments(folder: &Path) -> anyhow::Result<Vec<String>> {
-    client_arguments(folder)
-}
-
 /// What the programs that only talk to the API have in common. Limits as in upstream's own benchmark.
-fn client_arguments(folder: &Path) -> anyhow::Result<Vec<String>> {
+fn client_arguments(folder: &Path, plan: &Plan) -> anyhow::Result<Vec<String>> {
     let kubeconfig = folder.join("kubeconfig").display().to_string();
     Ok(vec![
         format!("--kubeconfig={kubeconfig}"),
@@ -280,12 +290,16 @@ fn client_arguments(folder: &Path) -> anyhow::Result<Vec<String>> {
         format!("--secure-port={}", free_port()?),
         "--kube-api-qps=5000".to_owned(),
         "--kube-api-burst=5000".to_owned(),
-        format!("--feature-gates={}", gates()),
+        format!("--feature-gates={}", gates(plan)),
     ])
 }
 
-fn gates() -> String {
-    GATES.map(|gate| format!("{gate}=true")).join(",")
+fn gates(plan: &Plan) -> String {
+    if plan.gates_off.contains(&GROUPS) {
+        return String::new();
+    }
+    let on = GATES.iter().filter(|gate| !plan.gates_off.contains(gate));
+    on.map(|gate| format!("{gate}=true")).collect::<Vec<String>>().join(",")
 }
 
 /// Nodes that look ready and that pods can be bound to.

@@ -1,0 +1,162 @@
+//! Objects as both servers show them to people: columns, and what stands in them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use ::kube::Client;
+use anyhow::{Context, ensure};
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::ask;
+use super::compare::mask;
+use super::corpus;
+use super::kinds::Kind;
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+/// Cells that each server fills from its own clock. Other times of the corpus are years ago, so that a second more or less
+/// does not show.
+const OWN_TIMES: [&str; 1] = ["Age"];
+
+/// An object to be shown in one state after another.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Shown {
+    object: Value,
+    #[serde(default)]
+    statuses: Vec<Value>,
+    /// Whether it is shown on its way out.
+    #[serde(default)]
+    deleted: bool,
+}
+
+/// How many rows were compared, and those that differ.
+#[derive(Debug, Default)]
+pub struct Compared {
+    pub rows: usize,
+    pub differences: Vec<String>,
+}
+
+impl Compared {
+    /// What people read.
+    pub fn text(&self) -> String {
+        let mut text = format!("tables: {} rows, {} differ\n", self.rows, self.differences.len());
+        for difference in &self.differences {
+            let _ = writeln!(text, "\n{difference}");
+        }
+        text
+    }
+}
+
+/// Shows every object of the corpus of `kinds`, in every state, by both servers.
+pub async fn compare(root: &Path, theirs: &Client, ours: &Client, kinds: &[&'static Kind]) -> anyhow::Result<Compared> {
+    let path = root.join("tests/kube/corpus/rows.yaml");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let rows: Vec<Shown> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
+    let mut compared = Compared::default();
+    for kind in kinds {
+        let of_kind = |shown: &&Shown| shown.object["kind"] == kind.kind;
+        let bases = corpus::read(root, kind)?.into_iter();
+        let bases = bases.map(|base| Shown { object: base.object, statuses: base.statuses, deleted: false });
+        for (number, mut shown) in bases.chain(rows.iter().filter(of_kind).cloned()).enumerate() {
+            shown.object["apiVersion"] = kind.api_version().into();
+            // As it was made, then in each of its states.
+            for state in [None].into_iter().chain((0..shown.statuses.len()).map(Some)) {
+                let version = kind.version.trim_start_matches("v1");
+                let name = format!("row-{}{version}-{number}-{}", kind.plural, state.map_or(0, |state| state + 1));
+                let (a, b) = futures::future::try_join(
+                    show(theirs, kind, &shown, state, &name),
+                    show(ours, kind, &shown, state, &name),
+                )
+                .await?;
+                compared.rows += 1;
+                compared.differences.extend(difference(&a, &b).map(|how| {
+                    let status = state.map_or(&Value::Null, |state| &shown.statuses[state]);
+                    format!("{} {name}, {status}\n{how}", kind.title())
+                }));
+            }
+        }
+    }
+    Ok(compared)
+}
+
+/// The object's table, once it is made and has the status.
+async fn show(client: &Client, kind: &Kind, shown: &Shown, state: Option<usize>, name: &str) -> anyhow::Result<Value> {
+    let (collection, one) = (kind.path(), format!("{}/{name}", kind.path()));
+    let mut object = shown.object.clone();
+    object["metadata"]["name"] = name.into();
+    let mut answer = ask::send(client, Method::POST, &collection, object.to_string().into_bytes()).await?;
+    if let (Some(state), Some(mut made)) = (state, answer.object.clone()) {
+        made["status"] = shown.statuses[state].clone();
+        answer = ask::send(client, Method::PUT, &format!("{one}/status"), made.to_string().into_bytes()).await?;
+    }
+    ensure!(answer.is_accepted(), "{} {name}: {}", kind.title(), answer.message);
+    if shown.deleted {
+        let answer = ask::send(client, Method::DELETE, &one, b"{}".to_vec()).await?;
+        ensure!(answer.is_accepted(), "{} {name}: {}", kind.title(), answer.message);
+    }
+    let table = ask::send_for(client, Method::GET, &one, Vec::new(), TABLE).await?;
+    if kind.alone {
+        ask::send(client, Method::DELETE, &one, b"{}".to_vec()).await?;
+    }
+    table.object.with_context(|| format!("{} {name}: {}", kind.title(), table.message))
+}
+
+/// Where two tables of one object differ. Descriptions of columns are each project's own words.
+fn difference(theirs: &Value, ours: &Value) -> Option<String> {
+    let (a, b) = (cells(theirs), cells(ours));
+    let mut text = String::new();
+    let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
+    for name in names.filter(|name| a.get(*name) != b.get(*name)) {
+        let cell =
+            |cells: &BTreeMap<String, Value>| cells.get(name).map_or("no such column".to_owned(), Value::to_string);
+        let _ = writeln!(text, "  {name}\n    theirs: {}\n    ours:   {}", cell(&a), cell(&b));
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// The cells of the first row by column, each with what is said of its column.
+fn cells(table: &Value) -> BTreeMap<String, Value> {
+    let columns = table["columnDefinitions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let cells = &table["rows"][0]["cells"];
+    let cell = |(index, column): (usize, &Value)| {
+        let name = column["name"].as_str().unwrap_or_default();
+        let text = mask(&cells[index].to_string());
+        let said = if OWN_TIMES.contains(&name) { json!("masked") } else { json!(text) };
+        let column = json!([index, column["type"], column["format"], column["priority"], said]);
+        (name.to_owned(), column)
+    };
+    columns.iter().enumerate().map(cell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::difference;
+
+    fn table(columns: &[(&str, i32)], cells: &Value) -> Value {
+        let columns: Vec<Value> = columns
+            .iter()
+            .map(|(name, priority)| json!({"name": name, "type": "string", "format": "", "priority": priority}))
+            .collect();
+        json!({"columnDefinitions": columns, "rows": [{"cells": cells}]})
+    }
+
+    #[test]
+    fn columns_and_cells_count_and_ages_do_not() {
+        let columns = [("Name", 0), ("Age", 0), ("IP", 1)];
+        let one = table(&columns, &json!(["a", "1s", "<none>"]));
+        assert_eq!(difference(&one, &table(&columns, &json!(["a", "2s", "<none>"]))), None);
+        for other in [
+            table(&columns, &json!(["b", "1s", "<none>"])),
+            table(&[("Name", 0), ("Age", 0), ("IP", 0)], &json!(["a", "1s", "<none>"])),
+            table(&[("Name", 0), ("IP", 1), ("Age", 0)], &json!(["a", "<none>", "1s"])),
+            table(&columns[..2], &json!(["a", "1s"])),
+        ] {
+            assert!(difference(&one, &other).is_some(), "{other}");
+        }
+    }
+}
