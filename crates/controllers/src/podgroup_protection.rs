@@ -13,8 +13,7 @@ use std::time::Duration;
 use api::scheduling::PROTECTION_FINALIZER;
 use api::views::{CompositePodGroupView, Meta, ObjectKey, PodGroupView, PodView, View};
 use futures::future::join4;
-use futures::{StreamExt, stream};
-use runtime::{Backoff, Cache, Change, WorkQueue};
+use runtime::{Backoff, Cache, Change, WorkQueue, Worked};
 
 use crate::finalizer;
 
@@ -104,18 +103,16 @@ async fn watch_pods(parts: &Parts, queue: &WorkQueue<Waiting>) {
 }
 
 async fn work(parts: &Parts, queue: &WorkQueue<Waiting>) {
-    let keys = stream::unfold((), |()| async { Some((queue.next().await, ())) });
-    keys.for_each_concurrent(WORKERS, |group| async move {
+    let look = |group: Waiting| async move {
         match reconcile(parts, &group).await {
-            Ok(()) => queue.forget(&group),
+            Ok(()) => Worked::Done,
             Err(error) => {
                 tracing::warn!(?group, %error, "letting it go will be tried again");
-                queue.add_with_backoff(group.clone());
+                Worked::Failed
             }
         }
-        queue.done(&group);
-    })
-    .await;
+    };
+    queue.work(WORKERS, look).await;
 }
 
 /// Observe, decide, do.

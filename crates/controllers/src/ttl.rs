@@ -11,11 +11,10 @@ use std::time::Duration;
 use api::views::{JobView, ObjectKey, View};
 use api::{Clock, Timestamp};
 use futures::future::join;
-use futures::{StreamExt, stream};
 use jiff::SignedDuration;
 use kube::Error;
 use runtime::request::{delete, get};
-use runtime::{Backoff, Cache, WorkQueue, is_not_found};
+use runtime::{Backoff, Cache, WorkQueue, Worked, is_not_found};
 use serde_json::json;
 
 use crate::job::shape::end_of;
@@ -63,21 +62,19 @@ async fn watch(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
 }
 
 async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
-    let keys = stream::unfold((), |()| async { Some((queue.next().await, ())) });
-    keys.for_each_concurrent(WORKERS, |key| async move {
+    let look = |key: ObjectKey| async move {
         match reconcile(parts, &key).await {
             Ok(wait) => {
-                queue.forget(&key);
                 wait.into_iter().for_each(|wait| queue.add_after(key.clone(), wait));
+                Worked::Done
             }
             Err(error) => {
                 tracing::warn!(job = %key, %error, "its deletion will be tried again");
-                queue.add_with_backoff(key.clone());
+                Worked::Failed
             }
         }
-        queue.done(&key);
-    })
-    .await;
+    };
+    queue.work(WORKERS, look).await;
 }
 
 /// Observe, decide, do. Returns how long to wait before the next look.

@@ -24,7 +24,7 @@ pub use clock::TokioClock;
 pub use failure::{is_already_exists, is_conflict, is_expired, is_namespace_terminating, is_not_found, is_retriable};
 pub use informer::{Cache, Change, Cursor};
 pub use list_watch::{ListWatchConfig, keep};
-pub use queue::WorkQueue;
+pub use queue::{WorkQueue, Worked};
 pub use reach::Reach;
 pub use recorder::{EventKind, ObjectRef, Recorder};
 pub use request::{PatchKind, WriteAnswer};

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -13,6 +15,17 @@ use crate::backoff::Backoff;
 /// Keys in the order they were added, each at most once, never handed to two workers at a time. Cloning shares the
 /// queue.
 pub struct WorkQueue<K: Ord + Clone>(Arc<Shared<K>>);
+
+/// What came of working on a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worked {
+    /// There is nothing more to do until the key is added again; its failures are forgotten.
+    Done,
+    /// It is to be looked at again after this long.
+    Later(Duration),
+    /// It is to be tried again, later after each failure.
+    Failed,
+}
 
 struct Shared<K> {
     state: Mutex<State<K>>,
@@ -125,6 +138,21 @@ impl<K: Ord + Clone> WorkQueue<K> {
     /// Whether no key waits for a worker, delayed ones aside.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Works on keys for ever, up to `at_once` of them side by side. What comes of a key decides when it is next looked at.
+    pub async fn work<W: Future<Output = Worked>>(&self, at_once: usize, work: impl Fn(K) -> W) {
+        let work = &work;
+        let keys = stream::unfold((), |()| async { Some((self.next().await, ())) });
+        keys.for_each_concurrent(at_once, |key| async move {
+            match work(key.clone()).await {
+                Worked::Done => self.forget(&key),
+                Worked::Later(wait) => self.add_after(key.clone(), wait),
+                Worked::Failed => self.add_with_backoff(key.clone()),
+            }
+            self.done(&key);
+        })
+        .await;
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {

@@ -5,9 +5,8 @@ use std::time::Duration;
 use api::Timestamp;
 use api::views::{CronJobView, JobView, ObjectKey, OwnerRef, View};
 use futures::future::join3;
-use futures::{StreamExt, stream};
 use kube::Error;
-use runtime::{Change, Cursor, WorkQueue, is_not_found};
+use runtime::{Change, Cursor, WorkQueue, Worked, is_not_found};
 
 use super::Parts;
 use super::carry_out::{Then, carry_out};
@@ -62,20 +61,18 @@ fn is_cron_job(owner: &OwnerRef) -> bool {
 }
 
 async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
-    let keys = stream::unfold((), |()| async { Some((queue.next().await, ())) });
-    keys.for_each_concurrent(parts.config.workers, |key| async move {
+    let look = |key: ObjectKey| async move {
         match reconcile(parts, queue, &key).await {
-            Ok(()) => queue.forget(&key),
+            Ok(()) => Worked::Done,
             // Deleted meanwhile, and its going has told so already.
-            Err(error) if is_not_found(&error) && parts.cron_jobs.get(&key).is_none() => queue.forget(&key),
+            Err(error) if is_not_found(&error) && parts.cron_jobs.get(&key).is_none() => Worked::Done,
             Err(error) => {
                 tracing::warn!(cron_job = %key, %error, "will be tried again");
-                queue.add_with_backoff(key.clone());
+                Worked::Failed
             }
         }
-        queue.done(&key);
-    })
-    .await;
+    };
+    queue.work(parts.config.workers, look).await;
 }
 
 /// Observe, decide, do; again until there is nothing left to do.

@@ -10,7 +10,7 @@ use api::views::{
 use futures::future::{join, join_all};
 use futures::stream::{self, StreamExt};
 use kube::{Client, Error};
-use runtime::{Backoff, WorkQueue};
+use runtime::{Backoff, WorkQueue, Worked};
 
 use super::carry_out::{ask, delete_object, remove_finalizer, strip};
 use super::decide::{Action, OwnerState, decide};
@@ -60,18 +60,16 @@ impl Collector {
     }
 
     async fn work(&self) {
-        let uids = stream::unfold((), |()| async { Some((self.queue.next().await, ())) });
-        uids.for_each_concurrent(WORKERS, |uid| async move {
+        let look = |uid: String| async move {
             match self.reconcile(&uid).await {
-                Ok(()) => self.queue.forget(&uid),
+                Ok(()) => Worked::Done,
                 Err(error) => {
                     tracing::warn!(uid, %error, "garbage collection will be tried again");
-                    self.queue.add_with_backoff(uid.clone());
+                    Worked::Failed
                 }
             }
-            self.queue.done(&uid);
-        })
-        .await;
+        };
+        self.queue.work(WORKERS, look).await;
     }
 
     /// Observe, decide, do. What is done comes back as a change, which calls for the next look.

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use api::views::{JobView, Meta, NamespaceView, ObjectKey, OwnerRef, PodGroupView, PodView, View, WorkloadView};
 use futures::future::{join3, join5};
-use futures::{StreamExt, stream};
-use runtime::{Capabilities, Change, Cursor, WorkQueue};
+use runtime::{Capabilities, Change, Cursor, WorkQueue, Worked};
 
 use super::Parts;
 use super::carry_out::{Failure, Then, carry_out, is_gone, release_pods, warn};
@@ -62,23 +61,21 @@ async fn server(mut capabilities: Capabilities, queue: &WorkQueue<Key>, parts: &
 }
 
 async fn work(queue: &WorkQueue<Key>, parts: &Parts) {
-    let keys = stream::unfold((), |()| async { Some((queue.next().await, ())) });
-    keys.for_each_concurrent(parts.config.workers, |key| async move {
+    let look = |key: Key| async move {
         let worked = match &key {
             Key::Job { key: job, uid } => reconcile(parts, queue, &key, job, uid).await,
             Key::Orphan(pod) => release_orphan(parts, pod).await,
         };
         match worked {
-            Ok(()) => queue.forget(&key),
+            Ok(()) => Worked::Done,
             Err(failure) => {
                 let cause = std::error::Error::source(&failure).map(ToString::to_string).unwrap_or_default();
                 tracing::warn!(?key, %failure, cause, "will be tried again");
-                queue.add_with_backoff(key.clone());
+                Worked::Failed
             }
         }
-        queue.done(&key);
-    })
-    .await;
+    };
+    queue.work(parts.config.workers, look).await;
 }
 
 /// Observe, decide, do; again until there is nothing left to do.

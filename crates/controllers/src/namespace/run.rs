@@ -3,10 +3,9 @@
 use api::clock::rfc3339;
 use api::views::{Condition, NamespaceView, ObjectKey, View};
 use futures::future::join;
-use futures::{StreamExt, stream};
 use kube::{Client, Error};
 use runtime::request::{get, patch, put};
-use runtime::{Change, PatchKind, WorkQueue, is_not_found};
+use runtime::{Change, PatchKind, WorkQueue, Worked, is_not_found};
 use serde_json::{Value, json};
 
 use super::Parts;
@@ -33,21 +32,18 @@ async fn watch(parts: &Parts, queue: &WorkQueue<String>) {
 }
 
 async fn work(parts: &Parts, queue: &WorkQueue<String>) {
-    let names = stream::unfold((), |()| async { Some((queue.next().await, ())) });
-    names
-        .for_each_concurrent(parts.config.workers, |name| async move {
-            match reconcile(parts, &name).await {
-                Ok(Next::Finalize) => queue.forget(&name),
-                Ok(Next::Settle(wait)) => queue.add_after(name.clone(), wait),
-                Ok(Next::LookAgain) => queue.add_with_backoff(name.clone()),
-                Err(error) => {
-                    tracing::warn!(namespace = name, %error, "will be tried again");
-                    queue.add_with_backoff(name.clone());
-                }
+    let look = |name: String| async move {
+        match reconcile(parts, &name).await {
+            Ok(Next::Finalize) => Worked::Done,
+            Ok(Next::Settle(wait)) => Worked::Later(wait),
+            Ok(Next::LookAgain) => Worked::Failed,
+            Err(error) => {
+                tracing::warn!(namespace = name, %error, "will be tried again");
+                Worked::Failed
             }
-            queue.done(&name);
-        })
-        .await;
+        }
+    };
+    queue.work(parts.config.workers, look).await;
 }
 
 /// Look, say, and let go if nothing is there. `Finalize`: nothing is left to be done.

@@ -9,7 +9,7 @@ use api::views::{NodeView, ObjectKey, PodView, View};
 use futures::future::join3;
 use kube::Error;
 use runtime::request::get;
-use runtime::{Change, WorkQueue, is_not_found};
+use runtime::{Change, WorkQueue, Worked, is_not_found};
 
 use super::Parts;
 use super::carry_out::end;
@@ -105,38 +105,37 @@ fn node_of(parts: &Parts, pod: &PodView) -> Option<Arc<NodeView>> {
 }
 
 async fn work(parts: &Parts, queue: &WorkQueue<Errand>, missing: &Missing) {
-    loop {
-        let errand = queue.next().await;
-        let left = match &errand {
-            Errand::Missing(node) => missing.left(parts, node).unwrap_or_default(),
-            _ => Duration::ZERO,
-        };
-        if !left.is_zero() {
-            // It came back meanwhile, and is missed again.
-            queue.add_after(errand.clone(), left);
-            queue.done(&errand);
-            continue;
-        }
-        let mut failure = None;
-        match lost(parts, &errand).await {
-            Err(error) => failure = Some(error),
-            Ok(pods) => {
-                for (pod, reason) in pods {
-                    tracing::info!(pod = %pod.metadata.key(), ?reason, "nobody else takes this pod away");
-                    // One pod that is in the way must not keep the others.
-                    let ended = end(&parts.client, &pod, reason, parts.clock.now()).await;
-                    failure = failure.or(ended.err());
-                }
+    // One after the other: nobody waits for these pods.
+    queue.work(1, |errand| run_errand(parts, missing, errand)).await;
+}
+
+async fn run_errand(parts: &Parts, missing: &Missing, errand: Errand) -> Worked {
+    let left = match &errand {
+        Errand::Missing(node) => missing.left(parts, node).unwrap_or_default(),
+        _ => Duration::ZERO,
+    };
+    if !left.is_zero() {
+        // It came back meanwhile, and is missed again.
+        return Worked::Later(left);
+    }
+    let mut failure = None;
+    match lost(parts, &errand).await {
+        Err(error) => failure = Some(error),
+        Ok(pods) => {
+            for (pod, reason) in pods {
+                tracing::info!(pod = %pod.metadata.key(), ?reason, "nobody else takes this pod away");
+                // One pod that is in the way must not keep the others.
+                let ended = end(&parts.client, &pod, reason, parts.clock.now()).await;
+                failure = failure.or(ended.err());
             }
         }
-        match failure {
-            None => queue.forget(&errand),
-            Some(error) => {
-                tracing::warn!(?errand, %error, "will be tried again");
-                queue.add_with_backoff(errand.clone());
-            }
+    }
+    match failure {
+        None => Worked::Done,
+        Some(error) => {
+            tracing::warn!(?errand, %error, "will be tried again");
+            Worked::Failed
         }
-        queue.done(&errand);
     }
 }
 
