@@ -12,9 +12,13 @@ pub const RUN_SECONDS: &str = "phalanx.dev/run-seconds";
 pub const EXIT_CODE: &str = "phalanx.dev/exit-code";
 /// Time from the bind to Running, in seconds; unset means 0.
 pub const START_SECONDS: &str = "phalanx.dev/start-seconds";
+/// Whether the containers do not listen when they are told to stop: `true`. They are killed when their grace is over.
+pub const IGNORE_STOP: &str = "phalanx.dev/ignore-stop";
 
 /// What a process ends with that is told to stop.
 pub const EXIT_CODE_STOPPED: i32 = 143;
+/// What a process ends with that is killed.
+pub const EXIT_CODE_KILLED: i32 = 137;
 
 /// The kubelet's: a container that failed once is started again at once; from then on it waits.
 const CRASH_BACKOFF: Backoff = Backoff { initial: Duration::from_secs(10), max: Duration::from_secs(300) };
@@ -57,7 +61,7 @@ impl Memory {
             }
             Act::BackOff { .. } => self.ended = Some(now),
             Act::Remove => self.removed = true,
-            Act::Finish { .. } | Act::Refuse { .. } | Act::Stop => {}
+            Act::Finish { .. } | Act::Refuse { .. } | Act::Stop | Act::Kill => {}
         }
     }
 }
@@ -98,6 +102,8 @@ pub enum Act {
     },
     /// The pod is to go before it finished: its containers are stopped and it fails.
     Stop,
+    /// The same where the containers did not stop when they were told to.
+    Kill,
     /// The pod has ended and is to go: the object may be removed.
     Remove,
 }
@@ -108,6 +114,10 @@ pub fn next_step(pod: &PodView, memory: &Memory) -> Option<Step> {
     match (pod.metadata.is_deleting(), pod.is_finished()) {
         (true, true) if memory.removed => return None,
         (true, true) => return at_once(Act::Remove),
+        (true, false) if ignores_stop(pod) => {
+            let at = pod.metadata.deletion_timestamp.unwrap_or(memory.taken);
+            return Some(Step { at, act: Act::Kill });
+        }
         (true, false) => return at_once(Act::Stop),
         (false, true) => return None,
         (false, false) => {}
@@ -131,6 +141,12 @@ pub fn next_step(pod: &PodView, memory: &Memory) -> Option<Step> {
         true => Act::BackOff { exit_code },
     };
     Some(Step { at: later(started, script.run?), act })
+}
+
+/// A pod that has not started has nothing that could not listen.
+fn ignores_stop(pod: &PodView) -> bool {
+    pod.status.phase == PodPhase::Running
+        && pod.metadata.annotations.get(IGNORE_STOP).is_some_and(|text| text == "true")
 }
 
 /// How often the pod's containers were started again.
@@ -308,6 +324,20 @@ mod tests {
             pod.metadata.deletion_timestamp = Some(at(90.0));
             let memory = Memory { removed, ..Memory::since(at(100.0)) };
             assert_eq!(step(&pod, &memory), want, "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn containers_that_do_not_listen_are_killed_when_their_grace_is_over() {
+        for (phase, ignores, want) in [
+            (PodPhase::Running, "true", "Kill at 130"),
+            (PodPhase::Pending, "true", "Stop at 100"),
+            (PodPhase::Running, "no", "Stop at 100"),
+        ] {
+            let mut pod = in_phase(annotated("Never", ""), phase, 0);
+            pod.metadata.annotations.insert(IGNORE_STOP.to_owned(), ignores.to_owned());
+            pod.metadata.deletion_timestamp = Some(at(130.0));
+            assert_eq!(step(&pod, &Memory::since(at(100.0))), want, "{phase:?} {ignores}");
         }
     }
 

@@ -6,7 +6,7 @@ use api::views::{Condition, ContainerView, PodView};
 use serde_json::{Value, json};
 
 use crate::address;
-use crate::life::{Act, EXIT_CODE_STOPPED, Memory, restarts, running_since};
+use crate::life::{Act, EXIT_CODE_KILLED, EXIT_CODE_STOPPED, Memory, restarts, running_since};
 
 /// One write.
 #[derive(Debug, PartialEq)]
@@ -26,6 +26,7 @@ pub(crate) fn write(pod: &PodView, act: &Act, memory: &Memory, now: Timestamp) -
         Act::BackOff { exit_code } => report.waiting(*exit_code),
         Act::Finish { exit_code } => report.ended(*exit_code),
         Act::Stop => report.ended(EXIT_CODE_STOPPED),
+        Act::Kill => report.ended(EXIT_CODE_KILLED),
         Act::Refuse { message } => report.refused(message),
         Act::Remove => {
             return Write::Delete(json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}));
