@@ -5,6 +5,7 @@
 
 mod field; // one field: a set of numbers
 mod duration; // the time span of `@every`
+mod quote; // how refusals repeat a text
 
 use std::sync::OnceLock;
 
@@ -61,10 +62,7 @@ impl Schedule {
                 let Some((name, rest)) = rest.split_once(' ') else {
                     return bad("invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned());
                 };
-                let Some(zone) = time_zone(name) else {
-                    return bad(format!("provided bad location {name}: unknown time zone {name}"));
-                };
-                (Some(zone), rest.trim())
+                (zone_named(name).map_err(BadSchedule)?, rest.trim())
             }
         };
         let rule = if text.starts_with('@') { descriptor(text)? } else { Rule::Calendar(five_fields(text)?) };
@@ -77,7 +75,7 @@ impl Schedule {
     /// A wall time that the clocks skip in spring does not occur that day; one that they show twice in autumn occurs twice.
     pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match &self.rule {
-            Rule::Every(span) => whole_seconds(after, 1)?.checked_add(*span).ok(),
+            Rule::Every(span) => whole_seconds(after)?.checked_add(*span).ok(),
             Rule::Calendar(calendar) => calendar.next_after(after, self.zone.as_ref().unwrap_or(zone)),
         }
     }
@@ -104,6 +102,17 @@ impl Schedule {
     }
 }
 
+/// The zone that a schedule names; none where it means that of whoever asks.
+fn zone_named(name: &str) -> Result<Option<TimeZone>, String> {
+    if name == "Local" {
+        return Ok(None);
+    }
+    if name.contains("..") || name.starts_with(['/', '\\']) {
+        return Err(format!("provided bad location {name}: time: invalid location name"));
+    }
+    time_zone(name).map(Some).ok_or_else(|| format!("provided bad location {name}: unknown time zone {name}"))
+}
+
 /// The zone of this IANA name, from the database that is part of the program: the same on every machine. Names are
 /// written exactly as IANA has them.
 pub fn time_zone(name: &str) -> Option<TimeZone> {
@@ -115,16 +124,18 @@ pub fn time_zone(name: &str) -> Option<TimeZone> {
     (zone.iana_name() == Some(name)).then_some(zone)
 }
 
-/// `time` in steps of `seconds`, cut off.
-fn whole_seconds(time: Timestamp, seconds: i64) -> Option<Timestamp> {
-    Timestamp::from_second(time.as_second() - time.as_second().rem_euclid(seconds)).ok()
+/// `time` without what is less than a second.
+fn whole_seconds(time: Timestamp) -> Option<Timestamp> {
+    let second = time.as_second() - i64::from(time.subsec_nanosecond() < 0);
+    Timestamp::from_second(second).ok()
 }
 
 impl Calendar {
     /// Goes forward in the largest steps that cannot overlook a match: months, days, hours, minutes.
     fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let next_minute = whole_seconds(after, 60)?.checked_add(SignedDuration::from_secs(60)).ok()?;
-        let mut at = next_minute.to_zoned(zone.clone());
+        let mut at = whole_seconds(after)?.to_zoned(zone.clone());
+        // The minute as the wall has it: before there were time zones, clocks differed by seconds.
+        at = at.checked_add(SignedDuration::from_secs(60 - i64::from(at.second()))).ok()?;
         let last_year = at.year().checked_add(YEARS_MAX)?;
         while at.year() <= last_year {
             at = if !self.month.has(at.month()) {

@@ -20,7 +20,7 @@ pub use cron_job::{
 pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedView, WorkloadRefView};
 pub use meta::{Condition, Index, Meta, ObjectKey, OwnerRef, ResourceRef, View};
 pub use namespace::{NamespaceSpecView, NamespaceStatusView, NamespaceView};
-pub use node::{NodeSpecView, NodeStatusView, NodeView};
+pub use node::{ImageView, NodeSpecView, NodeStatusView, NodeView};
 pub use pod::{
     AffinityView, ContainerStateView, ContainerStatusView, ContainerView, PodPhase, PodSpecView, PodStatusView,
     PodView, PortView, ResourcesView, RunningView, SchedulingGateView, SchedulingGroupView, TerminatedView,

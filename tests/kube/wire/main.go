@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
@@ -36,6 +37,8 @@ var kinds = map[string]any{
 	"/v1/Pod":           corev1.Pod{},
 	"batch/v1/CronJob":  batchv1.CronJob{},
 	"batch/v1/Job":      batchv1.Job{},
+
+	"coordination.k8s.io/v1/Lease": coordinationv1.Lease{},
 
 	"scheduling.k8s.io/v1/PriorityClass":           schedulingv1.PriorityClass{},
 	"scheduling.k8s.io/v1alpha3/CompositePodGroup": schedulingv1alpha3.CompositePodGroup{},

@@ -147,6 +147,7 @@ mod tests {
         assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "other");
     }
 
+    // Shows: U-TestDropDisabledFieldsScheduling
     #[test]
     fn fields_of_gates_that_are_off_are_dropped_unless_they_were_there() {
         let off = Gates::default().with(Gate::WorkloadWithJob, false).with(Gate::GenericWorkload, false);

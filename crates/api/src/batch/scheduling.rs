@@ -178,6 +178,7 @@ mod tests {
     // Shows: S000-53
     // Shows: S000-71
     // Shows: S004-12
+    // Shows: U-TestWorkloadItemForJob, U-TestWorkloadItemForJobMinCountDefaulting
     #[test]
     fn a_job_is_basic_unless_it_asks_for_a_gang() {
         let gang = |min_count| Some(SchedulingPolicy::Gang { min_count: Some(min_count) });
@@ -246,6 +247,7 @@ mod tests {
         }
     }
 
+    // Shows: U-TestWorkloadInput
     #[test]
     fn both_forms_of_a_job_give_the_same_item() {
         let document = job(json!({

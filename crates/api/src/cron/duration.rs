@@ -2,6 +2,8 @@
 
 use jiff::SignedDuration;
 
+use super::quote;
+
 const UNITS: [(&str, i128); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -15,7 +17,8 @@ const UNITS: [(&str, i128); 8] = [
 
 /// Reads a span, or says what is wrong with it as Go does.
 pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
-    let invalid = || format!("time: invalid duration {text:?}");
+    let quoted = quote::span(text);
+    let invalid = || format!("time: invalid duration {quoted}");
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -36,10 +39,10 @@ pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
         let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
         let (unit, after) = tail.split_at(unit_end);
         if unit.is_empty() {
-            return Err(format!("time: missing unit in duration {text:?}"));
+            return Err(format!("time: missing unit in duration {quoted}"));
         }
         let Some((_, size)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Err(format!("time: unknown unit {unit:?} in duration {text:?}"));
+            return Err(format!("time: unknown unit {} in duration {quoted}", quote::span(unit)));
         };
         nanos += amount(whole, fraction, *size).ok_or_else(invalid)?;
         rest = after;

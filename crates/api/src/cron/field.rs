@@ -1,5 +1,7 @@
 //! One field of a schedule: a set of numbers.
 
+use super::quote;
+
 /// What numbers a field may have, and by what names.
 pub(super) struct Bounds {
     min: u32,
@@ -106,5 +108,5 @@ fn number(text: &str) -> Result<u32, String> {
             _ => "invalid syntax",
         },
     };
-    Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}"))
+    Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {}: {why}", quote::text(text)))
 }

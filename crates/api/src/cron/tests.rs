@@ -90,6 +90,22 @@ fn clocks_turned_by_half_an_hour_lose_nothing() {
     nexts("* 17 * * *", "Australia/Lord_Howe", "2026-04-04T15:12:55Z", &["2026-04-05T06:30:00Z"]);
 }
 
+// Upstream: the known library rounds to minutes of UTC, and misses a minute or an hour now and then.
+#[test]
+fn where_clocks_differ_by_seconds_a_minute_begins_as_the_wall_shows_it() {
+    nexts("@hourly", "America/Nuuk", "1916-05-12T21:12:02Z", &["1916-05-12T21:26:56Z", "1916-05-12T22:26:56Z"]);
+    nexts("* * * * *", "America/New_York", "1800-01-01T00:00:03Z", &["1800-01-01T00:01:02Z", "1800-01-01T00:02:02Z"]);
+}
+
+#[test]
+fn a_zone_in_the_schedule_is_a_registered_one_or_that_of_who_asks() {
+    nexts("TZ=Local 0 9 * * *", "Asia/Tokyo", "2026-01-01T12:00:00Z", &["2026-01-02T00:00:00Z"]);
+    for (name, why) in [("Mars/Base", "unknown time zone Mars/Base"), ("../x", "time: invalid location name")] {
+        let refused = Schedule::parse(&format!("TZ={name} * * * * *")).expect_err(name).to_string();
+        assert_eq!(refused, format!("provided bad location {name}: {why}"));
+    }
+}
+
 #[test]
 fn a_zone_in_the_schedule_wins() {
     nexts("CRON_TZ=Asia/Tokyo 0 9 * * *", "America/New_York", "2026-01-01T12:00:00Z", &["2026-01-02T00:00:00Z"]);

@@ -277,6 +277,7 @@ mod tests {
         for (group, version, kinds) in [
             ("", "v1", &["Namespace", "Node", "Pod", "Event", "Binding", "DeleteOptions"] as &[&str]),
             ("batch", "v1", &["Job", "CronJob"]),
+            ("coordination.k8s.io", "v1", &["Lease"]),
             ("scheduling.k8s.io", "v1", &["PriorityClass"]),
             ("scheduling.k8s.io", "v1beta1", &["Workload", "PodGroup"]),
             ("scheduling.k8s.io", "v1alpha3", &["Workload", "PodGroup", "CompositePodGroup"]),

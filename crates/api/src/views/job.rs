@@ -1,7 +1,7 @@
 //! Jobs as the Job controller and the progress view read them.
 
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::JobSchedulingConfiguration;
+use k8s_openapi::api::batch::v1::{JobSchedulingConfiguration, PodFailurePolicy, SuccessPolicy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -39,6 +39,20 @@ impl JobView {
             job.spec.workload_ref.iter().map(|workload| format!("{namespace}/{}", workload.name)).collect()
         },
     };
+
+    /// Jobs by one label that their pods must carry, as [`PodView::BY_LOOSE_LABEL`](super::PodView::BY_LOOSE_LABEL)
+    /// writes it; a Job whose selector demands no certain value stands under its namespace and `/`.
+    pub const BY_SELECTOR: Index<JobView> = Index {
+        name: "selector",
+        values: |job| {
+            let namespace = &job.metadata.namespace;
+            let handle = |selector: &LabelSelector| {
+                let label = selector.match_labels.iter().flatten().next();
+                label.map_or(format!("{namespace}/"), |(key, value)| format!("{namespace}/{key}={value}"))
+            };
+            job.spec.selector.iter().map(handle).collect()
+        },
+    };
 }
 
 /// `job.spec`.
@@ -65,12 +79,14 @@ pub struct JobSpecView {
     pub managed_by: Option<String>,
     /// `Failed` or `TerminatingOrFailed`.
     pub pod_replacement_policy: Option<String>,
-    /// Rules that ignore or sharpen failures; only its presence is read.
-    pub pod_failure_policy: Option<serde::de::IgnoredAny>,
-    /// Rules that end the Job early; only its presence is read.
-    pub success_policy: Option<serde::de::IgnoredAny>,
+    /// Rules that ignore or sharpen failures.
+    pub pod_failure_policy: Option<PodFailurePolicy>,
+    /// Rules that end the Job early.
+    pub success_policy: Option<SuccessPolicy>,
     /// How many failures of one index are too many.
     pub backoff_limit_per_index: Option<i32>,
+    /// How many failed indexes are too many; only with `backoff_limit_per_index`.
+    pub max_failed_indexes: Option<i32>,
     /// Gang, topology, disruption, claims.
     pub scheduling: Option<JobSchedulingConfiguration>,
     /// The Workload whose group the pods join; counts only while its gate is on.
@@ -156,6 +172,8 @@ pub struct JobStatusView {
     pub failed: i32,
     /// Indexes that succeeded, as `0-3,5`.
     pub completed_indexes: String,
+    /// Indexes that failed, in the same form; unset unless the Job gives up indexes one by one.
+    pub failed_indexes: Option<String>,
     /// Finished pods that still hold the tracking finalizer.
     pub uncounted_terminated_pods: Option<UncountedView>,
 }

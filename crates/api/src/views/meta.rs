@@ -114,6 +114,8 @@ pub struct Meta {
     pub creation_timestamp: Option<Timestamp>,
     /// Set once deletion was asked for and something (a finalizer, a grace period) holds the object.
     pub deletion_timestamp: Option<Timestamp>,
+    /// How long before that it was asked for.
+    pub deletion_grace_period_seconds: Option<i32>,
 }
 
 /// A list without room for more. Lists are read into room for four, and caches hold them by the hundred thousand.

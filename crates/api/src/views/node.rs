@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Taint;
 use serde::Deserialize;
 
-use super::meta::{Condition, Meta};
+use super::meta::{Condition, Meta, tight};
 use crate::pairs::Pairs;
 use crate::quantity::Quantity;
 use crate::views::view;
@@ -40,4 +40,18 @@ pub struct NodeStatusView {
     pub allocatable: Pairs<Quantity>,
     /// Ready and others.
     pub conditions: Vec<Condition>,
+    /// Container images on the node's disk.
+    #[serde(deserialize_with = "tight")]
+    pub images: Vec<ImageView>,
+}
+
+/// `node.status.images[]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageView {
+    /// All names it goes by.
+    #[serde(deserialize_with = "tight")]
+    pub names: Vec<Box<str>>,
+    /// What a pull of it is spared.
+    pub size_bytes: i64,
 }

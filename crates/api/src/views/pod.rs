@@ -29,6 +29,15 @@ impl PodView {
         name: "controller",
         values: |pod| pod.metadata.controller().map(|owner| owner.uid.clone()).into_iter().collect(),
     };
+    /// Pods that nobody manages, by `namespace/key=value` of each of their labels.
+    pub const BY_LOOSE_LABEL: Index<PodView> = Index {
+        name: "loose-label",
+        values: |pod| {
+            let Meta { namespace, labels, .. } = &pod.metadata;
+            let labels = labels.iter().filter(|_| pod.metadata.controller().is_none());
+            labels.map(|(key, value)| format!("{namespace}/{key}={value}")).collect()
+        },
+    };
     /// Bound pods by node name.
     pub const BY_NODE: Index<PodView> =
         Index { name: "node", values: |pod| pod.node_name().map(str::to_owned).into_iter().collect() };
@@ -87,6 +96,24 @@ pub struct PodSpecView {
     pub resources: Option<ResourcesView>,
     /// While any is left the pod is not placed.
     pub scheduling_gates: Vec<SchedulingGateView>,
+    /// References of the images that are mounted as volumes; of other volumes nothing is read.
+    #[serde(rename = "volumes", deserialize_with = "image_volumes")]
+    pub image_volumes: Vec<Box<str>>,
+}
+
+fn image_volumes<'de, D: serde::Deserializer<'de>>(volumes: D) -> Result<Vec<Box<str>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Volume {
+        #[serde(default)]
+        image: Option<Image>,
+    }
+    #[derive(Deserialize)]
+    struct Image {
+        #[serde(default)]
+        reference: Box<str>,
+    }
+    let volumes: Option<Vec<Volume>> = Option::deserialize(volumes)?;
+    Ok(volumes.into_iter().flatten().filter_map(|volume| volume.image).map(|image| image.reference).collect())
 }
 
 /// `pod.spec.affinity`.

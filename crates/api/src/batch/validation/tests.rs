@@ -278,6 +278,7 @@ fn rules_for_success_name_indexes_that_exist() {
 // Shows: S004-28
 // Shows: S004-29
 // Shows: S004-32
+// Shows: U-declarative-validation
 #[test]
 fn what_a_job_asks_of_the_scheduler_makes_sense() {
     let asks =
@@ -337,6 +338,7 @@ fn what_a_job_asks_of_the_scheduler_makes_sense() {
     );
 }
 
+// Shows: U-declarative-validation
 #[test]
 fn of_what_a_job_asks_only_the_size_of_a_gang_may_change() {
     let asks = |scheduling: Value| json!({"spec": {"parallelism": 4, "scheduling": scheduling}});
@@ -382,6 +384,7 @@ fn of_what_a_job_asks_only_the_size_of_a_gang_may_change() {
     );
 }
 
+// Shows: U-declarative-validation
 #[test]
 fn with_the_gate_off_a_stored_block_stays_but_does_not_change() {
     let off = Gates::default().with(Gate::WorkloadWithJob, false);
