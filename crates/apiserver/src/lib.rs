@@ -48,5 +48,6 @@ pub use body::Body;
 pub use expiry::EVENT_TTL;
 pub use health::Health;
 pub use identity::Identity;
+pub use metrics::OtherMetrics;
 pub use resource::Resource;
 pub use server::{BeginError, Config, Server};

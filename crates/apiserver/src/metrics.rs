@@ -24,6 +24,9 @@ const DURATION_BUCKETS: [f64; 23] = [
     45.0, 60.0,
 ];
 
+/// Adds what others in the process count to an answer at `/metrics`, in that form and without its end.
+pub type OtherMetrics = Arc<dyn Fn(&mut String) + Send + Sync>;
+
 /// The server's counters. Clones count into the same.
 #[derive(Clone)]
 pub(crate) struct Metrics(Arc<Inner>);
@@ -118,7 +121,7 @@ impl Metrics {
     }
 
     /// The answer at `/metrics`.
-    pub fn answer(&self, store: &Store, resources: &[Resource]) -> Response<Body> {
+    pub fn answer(&self, store: &Store, resources: &[Resource], others: Option<&OtherMetrics>) -> Response<Body> {
         for resource in resources {
             let labels = Stored { group: resource.group, resource: resource.plural };
             self.0.objects.get_or_create(&labels).set(count(store, resource));
@@ -126,7 +129,11 @@ impl Metrics {
         self.0.revision.set(store.revision().to_string().parse().unwrap_or(i64::MAX));
         self.0.resident_memory.set(resident_memory_bytes().unwrap_or_default());
         let mut written = String::new();
-        text::encode(&mut written, &self.0.registry).expect("a text takes every write");
+        text::encode_registry(&mut written, &self.0.registry).expect("a text takes every write");
+        if let Some(others) = others {
+            others(&mut written);
+        }
+        text::encode_eof(&mut written).expect("a text takes every write");
         let mut response = Response::new(Body::whole(Bytes::from(written)));
         let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);

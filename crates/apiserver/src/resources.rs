@@ -4,6 +4,7 @@ mod composite_pod_groups;
 mod cron_jobs;
 mod events;
 mod jobs;
+mod leases;
 mod namespaces;
 mod nodes;
 mod pods;
@@ -27,6 +28,7 @@ pub(crate) fn all(gates: &Gates) -> Vec<Resource> {
         events::resource(),
         jobs::resource(),
         cron_jobs::resource(),
+        leases::resource(),
         priority_classes::resource(),
     ];
     // What is stored of them stays, and is there again when the gate is on again.

@@ -28,7 +28,7 @@ use crate::discovery::Discovery;
 use crate::expiry::EVENT_TTL;
 use crate::health::Health;
 use crate::identity::{ANONYMOUS, Identified, Identity};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OtherMetrics};
 use crate::openapi::OpenApi;
 use crate::request::{self, Options, RequestInfo, Route, Verb};
 use crate::resource::{Resource, Subresource};
@@ -96,6 +96,7 @@ pub(crate) struct Home {
     openapi: OnceLock<OpenApi>,
     health: Health,
     metrics: Metrics,
+    other_metrics: Option<OtherMetrics>,
     audit: Option<Audit>,
     /// How much of every node is taken; `None` where binds are not checked against it.
     pub capacity: Option<Capacity>,
@@ -178,6 +179,7 @@ impl Server {
             openapi: OnceLock::new(),
             health: Health::default(),
             metrics: Metrics::new(&gates),
+            other_metrics: None,
             audit: None,
             capacity,
         };
@@ -204,6 +206,13 @@ impl Server {
     #[must_use]
     pub fn with_audit(mut self, audit: Audit) -> Server {
         Arc::get_mut(&mut self.0).expect("nobody else has this server yet").audit = Some(audit);
+        self
+    }
+
+    /// The same server, whose answer at `/metrics` holds what `others` adds. To be called before it is cloned.
+    #[must_use]
+    pub fn with_metrics(mut self, others: OtherMetrics) -> Server {
+        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").other_metrics = Some(others);
         self
     }
 
@@ -368,7 +377,7 @@ fn other(home: &Home, request: &Parts) -> Response<Body> {
         return response;
     }
     match uri.path() {
-        "/metrics" => home.metrics.answer(&home.store, &home.resources),
+        "/metrics" => home.metrics.answer(&home.store, &home.resources, home.other_metrics.as_ref()),
         "/version" => {
             let version = json!({
                 "major": "1", "minor": "37", "gitVersion": concat!("v1.37.1+phalanx-", env!("CARGO_PKG_VERSION")),

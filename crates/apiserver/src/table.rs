@@ -4,6 +4,7 @@ mod duration; // how long, as people say it
 pub mod cron_jobs;
 pub mod events;
 pub mod jobs;
+pub mod leases;
 pub mod namespaces;
 pub mod nodes;
 pub mod pod_groups;

@@ -104,6 +104,7 @@ async fn exercise(home: &Home, version: &str, resource: &str, verb: &str) {
 
 // Shows: S000-01
 // Shows: S003-30
+// Shows: U-e2e-workload-api
 #[tokio::test(start_paused = true)]
 async fn everything_that_an_endpoint_offers_works_in_every_version() {
     let home = home();

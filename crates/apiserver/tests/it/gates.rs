@@ -93,6 +93,7 @@ async fn a_field_outlives_the_time_in_which_its_feature_is_off() {
 // Shows: S000-69
 // Shows: S002-45
 // Shows: S004-68
+// Shows: U-TestDropDisabledFieldsScheduling
 #[tokio::test(start_paused = true)]
 async fn a_new_object_loses_the_field_while_its_feature_is_off_and_gets_it_afterwards() {
     for Gated { gate, collection, object, field } in gated() {

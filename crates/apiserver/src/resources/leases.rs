@@ -1,0 +1,23 @@
+//! Leases: which of several alike processes does the work.
+
+use api::coordination;
+
+use crate::resource::{Resource, Strategy};
+use crate::table;
+
+pub(super) fn resource() -> Resource {
+    let strategy = Strategy {
+        prepare_create: |new, _| coordination::prepare(new.document_mut()),
+        prepare_update: |new, _, _| coordination::prepare(new.document_mut()),
+        validate_create: |new, _| Ok(coordination::validate_create(&new.typed()?)),
+        validate_update: |new, old, _| Ok(coordination::validate_update(&new.typed()?, &old.typed()?)),
+        table: table::leases::TABLE,
+        ..Strategy::PLAIN
+    };
+    Resource {
+        storage_version_hash: "gqkMMb/YqFM=",
+        // A lease is written by many at once: nobody may write over what he has not seen.
+        unconditional_update: false,
+        ..super::plain(super::Names("coordination.k8s.io", &["v1"], "leases", "lease", "Lease"), strategy)
+    }
+}
