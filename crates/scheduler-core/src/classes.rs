@@ -1,20 +1,29 @@
 //! Pods that are alike: whatever no filter and no score reads does not tell two pods apart.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use api::Pairs;
 use api::views::PodView;
 use k8s_openapi::api::core::v1 as core;
 use rustc_hash::FxHashMap;
 
-use crate::cluster::{Cluster, Effect};
-use crate::filters::{FILTERS, Wakes};
+use crate::cluster::{Cluster, Effect, NodeIndex, full_name};
+use crate::filters::Load;
 use crate::index::KeptIndex;
 use crate::names::{NameId, Names};
+use crate::plugins::Plugins;
+use crate::profile::Profile;
+use crate::reads::{Parts, Reads};
 use crate::requests::Usage;
+use crate::wakes::Wakes;
 
-/// Everything placement reads about a pod: one field per [`Parts`](crate::filters::Parts). Equal classes are one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Class {
+/// Pods that are alike: everything that the filters and scores of their profile read about them. Equal classes are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Class {
+    /// The profile's place in the configuration.
+    profile: usize,
+    /// Always there: whatever nobody reads of it, nodes keep account of.
     pub(crate) usage: Arc<Usage>,
     /// Sorted, without repetitions.
     pub(crate) tolerations: Vec<Toleration>,
@@ -24,7 +33,14 @@ pub(crate) struct Class {
     /// Set only for a pod that names a node it is not bound to. The API shows a pod with a node name as bound, so
     /// only questions of the kind "would it fit there" fill it.
     pub(crate) node_name: Option<NameId>,
+    /// Container images by their full names; an image counts once for each time the pod names it.
+    pub(crate) images: Vec<NameId>,
+    labels: Texts,
+    annotations: Texts,
 }
+
+/// Keys and values, by key.
+type Texts = Vec<(Box<str>, Box<str>)>;
 
 /// Which nodes a class must go to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -80,8 +96,18 @@ pub(crate) enum TolerationOperator {
 }
 
 impl Class {
+    /// The value of a pod label that some filter or score of the profile reads.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        value_of(&self.labels, key)
+    }
+
+    /// The value of a pod annotation that some filter or score of the profile reads.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        value_of(&self.annotations, key)
+    }
+
     /// The class of a pod that waits for a node.
-    pub(crate) fn of(pod: &PodView, cluster: &mut Cluster) -> Class {
+    pub(crate) fn of(pod: &PodView, reads: &Reads, cluster: &mut Cluster) -> Class {
         let usage = Arc::new(Usage::of(&pod.spec, cluster));
         let names = &mut cluster.names;
         let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
@@ -91,27 +117,67 @@ impl Class {
         tolerations.sort_unstable();
         tolerations.dedup();
         let selector = pod.spec.node_selector.iter();
-        Class {
+        let class = Class {
+            profile: 0,
             usage,
             tolerations,
             required: RequiredNodes {
                 selector: selector.map(|(key, value)| (names.intern(key), names.intern(value))).collect(),
-                terms: terms.map(|any| any.node_selector_terms.iter().map(|term| Term::of(term, names)).collect()),
+                terms: terms.map(|any| Term::all_of(&any.node_selector_terms, names)),
             },
-            preferred: preferred
-                .into_iter()
-                .flatten()
-                .filter(|wish| wish.weight != 0)
-                .map(|wish| (wish.weight, Term::of(&wish.preference, names)))
-                .collect(),
+            preferred: preferred.map(|wishes| Term::weighed(wishes, names)).unwrap_or_default(),
             node_name: None,
-        }
+            images: if reads.parts.contains(Parts::IMAGES) { images(pod, names) } else { Vec::new() },
+            labels: texts(&reads.labels, |key| pod.metadata.labels.get(key).map(String::as_str)),
+            annotations: texts(&reads.annotations, |key| pod.metadata.annotations.get(key).map(String::as_str)),
+        };
+        Class { usage: Arc::clone(&class.usage), ..class.limited_to(reads) }
     }
 
-    /// Which kinds of change can make room for pods of this class.
-    fn wakes(&self) -> Wakes {
-        FILTERS.iter().fold(Wakes::NONE, |wakes, filter| wakes | filter.wakes(self))
+    /// The class of a pod in a profile that reads all there is.
+    pub(crate) fn with_everything(pod: &PodView, cluster: &mut Cluster) -> Class {
+        let keys = |texts: &Pairs<String>| texts.keys().map(str::to_owned).collect();
+        let (labels, annotations) = (keys(&pod.metadata.labels), keys(&pod.metadata.annotations));
+        let class = Class::of(pod, &Reads { parts: Parts::ALL, labels, annotations }, cluster);
+        Class { node_name: pod.node_name().map(|name| cluster.names.intern(name)), ..class }
     }
+
+    /// The same with nothing in it but this.
+    pub(crate) fn limited_to(self, reads: &Reads) -> Class {
+        let Class { profile, usage, tolerations, required, preferred, node_name, images, mut labels, mut annotations } =
+            self;
+        labels.retain(|(key, _)| reads.labels.contains(&**key));
+        annotations.retain(|(key, _)| reads.annotations.contains(&**key));
+        let has = |part| reads.parts.contains(part);
+        Class {
+            profile,
+            usage: if has(Parts::USAGE) { usage } else { Arc::default() },
+            tolerations: if has(Parts::TOLERATIONS) { tolerations } else { Vec::new() },
+            required: if has(Parts::REQUIRED_NODES) { required } else { RequiredNodes::default() },
+            preferred: if has(Parts::PREFERRED_NODES) { preferred } else { Vec::new() },
+            node_name: node_name.filter(|_| has(Parts::NODE_NAME)),
+            images: if has(Parts::IMAGES) { images } else { Vec::new() },
+            labels,
+            annotations,
+        }
+    }
+}
+
+fn value_of<'a>(texts: &'a Texts, key: &str) -> Option<&'a str> {
+    texts.iter().find(|(named, _)| &**named == key).map(|(_, value)| &**value)
+}
+
+fn texts<'a>(keys: &BTreeSet<String>, value_of: impl Fn(&str) -> Option<&'a str>) -> Texts {
+    keys.iter().filter_map(|key| Some((key.as_str().into(), value_of(key)?.into()))).collect()
+}
+
+fn images(pod: &PodView, names: &mut Names) -> Vec<NameId> {
+    let containers =
+        pod.spec.init_containers.iter().chain(&pod.spec.containers).map(|container| container.image.as_str());
+    let all = containers.chain(pod.spec.image_volumes.iter().map(|reference| &**reference));
+    let mut images: Vec<_> = all.map(|image| names.intern(&full_name(image))).collect();
+    images.sort_unstable();
+    images
 }
 
 impl Toleration {
@@ -131,6 +197,16 @@ impl Toleration {
 }
 
 impl Term {
+    pub(crate) fn all_of(terms: &[core::NodeSelectorTerm], names: &mut Names) -> Vec<Term> {
+        terms.iter().map(|term| Term::of(term, names)).collect()
+    }
+
+    /// Preferred terms with their weights; those without weight are no wishes.
+    pub(crate) fn weighed(wishes: &[core::PreferredSchedulingTerm], names: &mut Names) -> Vec<(i32, Term)> {
+        let wishes = wishes.iter().filter(|wish| wish.weight != 0);
+        wishes.map(|wish| (wish.weight, Term::of(&wish.preference, names))).collect()
+    }
+
     fn of(term: &core::NodeSelectorTerm, names: &mut Names) -> Term {
         let mut all = |wants: &Option<Vec<core::NodeSelectorRequirement>>| -> Vec<Requirement> {
             wants.iter().flatten().map(|want| Requirement::of(want, names)).collect()
@@ -164,6 +240,7 @@ pub(crate) struct ClassId(u64);
 /// The classes of pending pods, and of those that were pending not long ago: the next Job is often like the last.
 #[derive(Debug)]
 pub(crate) struct Classes {
+    profiles: Vec<Arc<Plugins>>,
     ids: FxHashMap<Arc<Class>, ClassId>,
     entries: FxHashMap<ClassId, Entry>,
     next_id: u64,
@@ -185,8 +262,9 @@ struct Entry {
 
 impl Classes {
     /// No classes yet, and at most `kept_max` indexes at a time.
-    pub(crate) fn new(kept_max: usize) -> Classes {
+    pub(crate) fn new(kept_max: usize, profiles: &[Profile], cluster: &mut Cluster) -> Classes {
         Classes {
+            profiles: profiles.iter().map(|profile| Arc::new(Plugins::of(profile, cluster))).collect(),
             ids: FxHashMap::default(),
             entries: FxHashMap::default(),
             next_id: 0,
@@ -194,6 +272,30 @@ impl Classes {
             kept_count: 0,
             kept_max: kept_max.max(1),
         }
+    }
+
+    /// Who places pods of this `schedulerName`; the first where several do.
+    pub(crate) fn profile(&self, scheduler_name: &str) -> Option<&Arc<Plugins>> {
+        self.profiles.iter().find(|profile| profile.scheduler_name == scheduler_name)
+    }
+
+    /// The class of a pod. A pod of nobody's gets one of the first profile.
+    pub(crate) fn class_of(&self, pod: &PodView, cluster: &mut Cluster) -> Class {
+        let same_name = |profile: &Arc<Plugins>| profile.scheduler_name == pod.spec.scheduler_name;
+        let profile = self.profiles.iter().position(same_name).unwrap_or(0);
+        let reads = self.profiles.get(profile).map(|profile| &profile.reads);
+        Class { profile, ..Class::of(pod, reads.unwrap_or(&Reads::default()), cluster) }
+    }
+
+    /// The filters and scores of a class.
+    pub(crate) fn plugins(&self, class: &Class) -> &Arc<Plugins> {
+        &self.profiles[class.profile]
+    }
+
+    /// How many more pods of a class a node takes.
+    pub(crate) fn room(&self, id: ClassId, node: NodeIndex, cluster: &Cluster) -> u32 {
+        let Some(class) = self.get(id) else { return 0 };
+        self.plugins(class).room(class, node, cluster, Load::Now)
     }
 
     /// The id of a class, held by one more pod from now on.
@@ -206,7 +308,10 @@ impl Classes {
         self.next_id += 1;
         let class = Arc::new(class);
         self.ids.insert(Arc::clone(&class), id);
-        self.entries.insert(id, Entry { wakes: class.wakes(), class, pods_count: 1, index: None, last_use: 0 });
+        self.entries.insert(
+            id,
+            Entry { wakes: self.plugins(&class).wakes(&class), class, pods_count: 1, index: None, last_use: 0 },
+        );
         id
     }
 
@@ -243,7 +348,10 @@ impl Classes {
                 index.catch_up(&entry.class, cluster);
                 index
             }
-            empty => empty.insert(Box::new(KeptIndex::of(&entry.class, cluster))),
+            empty => {
+                let plugins = Arc::clone(&self.profiles[entry.class.profile]);
+                empty.insert(Box::new(KeptIndex::of(&entry.class, plugins, cluster)))
+            }
         };
         (&entry.class, index)
     }

@@ -4,7 +4,10 @@
 //! in columns at that index. Each change appends the index to the dirty log, from which the class indexes catch up.
 
 mod dirty; // which nodes changed, in order
-mod node; // a node's fixed side: labels, taints
+mod hold; // nodes kept free for one unit
+mod images; // which images lie on how many nodes
+mod node; // a node's fixed side: labels, taints, images
+mod node_ref; // one node as filters and scores see it
 mod resources; // resource names and their columns
 mod tentative; // a layer that is dropped to undo
 mod topology; // nodes by the value of a label
@@ -13,16 +16,20 @@ use api::views::NodeView;
 use rustc_hash::FxHashMap;
 
 pub(crate) use dirty::Touch;
+pub(crate) use images::full_name;
 pub(crate) use node::{Effect, Node, Taint};
+pub use node_ref::NodeRef;
 pub(crate) use resources::ResourceId;
 pub(crate) use tentative::Tentative;
 pub(crate) use topology::{DomainId, Topology, TopologyId};
 
 use self::dirty::DirtyLog;
+use self::hold::Hold;
+use self::images::Images;
 use self::resources::Resources;
-use crate::filters::Wakes;
 use crate::names::{NameId, Names};
 use crate::requests::{HostPort, Scored, Usage};
+use crate::wakes::Wakes;
 
 /// Where a node stands in every column. Given out in the order nodes are first seen, reused once free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,11 +56,13 @@ pub(crate) struct Cluster {
     scored: Vec<Scored>,
     /// Host ports in use; a port stands here once per pod that has it.
     ports: Vec<Vec<HostPort>>,
+    images: Images,
     topologies: Vec<Topology>,
     present_count: usize,
     /// Grows whenever something other than pods changes.
     shape: u64,
     log: DirtyLog,
+    hold: Hold,
 }
 
 /// What a change of a node amounts to.
@@ -80,6 +89,8 @@ impl Cluster {
             return change;
         }
         self.present_count += usize::from(!self.nodes[at].present);
+        self.images.remove(&self.nodes[at].images);
+        self.images.add(&next.images);
         self.nodes[at] = next;
         for topology in &mut self.topologies {
             change.moved |= topology.set(index, &self.nodes[at]);
@@ -94,6 +105,7 @@ impl Cluster {
             return NodeChange::default();
         };
         let at = index.at();
+        self.images.remove(&self.nodes[at].images);
         self.nodes[at] = Node::absent(self.nodes[at].name);
         self.present_count -= 1;
         self.pods_allowed[at] = 0;
@@ -149,6 +161,29 @@ impl Cluster {
         self.release_if_unused(index);
     }
 
+    /// Keeps these nodes free, instead of those that were before. It takes effect when it is shown.
+    pub(crate) fn hold(&mut self, nodes: Vec<NodeIndex>) {
+        self.show_hold(false);
+        self.hold.set(nodes);
+    }
+
+    /// Shows the hold to whom is decided next, or hides it.
+    pub(crate) fn show_hold(&mut self, shown: bool) {
+        for node in self.hold.show(shown) {
+            self.log.push(Touch::shape(*node), self.nodes.len());
+        }
+    }
+
+    /// The nodes that are kept free for one unit.
+    pub(crate) fn held_nodes(&self) -> &[NodeIndex] {
+        self.hold.nodes()
+    }
+
+    /// Whether the node is kept free for another unit than the one that is decided.
+    pub(crate) fn is_held(&self, index: NodeIndex) -> bool {
+        self.hold.hides(index)
+    }
+
     /// A layer of tentative pods over this cluster; dropping it takes them off again.
     pub(crate) fn tentative(&mut self) -> Tentative<'_> {
         Tentative::over(self)
@@ -157,6 +192,11 @@ impl Cluster {
     /// The column number of a resource; a new name gets a new column.
     pub(crate) fn resource(&mut self, name: &str) -> ResourceId {
         self.resources.intern(name, self.nodes.len())
+    }
+
+    /// The column number of a resource that was seen.
+    pub(crate) fn find_resource(&self, name: &str) -> Option<ResourceId> {
+        self.resources.find(name)
     }
 
     /// The name of a resource.
@@ -202,6 +242,16 @@ impl Cluster {
     /// Labels, taints and the like of a node.
     pub(crate) fn node(&self, index: NodeIndex) -> &Node {
         &self.nodes[index.at()]
+    }
+
+    /// A node with what is taken from it.
+    pub(crate) fn at(&self, index: NodeIndex) -> NodeRef<'_> {
+        NodeRef { cluster: self, index }
+    }
+
+    /// On how many nodes an image lies.
+    pub(crate) fn nodes_with_image(&self, image: NameId) -> u32 {
+        self.images.nodes_count(image)
     }
 
     /// The name of a node.
@@ -294,6 +344,7 @@ impl Cluster {
         if !node.present && self.pods_count[index.at()] == 0 {
             self.by_name.remove(&node.name);
             self.free.push(index);
+            self.hold.forget(index);
         }
     }
 }

@@ -3,9 +3,10 @@
 use crate::classes::Classes;
 use crate::cluster::Cluster;
 use crate::need::Need;
-use crate::place::{self, Places};
+use crate::place::{self, Order, Places};
 use crate::reasons::{self, Shortage};
 use crate::refusal::Refusal;
+use crate::search::{self, Effort, Found};
 use crate::slots::{self, Region};
 
 /// What was found for a unit.
@@ -21,33 +22,96 @@ pub(crate) enum Answer {
 }
 
 /// Places a unit or says why not. A gang is brought to its `minCount` or left alone; whatever else fits comes along.
-pub(crate) fn decide(need: &Need, cluster: &mut Cluster, classes: &mut Classes) -> Answer {
+pub(crate) fn decide(need: &Need, cluster: &mut Cluster, classes: &mut Classes, mut effort: Effort) -> Answer {
     if let Some(refusal) = reasons::members_are_split(need, cluster) {
         return Answer::Refused(refusal);
     }
     let mut ranking = slots::ranked(need, cluster, classes); // every domain rejected or ranked from sums
-    let mut closest: Option<(usize, Refusal)> = None;
+    let mut closest: Option<Short> = None;
+    let mut proven = true;
     while let Some(region) = ranking.next_feasible() {
-        let mut tentative = cluster.tentative(); // dropping it is the undo
-        let places = place::group(need, region, classes, &mut tentative);
-        let placed = places.spots.len();
-        if placed >= need.required_count() {
-            tentative.keep();
-            return Answer::Placed { places, region };
-        }
-        // Only with several classes: each fits alone, but not all together in this order.
-        if closest.as_ref().is_none_or(|(most, _)| placed > *most) {
-            let shortage = Shortage::after(&places, region);
-            let refusal = reasons::refusal(need, &shortage, tentative.cluster(), classes);
-            closest = Some((placed, refusal));
+        match in_region(need, region, cluster, classes, &mut effort) {
+            Tried::Placed(places) => return Answer::Placed { places, region },
+            // Only with several classes: each fits alone, but not all together.
+            Tried::Short(short) => {
+                proven &= short.proven;
+                if closest.as_ref().is_none_or(|closest| short.fits_count > closest.fits_count) {
+                    closest = Some(short);
+                }
+            }
         }
     }
-    Answer::Refused(closest.map_or_else(|| refuse(need, cluster, classes), |(_, refusal)| refusal))
+    Answer::Refused(match closest {
+        Some(short) => explain(need, &Short { proven, ..short }, cluster, classes),
+        None => refuse(need, cluster, classes),
+    })
 }
 
 /// Why pods find no place where the sums alone say so.
-pub(crate) fn refuse(need: &Need, cluster: &Cluster, classes: &mut Classes) -> Refusal {
+pub(crate) fn refuse(need: &Need, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
     let ranking = slots::ranked(need, cluster, classes);
+    if need.lots.len() > 1
+        && let Some((region, _)) = ranking.nearest
+    {
+        // Sums count each class as if it came alone; how many pods fit together is shown by placing them.
+        let short = Short { region, order: Order::SmallestFirst, fits_count: 0, proven: true };
+        return explain(need, &short, cluster, classes);
+    }
     let shortage = Shortage::from_sums(need, &ranking, cluster, classes);
     reasons::refusal(need, &shortage, cluster, classes)
+}
+
+/// What came of one region.
+enum Tried {
+    Placed(Places),
+    Short(Short),
+}
+
+/// Too few pods found a place.
+struct Short {
+    region: Region,
+    /// Placed in this order, most of them did.
+    order: Order,
+    fits_count: usize,
+    /// Whether no other way does better than to fall short.
+    proven: bool,
+}
+
+/// Tries what is quick first, and searches only where that fails.
+fn in_region(need: &Need, region: Region, cluster: &mut Cluster, classes: &mut Classes, effort: &mut Effort) -> Tried {
+    let mut most = 0;
+    let mut best = Order::LargestFirst;
+    for order in [Order::LargestFirst, Order::SmallestFirst] {
+        let mut tentative = cluster.tentative(); // dropping it is the undo
+        let mut places = Places { spots: Vec::with_capacity(need.required_count()), short_of: None };
+        place::group(need, order, region, classes, &mut tentative, &mut places);
+        if places.spots.len() >= need.required_count() {
+            tentative.keep();
+            return Tried::Placed(places);
+        }
+        if places.spots.len() > most {
+            (most, best) = (places.spots.len(), order);
+        }
+    }
+    let mut tentative = cluster.tentative();
+    let proven = match search::way(need, region, classes, &mut tentative, effort) {
+        Found::Way(mut places) => {
+            // The quorum stands; pods beyond it take what is left.
+            place::group(need, Order::LargestFirst, region, classes, &mut tentative, &mut places);
+            tentative.keep();
+            return Tried::Placed(places);
+        }
+        Found::NoWay => true,
+        Found::GaveUp => false,
+    };
+    Tried::Short(Short { region, order: best, fits_count: most, proven })
+}
+
+/// What the first pod lacks that finds no place after the others have theirs.
+fn explain(need: &Need, short: &Short, cluster: &mut Cluster, classes: &mut Classes) -> Refusal {
+    let mut tentative = cluster.tentative();
+    let mut places = Places::default();
+    place::group(need, short.order, short.region, classes, &mut tentative, &mut places);
+    let shortage = Shortage::after(&places, short.region, short.proven);
+    reasons::refusal(need, &shortage, tentative.cluster(), classes)
 }

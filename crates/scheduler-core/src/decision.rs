@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use api::views::{NodeView, ObjectKey, PodGroupView, PodView};
 
+use crate::profile::Profile;
 use crate::refusal::Refusal;
 
 /// What the core is told at its start.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Pods with another `schedulerName` are not placed by us; they count once they are bound.
-    pub scheduler_name: String,
+    /// How pods are judged, by their `schedulerName`. Pods of any other are not placed by us; they count once they are
+    /// bound.
+    pub profiles: Vec<Profile>,
     /// How long a unit waits after its first failed bind; doubles with each further failure.
     pub backoff_initial: Duration,
     /// The longest wait after a failed bind.
@@ -22,16 +24,58 @@ pub struct Config {
     pub incomplete_after: Duration,
     /// For how many classes the core keeps an index over the nodes; the least recently used one is dropped.
     pub kept_classes: usize,
+    /// How many steps one decision may search for a way to place pods of several classes, when the quick ways fail. With
+    /// a longer search more refusals are proven, and a decision may take longer: about a microsecond a step.
+    pub search_steps_max: usize,
+    /// After a change of a waiting group that cannot help it, how long until it is decided anew, for the sake of the
+    /// numbers in its refusal.
+    pub recount_after: Duration,
+    /// How long a group may be passed over by units that come after it before nodes are held for it; `None`: never.
+    pub hold_after: Option<Duration>,
+    /// How long nodes are held for one group at most. Then they are everybody's again, and the wait begins anew.
+    pub hold_for: Duration,
+    /// How long a gang that never had its `minCount` may have some of its pods placed before they are released, so that
+    /// it starts as a whole; `None`: for ever.
+    pub release_after: Option<Duration>,
+    /// What becomes of a pod whose priority is not that of its group.
+    pub other_priority: OtherPriority,
+}
+
+/// What becomes of a pod whose own priority is not that of the group it names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherPriority {
+    /// It is a member like any other, and the group's priority holds for it.
+    #[default]
+    Member,
+    /// It is refused, alone.
+    Refused,
+}
+
+impl OtherPriority {
+    /// As configuration writes it: `member` or `refused`.
+    pub fn parse(text: &str) -> Option<OtherPriority> {
+        match text {
+            "member" => Some(OtherPriority::Member),
+            "refused" => Some(OtherPriority::Refused),
+            _ => None,
+        }
+    }
 }
 
 impl Default for Config {
     fn default() -> Config {
         Config {
-            scheduler_name: "default-scheduler".to_owned(),
+            profiles: vec![Profile::default()],
             backoff_initial: Duration::from_secs(1),
             backoff_max: Duration::from_secs(10),
             incomplete_after: Duration::from_secs(1),
             kept_classes: 128,
+            search_steps_max: 5000,
+            recount_after: Duration::from_secs(1),
+            hold_after: Some(Duration::from_secs(60)),
+            hold_for: Duration::from_secs(900),
+            release_after: Some(Duration::from_secs(15)),
+            other_priority: OtherPriority::default(),
         }
     }
 }
@@ -111,6 +155,35 @@ pub enum Verdict {
     Bind(Vec<Placement>),
     /// Nothing now. The unit comes back by itself when something changes that could help.
     Wait(Refusal),
+    /// Take these pods of a gang off their nodes: it never had as many as it needs, and does not come to it. The core
+    /// counts them until the watch shows that they leave.
+    Release(Release),
+}
+
+/// Pods of a gang that is to start as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// The pods. Never empty.
+    pub pods: Vec<Member>,
+    /// How many members the gang needs.
+    pub min_count: usize,
+}
+
+impl Release {
+    /// Why, in words.
+    pub fn message(&self) -> String {
+        let (bound, wanted) = (self.pods.len(), self.min_count);
+        format!("only {bound} of minCount {wanted} pods could be placed; they make way until the gang fits as a whole")
+    }
+}
+
+/// One pod, whichever bears its name later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The pod.
+    pub pod: ObjectKey,
+    /// Its uid.
+    pub uid: String,
 }
 
 /// One pod and its node.

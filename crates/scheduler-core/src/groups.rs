@@ -1,13 +1,18 @@
 //! Groups and who belongs to them. A group is known as soon as its PodGroup or one of its pods is seen.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod members; // pending and placed members, counted so that no decision has to look at each of them
 
-use api::views::ObjectKey;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::views::{ObjectKey, OwnerRef};
 use rustc_hash::FxHashMap;
 
+pub(crate) use self::members::{Pending, Placed};
 use crate::cluster::TopologyId;
-use crate::pods::PodId;
+use crate::pods::{Aside, PodId};
 use crate::queue::Turn;
+use crate::refusal::SetAside;
 
 /// Stands for a group while the core knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,32 +24,70 @@ pub(crate) struct Group {
     pub(crate) key: ObjectKey,
     /// What the PodGroup says; none while there is no such object.
     pub(crate) terms: Option<Terms>,
-    /// Pods to be placed, by the order they were first seen.
-    // Who counts: every pod of the namespace that names the group. Once PodGroups with an owner refuse pods of others
-    // (design: section 4), those stay out of here and are reported alone.
-    pub(crate) pending: BTreeMap<u64, PodId>,
+    /// Pods to be placed.
+    pub(crate) pending: Pending,
     /// Pods that are assumed or bound and not being deleted.
     // Upstream: pods that are being deleted count and pin the domain until they are gone, so that a gang whose old
     // pods linger on a lost rack cannot start anew elsewhere.
-    pub(crate) placed: BTreeSet<PodId>,
+    pub(crate) placed: Placed,
     /// Pods that ran to their end and still exist. They had their place, so they count toward `minCount`.
     // Upstream: they drop out, so that the last pods of a Job that has to replace one of them wait for ever.
     pub(crate) succeeded_count: usize,
+    /// Pods that name the group and are not to be placed with it now.
+    pub(crate) aside: SetAside,
     /// Pods of any stage.
-    pub(crate) pods_count: usize,
+    pub(crate) members: BTreeSet<PodId>,
+    /// The owners of its pods, each kept once.
+    owners: BTreeSet<Arc<Owner>>,
     /// When it is the group's turn; follows from the PodGroup's priority and the first pod seen.
     pub(crate) turn: Turn,
 }
 
 /// The part of a PodGroup that placement reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// None for a Basic group.
     pub(crate) min_count: Option<usize>,
     pub(crate) topology: Option<TopologyId>,
     pub(crate) priority: i32,
+    /// The group had its `min_count` once.
+    pub(crate) reached: bool,
     /// The gang had its `min_count` once, which is enough for pods that come while others of it run.
     pub(crate) satisfied: bool,
+    /// Who manages the group.
+    pub(crate) owner: Option<Owner>,
+}
+
+/// Who manages an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Owner {
+    uid: String,
+    api_version: String,
+    kind: String,
+}
+
+impl Owner {
+    pub(crate) fn of(owner: &OwnerRef) -> Owner {
+        Owner { uid: owner.uid.clone(), api_version: owner.api_version.clone(), kind: owner.kind.clone() }
+    }
+
+    /// Whether a pod that `other` manages may belong to a group of this owner: it is the same, or something in between,
+    /// such as the Job of a JobSet. What lies in between is not known here, but it is of another kind.
+    fn may_own(&self, other: Option<&Owner>) -> bool {
+        other.is_some_and(|other| {
+            self.uid == other.uid || (&self.api_version, &self.kind) != (&other.api_version, &other.kind)
+        })
+    }
+}
+
+impl Terms {
+    /// Why a pod that names the group is not placed with it, if so.
+    pub(crate) fn refuse(&self, owner: Option<&Owner>, priority: i32, by_priority: bool) -> Option<Aside> {
+        if self.owner.as_ref().is_some_and(|own| !own.may_own(owner)) {
+            return Some(Aside::Foreign);
+        }
+        (by_priority && priority != self.priority).then_some(Aside::OtherPriority)
+    }
 }
 
 /// Whether a group can be decided.
@@ -56,6 +99,8 @@ pub(crate) enum Readiness {
     NoPodGroup,
     /// A gang with fewer pods than it needs.
     Incomplete,
+    /// A Basic group that must share a domain, of which pods are gated: begun with some, it might be in the wrong one.
+    Gated,
     Ready,
 }
 
@@ -74,15 +119,39 @@ impl Group {
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
+        let Some(terms) = &self.terms else {
+            return if self.pending.is_empty() { Readiness::NothingPending } else { Readiness::NoPodGroup };
+        };
         if self.pending.is_empty() {
             Readiness::NothingPending
-        } else if self.terms.is_none() {
-            Readiness::NoPodGroup
         } else if self.pending.len() + self.placed_count() < self.min_count().unwrap_or(1) {
             Readiness::Incomplete
+        } else if terms.min_count.is_none()
+            && terms.topology.is_some()
+            && self.placed.is_empty()
+            && self.aside.gated_count > 0
+        {
+            // Upstream: one gated member holds back any group, also where nothing hangs on who comes first.
+            Readiness::Gated
         } else {
             Readiness::Ready
         }
+    }
+
+    /// Whether the group is a gang that has some of its pods placed, and never had as many as it needs.
+    pub(crate) fn is_partial(&self) -> bool {
+        let begun = self.terms.as_ref().filter(|terms| !terms.reached && !self.placed.is_empty());
+        begun.and_then(|terms| terms.min_count).is_some_and(|min_count| self.placed_count() < min_count)
+    }
+
+    /// The owner of a pod, as the group keeps it.
+    pub(crate) fn owner(&mut self, owner: Owner) -> Arc<Owner> {
+        if let Some(known) = self.owners.get(&owner) {
+            return Arc::clone(known);
+        }
+        let owner = Arc::new(owner);
+        self.owners.insert(Arc::clone(&owner));
+        owner
     }
 }
 
@@ -119,10 +188,12 @@ impl Groups {
         self.entries[id.0 as usize] = Some(Group {
             key: key.clone(),
             terms: None,
-            pending: BTreeMap::new(),
-            placed: BTreeSet::new(),
+            pending: Pending::default(),
+            placed: Placed::default(),
             succeeded_count: 0,
-            pods_count: 0,
+            aside: SetAside::default(),
+            members: BTreeSet::new(),
+            owners: BTreeSet::new(),
             turn: Turn::default(),
         });
         self.by_key.insert(key.clone(), id);

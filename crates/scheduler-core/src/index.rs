@@ -2,18 +2,22 @@
 //!
 //! An index catches up from the cluster's dirty log, so a decision pays for what changed and not for the cluster.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex, TopologyId};
-use crate::filters::{FILTERS, Kind, Load, NO_LIMIT};
+use crate::filters::{Filter, Load, NO_LIMIT};
+use crate::plugins::Plugins;
 use crate::reasons::Findings;
-use crate::scores::{self, Raw};
 use crate::tournament::Tournament;
+
+mod marks; // what scores give to each node
+use marks::Marks;
 
 /// The kept answer of all filters and scores for one class.
 #[derive(Debug)]
 pub(crate) struct KeptIndex {
+    plugins: Arc<Plugins>,
     /// Position in the dirty log up to which this has caught up.
     seen: u64,
     /// Which filter refuses, per node.
@@ -21,14 +25,7 @@ pub(crate) struct KeptIndex {
     /// How many more pods of the class fit, per node.
     slots: Vec<u32>,
     slots_total: u64,
-    /// Sum of the scores that need no normalising, per node with slots.
-    by_usage: Vec<i64>,
-    /// Raw values of the normalised scores, per node that no static filter refuses.
-    raw: Vec<Raw>,
-    taints: Extreme,
-    affinity: Extreme,
-    /// The largest raw values the tree was built with.
-    largest: Raw,
+    marks: Marks,
     tree: Tournament,
     /// Slots per domain, for each topology key that was asked for.
     sums: Vec<Sums>,
@@ -38,7 +35,7 @@ pub(crate) struct KeptIndex {
     empty: Option<(u64, Vec<u32>)>,
 }
 
-/// Which filter refuses a node, as its place in [`FILTERS`].
+/// Which filter refuses a node, as its place in the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refuser(u8);
 
@@ -47,14 +44,16 @@ impl Refuser {
     pub(crate) const NOBODY: Refuser = Refuser(u8::MAX);
     /// There is no such node.
     pub(crate) const ABSENCE: Refuser = Refuser(u8::MAX - 1);
+    /// The node is kept free for a unit that has waited for long.
+    pub(crate) const HOLD: Refuser = Refuser(u8::MAX - 2);
 
     /// The filter's place in the list; none when no filter refuses.
-    pub(crate) fn filter(self) -> Option<usize> {
-        Some(usize::from(self.0)).filter(|at| *at < FILTERS.len())
+    fn filter(self) -> Option<usize> {
+        (self.0 < Refuser::HOLD.0).then(|| usize::from(self.0))
     }
 
-    fn is_static(self) -> bool {
-        self == Refuser::ABSENCE || self.filter().is_some_and(|at| FILTERS[at].kind() == Kind::Static)
+    fn is_static(self, plugins: &Plugins) -> bool {
+        self == Refuser::ABSENCE || self.filter().is_some_and(|at| plugins.is_static(at))
     }
 }
 
@@ -65,45 +64,16 @@ struct Sums {
     by_domain: Vec<u64>,
 }
 
-/// How often each raw value other than zero occurs among feasible nodes.
-#[derive(Debug, Default, PartialEq)]
-struct Extreme(BTreeMap<i64, usize>);
-
-impl Extreme {
-    fn add(&mut self, value: i64) {
-        if value != 0 {
-            *self.0.entry(value).or_default() += 1;
-        }
-    }
-
-    fn remove(&mut self, value: i64) {
-        if value != 0 {
-            let count = self.0.get_mut(&value).expect("a counted value is removed");
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(&value);
-            }
-        }
-    }
-
-    fn largest(&self) -> i64 {
-        self.0.last_key_value().map_or(0, |(value, _)| (*value).max(0))
-    }
-}
-
 impl KeptIndex {
     /// The index made from all nodes.
-    pub(crate) fn of(class: &Class, cluster: &Cluster) -> KeptIndex {
+    pub(crate) fn of(class: &Class, plugins: Arc<Plugins>, cluster: &Cluster) -> KeptIndex {
         let mut index = KeptIndex {
+            marks: Marks::new(class, &plugins, cluster),
+            plugins,
             seen: cluster.log_end(),
             refused_by: Vec::new(),
             slots: Vec::new(),
             slots_total: 0,
-            by_usage: Vec::new(),
-            raw: Vec::new(),
-            taints: Extreme::default(),
-            affinity: Extreme::default(),
-            largest: Raw::default(),
             tree: Tournament::of(std::iter::empty()),
             sums: Vec::new(),
             findings: Vec::new(),
@@ -121,9 +91,9 @@ impl KeptIndex {
     pub(crate) fn catch_up(&mut self, class: &Class, cluster: &Cluster) -> bool {
         let touched = match cluster.touched_since(self.seen) {
             Some([]) => return false,
-            Some(touched) if touched.len() <= cluster.width().max(64) => touched,
+            Some(touched) if touched.len() <= cluster.width().max(64) && self.marks.hold(class, cluster) => touched,
             _ => {
-                *self = KeptIndex::of(class, cluster);
+                *self = KeptIndex::of(class, Arc::clone(&self.plugins), cluster);
                 return true;
             }
         };
@@ -138,7 +108,7 @@ impl KeptIndex {
                 self.tree.set(node.at(), self.key(node));
             }
         }
-        let reweigh = narrow || self.largest != self.largest_now();
+        let reweigh = narrow || self.marks.are_out_of_proportion();
         if reweigh {
             self.weigh_all();
         }
@@ -155,9 +125,8 @@ impl KeptIndex {
         if self.slots[node.at()] == 0 {
             return 0;
         }
-        let total = self.by_usage[node.at()] + self.raw[node.at()].weighed(self.largest);
-        // Negative affinity weights do not exist, but a total is kept positive whatever comes.
-        let total = total.clamp(0, i64::from(i32::MAX)) as u64;
+        // Negative scores do not exist, but a total is kept positive whatever comes.
+        let total = self.marks.total(node).clamp(0, i64::from(i32::MAX)) as u64;
         (total + 1) << 32 | u64::from(u32::MAX - node.0)
     }
 
@@ -192,12 +161,33 @@ impl KeptIndex {
         self.refused_by[node.at()]
     }
 
+    /// The filter that refuses a node.
+    pub(crate) fn refusing_filter(&self, node: NodeIndex) -> Option<&Arc<dyn Filter>> {
+        self.refuser(node).filter().map(|at| &self.plugins.filters()[at])
+    }
+
+    /// The filters and scores that this is the answer of.
+    pub(crate) fn plugins(&self) -> &Plugins {
+        &self.plugins
+    }
+
+    /// The weighted points of each score that applies, by its place in the profile, for a node that takes pods.
+    pub(crate) fn points(&self, node: NodeIndex, class: &Class, cluster: &Cluster) -> Vec<(usize, i64)> {
+        self.marks.points(node, class, cluster)
+    }
+
+    /// The sum of all scores of a node that takes pods.
+    pub(crate) fn total(&self, node: NodeIndex) -> i64 {
+        self.marks.total(node)
+    }
+
     /// How many pods of the class each node would take without any pods on it.
     pub(crate) fn slots_when_empty(&mut self, class: &Class, cluster: &Cluster) -> &[u32] {
         let shape = cluster.shape();
         if self.empty.as_ref().is_none_or(|(seen, _)| *seen != shape) {
             let room = |node: NodeIndex| {
-                if self.refused_by[node.at()].is_static() { 0 } else { room(class, cluster, node, Load::Empty).0 }
+                let refused = self.refused_by[node.at()].is_static(&self.plugins);
+                if refused { 0 } else { room(&self.plugins, class, cluster, node, Load::Empty).0 }
             };
             self.empty = Some((shape, cluster.indices().map(room).collect()));
         }
@@ -207,8 +197,7 @@ impl KeptIndex {
     fn widen(&mut self, width: usize) {
         self.refused_by.resize(width, Refuser::ABSENCE);
         self.slots.resize(width, 0);
-        self.by_usage.resize(width, 0);
-        self.raw.resize(width, Raw::default());
+        self.marks.widen(width);
     }
 
     /// Asks the filters and scores about one node: the static ones only if more than its pods changed.
@@ -216,22 +205,18 @@ impl KeptIndex {
         let at = node.at();
         let before = self.slots[at];
         if before > 0 {
-            self.taints.remove(self.raw[at].taints);
-            self.affinity.remove(self.raw[at].affinity);
+            self.marks.leave(node);
         }
         if shape_changed {
-            self.refused_by[at] = static_refuser(class, cluster, node);
-            let refused = self.refused_by[at] != Refuser::NOBODY;
-            self.raw[at] = if refused { Raw::default() } else { Raw::of(class, node, cluster) };
+            self.refused_by[at] = static_refuser(&self.plugins, class, cluster, node);
         }
         let mut slots = 0;
-        if !self.refused_by[at].is_static() {
-            (slots, self.refused_by[at]) = room(class, cluster, node, Load::Now);
+        if !self.refused_by[at].is_static(&self.plugins) && self.refused_by[at] != Refuser::HOLD {
+            (slots, self.refused_by[at]) = room(&self.plugins, class, cluster, node, Load::Now);
         }
-        self.by_usage[at] = if slots > 0 { scores::by_usage(class, node, cluster) } else { 0 };
         if slots > 0 {
-            self.taints.add(self.raw[at].taints);
-            self.affinity.add(self.raw[at].affinity);
+            // A node that took no pods has no marks that could have been kept.
+            self.marks.enter(class, cluster.at(node), shape_changed || before == 0);
         }
         if slots != before {
             self.count(cluster, node, before, slots);
@@ -251,12 +236,8 @@ impl KeptIndex {
         }
     }
 
-    fn largest_now(&self) -> Raw {
-        Raw { taints: self.taints.largest(), affinity: self.affinity.largest() }
-    }
-
     fn weigh_all(&mut self) {
-        self.largest = self.largest_now();
+        self.marks.measure();
         self.tree = Tournament::of((0..self.slots.len()).map(|at| self.key(NodeIndex(at as u32))));
     }
 
@@ -266,15 +247,15 @@ impl KeptIndex {
         let keys: Vec<_> = cluster.indices().map(|node| self.tree.key(node.at())).collect();
         let sums: Vec<_> = topologies.iter().map(|id| self.slots_by_domain(*id, cluster).to_vec()).collect();
         let (best, total) = (self.tree.best(), self.slots_total);
-        let scores = (&self.by_usage, &self.raw, &self.taints, &self.affinity, self.largest);
-        format!("{:?} {:?} {total} {scores:?} {keys:?} {best:?} {sums:?}", self.refused_by, self.slots)
+        let scores = self.marks.facts(cluster.indices().filter(|node| self.slots[node.at()] > 0));
+        format!("{:?} {:?} {total} {scores} {keys:?} {best:?} {sums:?}", self.refused_by, self.slots)
     }
 
     /// Panics unless this index, having caught up, equals one made anew.
     #[cfg(test)]
     pub(crate) fn assert_fresh(&mut self, class: &Class, cluster: &Cluster) {
         let topologies: Vec<_> = self.sums.iter().map(|sums| sums.topology).collect();
-        let fresh = KeptIndex::of(class, cluster).facts(&topologies, cluster);
+        let fresh = KeptIndex::of(class, Arc::clone(&self.plugins), cluster).facts(&topologies, cluster);
         assert_eq!(self.facts(&topologies, cluster), fresh);
     }
 }
@@ -284,20 +265,22 @@ pub(crate) fn node_of(key: u64) -> NodeIndex {
     NodeIndex(u32::MAX - (key & u64::from(u32::MAX)) as u32)
 }
 
-fn static_refuser(class: &Class, cluster: &Cluster, node: NodeIndex) -> Refuser {
+fn static_refuser(plugins: &Plugins, class: &Class, cluster: &Cluster, node: NodeIndex) -> Refuser {
     if !cluster.node(node).present {
         return Refuser::ABSENCE;
     }
-    let refuses =
-        |at: &usize| FILTERS[*at].kind() == Kind::Static && FILTERS[*at].room(class, node, cluster, Load::Now) == 0;
-    (0..FILTERS.len()).find(refuses).map_or(Refuser::NOBODY, |at| Refuser(at as u8))
+    let mut filters = plugins.static_filters();
+    let refuser = filters.find(|(_, filter)| filter.room(class, cluster.at(node), Load::Now) == 0);
+    // A hold comes last: it says nothing about whether the node would do.
+    let unrefused = if cluster.is_held(node) { Refuser::HOLD } else { Refuser::NOBODY };
+    refuser.map_or(unrefused, |(at, _)| Refuser(at as u8))
 }
 
 /// What the counted filters leave of a node, and which of them leaves nothing.
-fn room(class: &Class, cluster: &Cluster, node: NodeIndex, load: Load) -> (u32, Refuser) {
+fn room(plugins: &Plugins, class: &Class, cluster: &Cluster, node: NodeIndex, load: Load) -> (u32, Refuser) {
     let mut slots = NO_LIMIT;
-    for (at, filter) in FILTERS.iter().enumerate().filter(|(_, filter)| filter.kind() == Kind::Counted) {
-        slots = slots.min(filter.room(class, node, cluster, load));
+    for (at, filter) in plugins.counted_filters() {
+        slots = slots.min(filter.room(class, cluster.at(node), load));
         if slots == 0 {
             return (0, Refuser(at as u8));
         }

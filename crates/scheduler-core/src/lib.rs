@@ -1,7 +1,8 @@
 //! Decides where the pods of a group go.
 //!
 //! In: changes of pods, nodes and PodGroups (`observe`), the time (`next`), what became of a bind (`settled`).
-//! Out: one [`Decision`] at a time: bind these pods to these nodes, or wait, with reasons.
+//! Out: one [`Decision`] at a time: bind these pods to these nodes, or wait, with reasons, or release the pods of a gang
+//! that was left half bound.
 //! Promises: same input, same output. A decision brings a gang to its `minCount` or binds none of it. No node is
 //! over-committed by a decision. All pods of a group with a topology key go to one domain of that key.
 //! Never: reads a clock, talks to the API server, spawns a task.
@@ -16,7 +17,13 @@ mod groups; // groups and who belongs to them
 mod pods; // pods as the core keeps them, and where each one stands
 mod need; // what a unit asks for: classes, counts, domain
 mod cluster; // what the cluster looks like, kept up to date
+pub mod declarations; // holds what a filter declares against what it does
+pub mod survey; // what every filter and score says, for one pod
+pub mod profile; // which filters and scores judge a pod
+mod plugins; // a profile made ready
 mod classes; // pods that are alike
+mod reads; // what filters and scores read of a pod
+mod wakes; // what can turn a "no" into "yes"
 mod requests; // what one pod takes from its node
 mod filters; // where a class may go, and how often
 mod scores; // where it had better go
@@ -24,6 +31,8 @@ mod index; // where a class fits, kept up to date
 mod tournament; // the best of many, again and again
 mod slots; // how many fit, per topology domain
 mod place; // puts a group's pods on nodes, tentatively
+mod search; // pods of several classes: finds a way where there is one
+mod hold; // which nodes to keep free for a group that is passed over
 mod reasons; // counts who refused
 pub mod refusal; // a "no", and its words
 mod names; // strings as numbers
@@ -31,6 +40,16 @@ mod names; // strings as numbers
 #[cfg(test)]
 mod tests;
 
-pub use decision::{Change, ChosenDomain, Config, Decision, Outcome, Placement, Unit, Verdict};
-pub use refusal::{Cause, DomainReport, Histogram, NearestDomain, Refusal};
+pub use classes::Class;
+pub use cluster::NodeRef;
+pub use decision::{
+    Change, ChosenDomain, Config, Decision, Member, OtherPriority, Outcome, Placement, Release, Unit, Verdict,
+};
+pub use filters::{Filter, Kind, Load, NO_LIMIT, Reason};
+pub use profile::Profile;
+pub use reads::{Parts, Reads};
+pub use refusal::{Cause, DomainReport, Histogram, NearestDomain, Refusal, SetAside};
+pub use scores::{MAX_SCORE, Nodes, Scale, Score};
 pub use state::Core;
+pub use survey::Survey;
+pub use wakes::Wakes;

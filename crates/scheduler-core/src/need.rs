@@ -3,7 +3,6 @@
 use crate::classes::ClassId;
 use crate::cluster::{Cluster, DomainId, TopologyId};
 use crate::decision::Unit;
-use crate::pods::PodId;
 use crate::requests::Usage;
 
 /// The demand of one unit at one moment.
@@ -18,11 +17,11 @@ pub(crate) struct Need {
     pub(crate) constraint: Option<Constraint>,
 }
 
-/// Pods of one class, in the order they were first seen.
-#[derive(Debug)]
+/// So many pods of one class. Which of them goes where is settled only once it is known how many go.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Lot {
     pub(crate) class: ClassId,
-    pub(crate) pods: Vec<PodId>,
+    pub(crate) count: usize,
 }
 
 /// How the pods of a unit hang together.
@@ -47,7 +46,7 @@ pub(crate) struct Constraint {
 impl Need {
     /// How many pods wait for a place.
     pub(crate) fn pods_count(&self) -> usize {
-        self.lots.iter().map(|lot| lot.pods.len()).sum()
+        self.lots.iter().map(|lot| lot.count).sum()
     }
 
     /// How many members there must be in the end.

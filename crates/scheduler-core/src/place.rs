@@ -3,52 +3,83 @@
 use crate::classes::{ClassId, Classes};
 use crate::cluster::{NodeIndex, Tentative};
 use crate::index::node_of;
-use crate::need::{Lot, Need};
-use crate::pods::PodId;
+use crate::need::Need;
 use crate::slots::Region;
 use crate::tournament::Tournament;
 
-/// Which pod went where, and who is left.
+/// How many pods of which lot went where, and who is left.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    pub(crate) spots: Vec<(PodId, NodeIndex)>,
+    /// One a pod: its lot's place in the need, and its node.
+    pub(crate) spots: Vec<(usize, NodeIndex)>,
     /// The first class of which a pod found no node.
     pub(crate) short_of: Option<ClassId>,
 }
 
-/// Places as many pods as fit into the region: largest class first, each pod on the best node for its class.
-pub(crate) fn group(need: &Need, region: Region, classes: &mut Classes, tentative: &mut Tentative<'_>) -> Places {
-    let mut places = Places { spots: Vec::with_capacity(need.pods_count()), short_of: None };
-    for lot in &need.lots {
-        let before = places.spots.len();
+/// Which class has the first choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Large pods find room before small ones fill the gaps.
+    LargestFirst,
+    /// As many pods as possible.
+    SmallestFirst,
+}
+
+/// Places as many pods as fit into the region, class by class, each pod on the best node for its class. Pods that are in
+/// `places` already stay where they are.
+pub(crate) fn group(
+    need: &Need,
+    order: Order,
+    region: Region,
+    classes: &mut Classes,
+    tentative: &mut Tentative<'_>,
+    places: &mut Places,
+) {
+    let mut left: Vec<usize> = need.lots.iter().map(|lot| lot.count).collect();
+    places.spots.iter().for_each(|(lot, _)| left[*lot] -= 1);
+    let in_turn = |at: usize| if order == Order::LargestFirst { at } else { need.lots.len() - 1 - at };
+    for lot in (0..need.lots.len()).map(in_turn) {
+        let (class, before) = (need.lots[lot].class, places.spots.len());
         match region {
-            Region::Everywhere => anywhere(lot, classes, tentative, &mut places),
-            Region::Domain(..) => inside(lot, region, classes, tentative, &mut places),
+            Region::Everywhere => anywhere((lot, class), left[lot], classes, tentative, places),
+            Region::Domain(..) => inside((lot, class), left[lot], region, classes, tentative, places),
         }
-        if places.spots.len() - before < lot.pods.len() {
-            places.short_of.get_or_insert(lot.class);
+        if places.spots.len() - before < left[lot] {
+            places.short_of.get_or_insert(class);
         }
     }
-    places
 }
 
 /// Each pod goes to the top of the class's kept tree.
-fn anywhere(lot: &Lot, classes: &mut Classes, tentative: &mut Tentative<'_>, places: &mut Places) {
-    let (class, index) = classes.caught_up(lot.class, tentative.cluster());
-    for pod in &lot.pods {
+fn anywhere(
+    (lot, class): (usize, ClassId),
+    count: usize,
+    classes: &mut Classes,
+    tentative: &mut Tentative<'_>,
+    places: &mut Places,
+) {
+    let (class, index) = classes.caught_up(class, tentative.cluster());
+    for _ in 0..count {
         let Some(node) = index.best() else { return };
         tentative.place(node, &class.usage);
         index.catch_up(class, tentative.cluster());
-        places.spots.push((*pod, node));
+        places.spots.push((lot, node));
     }
 }
 
 /// The same with a tree over the nodes of the domain alone, made for this occasion.
-fn inside(lot: &Lot, region: Region, classes: &mut Classes, tentative: &mut Tentative<'_>, places: &mut Places) {
-    let (class, index) = classes.caught_up(lot.class, tentative.cluster());
+fn inside(
+    (lot, class): (usize, ClassId),
+    count: usize,
+    region: Region,
+    classes: &mut Classes,
+    tentative: &mut Tentative<'_>,
+    places: &mut Places,
+) {
+    let (class, index) = classes.caught_up(class, tentative.cluster());
     let nodes = region.nodes(tentative.cluster()).unwrap_or_default().to_vec();
     let mut tree = Tournament::of(nodes.iter().map(|node| index.key(*node)));
-    for pod in &lot.pods {
+    for _ in 0..count {
         let Some(node) = tree.best().map(node_of) else { return };
         tentative.place(node, &class.usage);
         let weighed_anew = index.catch_up(class, tentative.cluster());
@@ -58,6 +89,6 @@ fn inside(lot: &Lot, region: Region, classes: &mut Classes, tentative: &mut Tent
             let at = nodes.binary_search(&node).expect("the best node of a domain is one of its nodes");
             tree.set(at, index.key(node));
         }
-        places.spots.push((*pod, node));
+        places.spots.push((lot, node));
     }
 }

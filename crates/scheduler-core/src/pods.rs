@@ -8,7 +8,8 @@ use rustc_hash::FxHashMap;
 
 use crate::classes::ClassId;
 use crate::cluster::NodeIndex;
-use crate::groups::GroupId;
+use crate::groups::{GroupId, Owner};
+use crate::plugins::Plugins;
 use crate::requests::Usage;
 
 /// Stands for a pod while the core knows it.
@@ -25,9 +26,11 @@ pub(crate) struct Pod {
     pub(crate) created: Option<Timestamp>,
     pub(crate) priority: i32,
     pub(crate) group: Option<GroupId>,
+    /// Who manages it; only members of a group are asked.
+    pub(crate) owner: Option<Arc<Owner>>,
     pub(crate) stage: Stage,
-    /// Where it would stand if its bind failed: it may have become ineligible meanwhile.
-    pub(crate) eligible: bool,
+    /// What was last seen of it while it had no node: pending, or set aside.
+    pub(crate) unbound: Sighting,
     /// Held from the first sight of the pending pod until it is bound.
     pub(crate) class: Option<ClassId>,
     pub(crate) usage: Arc<Usage>,
@@ -36,8 +39,8 @@ pub(crate) struct Pod {
 /// Where a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Not ours to place now: gated, being deleted, or another scheduler's.
-    Held,
+    /// Not to be placed now.
+    Aside(Aside),
     /// Waits for a node.
     Pending,
     /// Decided, and not yet seen bound. Counts on its node.
@@ -53,9 +56,24 @@ impl Stage {
     pub(crate) fn node(self) -> Option<NodeIndex> {
         match self {
             Stage::Assumed(node) | Stage::Bound(node) => Some(node),
-            Stage::Held | Stage::Pending | Stage::Succeeded => None,
+            Stage::Aside(_) | Stage::Pending | Stage::Succeeded => None,
         }
     }
+}
+
+/// Why a pod is not to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aside {
+    /// It is being deleted, or not yet or no longer known.
+    Leaving,
+    /// It has scheduling gates.
+    Gated,
+    /// Another scheduler places it.
+    OtherScheduler,
+    /// It names a group that belongs to somebody else.
+    Foreign,
+    /// Its priority is not that of its group, and the configuration makes that a reason.
+    OtherPriority,
 }
 
 /// What a view says about where its pod stands.
@@ -64,12 +82,12 @@ pub(crate) enum Sighting {
     Succeeded,
     Bound,
     Pending,
-    Held,
+    Aside(Aside),
 }
 
 impl Sighting {
     /// `None`: the pod is of no further concern.
-    pub(crate) fn of(pod: &PodView, scheduler_name: &str) -> Option<Sighting> {
+    pub(crate) fn of(pod: &PodView, profile: Option<&Plugins>) -> Option<Sighting> {
         if pod.is_finished() {
             // Only a group remembers a pod that ran to its end.
             let remembered = pod.status.phase == PodPhase::Succeeded && pod.group_name().is_some();
@@ -78,9 +96,15 @@ impl Sighting {
         if pod.node_name().is_some() {
             return Some(Sighting::Bound);
         }
-        let gated = !pod.spec.scheduling_gates.is_empty();
-        let ours = pod.spec.scheduler_name == scheduler_name;
-        Some(if ours && !gated && !pod.metadata.is_deleting() { Sighting::Pending } else { Sighting::Held })
+        Some(match profile {
+            _ if pod.metadata.is_deleting() => Sighting::Aside(Aside::Leaving),
+            // Upstream: one member with another scheduler's name fails the whole group.
+            None => Sighting::Aside(Aside::OtherScheduler),
+            Some(profile) if profile.scheduling_gates && !pod.spec.scheduling_gates.is_empty() => {
+                Sighting::Aside(Aside::Gated)
+            }
+            Some(_) => Sighting::Pending,
+        })
     }
 }
 
@@ -117,8 +141,9 @@ impl Pods {
             created: pod.metadata.creation_timestamp,
             priority: pod.spec.priority.unwrap_or(0),
             group,
-            stage: Stage::Held,
-            eligible: false,
+            owner: None,
+            stage: Stage::Aside(Aside::Leaving),
+            unbound: Sighting::Aside(Aside::Leaving),
             class: None,
             usage,
         };

@@ -1,4 +1,7 @@
 //! Who is next. A unit is ready, or it waits for something: room, time, or the rest of its pods.
+//!
+//! Among equals the older unit goes first, also when several are woken at once. A unit that found no room lets others
+//! pass; [`Queue::passed_over`] tells who was passed for too long.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +40,10 @@ enum Standing {
     Waiting {
         classes: Vec<ClassId>,
         in_one_domain: bool,
+        /// It is certain that its pods do not fit: fewer of them do not either, nor more of the same class.
+        proven: bool,
+        /// Pods of it came or went since, in a way that cannot help.
+        recount: Option<Timestamp>,
     },
     BackingOff(Timestamp),
     /// For pods or its PodGroup; a time is set until that has been said.
@@ -53,6 +60,8 @@ struct Entry {
     failed_attempt: u64,
     /// How many in a row had a failed bind.
     failures_count: u32,
+    /// Since when it is refused although it is complete; kept while it is tried again and refused again.
+    refused_since: Option<Timestamp>,
 }
 
 /// All units that have something to be decided.
@@ -67,7 +76,23 @@ pub(crate) struct Queue {
     incomplete: BTreeSet<(Timestamp, UnitId)>,
     /// Incomplete since the last look at the time.
     newly_incomplete: BTreeSet<UnitId>,
+    /// Waiting units that are to be decided anew for the sake of their numbers.
+    recounts: BTreeSet<(Timestamp, UnitId)>,
+    newly_recounted: BTreeSet<UnitId>,
+    /// Refused units that may be passed over, and until when.
+    passed: BTreeSet<(Timestamp, UnitId)>,
     pauses: Pauses,
+}
+
+/// A unit that found no room.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) classes: Vec<ClassId>,
+    pub(crate) in_one_domain: bool,
+    pub(crate) proven: bool,
+    /// Whether nodes may be held for it.
+    pub(crate) can_be_held_for: bool,
+    pub(crate) now: Timestamp,
 }
 
 /// The durations the queue knows.
@@ -76,6 +101,8 @@ pub(crate) struct Pauses {
     pub(crate) backoff_initial: Duration,
     pub(crate) backoff_max: Duration,
     pub(crate) incomplete_after: Duration,
+    pub(crate) recount_after: Duration,
+    pub(crate) hold_after: Option<Duration>,
 }
 
 impl Queue {
@@ -88,6 +115,9 @@ impl Queue {
             backing_off: BTreeSet::new(),
             incomplete: BTreeSet::new(),
             newly_incomplete: BTreeSet::new(),
+            recounts: BTreeSet::new(),
+            newly_recounted: BTreeSet::new(),
+            passed: BTreeSet::new(),
             pauses,
         }
     }
@@ -100,28 +130,95 @@ impl Queue {
         }
     }
 
+    /// Fewer pods of the unit wait, or one more of `more`. That brings it back unless it is certain not to help.
+    pub(crate) fn offer_unless_hopeless(&mut self, unit: UnitId, turn: Turn, more: Option<ClassId>) {
+        let standing = self.entries.get(&unit).map(|entry| &entry.standing);
+        let hopeless = match (standing, more) {
+            (Some(Standing::Waiting { proven, .. }), None) => *proven,
+            (Some(Standing::Waiting { proven, classes, .. }), Some(class)) => *proven && *classes == [class],
+            // Nothing changes for a unit that is to be decided anyway, or has nothing to decide.
+            (Some(Standing::Ready | Standing::Idle) | None, None) => return,
+            _ => false,
+        };
+        if hopeless {
+            self.newly_recounted.insert(unit);
+        } else {
+            self.offer(unit, turn);
+        }
+    }
+
     /// The unit lacks pods or its PodGroup.
     pub(crate) fn set_incomplete(&mut self, unit: UnitId, turn: Turn) {
         self.entry(unit, turn);
+        self.not_refused(unit);
         self.stand(unit, Standing::Incomplete(None));
         self.newly_incomplete.insert(unit);
     }
 
     /// The unit found no room: it comes back when there is more for one of these classes.
-    pub(crate) fn wait(&mut self, unit: UnitId, classes: Vec<ClassId>, in_one_domain: bool) {
+    pub(crate) fn wait(&mut self, unit: UnitId, wait: Wait) {
+        let Wait { classes, in_one_domain, proven, can_be_held_for, now } = wait;
         for class in &classes {
             self.waiting.entry(*class).or_default().insert(unit);
         }
         if in_one_domain {
             self.waiting_in_one_domain.insert(unit);
         }
-        self.stand_unlisted(unit, Standing::Waiting { classes, in_one_domain });
+        self.stand_unlisted(unit, Standing::Waiting { classes, in_one_domain, proven, recount: None });
+        match self.pauses.hold_after.filter(|_| can_be_held_for) {
+            Some(pause) if self.entries[&unit].refused_since.is_none() => self.pass(unit, now, pause),
+            Some(_) => {}
+            None => self.not_refused(unit),
+        }
+    }
+
+    /// Who is refused since so long that others should pass no more: of those, the one whose turn is first.
+    pub(crate) fn passed_over(&self, now: Timestamp) -> Option<UnitId> {
+        let due = self.passed.iter().take_while(|(until, _)| *until <= now);
+        due.map(|(_, unit)| *unit).min_by_key(|unit| (self.entries[unit].turn, *unit))
+    }
+
+    /// The unit may be passed over again, for as long as before.
+    pub(crate) fn pass_again(&mut self, unit: UnitId, now: Timestamp) {
+        self.not_refused(unit);
+        if let Some(pause) = self.pauses.hold_after.filter(|_| self.entries.contains_key(&unit)) {
+            self.pass(unit, now, pause);
+        }
+    }
+
+    /// Whether the unit is refused, and has not been placed since.
+    pub(crate) fn is_refused(&self, unit: UnitId) -> bool {
+        self.entries.get(&unit).is_some_and(|entry| entry.refused_since.is_some())
+    }
+
+    /// When the next unit will have been passed over for too long.
+    pub(crate) fn next_passed_over_at(&self) -> Option<Timestamp> {
+        self.passed.first().map(|(at, _)| *at)
+    }
+
+    /// When it is the unit's turn.
+    pub(crate) fn turn_of(&self, unit: UnitId) -> Option<Turn> {
+        self.entries.get(&unit).map(|entry| entry.turn)
+    }
+
+    fn pass(&mut self, unit: UnitId, since: Timestamp, pause: Duration) {
+        let entry = self.entries.get_mut(&unit).expect("a refused unit is in the queue");
+        entry.refused_since = Some(since);
+        self.passed.insert((since + pause, unit));
+    }
+
+    fn not_refused(&mut self, unit: UnitId) {
+        let Some(entry) = self.entries.get_mut(&unit) else { return };
+        if let (Some(since), Some(pause)) = (entry.refused_since.take(), self.pauses.hold_after) {
+            self.passed.remove(&(since + pause, unit));
+        }
     }
 
     /// Nothing of the unit is to be decided now; its failures are remembered.
     pub(crate) fn idle(&mut self, unit: UnitId) {
         if self.entries.contains_key(&unit) {
             self.stand(unit, Standing::Idle);
+            self.not_refused(unit);
         }
     }
 
@@ -140,6 +237,16 @@ impl Queue {
             let at = now + self.pauses.incomplete_after;
             self.incomplete.insert((at, unit));
             self.stand_unlisted(unit, Standing::Incomplete(Some(at)));
+        }
+        for unit in std::mem::take(&mut self.newly_recounted) {
+            let at = now + self.pauses.recount_after;
+            if let Some(Standing::Waiting { recount: recount @ None, .. }) = self.standing_mut(unit) {
+                *recount = Some(at);
+                self.recounts.insert((at, unit));
+            }
+        }
+        while let Some((_, unit)) = self.recounts.first().copied().filter(|(at, _)| *at <= now) {
+            self.stand(unit, Standing::Ready);
         }
     }
 
@@ -160,7 +267,7 @@ impl Queue {
     /// When the queue changes by itself.
     pub(crate) fn next_at(&self) -> Option<Timestamp> {
         let first = |times: &BTreeSet<(Timestamp, UnitId)>| times.first().map(|(at, _)| *at);
-        first(&self.backing_off).into_iter().chain(first(&self.incomplete)).min()
+        [&self.backing_off, &self.incomplete, &self.recounts].into_iter().filter_map(first).min()
     }
 
     /// Counts a decision to bind. A decision all of whose binds went well ends a row of failures.
@@ -170,6 +277,7 @@ impl Queue {
             entry.failures_count = 0;
         }
         entry.attempts_count += 1;
+        self.not_refused(unit);
     }
 
     /// A bind of the unit's last decision failed: it backs off, longer each time, however many binds of it fail.
@@ -215,8 +323,14 @@ impl Queue {
             self.ready.remove(&(before, unit));
             self.ready.insert((turn, unit));
         }
-        let fresh =
-            || Entry { turn, standing: Standing::Idle, attempts_count: 0, failed_attempt: 0, failures_count: 0 };
+        let fresh = || Entry {
+            turn,
+            standing: Standing::Idle,
+            attempts_count: 0,
+            failed_attempt: 0,
+            failures_count: 0,
+            refused_since: None,
+        };
         let entry = self.entries.entry(unit).or_insert_with(fresh);
         entry.turn = turn;
         entry
@@ -231,7 +345,10 @@ impl Queue {
             Standing::Ready => {
                 self.ready.remove(&(turn, unit));
             }
-            Standing::Waiting { classes, in_one_domain } => {
+            Standing::Waiting { classes, in_one_domain, recount, .. } => {
+                if let Some(at) = recount {
+                    self.recounts.remove(&(*at, unit));
+                }
                 for class in classes {
                     let units = self.waiting.get_mut(class).expect("a waiting unit is listed");
                     units.remove(&unit);
@@ -257,6 +374,10 @@ impl Queue {
             self.ready.insert((turn, unit));
         }
         self.stand_unlisted(unit, next);
+    }
+
+    fn standing_mut(&mut self, unit: UnitId) -> Option<&mut Standing> {
+        self.entries.get_mut(&unit).map(|entry| &mut entry.standing)
     }
 
     fn stand_unlisted(&mut self, unit: UnitId, next: Standing) {

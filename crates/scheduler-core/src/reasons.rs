@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::classes::{Class, ClassId, Classes};
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
-use crate::filters::{FILTERS, Reason};
-use crate::index::KeptIndex;
+use crate::filters::{Load, Reason};
+use crate::index::{KeptIndex, Refuser};
 use crate::need::{Constraint, Need, Policy};
 use crate::place::Places;
 use crate::refusal::{Cause, DomainReport, Histogram, NearestDomain, Refusal};
@@ -28,10 +28,10 @@ pub(crate) struct Shortage {
 }
 
 impl Shortage {
-    /// The shortage that showed when pods were placed one by one.
-    pub(crate) fn after(places: &Places, region: Region) -> Shortage {
+    /// The shortage that showed when pods were placed one by one. `proven`: no other way to place them does better.
+    pub(crate) fn after(places: &Places, region: Region, proven: bool) -> Shortage {
         let class = places.short_of.expect("some pod found no node");
-        Shortage { class, nearest: Some(region), fits_count: places.spots.len(), proven: false }
+        Shortage { class, nearest: Some(region), fits_count: places.spots.len(), proven }
     }
 
     /// The shortage that the sums alone show; they are upper bounds, so what they deny is proven.
@@ -45,7 +45,7 @@ impl Shortage {
             };
             slots < pods_count as u64
         };
-        let short = need.lots.iter().find(|lot| is_short(lot.class, lot.pods.len()));
+        let short = need.lots.iter().find(|lot| is_short(lot.class, lot.count));
         let fits_count = ranking.nearest.map_or(0, |(_, fits)| fits as usize);
         let class = short.unwrap_or(&need.lots[0]).class;
         Shortage { class, nearest, fits_count, proven: true }
@@ -124,7 +124,7 @@ fn fits_when_empty(need: &Need, cluster: &Cluster, classes: &mut Classes) -> boo
             }
         }
         for (fits, slots) in fits.iter_mut().zip(slots) {
-            *fits += slots.min(lot.pods.len() as u64);
+            *fits += slots.min(lot.count as u64);
         }
     }
     fits.into_iter().any(|fits| fits >= required)
@@ -200,10 +200,10 @@ impl Findings {
                 overall.add_all(&domain.filled);
             } else {
                 overall.add_all(&domain.closed);
-                overall.add(Reason::DomainTooSmall, domain.open_count);
+                overall.add(Reason::DOMAIN_TOO_SMALL, domain.open_count);
             }
         }
-        overall.add(Reason::NoTopologyLabel, self.unlabelled_count);
+        overall.add(Reason::NO_TOPOLOGY_LABEL, self.unlabelled_count);
         overall
     }
 
@@ -232,14 +232,21 @@ impl InDomain {
         self.nodes_count += 1;
         self.slots += u64::from(slots);
         self.open_count += usize::from(slots > 0);
-        match index.refuser(node).filter() {
-            Some(filter) => FILTERS[filter].reasons(class, node, cluster, 0, &mut |reason| {
+        if index.refuser(node) == Refuser::HOLD {
+            self.closed.add(Reason::HELD, 1);
+            self.filled.add(Reason::HELD, 1);
+            return;
+        }
+        match index.refusing_filter(node) {
+            Some(filter) => filter.reasons(class, cluster.at(node), 0, &mut |reason| {
                 self.closed.add(reason, 1);
                 self.filled.add(reason, 1);
             }),
             // All filters agree on the node, so only counted ones can object after as many pods as it takes.
-            None => FILTERS.iter().filter(|filter| filter.kind() == crate::filters::Kind::Counted).for_each(|filter| {
-                filter.reasons(class, node, cluster, slots, &mut |reason| self.filled.add(reason, 1));
+            None => index.plugins().counted_filters().for_each(|(_, filter)| {
+                if filter.room(class, cluster.at(node), Load::Now) <= slots {
+                    filter.reasons(class, cluster.at(node), slots, &mut |reason| self.filled.add(reason, 1));
+                }
             }),
         }
     }

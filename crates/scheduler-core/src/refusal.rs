@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::views::ObjectKey;
+
 use crate::decision::Unit;
 
 /// Why a unit waits.
@@ -34,6 +36,40 @@ pub struct Refusal {
     pub proven: bool,
     /// Whether the unit could fit once running pods leave. If not, only other nodes or another request can help.
     pub could_wait: bool,
+    /// Pods that name the group and are not placed with it.
+    pub set_aside: SetAside,
+}
+
+/// Pods that name a group and are not placed with it now, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAside {
+    /// They have scheduling gates.
+    pub gated_count: usize,
+    /// Another scheduler places them.
+    pub other_scheduler_count: usize,
+    /// The group belongs to somebody else than they do.
+    pub foreign_count: usize,
+    /// Their priority is not the group's, and the configuration makes that a reason.
+    pub other_priority_count: usize,
+}
+
+impl SetAside {
+    /// ` (1 is gated, 2 belong to another owner)`; nothing when there are none.
+    fn words(self) -> String {
+        let of = |count: usize, one: &str, many: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            _ => Some(format!("{count} {many}")),
+        };
+        let all = [
+            of(self.gated_count, "is gated", "are gated"),
+            of(self.other_scheduler_count, "is another scheduler's", "are another scheduler's"),
+            of(self.foreign_count, "belongs to another owner", "belong to another owner"),
+            of(self.other_priority_count, "has another priority", "have another priority"),
+        ];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) }
+    }
 }
 
 /// What kind of obstacle a unit meets.
@@ -56,6 +92,18 @@ pub enum Cause {
         key: String,
         /// The domains, sorted.
         values: Vec<String>,
+    },
+    /// A Basic group that must share a domain has gated pods.
+    Gated,
+    /// The pod names a group that belongs to somebody else.
+    NotAMember {
+        /// The group.
+        group: ObjectKey,
+    },
+    /// The pod's priority is not that of its group.
+    OtherPriority {
+        /// The group.
+        group: ObjectKey,
     },
 }
 
@@ -111,6 +159,7 @@ impl Refusal {
             domains: Arc::from([]),
             proven: false,
             could_wait: false,
+            set_aside: SetAside::default(),
         }
     }
 
@@ -124,8 +173,15 @@ impl Refusal {
         match &self.cause {
             Cause::Incomplete => {
                 let exist = self.pods_count + self.placed_count;
-                format!("waiting for pods: {exist} of minCount {} exist", self.wanted_count)
+                let aside = self.set_aside.words();
+                format!("waiting for pods: {exist} of minCount {} exist{aside}", self.wanted_count)
             }
+            Cause::Gated => {
+                let aside = self.set_aside.words();
+                format!("waiting for all pods of the group, which have to share one topology domain{aside}")
+            }
+            Cause::NotAMember { group } => format!("podgroup {group} belongs to another owner than this pod"),
+            Cause::OtherPriority { group } => format!("the priority of this pod is not that of podgroup {group}"),
             Cause::NoPodGroup => format!("waiting for podgroup {} to exist", self.unit.key()),
             Cause::NoDomain { key } => format!("no node carries the topology key {key}"),
             Cause::MembersSplit { key, values } => {

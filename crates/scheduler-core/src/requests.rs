@@ -13,8 +13,12 @@ use crate::names::NameId;
 pub(crate) struct Usage {
     /// Requested amounts above zero, by resource.
     pub(crate) requests: Amounts,
-    /// Requests as scores count them: a container that asks for no CPU counts as 100m, for no memory as 200 MiB.
+    /// Requests as scores count them once the pod is on a node: a container that asks for no CPU counts as 100m, for no
+    /// memory as 200 MiB.
     pub(crate) scored: Scored,
+    /// The same before it is on a node.
+    // Upstream: requests of the pod as a whole are not looked at before, and the stand-ins are not applied after.
+    pub(crate) scored_before: Scored,
     /// Ports of the node that the pod occupies.
     pub(crate) ports: Vec<HostPort>,
 }
@@ -45,18 +49,32 @@ impl HostPort {
     }
 }
 
-const MISSING_CPU_MILLI: i64 = 100;
-const MISSING_MEMORY_BYTES: i64 = 200 << 20;
+/// What a container counts with that does not ask.
+const ASSUMED: [(ResourceId, i64); 2] = [(ResourceId::CPU, 100), (ResourceId::MEMORY, 200 << 20)];
 
 impl Usage {
     /// What `pod` takes. New resource names get their column in `cluster`.
     pub(crate) fn of(pod: &PodSpecView, cluster: &mut Cluster) -> Usage {
-        let requests = total(pod, cluster, Missing::IsZero);
-        let scored = total(pod, cluster, Missing::IsAssumed);
-        let amount_of = |resource| amount(&scored, resource);
+        let mut parts = of_containers(pod, cluster, &[]);
+        let before = Scored::of(&of_containers(pod, cluster, &ASSUMED), pod, cluster);
+        let mut after = before;
+        if let Some(whole) = &pod.resources {
+            let whole = amounts(&whole.requests, cluster);
+            let mut requests = parts.clone();
+            put(&mut requests, &whole);
+            add(&mut requests, &amounts(&pod.overhead, cluster));
+            let unasked = |(resource, _): &&(ResourceId, i64)| !requests.iter().any(|(asked, _)| asked == resource);
+            let assumed: SmallVec<[_; 2]> = ASSUMED.iter().filter(unasked).copied().collect();
+            let mut scored = of_containers(pod, cluster, if whole.is_empty() { &ASSUMED } else { &assumed });
+            put(&mut scored, &whole);
+            after = Scored::of(&scored, pod, cluster);
+            put(&mut parts, &whole);
+        }
+        add(&mut parts, &amounts(&pod.overhead, cluster));
         Usage {
-            scored: Scored { cpu_milli: amount_of(ResourceId::CPU), memory_bytes: amount_of(ResourceId::MEMORY) },
-            requests: requests.into_iter().filter(|(_, amount)| *amount > 0).collect(),
+            scored: after,
+            scored_before: before,
+            requests: parts.into_iter().filter(|(_, amount)| *amount > 0).collect(),
             ports: host_ports(pod, cluster),
         }
     }
@@ -67,23 +85,25 @@ impl Usage {
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Missing {
-    IsZero,
-    IsAssumed,
+impl Scored {
+    fn of(containers: &Amounts, pod: &PodSpecView, cluster: &mut Cluster) -> Scored {
+        let overhead = amounts(&pod.overhead, cluster);
+        let of = |resource| amount(containers, resource).saturating_add(amount(&overhead, resource));
+        Scored { cpu_milli: of(ResourceId::CPU), memory_bytes: of(ResourceId::MEMORY) }
+    }
 }
 
-/// The larger of what the init steps need one after another and what the containers need together, then overhead.
-/// Sidecars run through all of it. Requests of the pod as a whole replace the sums of its containers.
-fn total(pod: &PodSpecView, cluster: &mut Cluster, missing: Missing) -> Amounts {
+/// The larger of what the init steps need one after another and what the containers need together. Sidecars run through
+/// all of it. A container that does not ask for a resource of `assumed` counts with that amount.
+fn of_containers(pod: &PodSpecView, cluster: &mut Cluster, assumed: &[(ResourceId, i64)]) -> Amounts {
     let mut together = Amounts::new();
     for container in &pod.containers {
-        add(&mut together, &of_container(container, cluster, missing));
+        add(&mut together, &of_container(container, cluster, assumed));
     }
     let mut sidecars = Amounts::new();
     let mut largest_step = Amounts::new();
     for container in &pod.init_containers {
-        let mut step = of_container(container, cluster, missing);
+        let mut step = of_container(container, cluster, assumed);
         if is_sidecar(container) {
             add(&mut together, &step);
             add(&mut sidecars, &step);
@@ -94,10 +114,6 @@ fn total(pod: &PodSpecView, cluster: &mut Cluster, missing: Missing) -> Amounts 
         raise(&mut largest_step, &step);
     }
     raise(&mut together, &largest_step);
-    for (resource, value) in pod.resources.iter().flat_map(|whole| amounts(&whole.requests, cluster)) {
-        *entry(&mut together, resource) = value;
-    }
-    add(&mut together, &amounts(&pod.overhead, cluster));
     together
 }
 
@@ -105,13 +121,11 @@ fn is_sidecar(container: &ContainerView) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-fn of_container(container: &ContainerView, cluster: &mut Cluster, missing: Missing) -> Amounts {
+fn of_container(container: &ContainerView, cluster: &mut Cluster, assumed: &[(ResourceId, i64)]) -> Amounts {
     let mut own = amounts(&container.resources.requests, cluster);
-    if missing == Missing::IsAssumed {
-        for (resource, assumed) in [(ResourceId::CPU, MISSING_CPU_MILLI), (ResourceId::MEMORY, MISSING_MEMORY_BYTES)] {
-            if !own.iter().any(|(named, _)| *named == resource) {
-                *entry(&mut own, resource) = assumed;
-            }
+    for (resource, amount) in assumed {
+        if !own.iter().any(|(named, _)| named == resource) {
+            *entry(&mut own, *resource) = *amount;
         }
     }
     own
@@ -161,6 +175,13 @@ fn add(sum: &mut Amounts, more: &Amounts) {
     for (resource, amount) in more {
         let total = entry(sum, *resource);
         *total = total.saturating_add(*amount);
+    }
+}
+
+/// Requests of the pod as a whole stand in place of the sums of its containers.
+fn put(sum: &mut Amounts, whole: &Amounts) {
+    for (resource, amount) in whole {
+        *entry(sum, *resource) = *amount;
     }
 }
 

@@ -1,102 +1,104 @@
-//! Where a class had better go: the scores of the default kube-scheduler profile, with its formulas, weights and
-//! integer arithmetic (facts: scheduler 7.4).
+//! Where a class had better go: one file a score, with kube-scheduler's formulas and integer arithmetic
+//! (facts: scheduler 7.4).
 //!
-//! Scores that depend on one node alone are kept summed. Those normalised over all feasible nodes are kept raw, and
+//! Scores that depend on one node alone are kept summed. Those scaled by all feasible nodes are kept raw, and
 //! weighed against the largest raw value when the total is asked for.
 
+mod allocation;
+mod balance;
+mod images;
+mod node_affinity;
+mod taints;
+
+use std::fmt::Debug;
+
+pub(crate) use allocation::{Allocation, Strategy};
+pub(crate) use balance::Balance;
+pub(crate) use images::Images;
+pub(crate) use node_affinity::PreferredNodes;
+pub(crate) use taints::SoftTaints;
+
 use crate::classes::Class;
-use crate::cluster::{Cluster, Effect, NodeIndex, ResourceId};
-#[cfg(test)]
-use crate::filters::Parts;
-use crate::filters::{term_matches, tolerates};
+use crate::cluster::{Cluster, NodeRef};
+use crate::filters::Kind;
+use crate::reads::Reads;
 
-/// What scores read of a pod.
-#[cfg(test)]
-pub(crate) fn reads() -> Parts {
-    Parts::USAGE | Parts::TOLERATIONS | Parts::PREFERRED_NODES
-}
+/// The best a node can get from one score, before its weight.
+pub const MAX_SCORE: i64 = 100;
 
-const MAX: i64 = 100;
-const WEIGHT_TAINTS: i64 = 3;
-const WEIGHT_NODE_AFFINITY: i64 = 2;
+/// Says how well a node suits a class.
+pub trait Score: Debug + Send + Sync {
+    /// Its name, as configuration and explanations show it.
+    fn name(&self) -> &str;
 
-/// The raw values of normalised scores on one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Raw {
-    /// Soft taints that the class does not tolerate.
-    pub(crate) taints: i64,
-    /// Weights of the preferred terms that match.
-    pub(crate) affinity: i64,
-}
+    /// [`Kind::Static`]: it changes only with the node itself. [`Kind::Counted`]: with the pods on the node, too.
+    fn kind(&self) -> Kind;
 
-impl Raw {
-    pub(crate) fn of(class: &Class, node: NodeIndex, cluster: &Cluster) -> Raw {
-        let node = cluster.node(node);
-        let soft = node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
-        let untolerated = soft.filter(|taint| !class.tolerations.iter().any(|own| tolerates(own, **taint)));
-        let liked = class.preferred.iter().filter(|(_, term)| term_matches(term, node, cluster));
-        Raw { taints: untolerated.count() as i64, affinity: liked.map(|(weight, _)| i64::from(*weight)).sum() }
+    /// What it reads of a pod.
+    fn reads(&self) -> Reads;
+
+    /// Whether it has anything to say about pods of this class. If not, it gives every node 0.
+    fn applies(&self, class: &Class) -> bool {
+        let _ = class;
+        true
     }
 
-    /// The weighted, normalised sum, given the largest raw values among feasible nodes.
-    pub(crate) fn weighed(self, largest: Raw) -> i64 {
-        let taints = if largest.taints == 0 { MAX } else { MAX - MAX * self.taints / largest.taints };
-        let affinity = if largest.affinity == 0 { 0 } else { MAX * self.affinity / largest.affinity };
-        WEIGHT_TAINTS * taints + WEIGHT_NODE_AFFINITY * affinity
+    /// How its raw values become points.
+    fn scale(&self) -> Scale {
+        Scale::Points
+    }
+
+    /// The raw value of a node that takes at least one more pod of the class.
+    fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64;
+
+    /// Differs from an earlier value when something other than the node itself changed that [`raw`](Self::raw) reads.
+    /// Asked only after some node changed in more than its pods.
+    fn beyond_the_node(&self, class: &Class, nodes: Nodes<'_>) -> u64 {
+        let _ = (class, nodes);
+        0
     }
 }
 
-/// The scores that depend on what is taken from a node: least allocated, and balanced.
-pub(crate) fn by_usage(class: &Class, node: NodeIndex, cluster: &Cluster) -> i64 {
-    least_allocated(class, node, cluster) + balanced_allocation(class, node, cluster)
+/// All nodes together, for what a score reads beyond the one node.
+#[derive(Clone, Copy, Debug)]
+pub struct Nodes<'a>(pub(crate) &'a Cluster);
+
+impl Nodes<'_> {
+    /// How many nodes there are.
+    pub fn count(self) -> usize {
+        self.0.present_count()
+    }
 }
 
-/// The mean over CPU and memory of the free share, with the pod on the node. Containers that ask for nothing count.
-fn least_allocated(class: &Class, node: NodeIndex, cluster: &Cluster) -> i64 {
-    let (taken, own) = (cluster.scored(node), class.usage.scored);
-    let mut sum = 0;
-    let mut resources_count = 0;
-    for (resource, used) in [
-        (ResourceId::CPU, taken.cpu_milli + own.cpu_milli),
-        (ResourceId::MEMORY, taken.memory_bytes + own.memory_bytes),
-    ] {
-        let allocatable = cluster.allocatable(resource, node);
-        if allocatable > 0 {
-            resources_count += 1;
-            sum += if used > allocatable { 0 } else { share(allocatable - used, allocatable) };
+/// How raw values become points from 0 to [`MAX_SCORE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Scale {
+    /// They are points already.
+    Points,
+    /// In proportion to the largest among feasible nodes, which gets all points.
+    Largest,
+    /// The other way round: the largest gets none, 0 gets all.
+    LargestIsWorst,
+}
+
+impl Scale {
+    /// The points of a node, given the largest raw value among feasible nodes.
+    pub(crate) fn points(self, raw: i64, largest: i64) -> i64 {
+        match self {
+            Scale::Points => raw,
+            Scale::Largest if largest == 0 => 0,
+            Scale::Largest => MAX_SCORE * raw / largest,
+            Scale::LargestIsWorst if largest == 0 => MAX_SCORE,
+            Scale::LargestIsWorst => MAX_SCORE - MAX_SCORE * raw / largest,
         }
     }
-    if resources_count == 0 { 0 } else { sum / resources_count }
 }
 
 /// `100 * part / whole`, also where the product would not fit.
 fn share(part: i64, whole: i64) -> i64 {
-    match part.checked_mul(MAX) {
+    match part.checked_mul(MAX_SCORE) {
         Some(product) => product / whole,
-        None => (i128::from(part) * i128::from(MAX) / i128::from(whole)) as i64,
+        None => (i128::from(part) * i128::from(MAX_SCORE) / i128::from(whole)) as i64,
     }
-}
-
-/// Better where the pod brings the used shares of CPU and memory closer together. Pods that request neither have no say.
-fn balanced_allocation(class: &Class, node: NodeIndex, cluster: &Cluster) -> i64 {
-    let own = [class.usage.requested(ResourceId::CPU), class.usage.requested(ResourceId::MEMORY)];
-    if own == [0, 0] {
-        return 0;
-    }
-    let with = balance(own, node, cluster);
-    let without = balance([0, 0], node, cluster);
-    MAX / 2 + (MAX / 2 + with - without) / 2
-}
-
-fn balance(own: [i64; 2], node: NodeIndex, cluster: &Cluster) -> i64 {
-    let fraction = |resource, own: i64| {
-        let allocatable = cluster.allocatable(resource, node);
-        let used = cluster.requested(resource, node) + own;
-        (allocatable > 0).then(|| (used as f64 / allocatable as f64).min(1.0))
-    };
-    let deviation = match (fraction(ResourceId::CPU, own[0]), fraction(ResourceId::MEMORY, own[1])) {
-        (Some(cpu), Some(memory)) => (cpu - memory).abs() / 2.0,
-        _ => 0.0,
-    };
-    ((1.0 - deviation) * MAX as f64) as i64
 }

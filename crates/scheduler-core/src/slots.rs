@@ -70,7 +70,7 @@ pub(crate) fn ranked(need: &Need, cluster: &Cluster, classes: &mut Classes) -> R
         None => {
             let fits = need.lots.iter().map(|lot| {
                 let (_, index) = classes.caught_up(lot.class, cluster);
-                index.slots_total().min(lot.pods.len() as u64)
+                index.slots_total().min(lot.count as u64)
             });
             let fits_count = fits.sum();
             let nearest = Some((Region::Everywhere, fits_count));
@@ -93,7 +93,7 @@ fn ranked_domains(need: &Need, constraint: &Constraint, cluster: &Cluster, class
     for lot in &need.lots {
         let (_, index) = classes.caught_up(lot.class, cluster);
         for (at, sum) in index.slots_by_domain(constraint.topology, cluster).iter().enumerate() {
-            fits[at] += (*sum).min(lot.pods.len() as u64);
+            fits[at] += (*sum).min(lot.count as u64);
             slots[at] += sum;
         }
     }

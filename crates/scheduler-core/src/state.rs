@@ -1,21 +1,28 @@
 //! The state machine: observe a change, ask for the next decision, report what became of it.
 
 mod observe; // changes of pods, nodes and PodGroups
+mod members; // which pods belong to their group, and how the group stands after one came or went
+mod holding; // nodes kept free for a group that was passed over
+mod partial; // gangs that were left half placed
+
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use api::Timestamp;
-use indexmap::IndexMap;
-use rustc_hash::FxBuildHasher;
 
-use crate::classes::{ClassId, Classes};
-use crate::cluster::{Cluster, DomainId, NodeIndex};
+use self::holding::Holding;
+use self::partial::Partials;
+use crate::classes::Classes;
+use crate::cluster::Cluster;
 use crate::cycle::{self, Answer};
 use crate::decision::{ChosenDomain, Config, Decision, Outcome, Placement, Unit, Verdict};
-use crate::groups::{Group, GroupId, Groups, Readiness};
+use crate::groups::{Group, Groups, Readiness};
 use crate::need::{self, Constraint, Lot, Need, Policy};
 use crate::place::Places;
 use crate::pods::{PodId, Pods, Stage};
-use crate::queue::{Pauses, Queue, Turn, UnitId};
+use crate::queue::{Pauses, Queue, Turn, UnitId, Wait};
 use crate::refusal::{Cause, Refusal};
+use crate::search::Effort;
 use crate::slots::Region;
 
 /// Everything the scheduler knows, with one owner and no locks.
@@ -27,6 +34,13 @@ pub struct Core {
     pods: Pods,
     groups: Groups,
     queue: Queue,
+    /// Pods that name a group and are refused alone; each is told once.
+    untold: BTreeSet<PodId>,
+    partials: Partials,
+    holding: Option<Holding>,
+    /// Lots that were looked at.
+    #[cfg(test)]
+    lots_count: u64,
 }
 
 impl Core {
@@ -36,13 +50,22 @@ impl Core {
             backoff_initial: config.backoff_initial,
             backoff_max: config.backoff_max,
             incomplete_after: config.incomplete_after,
+            recount_after: config.recount_after,
+            // Time must pass before a unit for which no nodes can be held is looked at again.
+            hold_after: config.hold_after.map(|pause| pause.max(Duration::from_secs(1))),
         };
+        let mut cluster = Cluster::default();
         Core {
-            cluster: Cluster::default(),
-            classes: Classes::new(config.kept_classes),
+            classes: Classes::new(config.kept_classes, &config.profiles, &mut cluster),
+            cluster,
             pods: Pods::default(),
             groups: Groups::default(),
             queue: Queue::new(pauses),
+            untold: BTreeSet::new(),
+            partials: Partials::default(),
+            holding: None,
+            #[cfg(test)]
+            lots_count: 0,
             config,
         }
     }
@@ -50,17 +73,24 @@ impl Core {
     /// The next decision; `None` when nothing is to be decided now. Its pods count as placed when this returns.
     pub fn next(&mut self, now: Timestamp) -> Option<Decision> {
         self.queue.tick(now);
+        self.keep_hold(now);
         while let Some(unit) = self.queue.pop() {
             if let Some(need) = self.need(unit) {
-                return Some(self.decide(unit, &need));
+                self.show_hold_to(unit);
+                return Some(self.decide(unit, &need, now));
             }
         }
-        self.queue.pop_incomplete(now).and_then(|unit| self.incomplete(unit))
+        let told = self.release(now).or_else(|| self.refused_alone());
+        told.or_else(|| self.queue.pop_incomplete(now).and_then(|unit| self.incomplete(unit)))
     }
 
     /// When asking again is worth it although nothing changed.
     pub fn next_at(&self) -> Option<Timestamp> {
-        self.queue.next_at()
+        let hold_at = match &self.holding {
+            Some(holding) => Some(holding.until),
+            None => self.queue.next_passed_over_at(),
+        };
+        [self.queue.next_at(), hold_at, self.partials.next_at()].into_iter().flatten().min()
     }
 
     /// Takes in what became of one bind. Unknown pods and pods the watch has shown bound are left as they are.
@@ -73,7 +103,7 @@ impl Core {
         if !matches!(self.pods.get(id).stage, Stage::Assumed(_)) {
             return;
         }
-        let stage = if self.pods.get(id).eligible { Stage::Pending } else { Stage::Held };
+        let stage = self.stage_unbound(id);
         self.restage(id, stage);
         if stage == Stage::Pending {
             let (unit, turn) = self.unit_of(id);
@@ -81,20 +111,23 @@ impl Core {
         }
     }
 
-    fn decide(&mut self, unit: UnitId, need: &Need) -> Decision {
-        let (verdict, region, unplaced) = match cycle::decide(need, &mut self.cluster, &mut self.classes) {
+    fn decide(&mut self, unit: UnitId, need: &Need, now: Timestamp) -> Decision {
+        let effort = Effort::of(self.config.search_steps_max);
+        let (verdict, region, unplaced) = match cycle::decide(need, &mut self.cluster, &mut self.classes, effort) {
             Answer::Placed { places, region } => {
                 self.queue.attempted(unit);
-                let placements = self.assume(&places);
+                let placements = self.assume(unit, need, &places);
                 let rest = self.need(unit);
                 let unplaced = rest.map(|rest| {
-                    self.wait(unit, &rest);
-                    cycle::refuse(&rest, &self.cluster, &mut self.classes)
+                    let refusal = cycle::refuse(&rest, &mut self.cluster, &mut self.classes);
+                    self.wait(unit, &rest, &refusal, now);
+                    refusal
                 });
+                self.end_hold_of(unit);
                 (Verdict::Bind(placements), Some(region), unplaced)
             }
             Answer::Refused(refusal) => {
-                self.wait(unit, need);
+                self.wait(unit, need, &refusal, now);
                 (Verdict::Wait(refusal), None, None)
             }
         };
@@ -118,34 +151,36 @@ impl Core {
                 Some(Need {
                     unit: Unit::Pod(pod.key.clone()),
                     policy: Policy::Alone,
-                    lots: vec![Lot { class, pods: vec![id] }],
+                    lots: vec![Lot { class, count: 1 }],
                     placed_count: 0,
                     constraint: None,
                 })
             }
             UnitId::Group(id) => {
+                let group = self.groups.get_mut(id);
+                let topology = group.terms.as_ref().filter(|_| group.readiness() == Readiness::Ready)?.topology;
+                let constraint = topology.map(|topology| {
+                    let members_in = group.placed.domains(topology, self.cluster.topology(topology));
+                    Constraint { topology, members_in }
+                });
                 let group = self.groups.get(id);
-                let terms = group.terms.filter(|_| group.readiness() == Readiness::Ready)?;
+                #[cfg(test)]
+                {
+                    self.lots_count += group.pending.lots().count() as u64;
+                }
                 Some(Need {
                     unit: Unit::Group(group.key.clone()),
                     policy: group.min_count().map_or(Policy::Basic, |min_count| Policy::Gang { min_count }),
                     lots: self.lots(group),
                     placed_count: group.placed_count(),
-                    constraint: terms
-                        .topology
-                        .map(|topology| Constraint { topology, members_in: self.domains_of(group, topology) }),
+                    constraint,
                 })
             }
         }
     }
 
     fn lots(&self, group: &Group) -> Vec<Lot> {
-        let mut by_class: IndexMap<ClassId, Vec<PodId>, FxBuildHasher> = IndexMap::default();
-        for id in group.pending.values() {
-            let class = self.pods.get(*id).class.expect("a pending pod has a class");
-            by_class.entry(class).or_default().push(*id);
-        }
-        let mut lots: Vec<_> = by_class.into_iter().map(|(class, pods)| Lot { class, pods }).collect();
+        let mut lots: Vec<_> = group.pending.lots().map(|(class, count)| Lot { class, count }).collect();
         if lots.len() > 1 {
             let size = |id| self.classes.get(id).map_or(0, |class| need::size(&class.usage, &self.cluster));
             Need::largest_first(&mut lots, size);
@@ -153,36 +188,48 @@ impl Core {
         lots
     }
 
-    fn domains_of(&self, group: &Group, topology: crate::cluster::TopologyId) -> Vec<DomainId> {
-        let topology = self.cluster.topology(topology);
-        let mut domains = Vec::new();
-        for id in &group.placed {
-            let domain = self.pods.get(*id).stage.node().and_then(|node| topology.domain_of(node));
-            if let Some(domain) = domain.filter(|domain| !domains.contains(domain)) {
-                domains.push(domain);
+    /// Notes that placed pods stand on their nodes, where the cluster counts them already. Of each class those go that
+    /// were seen first.
+    fn assume(&mut self, unit: UnitId, need: &Need, places: &Places) -> Vec<Placement> {
+        let mut counts = vec![0; need.lots.len()];
+        places.spots.iter().for_each(|(lot, _)| counts[*lot] += 1);
+        let first = |(lot, count): (&Lot, usize)| -> Vec<PodId> {
+            match unit {
+                UnitId::Pod(id) => vec![id],
+                UnitId::Group(group) => self.groups.get(group).pending.of(lot.class).take(count).collect(),
             }
-        }
-        domains
-    }
-
-    /// Notes that placed pods stand on their nodes, where the cluster counts them already.
-    fn assume(&mut self, places: &Places) -> Vec<Placement> {
-        let placement = |(id, node): &(PodId, NodeIndex)| {
-            let pod = self.pods.get_mut(*id);
+        };
+        let mut pods: Vec<_> = need.lots.iter().zip(counts).map(|lot| first(lot).into_iter()).collect();
+        let mut placements = Vec::with_capacity(places.spots.len());
+        for (lot, node) in &places.spots {
+            let id = pods[*lot].next().expect("no more pods are placed than wait");
+            let pod = self.pods.get_mut(id);
             pod.stage = Stage::Assumed(*node);
             if let Some(group) = pod.group {
                 let group = self.groups.get_mut(group);
-                group.pending.remove(&pod.seen);
-                group.placed.insert(*id);
+                group.pending.remove(need.lots[*lot].class, pod.seen);
+                group.placed.insert(id, *node);
             }
-            Placement { pod: pod.key.clone(), uid: pod.uid.clone(), node: self.cluster.node_name(*node).to_owned() }
-        };
-        places.spots.iter().map(placement).collect()
+            let node = self.cluster.node_name(*node).to_owned();
+            placements.push(Placement { pod: pod.key.clone(), uid: pod.uid.clone(), node });
+        }
+        if let UnitId::Group(group) = unit {
+            self.note_partial(group);
+        }
+        placements
     }
 
-    fn wait(&mut self, unit: UnitId, need: &Need) {
-        let classes = need.lots.iter().map(|lot| lot.class).collect();
-        self.queue.wait(unit, classes, need.constraint.is_some());
+    fn wait(&mut self, unit: UnitId, need: &Need, refusal: &Refusal, now: Timestamp) {
+        let lacks_room = refusal.cause == Cause::NoRoom && refusal.could_wait && !refusal.is_about_extra_pods();
+        let wait = Wait {
+            classes: need.lots.iter().map(|lot| lot.class).collect(),
+            in_one_domain: need.constraint.is_some(),
+            proven: refusal.proven,
+            // A pod alone is passed only by pods that are smaller; it is the groups that small pods starve.
+            can_be_held_for: lacks_room && matches!(unit, UnitId::Group(_)),
+            now,
+        };
+        self.queue.wait(unit, wait);
     }
 
     /// Says what an incomplete group lacks.
@@ -192,16 +239,18 @@ impl Core {
         let cause = match group.readiness() {
             Readiness::NoPodGroup => Cause::NoPodGroup,
             Readiness::Incomplete => Cause::Incomplete,
+            Readiness::Gated => Cause::Gated,
             Readiness::NothingPending | Readiness::Ready => return None,
         };
-        let wanted = group.terms.and_then(|terms| terms.min_count).unwrap_or(1);
+        let min_count = group.terms.as_ref().and_then(|terms| terms.min_count);
         let unit = Unit::Group(group.key.clone());
         let refusal = Refusal {
             cause,
-            is_gang: group.terms.is_some_and(|terms| terms.min_count.is_some()),
+            is_gang: min_count.is_some(),
             nodes_count: self.cluster.present_count(),
             could_wait: true,
-            ..Refusal::about(unit.clone(), wanted, group.pending.len(), group.placed_count())
+            set_aside: group.aside,
+            ..Refusal::about(unit.clone(), min_count.unwrap_or(1), group.pending.len(), group.placed_count())
         };
         Some(Decision { unit, verdict: Verdict::Wait(refusal), domain: None, unplaced: None })
     }
@@ -217,22 +266,20 @@ impl Core {
             }
         }
     }
-
-    /// Puts the group where it belongs in the queue, after pods of it came or went.
-    fn requeue_group(&mut self, id: GroupId, change: Membership) {
-        let group = self.groups.get(id);
-        let (unit, turn) = (UnitId::Group(id), group.turn);
-        match group.readiness() {
-            Readiness::NothingPending => self.queue.idle(unit),
-            Readiness::NoPodGroup | Readiness::Incomplete => self.queue.set_incomplete(unit, turn),
-            Readiness::Ready if change == Membership::Fewer => {}
-            Readiness::Ready => self.queue.offer(unit, turn),
-        }
-    }
 }
 
 #[cfg(test)]
 impl Core {
+    /// Whether nodes are held for somebody.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.holding.is_some()
+    }
+
+    /// Counts what deciding costs: pods put on nodes or taken off, also tentatively, and lots that were looked at.
+    pub(crate) fn steps_count(&self) -> u64 {
+        self.cluster.log_end() + self.lots_count
+    }
+
     /// Panics unless the columns are the sums of the pods, and every kept index equals one made anew.
     pub(crate) fn assert_consistent(&mut self) {
         let mut taken = std::collections::BTreeMap::new();
@@ -249,13 +296,4 @@ impl Core {
         }
         self.classes.assert_fresh(&self.cluster);
     }
-}
-
-/// How the pods of a group changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Membership {
-    /// In a way that may let the group fit.
-    Other,
-    /// Fewer pods wait, which helps none of the others.
-    Fewer,
 }

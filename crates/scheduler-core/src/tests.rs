@@ -2,6 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod gangs; // stories about groups
+mod membership; // stories about who belongs to a group
+mod mixed; // stories about groups whose pods differ
+mod fairness; // stories about who is next, and what it costs
+mod release; // stories about gangs that were left half bound
+mod profiles; // stories about whose pods are judged by which plugins
 mod properties; // what holds on every generated cluster
 mod singles; // stories about filters, scores and single pods
 mod topology; // stories about groups that share a domain

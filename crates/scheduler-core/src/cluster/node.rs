@@ -2,8 +2,9 @@
 
 use api::views::NodeView;
 
-use crate::filters::Wakes;
+use super::images::NodeImage;
 use crate::names::{NameId, Names};
+use crate::wakes::Wakes;
 
 /// What static filters read about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(crate) struct Node {
     /// Sorted by key.
     labels: Vec<(NameId, NameId)>,
     pub(crate) taints: Vec<Taint>,
+    /// By name, an image once under each of its names.
+    pub(crate) images: Box<[NodeImage]>,
 }
 
 /// A taint.
@@ -46,7 +49,14 @@ impl Effect {
 
 impl Node {
     pub(super) fn absent(name: NameId) -> Node {
-        Node { name, present: false, unschedulable: false, labels: Vec::new(), taints: Vec::new() }
+        Node {
+            name,
+            present: false,
+            unschedulable: false,
+            labels: Vec::new(),
+            taints: Vec::new(),
+            images: Box::default(),
+        }
     }
 
     pub(super) fn of(view: &NodeView, name: NameId, names: &mut Names) -> Node {
@@ -60,7 +70,18 @@ impl Node {
                 taints.push(Taint { key: names.intern(&taint.key), value, effect });
             }
         }
-        Node { name, present: true, unschedulable: view.spec.unschedulable, labels, taints }
+        let images = view.status.images.iter();
+        let sized = images.flat_map(|image| image.names.iter().map(|name| (name, image.size_bytes)));
+        let mut images: Vec<_> = sized.map(|(name, size)| (names.intern(name), size)).collect();
+        images.sort_by_key(|(name, _)| *name);
+        images.dedup_by_key(|(name, _)| *name);
+        Node { name, present: true, unschedulable: view.spec.unschedulable, labels, taints, images: images.into() }
+    }
+
+    /// The size of an image, if it lies here.
+    pub(crate) fn image_bytes(&self, image: NameId) -> Option<i64> {
+        let at = self.images.binary_search_by_key(&image, |(name, _)| *name).ok()?;
+        Some(self.images[at].1)
     }
 
     /// The value of a label.
@@ -80,6 +101,9 @@ impl Node {
         }
         if self.taints != before.taints || self.unschedulable != before.unschedulable {
             kinds |= Wakes::TAINTS;
+        }
+        if self.images != before.images {
+            kinds |= Wakes::IMAGES;
         }
         kinds
     }

@@ -13,6 +13,12 @@ pub(crate) struct ResourceId(u32);
 impl ResourceId {
     pub(crate) const CPU: ResourceId = ResourceId(0);
     pub(crate) const MEMORY: ResourceId = ResourceId(1);
+    pub(crate) const EPHEMERAL_STORAGE: ResourceId = ResourceId(2);
+
+    /// Whether it matters to scores for pods that do not ask for it, too.
+    pub(crate) fn is_everybodys(self) -> bool {
+        self.0 <= ResourceId::EPHEMERAL_STORAGE.0
+    }
 
     /// The quantity in this resource's unit.
     pub(crate) fn amount(self, quantity: Quantity) -> i64 {
@@ -39,6 +45,7 @@ impl Default for Resources {
         let mut resources = Resources { names: IndexSet::default(), columns: Vec::new() };
         resources.intern("cpu", 0);
         resources.intern("memory", 0);
+        resources.intern("ephemeral-storage", 0);
         resources
     }
 }
@@ -50,6 +57,10 @@ impl Resources {
             self.names.insert_full(Arc::from(name)).0
         });
         ResourceId(at as u32)
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<ResourceId> {
+        self.names.get_index_of(name).map(|at| ResourceId(at as u32))
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = ResourceId> + use<> {

@@ -22,6 +22,18 @@ impl<'a> Tentative<'a> {
         self.placed.push((node, Arc::clone(usage)));
     }
 
+    /// How many pods were placed so far.
+    pub(crate) fn len(&self) -> usize {
+        self.placed.len()
+    }
+
+    /// Takes the last pods off again until so many are left.
+    pub(crate) fn back_to(&mut self, len: usize) {
+        for (node, usage) in self.placed.drain(len..).rev() {
+            self.cluster.give_back(node, &usage);
+        }
+    }
+
     /// The cluster with the tentative pods on it.
     pub(crate) fn cluster(&self) -> &Cluster {
         self.cluster
@@ -35,8 +47,6 @@ impl<'a> Tentative<'a> {
 
 impl Drop for Tentative<'_> {
     fn drop(&mut self) {
-        for (node, usage) in self.placed.drain(..).rev() {
-            self.cluster.give_back(node, &usage);
-        }
+        self.back_to(0);
     }
 }

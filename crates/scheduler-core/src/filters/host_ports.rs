@@ -1,37 +1,44 @@
 //! A pod with host ports shares its node with no other pod that has one of them; equal pods, then, come one a node.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Parts, Reason, Wakes};
+use super::{Filter, Kind, Load, NO_LIMIT, Reason};
 use crate::classes::Class;
-use crate::cluster::{Cluster, NodeIndex};
+use crate::cluster::NodeRef;
+use crate::reads::{Parts, Reads};
+use crate::wakes::Wakes;
 
-pub(super) struct HostPorts;
+#[derive(Debug)]
+pub(crate) struct HostPorts;
 
 impl Filter for HostPorts {
+    fn name(&self) -> &str {
+        "NodePorts"
+    }
+
     fn kind(&self) -> Kind {
         Kind::Counted
     }
 
-    fn reads(&self) -> Parts {
-        Parts::USAGE
+    fn reads(&self) -> Reads {
+        Reads::parts(Parts::USAGE)
     }
 
     fn wakes(&self, class: &Class) -> Wakes {
         if class.usage.ports.is_empty() { Wakes::NONE } else { Wakes::NODE_ADDED | Wakes::POD_LEFT }
     }
 
-    fn room(&self, class: &Class, node: NodeIndex, cluster: &Cluster, load: Load) -> u32 {
+    fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32 {
         let wanted = &class.usage.ports;
         if wanted.is_empty() {
             return NO_LIMIT;
         }
-        let used = if load == Load::Now { cluster.ports(node) } else { &[] };
+        let used = if load == Load::Now { node.cluster.ports(node.index) } else { &[] };
         let taken = wanted.iter().any(|port| used.iter().any(|other| port.conflicts_with(*other)));
         u32::from(!taken)
     }
 
-    fn reasons(&self, class: &Class, node: NodeIndex, cluster: &Cluster, more: u32, say: &mut dyn FnMut(Reason)) {
-        if self.room(class, node, cluster, Load::Now) <= more {
-            say(Reason::HostPorts);
+    fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, say: &mut dyn FnMut(Reason)) {
+        if self.room(class, node, Load::Now) <= more {
+            say(Reason::HOST_PORTS);
         }
     }
 }

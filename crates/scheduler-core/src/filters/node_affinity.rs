@@ -1,36 +1,54 @@
-//! `nodeSelector` and the required terms of node affinity.
+//! `nodeSelector`, the required terms of node affinity, and those that the profile adds for all its pods.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Parts, Reason, Wakes};
+use super::{Filter, Kind, Load, NO_LIMIT, Reason};
 use crate::classes::{Class, Operator, Requirement, Term};
-use crate::cluster::{Cluster, Node, NodeIndex};
+use crate::cluster::{Cluster, Node, NodeRef};
 use crate::names::NameId;
+use crate::reads::{Parts, Reads};
+use crate::wakes::Wakes;
 
-pub(super) struct NodeAffinity;
+#[derive(Debug, Default)]
+pub(crate) struct NodeAffinity {
+    /// One of these must match as well; `None`: nothing is added.
+    pub(crate) added: Option<Vec<Term>>,
+}
+
+impl NodeAffinity {
+    fn admits_any(&self, node: NodeRef<'_>) -> bool {
+        self.added.as_ref().is_none_or(|terms| terms.iter().any(|term| term_matches(term, node.fixed(), node.cluster)))
+    }
+}
 
 impl Filter for NodeAffinity {
+    fn name(&self) -> &str {
+        "NodeAffinity"
+    }
+
     fn kind(&self) -> Kind {
         Kind::Static
     }
 
-    fn reads(&self) -> Parts {
-        Parts::REQUIRED_NODES
+    fn reads(&self) -> Reads {
+        Reads::parts(Parts::REQUIRED_NODES)
     }
 
     fn wakes(&self, class: &Class) -> Wakes {
-        let looks_at_labels = !class.required.selector.is_empty() || class.required.terms.is_some();
+        let required = &class.required;
+        let looks_at_labels = !required.selector.is_empty() || required.terms.is_some() || self.added.is_some();
         if looks_at_labels { Wakes::NODE_ADDED | Wakes::LABELS } else { Wakes::NONE }
     }
 
-    fn room(&self, class: &Class, node: NodeIndex, cluster: &Cluster, _: Load) -> u32 {
-        let node = cluster.node(node);
-        let selected = class.required.selector.iter().all(|(key, value)| node.label(*key) == Some(*value));
+    fn room(&self, class: &Class, node: NodeRef<'_>, _: Load) -> u32 {
+        let fixed = node.fixed();
+        let selected = class.required.selector.iter().all(|(key, value)| fixed.label(*key) == Some(*value));
         let wanted = class.required.terms.as_ref();
-        let matches = selected && wanted.is_none_or(|terms| terms.iter().any(|term| term_matches(term, node, cluster)));
-        if matches { NO_LIMIT } else { 0 }
+        let matches =
+            selected && wanted.is_none_or(|terms| terms.iter().any(|term| term_matches(term, fixed, node.cluster)));
+        if matches && self.admits_any(node) { NO_LIMIT } else { 0 }
     }
 
-    fn reasons(&self, _: &Class, _: NodeIndex, _: &Cluster, _: u32, say: &mut dyn FnMut(Reason)) {
-        say(Reason::NodeAffinity);
+    fn reasons(&self, _: &Class, node: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
+        say(if self.admits_any(node) { Reason::NODE_AFFINITY } else { Reason::ADDED_AFFINITY });
     }
 }
 

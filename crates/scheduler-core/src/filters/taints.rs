@@ -1,32 +1,39 @@
 //! A tainted node takes only pods that tolerate all its hard taints.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Parts, Reason, Wakes};
+use super::{Filter, Kind, Load, NO_LIMIT, Reason};
 use crate::classes::{Class, Toleration, TolerationOperator};
-use crate::cluster::{Cluster, Effect, NodeIndex, Taint};
+use crate::cluster::{Effect, NodeRef, Taint};
+use crate::reads::{Parts, Reads};
+use crate::wakes::Wakes;
 
-pub(super) struct Taints;
+#[derive(Debug)]
+pub(crate) struct Taints;
 
 impl Filter for Taints {
+    fn name(&self) -> &str {
+        "TaintToleration"
+    }
+
     fn kind(&self) -> Kind {
         Kind::Static
     }
 
-    fn reads(&self) -> Parts {
-        Parts::TOLERATIONS
+    fn reads(&self) -> Reads {
+        Reads::parts(Parts::TOLERATIONS)
     }
 
     fn wakes(&self, _: &Class) -> Wakes {
         Wakes::NODE_ADDED | Wakes::TAINTS
     }
 
-    fn room(&self, class: &Class, node: NodeIndex, cluster: &Cluster, _: Load) -> u32 {
-        let mut hard = cluster.node(node).taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+    fn room(&self, class: &Class, node: NodeRef<'_>, _: Load) -> u32 {
+        let mut hard = node.fixed().taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
         let tolerated = |taint: &Taint| class.tolerations.iter().any(|toleration| tolerates(toleration, *taint));
         if hard.all(tolerated) { NO_LIMIT } else { 0 }
     }
 
-    fn reasons(&self, _: &Class, _: NodeIndex, _: &Cluster, _: u32, say: &mut dyn FnMut(Reason)) {
-        say(Reason::Taints);
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
+        say(Reason::TAINTS);
     }
 }
 

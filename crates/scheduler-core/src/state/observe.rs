@@ -1,20 +1,20 @@
 //! Changes of pods, nodes and PodGroups, and whom they wake.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
-use api::views::{NodeView, ObjectKey, PodGroupView, PodView};
+use api::views::{NodeView, ObjectKey, PodView};
 use smallvec::SmallVec;
 
-use super::{Core, Membership};
-use crate::classes::{Class, ClassId};
+use super::Core;
+use super::members::Membership;
+use crate::classes::ClassId;
 use crate::cluster::{Cluster, NodeIndex};
 use crate::decision::Change;
-use crate::filters::{self, Load, Wakes};
-use crate::groups::{GroupId, Terms};
-use crate::pods::{PodId, Sighting, Stage};
+use crate::groups::Owner;
+use crate::pods::{Aside, PodId, Sighting, Stage};
 use crate::queue::{Turn, UnitId};
 use crate::requests::Usage;
+use crate::wakes::Wakes;
 
 impl Core {
     /// Takes in one change. Changes may come in any order across kinds: pods before their node or PodGroup.
@@ -35,7 +35,7 @@ impl Core {
     fn saw_pod(&mut self, view: &PodView) {
         let key = view.metadata.key();
         let known = self.pods.find(&key).filter(|id| self.pods.get(*id).uid == view.metadata.uid);
-        let sighting = Sighting::of(view, &self.config.scheduler_name);
+        let sighting = Sighting::of(view, self.classes.profile(&view.spec.scheduler_name).map(|profile| &**profile));
         if known.is_none() || sighting.is_none() {
             // It ended, or it was created anew under its name and has nothing of the old one.
             self.lost_pod(&key);
@@ -45,8 +45,7 @@ impl Core {
         match sighting {
             Sighting::Succeeded => self.restage(id, Stage::Succeeded),
             Sighting::Bound => self.saw_bound(id, view),
-            Sighting::Pending => self.saw_unbound(id, view, true),
-            Sighting::Held => self.saw_unbound(id, view, false),
+            Sighting::Pending | Sighting::Aside(_) => self.saw_unbound(id, view, sighting),
         }
     }
 
@@ -56,33 +55,38 @@ impl Core {
             .map(|name| self.groups.find_or_add(&ObjectKey::new(view.metadata.namespace.as_str(), name)));
         let id = self.pods.add(view, group, Arc::default());
         if let Some(group) = group {
-            let seen = self.pods.get(id).seen;
             let group = self.groups.get_mut(group);
-            if group.pods_count == 0 {
-                group.turn = Turn { created: view.metadata.creation_timestamp, seen, ..group.turn };
+            let pod = self.pods.get_mut(id);
+            pod.owner = view.metadata.controller().map(|owner| group.owner(Owner::of(owner)));
+            if group.members.is_empty() {
+                group.turn = Turn { created: view.metadata.creation_timestamp, seen: pod.seen, ..group.turn };
             }
-            group.pods_count += 1;
+            // A restarted scheduler is shown the pods in the order of their names.
+            group.turn.created = group.turn.created.min(view.metadata.creation_timestamp);
+            group.members.insert(id);
         }
         id
     }
 
-    fn saw_unbound(&mut self, id: PodId, view: &PodView, eligible: bool) {
+    fn saw_unbound(&mut self, id: PodId, view: &PodView, sighting: Sighting) {
         let pod = self.pods.get_mut(id);
-        pod.eligible = eligible;
+        pod.unbound = sighting;
         if matches!(pod.stage, Stage::Assumed(_)) {
             // The bind is under way, and this state of the pod is from before it.
             return;
         }
-        if !eligible {
-            return self.restage(id, Stage::Held);
+        if sighting != Sighting::Pending {
+            let stage = self.stage_unbound(id);
+            return self.restage(id, stage);
         }
         let (before, priority) = (pod.class, std::mem::replace(&mut pod.priority, view.spec.priority.unwrap_or(0)));
         let class = self.hold_class(id, view);
-        let unchanged = before == Some(class) && priority == self.pods.get(id).priority;
+        let (stage, next) = (self.pods.get(id).stage, self.stage_unbound(id));
+        let changed = before != Some(class) || priority != self.pods.get(id).priority;
         // Conditions change often, mostly by our own hand; that alone is no reason to decide anew.
-        if self.pods.get(id).stage != Stage::Pending {
-            self.restage(id, Stage::Pending);
-        } else if !unchanged {
+        if stage != next {
+            self.restage(id, next);
+        } else if changed && stage == Stage::Pending {
             let (unit, turn) = self.unit_of(id);
             match unit {
                 UnitId::Pod(_) => self.queue.offer(unit, turn),
@@ -95,7 +99,6 @@ impl Core {
         let node = self.cluster.index_of(&view.spec.node_name);
         let usage = Usage::of(&view.spec, &mut self.cluster);
         let pod = self.pods.get_mut(id);
-        pod.eligible = false;
         if *pod.usage != usage {
             // First seen bound, or resized in place.
             if let Some(taken_on) = pod.stage.node() {
@@ -114,7 +117,7 @@ impl Core {
         }
         if let Some(group) = self.pods.get(id).group.filter(|_| view.metadata.is_deleting()) {
             // A member that is on its way out neither counts nor ties the others to its domain.
-            if self.groups.get_mut(group).placed.remove(&id) {
+            if self.groups.get_mut(group).placed.remove(id, node) {
                 self.requeue_group(group, Membership::Other);
             }
         }
@@ -136,6 +139,11 @@ impl Core {
                 self.change_node(node, Wakes::POD_LEFT, |cluster| cluster.give_back(node, &usage));
             }
         }
+        if matches!(next, Stage::Aside(Aside::Foreign | Aside::OtherPriority)) {
+            self.untold.insert(id);
+        } else {
+            self.untold.remove(&id);
+        }
         match group {
             Some(group) => self.restage_member(group, id, seen, before, next),
             None if next == Stage::Pending => {
@@ -147,36 +155,19 @@ impl Core {
         }
     }
 
-    fn restage_member(&mut self, group_id: GroupId, id: PodId, seen: u64, before: Stage, next: Stage) {
-        let group = self.groups.get_mut(group_id);
-        let counted_before = group.pending.len() + group.placed_count();
-        match before {
-            Stage::Pending => drop(group.pending.remove(&seen)),
-            Stage::Assumed(_) | Stage::Bound(_) if next.node().is_none() => drop(group.placed.remove(&id)),
-            Stage::Succeeded => group.succeeded_count -= 1,
-            _ => {}
-        }
-        match next {
-            Stage::Pending => drop(group.pending.insert(seen, id)),
-            Stage::Assumed(_) | Stage::Bound(_) if before.node().is_none() => drop(group.placed.insert(id)),
-            Stage::Succeeded => group.succeeded_count += 1,
-            _ => {}
-        }
-        let confirmed = before.node().is_some() && before.node() == next.node();
-        let fewer = before == Stage::Pending && group.pending.len() + group.placed_count() < counted_before;
-        if !confirmed {
-            self.requeue_group(group_id, if fewer { Membership::Fewer } else { Membership::Other });
-        }
-    }
-
     /// Interns the pod's class and lets go of the one it had.
     fn hold_class(&mut self, id: PodId, view: &PodView) -> ClassId {
-        let class = Class::of(view, &mut self.cluster);
+        let class = self.classes.class_of(view, &mut self.cluster);
         let held = self.classes.hold(class);
         let usage = Arc::clone(&self.classes.get(held).expect("a held class is kept").usage);
         let pod = self.pods.get_mut(id);
         pod.usage = usage;
         if let Some(before) = pod.class.replace(held) {
+            if let Some(group) = pod.group.filter(|_| pod.stage == Stage::Pending) {
+                let pending = &mut self.groups.get_mut(group).pending;
+                pending.remove(before, pod.seen);
+                pending.insert(held, pod.seen, id);
+            }
             self.classes.release(before);
         }
         held
@@ -184,7 +175,7 @@ impl Core {
 
     fn lost_pod(&mut self, key: &ObjectKey) {
         let Some(id) = self.pods.find(key) else { return };
-        self.restage(id, Stage::Held);
+        self.restage(id, Stage::Aside(Aside::Leaving));
         self.queue.remove(UnitId::Pod(id));
         let pod = self.pods.get_mut(id);
         let (class, group) = (pod.class.take(), pod.group);
@@ -193,7 +184,7 @@ impl Core {
         }
         self.pods.remove(id);
         if let Some(group) = group {
-            self.groups.get_mut(group).pods_count -= 1;
+            self.groups.get_mut(group).members.remove(&id);
             self.drop_group_if_empty(group);
         }
     }
@@ -211,37 +202,6 @@ impl Core {
     fn lost_node(&mut self, name: &str) {
         if self.cluster.remove_node(name).moved {
             self.queue.wake_in_one_domain();
-        }
-    }
-
-    fn saw_group(&mut self, view: &PodGroupView) {
-        let id = self.groups.find_or_add(&view.metadata.key());
-        let terms = Terms {
-            min_count: view.min_count().map(|count| usize::try_from(count).unwrap_or(0).max(1)),
-            topology: view.topology_key().map(|key| self.cluster.topology_of(key)),
-            priority: view.spec.priority.unwrap_or(0),
-            satisfied: view.is_satisfied(),
-        };
-        let group = self.groups.get_mut(id);
-        // Conditions are written by our own shell; but for having been satisfied once they change nothing here.
-        if group.terms.replace(terms) != Some(terms) {
-            group.turn.priority = Reverse(terms.priority);
-            self.requeue_group(id, Membership::Other);
-        }
-    }
-
-    fn lost_group(&mut self, key: &ObjectKey) {
-        let Some(id) = self.groups.find(key) else { return };
-        self.groups.get_mut(id).terms = None;
-        self.requeue_group(id, Membership::Other);
-        self.drop_group_if_empty(id);
-    }
-
-    fn drop_group_if_empty(&mut self, id: GroupId) {
-        let group = self.groups.get(id);
-        if group.terms.is_none() && group.pods_count == 0 {
-            self.queue.remove(UnitId::Group(id));
-            self.groups.remove(id);
         }
     }
 
@@ -267,7 +227,7 @@ impl Core {
         }
     }
 
-    fn room(&self, class: ClassId, node: NodeIndex) -> u32 {
-        self.classes.get(class).map_or(0, |class| filters::room(class, node, &self.cluster, Load::Now))
+    pub(super) fn room(&self, class: ClassId, node: NodeIndex) -> u32 {
+        self.classes.room(class, node, &self.cluster)
     }
 }

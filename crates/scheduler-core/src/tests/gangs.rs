@@ -207,34 +207,6 @@ fn room_behind_a_lifted_taint_is_noticed_when_it_comes_later() {
 }
 
 #[test]
-fn mixed_gang_places_large_pods_first() {
-    let cluster = "node a gpu=4; node b gpu=3;
-        group trainer gang minCount=4; pods worker 3 group=trainer gpu=1; pod leader group=trainer gpu=4";
-    assert_snapshot!(
-        decide_text(cluster),
-        @"trainer: bind leader to a, worker-0 to b, worker-1 to b, worker-2 to b"
-    );
-}
-
-#[test]
-fn refusal_of_a_mixed_gang_is_proven_only_where_the_sums_prove_it() {
-    let refused = |text: &str| {
-        let mut world = World::of(text);
-        let decision = world.core.next(world.now).unwrap();
-        let Verdict::Wait(refusal) = decision.verdict else { panic!("{decision:?}") };
-        (refusal.proven, refusal.could_wait, refusal.message())
-    };
-    // Each class fits alone, not both together.
-    let (proven, could_wait, message) =
-        refused("node a gpu=4; group g gang minCount=4; pods s 3 group=g gpu=1; pod l group=g gpu=3");
-    assert_eq!((proven, could_wait), (false, true));
-    assert_snapshot!(message, @"gang of 4 does not fit: 2 of 4 pods fit (2 more needed; Insufficient nvidia.com/gpu on 1 of 1 nodes)");
-    let (proven, could_wait, _) =
-        refused("node a gpu=4; group g gang minCount=4; pods s 3 group=g gpu=1; pod l group=g gpu=5");
-    assert_eq!((proven, could_wait), (true, false));
-}
-
-#[test]
 fn refusal_tells_whether_waiting_can_help() {
     for (case, text, could_wait) in [
         ("room is taken", "node a gpu=2; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1", true),

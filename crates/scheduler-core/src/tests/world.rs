@@ -1,7 +1,8 @@
 //! A small cluster in words: `node a gpu=2 rack=r1; group trainer gang minCount=4 pods=4 gpu=1`.
 //!
 //! Statements: `node NAME …`, `group NAME gang|basic …`, `pods PREFIX COUNT …`, `pod NAME …`, `delete NAME`,
-//! `finish NAME`, `fail NAME`, `drop NODE`. A pod with `node=` is bound, one with `group=` is a member.
+//! `finish NAME`, `fail NAME`, `drop NODE`. A pod with `node=` is bound, one with `group=` is a member. `owner=Job:a` is
+//! the owner that manages a pod or group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +29,12 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn of(text: &str) -> World {
+        World::with(Config::default(), text)
+    }
+
+    pub(super) fn with(config: Config, text: &str) -> World {
         let mut world = World {
-            core: Core::new(Config { kept_classes: 3, ..Config::default() }),
+            core: Core::new(Config { kept_classes: 3, ..config }),
             now: Timestamp::UNIX_EPOCH,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -103,6 +108,16 @@ impl World {
         self.core.observe(Change::Pod { old, new: None });
     }
 
+    pub(super) fn forget_group(&mut self, name: &str) {
+        let old = self.groups.remove(name);
+        self.core.observe(Change::PodGroup { old, new: None });
+    }
+
+    /// The watch shows the pod bound.
+    pub(super) fn show_bound(&mut self, name: &str, node: &str) {
+        self.change_pod(name, |pod| pod["spec"]["nodeName"] = json!(node));
+    }
+
     /// Replaces a pod by what `change` makes of it.
     pub(super) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         let old = self.pods.get(name).cloned();
@@ -149,7 +164,8 @@ impl World {
         }
         spec["containers"] = json!([container]);
         let uid = format!("uid-{}", self.created_count);
-        let metadata = json!({"name": name, "namespace": "ns", "uid": uid});
+        let owners = options.get("owner").map(|owner| owned_by(owner)).unwrap_or_default();
+        let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "ownerReferences": owners});
         self.see_pod(name, &json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}));
     }
 
@@ -195,6 +211,9 @@ impl World {
         if let Some(placed) = options.get("placed") {
             document["status"]["conditions"] = json!([{"type": "PodGroupInitiallyScheduled", "status": placed}]);
         }
+        if let Some(owner) = options.get("owner") {
+            document["metadata"]["ownerReferences"] = json!(owned_by(owner));
+        }
         if let Some(later) = options.get("later") {
             document["metadata"]["annotations"] = json!({"phalanx.dev/after-min-count": later});
         }
@@ -214,7 +233,7 @@ fn describe(pod: &PodView) -> Value {
     let mut document = json!({
         "metadata": {"name": pod.metadata.name, "namespace": "ns", "uid": pod.metadata.uid},
         "spec": {
-            "nodeName": pod.spec.node_name, "schedulerName": pod.spec.scheduler_name,
+            "nodeName": pod.spec.node_name, "schedulerName": pod.spec.scheduler_name, "priority": pod.spec.priority,
             "nodeSelector": pod.spec.node_selector, "tolerations": pod.spec.tolerations,
             "containers": [{"name": "main", "resources": {"requests": requests}, "ports": ports}],
         },
@@ -222,13 +241,26 @@ fn describe(pod: &PodView) -> Value {
     if let Some(group) = pod.group_name() {
         document["spec"]["schedulingGroup"] = json!({"podGroupName": group});
     }
+    if let Some(owner) = pod.metadata.controller() {
+        document["metadata"]["ownerReferences"] = json!(owned_by(&format!("{}:{}", owner.kind, owner.uid)));
+    }
     document
+}
+
+/// `Job:a`: kind and uid.
+fn owned_by(owner: &str) -> Vec<Value> {
+    let (kind, uid) = owner.split_once(':').unwrap();
+    vec![json!({"apiVersion": "batch/v1", "kind": kind, "name": uid, "uid": uid, "controller": true})]
 }
 
 pub(super) fn line(decision: &Decision) -> String {
     let name = &decision.unit.key().name;
     match &decision.verdict {
         Verdict::Wait(refusal) => format!("{name}: wait ({})", refusal.message()),
+        Verdict::Release(release) => {
+            let pods: Vec<_> = release.pods.iter().map(|member| member.pod.name.as_str()).collect();
+            format!("{name}: release {}", pods.join(", "))
+        }
         Verdict::Bind(placements) => {
             let spots: Vec<_> = placements.iter().map(|spot| format!("{} to {}", spot.pod.name, spot.node)).collect();
             let rest = decision.unplaced.as_ref().map(|rest| format!(" ({})", rest.message())).unwrap_or_default();

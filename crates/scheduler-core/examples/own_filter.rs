@@ -1,0 +1,93 @@
+//! A filter of one's own: licences that nodes carry and pods ask for.
+//!
+//! A node says with the label `example.com/licences` how many pods may use its licence at once; a pod with the annotation
+//! `example.com/licence: "true"` uses one. (Here every pod on such a node counts, so that the example stays short.)
+//!
+//! Run it with `cargo run -p scheduler-core --example own_filter`.
+
+use std::sync::Arc;
+
+use api::Timestamp;
+use api::views::{NodeView, PodView, View};
+use scheduler_core::profile::FilterPlugin;
+use scheduler_core::{
+    Change, Class, Config, Core, Filter, Kind, Load, NO_LIMIT, NodeRef, Parts, Profile, Reads, Reason, Verdict, Wakes,
+    declarations,
+};
+use serde_json::json;
+
+const ASKS: &str = "example.com/licence";
+const OFFERS: &str = "example.com/licences";
+
+#[derive(Debug)]
+struct Licences;
+
+impl Filter for Licences {
+    fn name(&self) -> &str {
+        "Licences"
+    }
+
+    // A number of slots that shrinks with every pod on the node.
+    fn kind(&self) -> Kind {
+        Kind::Counted
+    }
+
+    // Two pods that agree in this annotation are alike to us. Nothing else of a pod can be asked for later.
+    fn reads(&self) -> Reads {
+        Reads::parts(Parts::NONE).and_annotation(ASKS)
+    }
+
+    // What can turn our "no" into "yes": a new node, another label, a pod that leaves.
+    fn wakes(&self, class: &Class) -> Wakes {
+        match class.annotation(ASKS) {
+            Some("true") => Wakes::NODE_ADDED | Wakes::LABELS | Wakes::POD_LEFT,
+            _ => Wakes::NONE,
+        }
+    }
+
+    fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32 {
+        if class.annotation(ASKS) != Some("true") {
+            return NO_LIMIT;
+        }
+        let licences: i64 = node.label(OFFERS).and_then(|count| count.parse().ok()).unwrap_or(0);
+        let used = if load == Load::Now { node.pods_count() } else { 0 };
+        u32::try_from(licences - used).unwrap_or(0)
+    }
+
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
+        say(Reason::new("node(s) had no free licence"));
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A filter that does not do what it declares leaves pods waiting for ever, so it is checked; in a test, as a rule.
+    let words = [(ASKS, "true"), (ASKS, "false"), (OFFERS, "1"), (OFFERS, "3")];
+    declarations::check(&FilterPlugin::Own(Arc::new(Licences)), &words, 1, 2000)?;
+
+    let profile = Profile::default().with_filter(Arc::new(Licences))?;
+    let mut core = Core::new(Config { profiles: vec![profile], ..Config::default() });
+    for (name, licences) in [("plain", "0"), ("licensed", "2")] {
+        let node = json!({
+            "metadata": {"name": name, "labels": {OFFERS: licences}},
+            "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}},
+        });
+        let node = Arc::new(NodeView::decode(node.to_string().as_bytes())?);
+        core.observe(Change::Node { old: None, new: Some(node) });
+    }
+    for name in ["first", "second", "third"] {
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "default", "uid": name, "annotations": {ASKS: "true"}},
+            "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "main", "image": "solver:1"}]},
+        });
+        let pod = Arc::new(PodView::decode(pod.to_string().as_bytes())?);
+        core.observe(Change::Pod { old: None, new: Some(pod) });
+    }
+    while let Some(decision) = core.next(Timestamp::UNIX_EPOCH) {
+        match decision.verdict {
+            Verdict::Bind(placements) => placements.iter().for_each(|spot| println!("{} → {}", spot.pod, spot.node)),
+            Verdict::Wait(refusal) => println!("{}: {}", decision.unit, refusal.message()),
+            other => println!("{}: {other:?}", decision.unit),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! Which images lie on how many nodes.
+
+use rustc_hash::FxHashMap;
+
+use crate::names::NameId;
+
+/// On how many nodes each image lies. Images that no node has are not here.
+#[derive(Debug, Default)]
+pub(super) struct Images {
+    nodes_count: FxHashMap<NameId, u32>,
+}
+
+/// An image on a node's disk and its size in bytes.
+pub(crate) type NodeImage = (NameId, i64);
+
+impl Images {
+    pub(super) fn nodes_count(&self, image: NameId) -> u32 {
+        self.nodes_count.get(&image).copied().unwrap_or(0)
+    }
+
+    pub(super) fn add(&mut self, images: &[NodeImage]) {
+        for (image, _) in images {
+            *self.nodes_count.entry(*image).or_default() += 1;
+        }
+    }
+
+    pub(super) fn remove(&mut self, images: &[NodeImage]) {
+        for (image, _) in images {
+            let count = self.nodes_count.get_mut(image).expect("an image on a node is counted");
+            *count -= 1;
+            if *count == 0 {
+                self.nodes_count.remove(image);
+            }
+        }
+    }
+}
+
+/// The image's name with its tag: a name that has neither tag nor digest means the tag `latest`.
+pub(crate) fn full_name(name: &str) -> std::borrow::Cow<'_, str> {
+    let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
+    if last.contains(':') { name.into() } else { format!("{name}:latest").into() }
+}

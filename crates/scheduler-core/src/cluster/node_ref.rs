@@ -1,0 +1,62 @@
+//! One node of the cluster as filters and scores see it.
+
+use super::{Cluster, Node, NodeIndex, ResourceId};
+use crate::classes::Class;
+
+/// A node with what is taken from it. What one reads here, a filter declares by the changes it wakes for.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeRef<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) index: NodeIndex,
+}
+
+impl<'a> NodeRef<'a> {
+    /// Its name.
+    pub fn name(self) -> &'a str {
+        self.cluster.node_name(self.index)
+    }
+
+    /// The value of one of its labels.
+    pub fn label(self, key: &str) -> Option<&'a str> {
+        let value = self.fixed().label(self.cluster.names.get(key)?)?;
+        Some(self.cluster.names.text(value))
+    }
+
+    /// Whether it is cordoned.
+    pub fn is_unschedulable(self) -> bool {
+        self.fixed().unschedulable
+    }
+
+    /// What pods may use of a resource: thousandths of a CPU, whole units of all others.
+    pub fn allocatable(self, resource: &str) -> i64 {
+        self.column(resource).map_or(0, |resource| self.cluster.allocatable(resource, self.index))
+    }
+
+    /// What its pods have requested of a resource.
+    pub fn requested(self, resource: &str) -> i64 {
+        self.column(resource).map_or(0, |resource| self.cluster.requested(resource, self.index))
+    }
+
+    /// What one pod of `class` requests of a resource.
+    pub fn request_of(self, class: &Class, resource: &str) -> i64 {
+        self.column(resource).map_or(0, |resource| class.usage.requested(resource))
+    }
+
+    /// How many pods it may hold.
+    pub fn pods_allowed(self) -> i64 {
+        self.cluster.pods_allowed(self.index)
+    }
+
+    /// How many pods it holds.
+    pub fn pods_count(self) -> i64 {
+        self.cluster.pods_count(self.index)
+    }
+
+    pub(crate) fn fixed(self) -> &'a Node {
+        self.cluster.node(self.index)
+    }
+
+    fn column(self, resource: &str) -> Option<ResourceId> {
+        self.cluster.find_resource(resource)
+    }
+}

@@ -1,0 +1,366 @@
+//! Holds what a filter declares against what it does, on generated nodes and pods.
+//!
+//! Placement believes a filter's word: which pods are alike to it, whether its answer may be kept, and which changes can
+//! make room. A filter whose word is wrong places pods where they may not be, or leaves them waiting for ever. Whoever
+//! writes one checks it in a test of theirs.
+
+use api::quantity::Quantity;
+use api::views::{ContainerView, NodeView, PodView, PortView};
+use api::{Pairs, Random};
+use k8s_openapi::api::core::v1::{
+    NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration,
+};
+use thiserror::Error;
+
+use crate::classes::Class;
+use crate::cluster::{Cluster, NodeIndex};
+use crate::filters::{Filter, Kind, Load, NO_LIMIT};
+use crate::plugins;
+use crate::profile::FilterPlugin;
+use crate::requests::Usage;
+use crate::wakes::Wakes;
+
+/// What a filter did against its word.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Broken {
+    /// Two pods that are equal in what it says it reads got different answers.
+    #[error(
+        "{filter} reads more of a pod than it declares: {pod} gets {seen} where one that is equal in all it declares gets {alike}"
+    )]
+    Reads {
+        /// The filter.
+        filter: String,
+        /// The pod, in words.
+        pod: String,
+        /// The answer with everything in sight.
+        seen: u32,
+        /// The answer with only the declared in sight.
+        alike: u32,
+    },
+    /// A static answer that is a number, or one that changed with the pods on the node.
+    #[error("{filter} is not static: it answers {before}, and {after} with another pod on the node")]
+    NotStatic {
+        /// The filter.
+        filter: String,
+        /// The answer before.
+        before: u32,
+        /// The answer after.
+        after: u32,
+    },
+    /// There was more room with one more pod on the node.
+    #[error("{filter} counts wrongly: {before} fit, and {after} once another pod is on the node")]
+    Rises {
+        /// The filter.
+        filter: String,
+        /// Slots before.
+        before: u32,
+        /// Slots after.
+        after: u32,
+    },
+    /// A change that it does not wake for made room.
+    #[error("{filter} sleeps through a change that made room: {change}, for {pod}")]
+    Sleeps {
+        /// The filter.
+        filter: String,
+        /// What changed.
+        change: &'static str,
+        /// The pod, in words.
+        pod: String,
+    },
+    /// It refuses a node and has nothing to say about it.
+    #[error("{filter} refuses a node without a reason")]
+    Speechless {
+        /// The filter.
+        filter: String,
+    },
+}
+
+/// Checks a filter on `cases` generated clusters; the same seed gives the same ones. Generated pods and nodes carry the
+/// labels and annotations whose keys and values are in `words`, and the usual things that filters look at.
+pub fn check(filter: &FilterPlugin, words: &[(&str, &str)], seed: u64, cases: usize) -> Result<(), Broken> {
+    let mut world = World { random: Random::seeded(seed), words: words.to_vec() };
+    (0..cases).try_for_each(|_| {
+        let mut cluster = Cluster::default();
+        let filter = plugins::filter(filter, &mut cluster);
+        world.try_case(&*filter, cluster)
+    })
+}
+
+struct World<'a> {
+    random: Random,
+    words: Vec<(&'a str, &'a str)>,
+}
+
+impl World<'_> {
+    fn try_case(&mut self, filter: &dyn Filter, mut cluster: Cluster) -> Result<(), Broken> {
+        let mut view = self.node();
+        cluster.set_node(&view);
+        let node = cluster.index_of(&view.metadata.name);
+        let (pod, mut running) = (self.pod(), Vec::new());
+        let class = Class::with_everything(&pod, &mut cluster);
+        self.holds_now(filter, &class, &pod, node, &cluster)?;
+        for _ in 0..4 {
+            let before = filter.room(&class, cluster.at(node), Load::Now);
+            let (change, kind) = self.change(&mut cluster, node, &mut view, &mut running);
+            let after = filter.room(&class, cluster.at(node), Load::Now);
+            self.holds_now(filter, &class, &pod, node, &cluster)?;
+            let name = || filter.name().to_owned();
+            let by_pods = matches!(change, ADDED | LEFT);
+            if filter.kind() == Kind::Static && by_pods && before != after {
+                return Err(Broken::NotStatic { filter: name(), before, after });
+            }
+            if change == ADDED && after > before {
+                return Err(Broken::Rises { filter: name(), before, after });
+            }
+            if after > before && !filter.wakes(&class).meets(kind) {
+                return Err(Broken::Sleeps { filter: name(), change, pod: in_words(&pod) });
+            }
+        }
+        Ok(())
+    }
+
+    /// What must hold at any moment.
+    fn holds_now(
+        &self,
+        filter: &dyn Filter,
+        class: &Class,
+        pod: &PodView,
+        node: NodeIndex,
+        cluster: &Cluster,
+    ) -> Result<(), Broken> {
+        let name = || filter.name().to_owned();
+        let limited = class.clone().limited_to(&filter.reads());
+        for load in [Load::Now, Load::Empty] {
+            let seen = filter.room(class, cluster.at(node), load);
+            let alike = filter.room(&limited, cluster.at(node), load);
+            if seen != alike || filter.wakes(class) != filter.wakes(&limited) {
+                return Err(Broken::Reads { filter: name(), pod: in_words(pod), seen, alike });
+            }
+            if filter.kind() == Kind::Static && !matches!(seen, 0 | NO_LIMIT) {
+                return Err(Broken::NotStatic { filter: name(), before: seen, after: seen });
+            }
+            let mut spoke = false;
+            filter.reasons(class, cluster.at(node), 0, &mut |_| spoke = true);
+            if load == Load::Now && seen == 0 && !spoke {
+                return Err(Broken::Speechless { filter: name() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes one thing, and says what.
+    fn change(
+        &mut self,
+        cluster: &mut Cluster,
+        node: NodeIndex,
+        view: &mut NodeView,
+        running: &mut Vec<Usage>,
+    ) -> (&'static str, Wakes) {
+        let other = self.node();
+        match self.random.below(6) {
+            0 => {
+                view.metadata.labels = other.metadata.labels;
+                cluster.set_node(view);
+                ("the node's labels changed", Wakes::LABELS)
+            }
+            1 => {
+                (view.spec.taints, view.spec.unschedulable) = (other.spec.taints, other.spec.unschedulable);
+                cluster.set_node(view);
+                ("the node's taints changed", Wakes::TAINTS)
+            }
+            2 => {
+                view.status.allocatable = other.status.allocatable;
+                cluster.set_node(view);
+                ("what the node has changed", Wakes::ALLOCATABLE)
+            }
+            3 if !running.is_empty() => {
+                cluster.give_back(node, &running.swap_remove(0));
+                (LEFT, Wakes::POD_LEFT)
+            }
+            _ => {
+                let usage = Usage::of(&self.pod().spec, cluster);
+                cluster.take(node, &usage);
+                running.push(usage);
+                (ADDED, Wakes::NONE)
+            }
+        }
+    }
+
+    fn node(&self) -> NodeView {
+        let mut node = NodeView::default();
+        node.metadata.name = "node".to_owned();
+        node.metadata.labels = self.texts().into_iter().collect();
+        node.spec.unschedulable = self.random.below(4) == 0;
+        node.spec.taints = (0..self.random.below(3)).map(|_| self.taint()).collect();
+        for (resource, most) in [("cpu", 6), ("memory", 6), ("pods", 4), ("example.com/device", 4)] {
+            node.status.allocatable.insert(resource, Quantity::whole(self.random.below(most) as i64));
+        }
+        node
+    }
+
+    fn pod(&self) -> PodView {
+        let mut pod = PodView::default();
+        pod.metadata.labels = self.texts().into_iter().collect();
+        pod.metadata.annotations = self.texts().into_iter().collect();
+        let mut container = ContainerView::default();
+        for resource in ["cpu", "memory", "example.com/device"] {
+            if self.random.below(2) == 0 {
+                container.resources.requests.insert(resource, Quantity::whole(self.random.below(3) as i64));
+            }
+        }
+        if self.random.below(3) == 0 {
+            container.ports.push(PortView { host_port: 80, ..PortView::default() });
+        }
+        pod.spec.containers.push(container);
+        pod.spec.node_name = ["", "node", "elsewhere"][self.random.below(3) as usize].to_owned();
+        pod.spec.node_selector = self.selector();
+        pod.spec.tolerations = (0..self.random.below(3)).map(|_| self.toleration()).collect();
+        pod.spec.affinity = (self.random.below(3) == 0).then(|| api::views::AffinityView {
+            node_affinity: Some(NodeAffinity {
+                required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+                    node_selector_terms: vec![self.term()],
+                }),
+                ..NodeAffinity::default()
+            }),
+        });
+        pod
+    }
+
+    /// Some of the words.
+    fn texts(&self) -> Vec<(String, String)> {
+        let usual = [("zone", "a"), ("zone", "b"), ("disk", "1"), ("disk", "2")];
+        let all = usual.iter().chain(&self.words).filter(|_| self.random.below(2) == 0);
+        all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn selector(&self) -> Pairs<String> {
+        let mut selector = Pairs::default();
+        if self.random.below(4) == 0 {
+            selector.insert("zone", "a".to_owned());
+        }
+        selector
+    }
+
+    fn term(&self) -> NodeSelectorTerm {
+        let operator = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"][self.random.below(6) as usize];
+        NodeSelectorTerm {
+            match_expressions: Some(vec![NodeSelectorRequirement {
+                key: "disk".to_owned(),
+                operator: operator.to_owned(),
+                values: (!operator.ends_with("xist") && operator != "Exists").then(|| vec!["1".to_owned()]),
+            }]),
+            match_fields: None,
+        }
+    }
+
+    fn taint(&self) -> Taint {
+        let effect = ["NoSchedule", "PreferNoSchedule", "NoExecute"][self.random.below(3) as usize];
+        Taint { key: "taint".to_owned(), effect: effect.to_owned(), ..Taint::default() }
+    }
+
+    fn toleration(&self) -> Toleration {
+        let key = ["taint", "node.kubernetes.io/unschedulable", "other"][self.random.below(3) as usize];
+        Toleration { key: Some(key.to_owned()), operator: Some("Exists".to_owned()), ..Toleration::default() }
+    }
+}
+
+const ADDED: &str = "a pod came to the node";
+const LEFT: &str = "a pod left the node";
+
+fn in_words(pod: &PodView) -> String {
+    let requests = pod.spec.containers.iter().flat_map(|container| container.resources.requests.keys());
+    let requests: Vec<_> = requests.collect();
+    let (labels, annotations) = (&pod.metadata.labels, &pod.metadata.annotations);
+    format!("a pod with labels {labels:?}, annotations {annotations:?}, requests of {requests:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1 as core;
+
+    use super::{Broken, check};
+    use crate::profile::{FilterPlugin, FitArgs, NodeAffinityArgs};
+    use crate::{Class, Filter, Kind, Load, NO_LIMIT, NodeRef, Parts, Profile, Reads, Reason, Wakes};
+
+    #[test]
+    fn what_the_built_in_filters_declare_is_what_they_do() {
+        let ignoring = FitArgs { ignored_resource_groups: ["example.com".to_owned()].into(), ..FitArgs::default() };
+        let wanted = core::NodeSelectorRequirement {
+            key: "zone".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec!["a".to_owned()]),
+        };
+        let term = core::NodeSelectorTerm { match_expressions: Some(vec![wanted]), match_fields: None };
+        let added = core::NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(core::NodeSelector {
+                node_selector_terms: vec![term],
+            }),
+            ..core::NodeAffinity::default()
+        };
+        let mut filters = Profile::default().filters;
+        filters.push(FilterPlugin::NodeResourcesFit(ignoring));
+        filters.push(FilterPlugin::NodeAffinity(NodeAffinityArgs { added_affinity: Some(added) }));
+        for filter in filters {
+            assert_eq!(check(&filter, &[], 1, 1000), Ok(()), "{filter:?}");
+        }
+    }
+
+    /// A filter that wants a free device for each pod that has the annotation, with one lie.
+    #[derive(Debug)]
+    enum Lie {
+        None,
+        Reads,
+        Static,
+        Counts,
+        Wakes,
+        Reasons,
+    }
+
+    impl Filter for Lie {
+        fn name(&self) -> &str {
+            "Lie"
+        }
+
+        fn kind(&self) -> Kind {
+            if matches!(self, Lie::Static) { Kind::Static } else { Kind::Counted }
+        }
+
+        fn reads(&self) -> Reads {
+            let reads = Reads::parts(Parts::NONE);
+            if matches!(self, Lie::Reads) { reads } else { reads.and_annotation("device") }
+        }
+
+        fn wakes(&self, _: &Class) -> Wakes {
+            let wakes = Wakes::NODE_ADDED | Wakes::ALLOCATABLE;
+            if matches!(self, Lie::Wakes) { wakes } else { wakes | Wakes::POD_LEFT }
+        }
+
+        fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32 {
+            if class.annotation("device").is_none() {
+                return NO_LIMIT;
+            }
+            let taken = if load == Load::Now { node.pods_count() } else { 0 };
+            let taken = if matches!(self, Lie::Counts) { -taken } else { taken };
+            u32::try_from(node.allocatable("example.com/device") - taken).unwrap_or(0)
+        }
+
+        fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
+            if !matches!(self, Lie::Reasons) {
+                say(Reason::new("node(s) had no free device"));
+            }
+        }
+    }
+
+    #[test]
+    fn every_lie_of_a_filter_is_found() {
+        let found = |lie| check(&FilterPlugin::Own(Arc::new(lie)), &[("device", "yes")], 1, 1000);
+        assert_eq!(found(Lie::None), Ok(()));
+        assert!(matches!(found(Lie::Reads), Err(Broken::Reads { .. })));
+        assert!(matches!(found(Lie::Static), Err(Broken::NotStatic { .. })));
+        assert!(matches!(found(Lie::Counts), Err(Broken::Rises { .. })));
+        assert!(matches!(found(Lie::Wakes), Err(Broken::Sleeps { .. })));
+        assert!(matches!(found(Lie::Reasons), Err(Broken::Speechless { .. })));
+    }
+}

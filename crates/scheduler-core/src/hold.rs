@@ -1,0 +1,68 @@
+//! Which nodes to keep free for a group that is passed over.
+//!
+//! A large group finds no room while small pods take each slot as it comes free. So nodes are chosen that could take the
+//! group once their pods have left: as few as possible, those with the most free room first, because they are nearest to it.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use crate::classes::Classes;
+use crate::cluster::{Cluster, DomainId, NodeIndex};
+use crate::need::Need;
+
+/// The nodes to hold for a unit; none if it would not fit even if all pods left.
+pub(crate) fn nodes_for(need: &Need, cluster: &Cluster, classes: &mut Classes) -> Vec<NodeIndex> {
+    let rooms: Vec<Rooms> = need.lots.iter().map(|lot| Rooms::of(lot.class, cluster, classes)).collect();
+    let Some(constraint) = &need.constraint else {
+        return taken_from(&cluster.indices().collect::<Vec<_>>(), need, &rooms);
+    };
+    let topology = cluster.topology(constraint.topology);
+    let pinned = |domain: &DomainId| constraint.members_in.is_empty() || constraint.members_in.contains(domain);
+    let free_now = |nodes: &[NodeIndex]| -> u64 {
+        rooms.iter().flat_map(|rooms| nodes.iter().map(|node| u64::from(rooms.now[node.at()]))).sum()
+    };
+    // The domain that is nearest to having room: the most free slots now, then the smaller value.
+    let mut domains: Vec<DomainId> = topology.domains().filter(pinned).collect();
+    let value = |domain: DomainId| cluster.names.text(topology.value(domain));
+    domains.sort_by(|a, b| {
+        let free = |domain: &DomainId| Reverse(free_now(topology.nodes(*domain)));
+        (free(a), value(*a)).cmp(&(free(b), value(*b)))
+    });
+    let held = domains.into_iter().map(|domain| taken_from(topology.nodes(domain), need, &rooms));
+    held.into_iter().find(|nodes| !nodes.is_empty()).unwrap_or_default()
+}
+
+/// Slots of one class on every node.
+struct Rooms {
+    now: Vec<u32>,
+    empty: Vec<u32>,
+}
+
+impl Rooms {
+    fn of(class: crate::classes::ClassId, cluster: &Cluster, classes: &mut Classes) -> Rooms {
+        let (class, index) = classes.caught_up(class, cluster);
+        let now = cluster.indices().map(|node| index.slots(node)).collect();
+        Rooms { now, empty: index.slots_when_empty(class, cluster).to_vec() }
+    }
+}
+
+/// Nodes for the required number of pods, each class on nodes of its own; none if there are too few.
+fn taken_from(nodes: &[NodeIndex], need: &Need, rooms: &[Rooms]) -> Vec<NodeIndex> {
+    let mut taken = BTreeSet::new();
+    let mut wanted = need.required_count() as u64;
+    for (lot, rooms) in need.lots.iter().zip(rooms) {
+        let mut left = wanted.min(lot.count as u64);
+        let mut free: Vec<NodeIndex> =
+            nodes.iter().copied().filter(|node| rooms.empty[node.at()] > 0 && !taken.contains(node)).collect();
+        free.sort_by_key(|node| (Reverse(rooms.now[node.at()]), Reverse(rooms.empty[node.at()]), *node));
+        for node in free {
+            if left == 0 {
+                break;
+            }
+            let room = u64::from(rooms.empty[node.at()]).min(left);
+            (left, wanted) = (left - room, wanted - room);
+            taken.insert(node);
+        }
+    }
+    if wanted > 0 { Vec::new() } else { taken.into_iter().collect() }
+}

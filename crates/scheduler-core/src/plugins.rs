@@ -1,0 +1,140 @@
+//! A profile made ready: its plugins with their names looked up, in the order they are asked.
+
+use std::sync::Arc;
+
+use crate::classes::{Class, Term};
+use crate::cluster::{Cluster, NodeIndex};
+use crate::filters::{self, Filter, Kind, Load, NO_LIMIT};
+use crate::profile::{FilterPlugin, FitArgs, FitStrategy, NodeAffinityArgs, Profile, ScorePlugin};
+use crate::reads::Reads;
+use crate::scores::{self, MAX_SCORE, Score, Strategy};
+use crate::wakes::Wakes;
+
+/// The filters and scores of one profile.
+#[derive(Debug)]
+pub(crate) struct Plugins {
+    pub(crate) scheduler_name: String,
+    /// Static ones first, so that their answer can be kept.
+    filters: Vec<Arc<dyn Filter>>,
+    static_count: usize,
+    pub(crate) scores: Vec<(Arc<dyn Score>, i64)>,
+    /// What all of them read.
+    pub(crate) reads: Reads,
+    pub(crate) scheduling_gates: bool,
+}
+
+impl Plugins {
+    /// Looks up the names a profile contains.
+    pub(crate) fn of(profile: &Profile, cluster: &mut Cluster) -> Plugins {
+        let mut filters: Vec<_> = profile.filters.iter().map(|plugin| filter(plugin, cluster)).collect();
+        filters.sort_by_key(|filter| filter.kind() != Kind::Static);
+        let scores = profile.scores.iter().map(|(plugin, weight)| (score(plugin, cluster), *weight));
+        let scores: Vec<_> = scores.filter(|(_, weight)| *weight != 0).collect();
+        let reads = filters.iter().map(|filter| filter.reads()).chain(scores.iter().map(|(score, _)| score.reads()));
+        Plugins {
+            scheduler_name: profile.scheduler_name.clone(),
+            reads: reads.fold(Reads::default(), |all, own| all.union(&own)),
+            static_count: filters.iter().filter(|filter| filter.kind() == Kind::Static).count(),
+            filters,
+            scores,
+            scheduling_gates: profile.scheduling_gates,
+        }
+    }
+
+    /// All filters, in the order they are asked.
+    pub(crate) fn filters(&self) -> &[Arc<dyn Filter>] {
+        &self.filters
+    }
+
+    /// The static filters, each with its place in the list.
+    pub(crate) fn static_filters(&self) -> impl Iterator<Item = (usize, &Arc<dyn Filter>)> {
+        self.filters[..self.static_count].iter().enumerate()
+    }
+
+    /// All other filters, each with its place in the list.
+    pub(crate) fn counted_filters(&self) -> impl Iterator<Item = (usize, &Arc<dyn Filter>)> {
+        self.filters.iter().enumerate().skip(self.static_count)
+    }
+
+    /// Whether the filter at this place is static.
+    pub(crate) fn is_static(&self, at: usize) -> bool {
+        at < self.static_count
+    }
+
+    /// Which kinds of change can make room for pods of a class.
+    pub(crate) fn wakes(&self, class: &Class) -> Wakes {
+        // A node that is not there refuses, too.
+        self.filters.iter().fold(Wakes::NODE_ADDED, |wakes, filter| wakes | filter.wakes(class))
+    }
+
+    /// How many more pods of `class` a node takes, all filters together.
+    pub(crate) fn room(&self, class: &Class, node: NodeIndex, cluster: &Cluster, load: Load) -> u32 {
+        if !cluster.node(node).present {
+            return 0;
+        }
+        let mut room = NO_LIMIT;
+        for filter in &self.filters {
+            room = room.min(filter.room(class, cluster.at(node), load));
+            if room == 0 {
+                break;
+            }
+        }
+        room
+    }
+}
+
+/// A filter with its names looked up.
+pub(crate) fn filter(plugin: &FilterPlugin, cluster: &mut Cluster) -> Arc<dyn Filter> {
+    match plugin {
+        FilterPlugin::NodeName => Arc::new(filters::NodeName),
+        FilterPlugin::NodeUnschedulable => Arc::new(filters::NodeUnschedulable),
+        FilterPlugin::TaintToleration => Arc::new(filters::Taints),
+        FilterPlugin::NodeAffinity(args) => {
+            let required =
+                added(args).and_then(|added| added.required_during_scheduling_ignored_during_execution.as_ref());
+            let terms = required.map(|any| Term::all_of(&any.node_selector_terms, &mut cluster.names));
+            Arc::new(filters::NodeAffinity { added: terms })
+        }
+        FilterPlugin::NodePorts => Arc::new(filters::HostPorts),
+        FilterPlugin::NodeResourcesFit(args) => Arc::new(filters::Resources {
+            ignored: args.ignored_resources.clone(),
+            ignored_groups: args.ignored_resource_groups.clone(),
+        }),
+        FilterPlugin::Own(filter) => Arc::clone(filter),
+    }
+}
+
+fn score(plugin: &ScorePlugin, cluster: &mut Cluster) -> Arc<dyn Score> {
+    match plugin {
+        ScorePlugin::TaintToleration => Arc::new(scores::SoftTaints),
+        ScorePlugin::NodeAffinity(args) => {
+            let preferred =
+                added(args).and_then(|added| added.preferred_during_scheduling_ignored_during_execution.as_ref());
+            let wishes = preferred.map(|wishes| Term::weighed(wishes, &mut cluster.names));
+            Arc::new(scores::PreferredNodes { added: wishes.unwrap_or_default() })
+        }
+        ScorePlugin::NodeResourcesFit(args) => Arc::new(allocation(args, cluster)),
+        ScorePlugin::NodeResourcesBalancedAllocation(args) => {
+            Arc::new(scores::Balance { resources: args.resources.iter().map(|name| cluster.resource(name)).collect() })
+        }
+        ScorePlugin::ImageLocality => Arc::new(scores::Images),
+        ScorePlugin::Own(score) => Arc::clone(score),
+    }
+}
+
+fn added(args: &NodeAffinityArgs) -> Option<&k8s_openapi::api::core::v1::NodeAffinity> {
+    args.added_affinity.as_ref()
+}
+
+fn allocation(args: &FitArgs, cluster: &mut Cluster) -> scores::Allocation {
+    // The file's scale ends at 10.
+    let points = |(percent, score): &(i64, i64)| (*percent, score * MAX_SCORE / 10);
+    scores::Allocation {
+        strategy: match &args.strategy {
+            FitStrategy::LeastAllocated => Strategy::Least,
+            FitStrategy::MostAllocated => Strategy::Most,
+            FitStrategy::RequestedToCapacityRatio(line) => Strategy::Line(line.iter().map(points).collect()),
+        },
+        resources: args.resources.iter().map(|(name, weight)| (cluster.resource(name), *weight)).collect(),
+    }
+}

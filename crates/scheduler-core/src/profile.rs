@@ -1,0 +1,238 @@
+//! Which filters and scores judge the pods of one `schedulerName`: a plain value.
+
+use std::collections::BTreeSet;
+use std::mem::discriminant;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as core;
+use thiserror::Error;
+
+use crate::filters::{Filter, Kind};
+use crate::scores::Score;
+
+/// The filters and scores for the pods of one `schedulerName`. The default is that of kube-scheduler, as far as its
+/// plugins exist here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Pods with this `schedulerName` are placed by it.
+    pub scheduler_name: String,
+    /// Filters, in the order they are asked; the first to refuse a node gives the reason. Static ones are asked before
+    /// all others.
+    pub filters: Vec<FilterPlugin>,
+    /// Scores with their weights.
+    pub scores: Vec<(ScorePlugin, i64)>,
+    /// Whether pods wait while they have scheduling gates (the plugin SchedulingGates).
+    pub scheduling_gates: bool,
+}
+
+/// A filter of a profile.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum FilterPlugin {
+    /// A pod that names its node goes there.
+    NodeName,
+    /// Cordoned nodes take no pods.
+    NodeUnschedulable,
+    /// Tainted nodes take pods that tolerate it.
+    TaintToleration,
+    /// Node selector and required node affinity.
+    NodeAffinity(NodeAffinityArgs),
+    /// Host ports.
+    NodePorts,
+    /// Requests, and the number of pods.
+    NodeResourcesFit(FitArgs),
+    /// Somebody's own.
+    Own(Arc<dyn Filter>),
+}
+
+/// A score of a profile.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ScorePlugin {
+    /// Fewer soft taints that are not tolerated.
+    TaintToleration,
+    /// Preferred node affinity.
+    NodeAffinity(NodeAffinityArgs),
+    /// Less is taken, or more, or along a line.
+    NodeResourcesFit(FitArgs),
+    /// Shares of resources that are closer together.
+    NodeResourcesBalancedAllocation(BalanceArgs),
+    /// Images that are there already.
+    ImageLocality,
+    /// Somebody's own.
+    Own(Arc<dyn Score>),
+}
+
+/// Arguments of NodeAffinity.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeAffinityArgs {
+    /// Holds for every pod of the profile, in addition to its own.
+    pub added_affinity: Option<core::NodeAffinity>,
+}
+
+/// Arguments of NodeResourcesFit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FitArgs {
+    /// Extended resources that the filter leaves to others.
+    pub ignored_resources: BTreeSet<String>,
+    /// The same by the part of the name before the slash.
+    pub ignored_resource_groups: BTreeSet<String>,
+    /// How nodes are scored.
+    pub strategy: FitStrategy,
+    /// What is looked at for the score, with weights.
+    pub resources: Vec<(String, i64)>,
+}
+
+/// How NodeResourcesFit scores.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FitStrategy {
+    /// Nodes with most left come first.
+    LeastAllocated,
+    /// Nodes with least left come first.
+    MostAllocated,
+    /// Along a line: used percent (0 to 100, rising), and a score from 0 to 10.
+    RequestedToCapacityRatio(Vec<(i64, i64)>),
+}
+
+/// Arguments of NodeResourcesBalancedAllocation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BalanceArgs {
+    /// Whose used shares are to be close together.
+    pub resources: Vec<String>,
+}
+
+/// Two of one's own are equal when they are the same one.
+impl PartialEq for FilterPlugin {
+    fn eq(&self, other: &FilterPlugin) -> bool {
+        match (self, other) {
+            (FilterPlugin::NodeAffinity(ours), FilterPlugin::NodeAffinity(theirs)) => ours == theirs,
+            (FilterPlugin::NodeResourcesFit(ours), FilterPlugin::NodeResourcesFit(theirs)) => ours == theirs,
+            (FilterPlugin::Own(ours), FilterPlugin::Own(theirs)) => Arc::ptr_eq(ours, theirs),
+            _ => discriminant(self) == discriminant(other),
+        }
+    }
+}
+
+/// Two of one's own are equal when they are the same one.
+impl PartialEq for ScorePlugin {
+    fn eq(&self, other: &ScorePlugin) -> bool {
+        match (self, other) {
+            (ScorePlugin::NodeAffinity(ours), ScorePlugin::NodeAffinity(theirs)) => ours == theirs,
+            (ScorePlugin::NodeResourcesFit(ours), ScorePlugin::NodeResourcesFit(theirs)) => ours == theirs,
+            (
+                ScorePlugin::NodeResourcesBalancedAllocation(ours),
+                ScorePlugin::NodeResourcesBalancedAllocation(theirs),
+            ) => ours == theirs,
+            (ScorePlugin::Own(ours), ScorePlugin::Own(theirs)) => Arc::ptr_eq(ours, theirs),
+            _ => discriminant(self) == discriminant(other),
+        }
+    }
+}
+
+impl Default for FitArgs {
+    fn default() -> FitArgs {
+        FitArgs {
+            ignored_resources: BTreeSet::new(),
+            ignored_resource_groups: BTreeSet::new(),
+            strategy: FitStrategy::LeastAllocated,
+            resources: vec![("cpu".to_owned(), 1), ("memory".to_owned(), 1)],
+        }
+    }
+}
+
+impl Default for BalanceArgs {
+    fn default() -> BalanceArgs {
+        BalanceArgs { resources: vec!["cpu".to_owned(), "memory".to_owned()] }
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Profile {
+        Profile {
+            scheduler_name: "default-scheduler".to_owned(),
+            filters: vec![
+                FilterPlugin::NodeName,
+                FilterPlugin::NodeUnschedulable,
+                FilterPlugin::TaintToleration,
+                FilterPlugin::NodeAffinity(NodeAffinityArgs::default()),
+                FilterPlugin::NodePorts,
+                FilterPlugin::NodeResourcesFit(FitArgs::default()),
+            ],
+            scores: vec![
+                (ScorePlugin::TaintToleration, 3),
+                (ScorePlugin::NodeAffinity(NodeAffinityArgs::default()), 2),
+                (ScorePlugin::NodeResourcesFit(FitArgs::default()), 1),
+                (ScorePlugin::NodeResourcesBalancedAllocation(BalanceArgs::default()), 1),
+                (ScorePlugin::ImageLocality, 1),
+            ],
+            scheduling_gates: true,
+        }
+    }
+}
+
+/// A plugin of a kind for which there is no place yet.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{name}: {kind:?} plugins are not supported yet; only Static and Counted ones are")]
+pub struct NoPlace {
+    /// The plugin.
+    pub name: String,
+    /// What it says it is.
+    pub kind: Kind,
+}
+
+impl FilterPlugin {
+    /// Its name, as configuration and explanations show it.
+    pub fn name(&self) -> &str {
+        match self {
+            FilterPlugin::NodeName => "NodeName",
+            FilterPlugin::NodeUnschedulable => "NodeUnschedulable",
+            FilterPlugin::TaintToleration => "TaintToleration",
+            FilterPlugin::NodeAffinity(_) => "NodeAffinity",
+            FilterPlugin::NodePorts => "NodePorts",
+            FilterPlugin::NodeResourcesFit(_) => "NodeResourcesFit",
+            FilterPlugin::Own(filter) => filter.name(),
+        }
+    }
+}
+
+impl ScorePlugin {
+    /// Its name, as configuration and explanations show it.
+    pub fn name(&self) -> &str {
+        match self {
+            ScorePlugin::TaintToleration => "TaintToleration",
+            ScorePlugin::NodeAffinity(_) => "NodeAffinity",
+            ScorePlugin::NodeResourcesFit(_) => "NodeResourcesFit",
+            ScorePlugin::NodeResourcesBalancedAllocation(_) => "NodeResourcesBalancedAllocation",
+            ScorePlugin::ImageLocality => "ImageLocality",
+            ScorePlugin::Own(score) => score.name(),
+        }
+    }
+}
+
+impl Profile {
+    /// The default filters and scores for pods of this `schedulerName`.
+    pub fn named(scheduler_name: &str) -> Profile {
+        Profile { scheduler_name: scheduler_name.to_owned(), ..Profile::default() }
+    }
+
+    /// With a filter of one's own, which is asked after the others of its kind.
+    pub fn with_filter(mut self, filter: Arc<dyn Filter>) -> Result<Profile, NoPlace> {
+        has_place(filter.name(), filter.kind())?;
+        self.filters.push(FilterPlugin::Own(filter));
+        Ok(self)
+    }
+
+    /// With a score of one's own.
+    pub fn with_score(mut self, score: Arc<dyn Score>, weight: i64) -> Result<Profile, NoPlace> {
+        has_place(score.name(), score.kind())?;
+        self.scores.push((ScorePlugin::Own(score), weight));
+        Ok(self)
+    }
+}
+
+fn has_place(name: &str, kind: Kind) -> Result<(), NoPlace> {
+    match kind {
+        Kind::Static | Kind::Counted => Ok(()),
+        Kind::Coupled | Kind::Global => Err(NoPlace { name: name.to_owned(), kind }),
+    }
+}

@@ -1,0 +1,55 @@
+//! Better where the pod's images lie already, large ones more than small ones. An image counts by the share of nodes
+//! that have it, so that the one node that has it does not draw all pods.
+
+use super::{MAX_SCORE, Nodes, Score};
+use crate::classes::Class;
+use crate::cluster::NodeRef;
+use crate::filters::Kind;
+use crate::reads::{Parts, Reads};
+
+#[derive(Debug)]
+pub(crate) struct Images;
+
+/// Below this, pulling is not worth mentioning.
+const LEAST_BYTES: i64 = 23 << 20;
+/// Beyond this for each image, more makes no difference.
+const MOST_BYTES_EACH: i64 = 1000 << 20;
+
+impl Score for Images {
+    fn name(&self) -> &str {
+        "ImageLocality"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Static
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::parts(Parts::IMAGES)
+    }
+
+    fn applies(&self, class: &Class) -> bool {
+        !class.images.is_empty()
+    }
+
+    fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
+        if node.fixed().images.is_empty() {
+            return 0;
+        }
+        let nodes_count = node.cluster.present_count() as f64;
+        let spared = |image: &_| {
+            let bytes = node.fixed().image_bytes(*image)?;
+            Some((bytes as f64 * (f64::from(node.cluster.nodes_with_image(*image)) / nodes_count)) as i64)
+        };
+        let most = MOST_BYTES_EACH * class.images.len() as i64;
+        let bytes = class.images.iter().filter_map(spared).sum::<i64>().clamp(LEAST_BYTES, most);
+        MAX_SCORE * (bytes - LEAST_BYTES) / (most - LEAST_BYTES)
+    }
+
+    /// On how many of how many nodes each image lies; always the same while it lies on none.
+    fn beyond_the_node(&self, class: &Class, nodes: Nodes<'_>) -> u64 {
+        let counts = class.images.iter().map(|image| u64::from(nodes.0.nodes_with_image(*image)));
+        let mixed = counts.fold(0, |mixed: u64, count| mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(count));
+        if mixed == 0 { 0 } else { mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(nodes.count() as u64) }
+    }
+}

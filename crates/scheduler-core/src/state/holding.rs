@@ -1,0 +1,72 @@
+//! Keeps nodes free for a group that was passed over for too long: one group at a time, and only for so long.
+//!
+//! While it lasts, units whose turn is after that of the group see no room on those nodes. It ends when the group is
+//! placed or gone, and otherwise by itself, so that no mistake about who will leave can block a cluster.
+
+use api::Timestamp;
+
+use super::Core;
+use crate::hold;
+use crate::queue::{Turn, UnitId};
+
+/// For whom nodes are held.
+#[derive(Debug)]
+pub(super) struct Holding {
+    unit: UnitId,
+    turn: Turn,
+    pub(super) until: Timestamp,
+}
+
+impl Core {
+    /// Ends a hold that is over, and begins one for whoever was passed over for too long.
+    pub(super) fn keep_hold(&mut self, now: Timestamp) {
+        if let Some(holding) = &self.holding {
+            let unit = holding.unit;
+            if holding.until > now && self.queue.is_refused(unit) {
+                return;
+            }
+            self.end_hold();
+            if self.queue.is_refused(unit) {
+                self.queue.pass_again(unit, now);
+            }
+        }
+        while let Some(unit) = self.queue.passed_over(now) {
+            self.cluster.show_hold(false);
+            let need = self.need(unit);
+            let nodes = need.map(|need| hold::nodes_for(&need, &self.cluster, &mut self.classes)).unwrap_or_default();
+            let Some(turn) = self.queue.turn_of(unit).filter(|_| !nodes.is_empty()) else {
+                self.queue.pass_again(unit, now);
+                continue;
+            };
+            self.cluster.hold(nodes);
+            self.holding = Some(Holding { unit, turn, until: now + self.config.hold_for });
+            return;
+        }
+    }
+
+    /// Hides the hold from the unit it is for and from those before it, and shows it to the others.
+    pub(super) fn show_hold_to(&mut self, unit: UnitId) {
+        let after = |holding: &Holding| unit != holding.unit && self.queue.turn_of(unit) > Some(holding.turn);
+        let shown = self.holding.as_ref().is_some_and(after);
+        self.cluster.show_hold(shown);
+    }
+
+    /// The unit has what nodes may have been held for.
+    pub(super) fn end_hold_of(&mut self, unit: UnitId) {
+        if self.holding.as_ref().is_some_and(|holding| holding.unit == unit) {
+            self.end_hold();
+        }
+    }
+
+    fn end_hold(&mut self) {
+        self.holding = None;
+        let nodes = self.cluster.held_nodes().to_vec();
+        self.cluster.hold(Vec::new());
+        let waiting: Vec<_> = self.queue.waiting_classes().collect();
+        for class in waiting {
+            if nodes.iter().any(|node| self.room(class, *node) > 0) {
+                self.queue.wake_class(class);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What every filter and score says about every node for one pod: a decision taken apart.
+
+use api::views::{NodeView, PodView};
+
+use crate::classes::{Class, Classes};
+use crate::cluster::{Cluster, NodeIndex};
+use crate::filters::Load;
+use crate::index::KeptIndex;
+use crate::profile::Profile;
+use crate::requests::Usage;
+
+/// What a profile thinks of a pod on some nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// One per node, by name.
+    pub nodes: Vec<NodeSurvey>,
+    /// The node that would be chosen.
+    pub best: Option<String>,
+    /// Whether the pod would be let in at all: its scheduling gates are gone, or do not matter to the profile.
+    pub admitted: bool,
+}
+
+/// What a profile thinks of a pod on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSurvey {
+    /// The node.
+    pub node: String,
+    /// The filters that refuse it, each asked whatever the others say, in their order.
+    pub objections: Vec<Objection>,
+    /// How many pods like this one it takes.
+    pub slots: u32,
+    /// The weighted points of each score that applies to the pod; empty when a filter refuses the node.
+    pub scores: Vec<(String, i64)>,
+    /// Their sum, as placement reckons it.
+    pub total: i64,
+}
+
+/// One filter's "no".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Objection {
+    /// The filter.
+    pub filter: String,
+    /// Its reasons, in words.
+    pub reasons: Vec<String>,
+    /// Whether it would refuse the node without any pods, too, so that nobody's leaving helps.
+    pub for_good: bool,
+}
+
+impl Survey {
+    /// Asks every filter and score of `profile` about `pod` on every node, with `running` on their nodes. A node that
+    /// the pod names is a wish here, not a fact.
+    pub fn of(profile: &Profile, nodes: &[NodeView], running: &[PodView], pod: &PodView) -> Survey {
+        let mut cluster = Cluster::default();
+        let classes = Classes::new(1, std::slice::from_ref(profile), &mut cluster);
+        for node in nodes {
+            cluster.set_node(node);
+        }
+        for pod in running.iter().filter(|pod| !pod.is_finished()) {
+            let (index, usage) = (cluster.index_of(&pod.spec.node_name), Usage::of(&pod.spec, &mut cluster));
+            cluster.take(index, &usage);
+        }
+        let mut class = classes.class_of(pod, &mut cluster);
+        class.node_name = pod.node_name().map(|name| cluster.names.intern(name));
+        let plugins = std::sync::Arc::clone(classes.plugins(&class));
+        let index = KeptIndex::of(&class, plugins, &cluster);
+        let present = cluster.indices().filter(|node| cluster.node(*node).present);
+        let mut nodes: Vec<_> = present.map(|node| NodeSurvey::of(node, &class, &index, &cluster)).collect();
+        nodes.sort_by(|a, b| a.node.cmp(&b.node));
+        Survey {
+            nodes,
+            best: index.best().map(|node| cluster.node_name(node).to_owned()),
+            admitted: !profile.scheduling_gates || pod.spec.scheduling_gates.is_empty(),
+        }
+    }
+}
+
+impl NodeSurvey {
+    fn of(node: NodeIndex, class: &Class, index: &KeptIndex, cluster: &Cluster) -> NodeSurvey {
+        let mut objections = Vec::new();
+        for filter in index.plugins().filters() {
+            if filter.room(class, cluster.at(node), Load::Now) == 0 {
+                let mut reasons = Vec::new();
+                filter.reasons(class, cluster.at(node), 0, &mut |reason| reasons.push(reason.text(cluster)));
+                let for_good = filter.room(class, cluster.at(node), Load::Empty) == 0;
+                objections.push(Objection { filter: filter.name().to_owned(), reasons, for_good });
+            }
+        }
+        let slots = index.slots(node);
+        let points = if slots > 0 { index.points(node, class, cluster) } else { Vec::new() };
+        let name = |place: usize| index.plugins().scores[place].0.name().to_owned();
+        NodeSurvey {
+            node: cluster.node_name(node).to_owned(),
+            objections,
+            slots,
+            scores: points.into_iter().map(|(place, points)| (name(place), points)).collect(),
+            total: if slots > 0 { index.total(node) } else { 0 },
+        }
+    }
+}
