@@ -12,6 +12,16 @@ pub fn is_retriable(error: &Error) -> bool {
     }
 }
 
+/// Whether the write may have been done all the same: the answer was lost, or is not one that a server gives only when
+/// it has done nothing.
+pub fn is_uncertain(error: &Error) -> bool {
+    match error {
+        Error::Api(status) => !matches!(status.code, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 422),
+        Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => true,
+        _ => false,
+    }
+}
+
 /// Whether the object has changed since it was read.
 pub fn is_conflict(error: &Error) -> bool {
     // Both share code 409; only the reason tells a lost race from a taken name.
@@ -78,5 +88,16 @@ mod tests {
             assert_eq!(got, want, "{code} {reason}");
         }
         assert!(is_retriable(&Error::Service("connection refused".into())));
+    }
+
+    #[test]
+    fn only_a_clear_no_says_that_nothing_was_written() {
+        for (code, want) in
+            [(403, false), (404, false), (422, false), (409, true), (429, true), (500, true), (504, true)]
+        {
+            let error = Error::Api(Status::failure("", "").with_code(code).boxed());
+            assert_eq!(is_uncertain(&error), want, "{code}");
+        }
+        assert!(is_uncertain(&Error::Service("cut".into())));
     }
 }

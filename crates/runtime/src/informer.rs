@@ -27,6 +27,9 @@ struct State<V: View> {
     revision: Revision,
     /// Whether a first list has been folded in.
     synced: bool,
+    /// How often it was said that the cache is wrong, and how many of those times a later list has answered.
+    doubted: u64,
+    cleared: u64,
     /// Changes that some cursor has not read yet; the first one has position `log_start`.
     log: VecDeque<Change<V>>,
     log_start: u64,
@@ -83,6 +86,8 @@ impl<V: View> Cache<V> {
             indexes,
             revision: Revision::ZERO,
             synced: false,
+            doubted: 0,
+            cleared: 0,
             log: VecDeque::new(),
             log_start: 0,
             cursors: BTreeMap::new(),
@@ -140,6 +145,37 @@ impl<V: View> Cache<V> {
         self.until(|state| state.revision >= revision).await;
     }
 
+    /// Says that the cache is wrong although it has come far enough, and returns once a list that was read after this
+    /// has been folded in. An event was lost on the way, which no server does by itself; waiting would not bring it back.
+    pub async fn renew(&self) {
+        let mine = {
+            let mut state = self.lock();
+            state.doubted += 1;
+            state.doubted
+        };
+        tracing::warn!("the cache of {} lacks something that the server has: listing anew", V::RESOURCE.plural);
+        self.0.changed.notify_waiters();
+        self.until(|state| state.cleared >= mine).await;
+    }
+
+    /// How often the cache was said to be wrong so far: a list that begins now clears up that many.
+    pub(crate) fn doubts(&self) -> u64 {
+        self.lock().doubted
+    }
+
+    /// Returns once the cache has been said to be wrong and no list has cleared it up.
+    pub(crate) async fn doubted(&self) {
+        self.until(|state| state.doubted > state.cleared).await;
+    }
+
+    /// A list that began after so many doubts has been folded in.
+    pub(crate) fn clear_up(&self, doubts: u64) {
+        let mut state = self.lock();
+        state.cleared = state.cleared.max(doubts);
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+
     /// A cursor that first returns every object there is as a change from nothing, then every change after.
     pub fn subscribe(&self) -> Cursor<V> {
         let mut state = self.lock();
@@ -151,11 +187,13 @@ impl<V: View> Cache<V> {
         Cursor { cache: Cache(self.0.clone()), id, initial }
     }
 
-    /// Folds in events of a watch, in order, and moves the revision to at least `revision`.
+    /// Folds in events of a watch, in order, and moves the revision to at least `revision`. An event that was overtaken
+    /// by a later one of the same object changes nothing.
     pub fn fold(&self, events: impl IntoIterator<Item = Event<V>>, revision: Revision) {
         let mut state = self.lock();
         for event in events {
             match event {
+                Event::Put(object) if state.is_overtaken(&object) => {}
                 Event::Put(object) => state.put(object),
                 Event::Gone(key) => state.remove(&key),
             }
@@ -216,6 +254,13 @@ impl<V: View> State<V> {
         self.objects
             .get(&meta.key())
             .is_some_and(|held| held.meta().uid == meta.uid && held.meta().resource_version == meta.resource_version)
+    }
+
+    fn is_overtaken(&self, object: &V) -> bool {
+        let meta = object.meta();
+        self.objects
+            .get(&meta.key())
+            .is_some_and(|held| held.meta().uid == meta.uid && held.meta().resource_version > meta.resource_version)
     }
 
     fn put(&mut self, object: V) {
@@ -398,6 +443,18 @@ mod tests {
         assert_eq!(drain(&mut cursor), "+a +b ~a -b");
         assert_eq!(drain(&mut cursor), "");
         assert_eq!(cache.revision(), Revision(5));
+    }
+
+    #[test]
+    fn an_event_that_was_overtaken_changes_nothing() {
+        let cache = Cache::new(&[]);
+        cache.fold([Event::Put(pod("a", "n1", 4)), Event::Put(pod("a", "", 3))], Revision(4));
+        let held = cache.get(&ObjectKey::new("ns", "a")).expect("it is there");
+        assert_eq!(held.spec.node_name, "n1");
+        // A server that was set back has older revisions; its list counts all the same.
+        cache.replace(vec![pod("a", "", 2)], &BTreeSet::new(), Revision(2));
+        let held = cache.get(&ObjectKey::new("ns", "a")).expect("it is there");
+        assert_eq!(held.spec.node_name, "");
     }
 
     #[test]

@@ -12,19 +12,24 @@ pub mod discovery; // what a server says it serves
 pub mod capabilities; // which kinds the server has
 mod lines; // cuts a watch's bytes into lines
 pub mod queue; // which key to work on next
+pub mod queue_metrics; // what queues count
 pub mod backoff; // how long to wait after a failure
 pub mod request; // writes whose answers are read for metadata only
 pub mod failure; // what an error of the API server asks of its caller
 pub mod recorder; // Events, written behind everything else
+pub mod election; // which of several alike processes does the work
 pub mod clock; // wall time on tokio's clock
 
 pub use backoff::Backoff;
 pub use capabilities::{Capabilities, Served};
-pub use clock::TokioClock;
-pub use failure::{is_already_exists, is_conflict, is_expired, is_namespace_terminating, is_not_found, is_retriable};
+pub use clock::{TokioClock, was_set};
+pub use failure::{
+    is_already_exists, is_conflict, is_expired, is_namespace_terminating, is_not_found, is_retriable, is_uncertain,
+};
 pub use informer::{Cache, Change, Cursor};
 pub use list_watch::{ListWatchConfig, keep};
 pub use queue::{WorkQueue, Worked};
+pub use queue_metrics::{QueueCounts, QueueMetrics};
 pub use reach::Reach;
 pub use recorder::{EventKind, ObjectRef, Recorder};
 pub use request::{PatchKind, WriteAnswer};

@@ -60,7 +60,9 @@ pub async fn keep<V: View>(client: Client, cache: Cache<V>, config: ListWatchCon
     let mut unserved = false;
     loop {
         let outcome = match from {
-            None => list(&client, &cache, &config).await.map(|revision| Ended { last: revision, progressed: false }),
+            None => {
+                list(&client, &cache, &config).await.map(|revision| Ended { last: Some(revision), progressed: false })
+            }
             Some(revision) => watch(&client, &cache, &config, revision).await,
         };
         let listed = from.is_none();
@@ -71,6 +73,7 @@ pub async fn keep<V: View>(client: Client, cache: Cache<V>, config: ListWatchCon
                     tracing::info!("{}: the server does not serve {plural}", V::RESOURCE.api_version());
                 }
                 cache.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
+                cache.clear_up(cache.doubts());
                 (from, failures) = (None, 0);
                 tokio::time::sleep(config.unserved_pause).await;
                 continue;
@@ -78,13 +81,13 @@ pub async fn keep<V: View>(client: Client, cache: Cache<V>, config: ListWatchCon
             // A watch that ends without a word may do so again at once; a list is always followed by a watch.
             Ok(ended) => {
                 failures = if ended.progressed { 0 } else { failures + u32::from(!listed) };
-                from = Some(ended.last);
+                from = ended.last;
                 if std::mem::take(&mut unserved)
                     && let Some(reach) = &config.reach
                 {
                     reach.renewed(plural);
                 }
-                if listed {
+                if listed || from.is_none() {
                     continue;
                 }
             }
@@ -119,8 +122,8 @@ impl ListWatchConfig {
 
 /// A list or watch that came to its regular end.
 struct Ended {
-    /// Where the next watch begins.
-    last: Revision,
+    /// Where the next watch begins; `None`: list anew.
+    last: Option<Revision>,
     /// Whether the server said anything at all.
     progressed: bool,
 }
@@ -139,6 +142,7 @@ async fn list<V: View>(client: &Client, cache: &Cache<V>, config: &ListWatchConf
     let broken = |error| Broken { error, resume: None, progressed: false };
     let mut params = ListParams { limit: config.page_limit, ..ListParams::default() };
     let (mut objects, mut unread) = (Vec::new(), BTreeSet::new());
+    let doubts = cache.doubts();
     loop {
         let request = Request::new(V::RESOURCE.path()).list(&params);
         let request = request.map_err(|error| broken(Error::BuildRequest(error)))?;
@@ -155,6 +159,7 @@ async fn list<V: View>(client: &Client, cache: &Cache<V>, config: &ListWatchConf
             None => {
                 let revision = page.metadata.resource_version;
                 cache.replace(objects, &unread, revision);
+                cache.clear_up(doubts);
                 return Ok(revision);
             }
         }
@@ -182,7 +187,8 @@ async fn watch<V: View>(
     follow(std::pin::pin!(body), cache, from).await
 }
 
-/// Folds the lines of `body` in, one lock and one wake-up for all that arrive together.
+/// Folds the lines of `body` in, one lock and one wake-up for all that arrive together; ends when somebody says that
+/// the cache is wrong.
 async fn follow<V: View>(
     mut body: std::pin::Pin<&mut impl AsyncBufRead>,
     cache: &Cache<V>,
@@ -191,12 +197,16 @@ async fn follow<V: View>(
     let mut lines = Lines::default();
     let (mut last, mut progressed) = (from, false);
     loop {
-        let chunk = body.fill_buf().await.map_err(|error| {
+        let came = tokio::select! { biased;
+            () = cache.doubted() => return Ok(Ended { last: None, progressed: true }),
+            came = body.fill_buf() => came,
+        };
+        let chunk = came.map_err(|error| {
             // What was folded in stays; the next watch goes on from there.
             Broken { error: Error::ReadEvents(error), resume: Some(last), progressed }
         })?;
         if chunk.is_empty() {
-            return Ok(Ended { last, progressed });
+            return Ok(Ended { last: Some(last), progressed });
         }
         let length = chunk.len();
         let (mut events, mut ended) = (Vec::new(), None);

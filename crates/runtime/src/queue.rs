@@ -1,6 +1,6 @@
 //! Which key to work on next.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::Backoff;
+use crate::queue_metrics::QueueCounts;
 
 /// Keys in the order they were added, each at most once, never handed to two workers at a time. Cloning shares the
 /// queue.
@@ -31,15 +32,16 @@ struct Shared<K> {
     state: Mutex<State<K>>,
     changed: Notify,
     backoff: Backoff,
+    counts: Option<QueueCounts>,
 }
 
 struct State<K> {
     /// Keys a worker may take now, oldest first.
     ready: VecDeque<K>,
-    /// Keys asked for and not yet taken: those in `ready`, and those that wait for `done`.
-    wanted: BTreeSet<K>,
-    /// Keys a worker has taken and not finished.
-    taken: BTreeSet<K>,
+    /// Keys asked for and not yet taken, and since when: those in `ready`, and those that wait for `done`.
+    wanted: BTreeMap<K, Instant>,
+    /// Keys a worker has taken and not finished, and since when.
+    taken: BTreeMap<K, Instant>,
     /// Keys to be added later. The number keeps keys of one instant in the order they were added.
     delayed: BTreeMap<(Instant, u64), K>,
     delayed_until: BTreeMap<K, (Instant, u64)>,
@@ -51,22 +53,32 @@ struct State<K> {
 impl<K: Ord + Clone> WorkQueue<K> {
     /// An empty queue; `backoff` is what `add_with_backoff` waits.
     pub fn new(backoff: Backoff) -> WorkQueue<K> {
+        WorkQueue::with(backoff, None)
+    }
+
+    /// The same, with what happens to its keys counted.
+    pub fn counted(backoff: Backoff, counts: QueueCounts) -> WorkQueue<K> {
+        counts.depth(0);
+        WorkQueue::with(backoff, Some(counts))
+    }
+
+    fn with(backoff: Backoff, counts: Option<QueueCounts>) -> WorkQueue<K> {
         let state = State {
             ready: VecDeque::new(),
-            wanted: BTreeSet::new(),
-            taken: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            taken: BTreeMap::new(),
             delayed: BTreeMap::new(),
             delayed_until: BTreeMap::new(),
             sequence: 0,
             failures: BTreeMap::new(),
         };
-        WorkQueue(Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), backoff }))
+        WorkQueue(Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), backoff, counts }))
     }
 
     /// Asks for work on `key`. A key that is already waiting keeps its place; one that is being worked on is queued
     /// again when that is done.
     pub fn add(&self, key: K) {
-        self.lock().add(key);
+        self.lock().add(key, Instant::now(), self.counts());
         self.0.changed.notify_waiters();
     }
 
@@ -87,6 +99,9 @@ impl<K: Ord + Clone> WorkQueue<K> {
             *failures = failures.saturating_add(1);
             *failures
         };
+        if let Some(counts) = self.counts() {
+            counts.retried();
+        }
         self.add_after(key, self.0.backoff.delay(failures));
     }
 
@@ -107,7 +122,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
             let changed = self.0.changed.notified();
             let wake_at = {
                 let mut state = self.lock();
-                if let Some(key) = state.take(Instant::now()) {
+                if let Some(key) = state.take(Instant::now(), self.counts()) {
                     return key;
                 }
                 state.delayed.first_key_value().map(|((at, _), _)| *at)
@@ -126,7 +141,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// Work on `key` has ended, well or not; if it was asked for meanwhile, it is queued again.
     pub fn done(&self, key: &K) {
-        self.lock().done(key);
+        self.lock().done(key, self.counts());
         self.0.changed.notify_waiters();
     }
 
@@ -155,15 +170,27 @@ impl<K: Ord + Clone> WorkQueue<K> {
         .await;
     }
 
+    fn counts(&self) -> Option<&QueueCounts> {
+        self.0.counts.as_ref()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<K: Ord + Clone> State<K> {
-    fn add(&mut self, key: K) {
-        if self.wanted.insert(key.clone()) && !self.taken.contains(&key) {
+    fn add(&mut self, key: K, now: Instant, counts: Option<&QueueCounts>) {
+        if self.wanted.contains_key(&key) {
+            return;
+        }
+        self.wanted.insert(key.clone(), now);
+        if !self.taken.contains_key(&key) {
             self.ready.push_back(key);
+        }
+        if let Some(counts) = counts {
+            counts.added();
+            counts.depth(self.ready.len());
         }
     }
 
@@ -180,23 +207,33 @@ impl<K: Ord + Clone> State<K> {
         self.delayed.insert(place, key);
     }
 
-    fn take(&mut self, now: Instant) -> Option<K> {
+    fn take(&mut self, now: Instant, counts: Option<&QueueCounts>) -> Option<K> {
         while let Some(first) = self.delayed.first_entry()
             && first.key().0 <= now
         {
+            let (due, _) = *first.key();
             let key = first.remove();
             self.delayed_until.remove(&key);
-            self.add(key);
+            self.add(key, due, counts);
         }
         let key = self.ready.pop_front()?;
-        self.wanted.remove(&key);
-        self.taken.insert(key.clone());
+        let since = self.wanted.remove(&key).unwrap_or(now);
+        self.taken.insert(key.clone(), now);
+        if let Some(counts) = counts {
+            counts.taken(now.saturating_duration_since(since));
+            counts.depth(self.ready.len());
+        }
         Some(key)
     }
 
-    fn done(&mut self, key: &K) {
-        if self.taken.remove(key) && self.wanted.contains(key) {
+    fn done(&mut self, key: &K, counts: Option<&QueueCounts>) {
+        let Some(since) = self.taken.remove(key) else { return };
+        if self.wanted.contains_key(key) {
             self.ready.push_back(key.clone());
+        }
+        if let Some(counts) = counts {
+            counts.done(since.elapsed());
+            counts.depth(self.ready.len());
         }
     }
 }

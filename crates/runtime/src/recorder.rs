@@ -1,7 +1,8 @@
 //! Events, written behind everything else.
 //!
 //! Telling people what happened must never slow down what happens: `event` only pushes onto a bounded queue, and one
-//! writer drains it, one request at a time. When the queue is full the oldest event is dropped and counted.
+//! writer drains it, a few requests at a time, those about one object in their order. When the queue is full the oldest
+//! event is dropped and counted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use api::clock::rfc3339;
 use api::views::View;
 use api::{Clock, Random, Timestamp};
+use futures::future::join_all;
 use kube::{Client, Error};
 use serde::Serialize;
 use serde_json::json;
@@ -22,6 +24,9 @@ use crate::request::{self, PatchKind};
 
 /// Events that wait for the writer; beyond this the oldest is dropped.
 const QUEUE_MAX: usize = 4096;
+/// Events that are written side by side, each about another object. One at a time, each waiting for the disk, would be
+/// fewer than a busy Job controller has to tell.
+const AT_ONCE: usize = 8;
 /// Events remembered for counting repetitions.
 const MEMORY_MAX: usize = 4096;
 /// A repetition within this time of the last one is counted, not written anew.
@@ -96,6 +101,20 @@ struct State {
     dropped: u64,
 }
 
+impl State {
+    /// The oldest notes, up to the first about an object that one of them is about already.
+    fn next_notes(&mut self) -> Vec<Note> {
+        let mut notes: Vec<Note> = Vec::new();
+        while notes.len() < AT_ONCE
+            && let Some(next) = self.waiting.front()
+            && notes.iter().all(|note| note.about.uid != next.about.uid)
+        {
+            notes.extend(self.waiting.pop_front());
+        }
+        notes
+    }
+}
+
 /// What `event` was told.
 struct Note {
     about: ObjectRef,
@@ -120,7 +139,7 @@ impl Recorder {
             state: Mutex::new(State::default()),
             added: Notify::new(),
         }));
-        let writer = Writer { recorder: recorder.clone(), client, random, memory: Memory::default() };
+        let writer = Writer { recorder: recorder.clone(), client, random, memory: Mutex::default() };
         (recorder, writer.run())
     }
 
@@ -171,24 +190,25 @@ struct Writer {
     recorder: Recorder,
     client: Client,
     random: Random,
-    memory: Memory,
+    memory: Mutex<Memory>,
 }
 
 impl Writer {
-    async fn run(mut self) {
+    async fn run(self) {
         loop {
-            let note = self.recorder.lock().waiting.pop_front();
-            match note {
-                Some(note) => self.write(note).await,
-                None => self.recorder.0.added.notified().await,
+            let notes = self.recorder.lock().next_notes();
+            if notes.is_empty() {
+                self.recorder.0.added.notified().await;
             }
+            join_all(notes.into_iter().map(|note| self.write(note))).await;
         }
     }
 
-    async fn write(&mut self, note: Note) {
+    async fn write(&self, note: Note) {
         let (about, reason) = (&note.about, &note.reason);
         let key = Arc::new(Sameness { uid: about.uid.clone(), reason: reason.clone(), message: note.message.clone() });
-        if let Some((path, count)) = self.memory.repeat(&key, note.at) {
+        let repeated = self.memory().repeat(&key, note.at);
+        if let Some((path, count)) = repeated {
             let body = json!({"count": count, "lastTimestamp": rfc3339(note.at)});
             match self.attempt(|client| request::patch(client, &path, PatchKind::Merge, &body)).await {
                 // The server forgets Events after a while; then this one is new again.
@@ -200,9 +220,13 @@ impl Writer {
         let collection = format!("/api/v1/namespaces/{}/events", body.metadata.namespace);
         let outcome = self.attempt(|client| request::post(client, &collection, &body)).await;
         if outcome.is_ok() {
-            self.memory.keep(key, format!("{collection}/{}", body.metadata.name), note.at);
+            self.memory().keep(key, format!("{collection}/{}", body.metadata.name), note.at);
         }
         self.count_drop(&note, outcome);
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tries a few times while the server is busy or out of reach.
@@ -355,5 +379,20 @@ mod tests {
         let long = cut(&"é".repeat(2000));
         assert_eq!(long.chars().count(), 1024);
         assert!(long.ends_with("é ..."));
+    }
+
+    #[test]
+    fn what_is_written_side_by_side_is_about_different_objects_and_of_one_the_oldest_goes_first() {
+        let mut state = State::default();
+        for (number, uid) in ["a", "b", "a", "c", "d", "e", "f", "g", "h", "i", "j", "k"].into_iter().enumerate() {
+            let about = ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() };
+            let message = format!("{uid}{number}");
+            let (reason, action) = (String::new(), String::new());
+            let at = Timestamp::UNIX_EPOCH;
+            state.waiting.push_back(Note { about, kind: EventKind::Normal, reason, action, message, at });
+        }
+        let mut taken = || state.next_notes().into_iter().map(|note| note.message).collect::<Vec<_>>().join(" ");
+        assert_eq!([taken(), taken(), taken()], ["a0 b1", "a2 c3 d4 e5 f6 g7 h8 i9", "j10 k11"]);
+        assert_eq!(taken(), "");
     }
 }

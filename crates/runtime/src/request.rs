@@ -4,6 +4,7 @@
 //! version and uid are read. What the object now looks like arrives in the cache.
 
 use api::Revision;
+use api::views::{ObjectKey, View};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
@@ -11,6 +12,9 @@ use kube::client::Body;
 use kube::core::Status;
 use kube::{Client, Error};
 use serde::{Deserialize, Serialize};
+
+use crate::failure::is_not_found;
+use crate::informer::Cache;
 
 const JSON: &str = "application/json";
 
@@ -67,6 +71,29 @@ pub async fn delete(client: &Client, path: &str, options: &impl Serialize) -> Re
 pub async fn get(client: &Client, path: &str) -> Result<Bytes, Error> {
     let request = Request::get(path).header(ACCEPT, JSON).body(Body::empty()).map_err(Error::HttpError)?;
     send(client, request).await
+}
+
+/// The object as the server has it; `None` if it has none.
+pub async fn read<V: View>(client: &Client, key: &ObjectKey) -> Result<Option<V>, Error> {
+    match get(client, &V::RESOURCE.object_path(key)).await {
+        Ok(bytes) => V::decode(&bytes).map(Some).map_err(Error::SerdeError),
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes sure that `cache` is not older than the server about one object: for a write that was refused because of what
+/// the cache does not show. Costs a read, and a list of the kind where an event was lost.
+pub async fn catch_up<V: View>(client: &Client, cache: &Cache<V>, key: &ObjectKey) -> Result<(), Error> {
+    let Some(live) = read::<V>(client, key).await? else { return Ok(()) };
+    let version = live.meta().resource_version;
+    cache.reached(version).await;
+    let shows = |held: std::sync::Arc<V>| held.meta().uid != live.meta().uid || held.meta().resource_version >= version;
+    // One that is not there at all may have been deleted meanwhile; then the list is for nothing, and does no harm.
+    if !cache.get(key).is_some_and(shows) {
+        cache.renew().await;
+    }
+    Ok(())
 }
 
 /// Sends `request` and returns the answer's body as it came, or the `Status` it carries as an error.

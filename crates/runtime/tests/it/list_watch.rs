@@ -222,3 +222,53 @@ async fn a_server_out_of_reach_is_known_and_known_to_be_back() {
     timeout(Duration::from_secs(10), reach.recovered(0)).await.expect("it answers again");
     assert!(reach.is_well() && cache.is_synced());
 }
+
+// A watch that had lost an event came as far as any other, and what was lost stayed lost until the next list.
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_said_to_be_wrong_is_listed_anew_at_once() {
+    let mut watches = Vec::new();
+    let mut world = World::start(|server| {
+        server.reply(200, &list(5, "", &[pod("a", 1)]));
+        watches.push(server.reply_watch());
+        server.reply(200, &list(9, "", &[pod("a", 1), pod("b", 6)]));
+        watches.push(server.reply_watch());
+    });
+    assert_eq!(world.changes(1).await, "+a");
+    watches[0].send(&event("ADDED", &pod("c", 7)));
+    assert_eq!(world.changes(1).await, "+c");
+    let asked_at = Instant::now();
+    world.cache.renew().await;
+    assert_eq!(asked_at.elapsed(), Duration::ZERO);
+    assert_eq!(world.changes(2).await, "-c +b");
+    watches[1].send(&event("MODIFIED", &pod("b", 10)));
+    assert_eq!(world.changes(1).await, "~b", "the watch goes on from the list");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_catches_up_with_one_object_by_waiting_or_by_a_list() {
+    let mut watches = Vec::new();
+    let mut world = World::start(|server| {
+        server.reply(200, &list(5, "", &[pod("a", 5)]));
+        watches.push(server.reply_watch());
+    });
+    assert_eq!(world.changes(1).await, "+a");
+    world.server.asked();
+    let (client, key) = (world.server.client(), ObjectKey::new("ns", "a"));
+    let catch_up = || runtime::request::catch_up(&client, &world.cache, &key);
+
+    world.server.reply(200, &pod("a", 5));
+    catch_up().await.unwrap();
+    assert_eq!(world.server.asked(), ["GET /api/v1/namespaces/ns/pods/a"], "it is as new as can be");
+
+    world.server.reply(404, r#"{"kind":"Status","code":404}"#);
+    catch_up().await.unwrap();
+    assert_eq!(world.server.asked().len(), 1, "that it is gone comes as an event");
+
+    // The event of revision 6 was lost; the watch is past it.
+    watches[0].send(&event("ADDED", &pod("b", 7)));
+    world.server.reply(200, &pod("a", 6));
+    world.server.reply(200, &list(8, "", &[pod("a", 6), pod("b", 7)]));
+    watches.push(world.server.reply_watch());
+    catch_up().await.unwrap();
+    assert_eq!(world.cache.get(&key).unwrap().metadata.resource_version, Revision(6));
+}

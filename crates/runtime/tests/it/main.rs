@@ -4,5 +4,6 @@
 mod fake_server; // answers requests from a script and writes down what was asked
 mod list_watch;
 mod capabilities;
+mod election;
 mod queue;
 mod recorder;

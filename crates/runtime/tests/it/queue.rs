@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use runtime::{Backoff, WorkQueue};
+use prometheus_client::registry::Registry;
+use runtime::{Backoff, QueueMetrics, WorkQueue};
 use tokio::time::{Instant, timeout};
 
 fn queue() -> WorkQueue<&'static str> {
@@ -69,4 +70,34 @@ async fn back_off_grows_until_forgotten() {
         }
     }
     assert_eq!(waits, [1, 2, 4, 4, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_to_keys_is_counted() {
+    let mut registry = Registry::default();
+    let metrics = QueueMetrics::register(&mut registry);
+    let backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(4) };
+    let queue = WorkQueue::counted(backoff, metrics.of("test"));
+    let told = |figure: &str| {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let prefix = format!("workqueue_{figure}{{name=\"test\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&prefix)?.parse::<f64>().ok())
+    };
+    queue.add("a");
+    queue.add("b");
+    queue.add("a");
+    assert_eq!((told("depth"), told("adds_total")), (Some(2.0), Some(2.0)), "one that waits is not added again");
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let key = queue.next().await;
+    assert_eq!((told("depth"), told("queue_duration_seconds_sum")), (Some(1.0), Some(3.0)));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    queue.add_with_backoff(key);
+    queue.done(&key);
+    assert_eq!((told("work_duration_seconds_sum"), told("retries_total")), (Some(2.0), Some(1.0)));
+    assert_eq!([take(&queue).await, take(&queue).await], ["b", "a"]);
+    assert_eq!(
+        (told("depth"), told("adds_total"), told("work_duration_seconds_count")),
+        (Some(0.0), Some(3.0), Some(3.0))
+    );
 }

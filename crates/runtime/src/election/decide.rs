@@ -1,0 +1,119 @@
+//! Whose turn it is, from what was seen and when.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Settings;
+use super::record::Record;
+
+/// The lease as it was last seen.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    record: Option<Record>,
+    /// When this version was first seen, by our own clock: the only one that counts.
+    since: Option<Instant>,
+}
+
+/// What may be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nobody ever held it.
+    Create,
+    /// It is ours, or nobody's any more.
+    Take,
+    /// Somebody holds it, for this long at least.
+    Wait(Duration),
+}
+
+impl Seen {
+    /// Takes in what the server just said (`None`: there is no such lease).
+    pub fn note(&mut self, record: Option<Record>, now: Instant) {
+        if self.since.is_none() || record != self.record {
+            self.since = Some(now);
+        }
+        self.record = record;
+    }
+
+    /// The lease; an empty one where there is none.
+    pub fn record(&self) -> Record {
+        self.record.clone().unwrap_or_default()
+    }
+
+    /// Whether we may take it now.
+    pub fn turn(&self, settings: &Settings, now: Instant) -> Turn {
+        let (Some(record), Some(since)) = (&self.record, self.since) else { return Turn::Create };
+        match record.holder() {
+            Some(holder) if holder != settings.identity => {
+                let left = record.duration(settings).saturating_sub(now.duration_since(since));
+                if left.is_zero() { Turn::Take } else { Turn::Wait(left) }
+            }
+            _ => Turn::Take,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn held(by: &str, version: u32) -> Option<Record> {
+        let spec = json!({ "holderIdentity": by, "leaseDurationSeconds": 15, "leaseTransitions": 3 });
+        let metadata = json!({ "resourceVersion": version.to_string() });
+        serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).ok()
+    }
+
+    #[test]
+    fn a_lease_is_taken_over_only_after_it_was_seen_unchanged_for_its_whole_duration() {
+        let settings = Settings::new("lease", "us");
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut seen = Seen::default();
+        seen.note(None, at(0));
+        assert_eq!(seen.turn(&settings, at(0)), Turn::Create);
+        seen.note(held("them", 1), at(1));
+        assert_eq!(seen.turn(&settings, at(1)), Turn::Wait(Duration::from_secs(15)), "however old it is");
+        seen.note(held("them", 1), at(10));
+        assert_eq!(seen.turn(&settings, at(10)), Turn::Wait(Duration::from_secs(6)));
+        seen.note(held("them", 2), at(12));
+        assert_eq!(seen.turn(&settings, at(12)), Turn::Wait(Duration::from_secs(15)), "renewed");
+        assert_eq!(seen.turn(&settings, at(27)), Turn::Take, "silent for its duration");
+    }
+
+    #[test]
+    fn our_own_lease_and_one_that_was_given_back_are_taken_at_once() {
+        let settings = Settings::new("lease", "us");
+        let now = Instant::now();
+        for holder in ["us", ""] {
+            let mut seen = Seen::default();
+            seen.note(held(holder, 7), now);
+            assert_eq!(seen.turn(&settings, now), Turn::Take, "{holder:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_change_of_holder_counts_as_a_transition() {
+        let settings = Settings::new("lease", "us");
+        let written = |record: Option<Record>| {
+            let spec = record.unwrap_or_default().in_our_name(&settings, api::Timestamp::UNIX_EPOCH);
+            (spec["spec"]["leaseTransitions"].clone(), spec["metadata"]["resourceVersion"].clone())
+        };
+        assert_eq!(written(None), (json!(0), json!(null)));
+        assert_eq!(written(held("us", 4)), (json!(3), json!("4")));
+        assert_eq!(written(held("them", 4)), (json!(4), json!("4")));
+        assert_eq!(written(held("", 4)), (json!(4), json!("4")));
+    }
+
+    #[test]
+    fn durations_that_cannot_hold_are_refused() {
+        let seconds = Duration::from_secs;
+        for (lease, renew, retry, sound) in
+            [(15, 10, 2, true), (10, 10, 2, false), (15, 10, 6, false), (0, 0, 0, false), (15, 10, 0, false)]
+        {
+            let (lease, renew, retry) = (seconds(lease), seconds(renew), seconds(retry));
+            let settings = Settings { lease, renew, retry, ..Settings::new("lease", "us") };
+            assert_eq!(settings.check().is_ok(), sound, "{settings:?}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What work queues count, under upstream's names.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// The counters of all queues of a process. Clones count into the same.
+#[derive(Clone, Debug)]
+pub struct QueueMetrics {
+    depth: Family<Queue, Gauge>,
+    adds: Family<Queue, Counter>,
+    retries: Family<Queue, Counter>,
+    waited: Family<Queue, Histogram>,
+    worked: Family<Queue, Histogram>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Queue {
+    name: &'static str,
+}
+
+impl QueueMetrics {
+    /// Has `registry` tell of the queues that are given counters.
+    pub fn register(registry: &mut Registry) -> QueueMetrics {
+        let durations = || Family::new_with_constructor(duration_histogram as fn() -> Histogram);
+        let metrics = QueueMetrics {
+            depth: Family::default(),
+            adds: Family::default(),
+            retries: Family::default(),
+            waited: durations(),
+            worked: durations(),
+        };
+        // The library appends `_total` to counters and the unit to names.
+        registry.register("workqueue_depth", "Keys that wait for a worker", metrics.depth.clone());
+        registry.register("workqueue_adds", "Keys that came to wait for a worker", metrics.adds.clone());
+        registry.register("workqueue_retries", "Keys that were added again after a failure", metrics.retries.clone());
+        let waited = "How long a key waits for a worker";
+        registry.register_with_unit("workqueue_queue_duration", waited, Unit::Seconds, metrics.waited.clone());
+        let worked = "How long a worker has a key";
+        registry.register_with_unit("workqueue_work_duration", worked, Unit::Seconds, metrics.worked.clone());
+        metrics
+    }
+
+    /// The counters of the queue called `name`. A queue that takes the place of an earlier one goes on counting.
+    pub fn of(&self, name: &'static str) -> QueueCounts {
+        let queue = Queue { name };
+        QueueCounts {
+            depth: self.depth.get_or_create_owned(&queue),
+            adds: self.adds.get_or_create_owned(&queue),
+            retries: self.retries.get_or_create_owned(&queue),
+            waited: self.waited.get_or_create_owned(&queue),
+            worked: self.worked.get_or_create_owned(&queue),
+        }
+    }
+}
+
+/// The counters of one queue.
+#[derive(Clone, Debug)]
+pub struct QueueCounts {
+    depth: Gauge,
+    adds: Counter,
+    retries: Counter,
+    waited: Histogram,
+    worked: Histogram,
+}
+
+impl QueueCounts {
+    /// So many keys wait now.
+    pub(crate) fn depth(&self, keys: usize) {
+        self.depth.set(i64::try_from(keys).unwrap_or(i64::MAX));
+    }
+
+    /// A key that did not wait does so now.
+    pub(crate) fn added(&self) {
+        self.adds.inc();
+    }
+
+    /// A key is to be tried again.
+    // Upstream: counts every delayed add, wanted or not, so that its figure is mostly events that gather.
+    pub(crate) fn retried(&self) {
+        self.retries.inc();
+    }
+
+    /// A worker took a key that had waited this long.
+    pub(crate) fn taken(&self, waited: Duration) {
+        self.waited.observe(waited.as_secs_f64());
+    }
+
+    /// A worker let go of a key after this long.
+    pub(crate) fn done(&self, worked: Duration) {
+        self.worked.observe(worked.as_secs_f64());
+    }
+}
+
+fn duration_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(1e-8, 10.0, 10))
+}

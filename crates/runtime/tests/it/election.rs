@@ -1,0 +1,200 @@
+//! Elections over a lease that several candidates see, each through a connection that may fail.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::{Random, Timestamp};
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use kube::Client;
+use kube::client::Body;
+use runtime::TokioClock;
+use runtime::election::{Election, Fence, Settings, Standing, give_back};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{advance, sleep, timeout};
+
+/// A server that has one Lease at most.
+#[derive(Clone, Default)]
+struct LeaseServer(Arc<Mutex<(Option<Value>, u64)>>);
+
+/// What goes wrong between one candidate and the server.
+#[derive(Clone, Default)]
+struct Line {
+    /// Nothing arrives, and nothing is answered.
+    is_cut: Arc<AtomicBool>,
+    /// What is written arrives, but no answer comes back.
+    loses_answers: Arc<AtomicBool>,
+}
+
+impl LeaseServer {
+    fn client(&self, line: &Line, random: Random) -> Client {
+        let (server, line) = (self.clone(), line.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (server, line, random) = (server.clone(), line.clone(), random.clone());
+            async move {
+                sleep(Duration::from_millis(random.below(300))).await;
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                if line.is_cut.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+                let (code, answer) = server.answer(&parts.method, &body);
+                sleep(Duration::from_millis(random.below(300))).await;
+                if line.loses_answers.load(Ordering::Relaxed) {
+                    std::future::pending::<()>().await;
+                }
+                let body = Full::<Bytes>::from(answer.to_string());
+                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn answer(&self, method: &Method, body: &[u8]) -> (u16, Value) {
+        let mut guard = self.0.lock().unwrap();
+        let (lease, version) = &mut *guard;
+        let refused = |code: u16, reason: &str| {
+            (code, json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason }))
+        };
+        if *method == Method::GET {
+            return lease.clone().map_or_else(|| refused(404, "NotFound"), |lease| (200, lease));
+        }
+        let mut new: Value = serde_json::from_slice(body).unwrap();
+        match (&*lease, method == Method::POST) {
+            (Some(_), true) => return refused(409, "AlreadyExists"),
+            (None, false) => return refused(404, "NotFound"),
+            (Some(old), false) if old["metadata"]["resourceVersion"] != new["metadata"]["resourceVersion"] => {
+                return refused(409, "Conflict");
+            }
+            _ => {}
+        }
+        *version += 1;
+        new["metadata"]["resourceVersion"] = version.to_string().into();
+        *lease = Some(new.clone());
+        (200, new)
+    }
+
+    fn spec(&self) -> Value {
+        self.0.lock().unwrap().0.as_ref().map_or(Value::Null, |lease| lease["spec"].clone())
+    }
+}
+
+struct Candidate {
+    line: Line,
+    client: Client,
+    settings: Settings,
+    standing: watch::Receiver<Standing>,
+    fence: Fence,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Candidate {
+    fn stand(server: &LeaseServer, name: &str, seed: u64) -> Candidate {
+        let (line, random) = (Line::default(), Random::seeded(seed));
+        let client = server.client(&line, random.clone());
+        let settings = Settings::new("phalanx", name);
+        let clock = Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH));
+        let (standing, fence, run) = Election::of(client.clone(), settings.clone(), clock, random);
+        let task = tokio::spawn(run);
+        Candidate { line, client, settings, standing, fence, task }
+    }
+
+    /// Leads (for the n-th time), or does not (`None`).
+    async fn becomes(&mut self, wanted: Option<u32>, within: u64) {
+        let wanted = wanted.map_or(Standing::Waiting, Standing::Leading);
+        let becoming = self.standing.wait_for(|standing| *standing == wanted);
+        let got = timeout(Duration::from_secs(within), becoming).await;
+        assert!(got.is_ok(), "{} is not {wanted:?} within {within} s", self.settings.identity);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_leads_only_after_the_first_has_stopped_by_its_own_clock() {
+    let server = LeaseServer::default();
+    let mut first = Candidate::stand(&server, "first", 1);
+    first.becomes(Some(1), 2).await;
+    let mut second = Candidate::stand(&server, "second", 2);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(*second.standing.borrow(), Standing::Waiting, "the lease is renewed");
+    first.line.is_cut.store(true, Ordering::Relaxed);
+    first.becomes(None, 13).await;
+    assert!(!first.fence.is_open());
+    assert_eq!(*second.standing.borrow(), Standing::Waiting);
+    second.becomes(Some(1), 10).await;
+    assert_eq!(server.spec()["holderIdentity"], "second");
+    assert_eq!(server.spec()["leaseTransitions"], 1);
+    first.line.is_cut.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(*first.standing.borrow(), Standing::Waiting, "it is a candidate again, and waits");
+    second.line.loses_answers.store(true, Ordering::Relaxed);
+    first.becomes(Some(2), 40).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_given_back_is_taken_with_the_next_look() {
+    let server = LeaseServer::default();
+    let mut first = Candidate::stand(&server, "first", 1);
+    first.becomes(Some(1), 2).await;
+    let mut second = Candidate::stand(&server, "second", 2);
+    sleep(Duration::from_secs(10)).await;
+    first.task.abort();
+    give_back(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
+    second.becomes(Some(1), 4).await;
+    give_back(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
+    assert_eq!(server.spec()["holderIdentity"], "second", "nobody gives back what is not his");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_slept_finds_its_fence_closed_before_any_timer_has_run() {
+    let server = LeaseServer::default();
+    let mut first = Candidate::stand(&server, "first", 1);
+    let fenced = first.fence.around(first.client.clone());
+    let write = async || runtime::request::put(&fenced, "/any", &json!({})).await;
+    let refused = write().await.unwrap_err();
+    assert!(runtime::failure::message(&refused).contains("does not hold its lease"), "{refused}");
+    first.becomes(Some(1), 2).await;
+    assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Api(_))), "it reached the server");
+    // `advance` moves the clock at once, as a stopped process would see it.
+    advance(Duration::from_secs(11)).await;
+    assert!(!first.fence.is_open());
+    assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Service(_))), "it stayed here");
+    assert!(runtime::request::get(&fenced, "/any").await.is_ok(), "reading does no harm");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_two_processes_may_write_at_once_whatever_the_lines_do() {
+    for seed in 0..6 {
+        let server = LeaseServer::default();
+        let random = Random::seeded(seed);
+        let mut candidates: Vec<_> =
+            (0..3).map(|n| Candidate::stand(&server, &format!("c{n}"), seed * 10 + n)).collect();
+        let (mut led, mut generation) = (0, 3);
+        for _ in 0..4_000 {
+            sleep(Duration::from_millis(50)).await;
+            let open = candidates.iter().filter(|candidate| candidate.fence.is_open()).count();
+            assert!(open <= 1, "seed {seed}: {open} at once");
+            led += usize::from(open == 1);
+            let candidate = &mut candidates[random.below(3) as usize];
+            match random.below(200) {
+                0 => candidate.line.is_cut.store(true, Ordering::Relaxed),
+                1 => candidate.line.loses_answers.store(true, Ordering::Relaxed),
+                2..=5 => {
+                    candidate.line.is_cut.store(false, Ordering::Relaxed);
+                    candidate.line.loses_answers.store(false, Ordering::Relaxed);
+                }
+                _ => {}
+            }
+            // Now and then a process is killed and started again, under another name.
+            if random.below(300) == 0 {
+                candidate.task.abort();
+                generation += 1;
+                *candidate = Candidate::stand(&server, &format!("c{generation}"), seed * 10 + generation);
+            }
+        }
+        assert!(led > 1_000, "seed {seed}: somebody led {led} times of 4,000");
+    }
+}
