@@ -29,6 +29,8 @@ use runtime::{Backoff, Cache, EventKind, Recorder};
 
 pub use run::run;
 
+use crate::Metrics;
+
 /// What the CronJob controller is made of. `jobs` is indexed by controller.
 pub struct Parts {
     /// The API server.
@@ -43,6 +45,8 @@ pub struct Parts {
     pub recorder: Recorder,
     /// Settings.
     pub config: Config,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// Settings of the CronJob controller.

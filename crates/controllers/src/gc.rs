@@ -21,10 +21,13 @@ use graph::{Id, Object};
 
 pub use run::run;
 
+use crate::Metrics;
+
 /// What the garbage collector is made of.
 pub struct Parts {
     client: kube::Client,
     kinds: Vec<Kind>,
+    metrics: Metrics,
 }
 
 /// One kind, reduced to what ownership needs.
@@ -43,8 +46,8 @@ struct ObjectChange {
 
 impl Parts {
     /// A collector that looks at no kind yet.
-    pub fn new(client: kube::Client) -> Parts {
-        Parts { client, kinds: Vec::new() }
+    pub fn new(client: kube::Client, metrics: Metrics) -> Parts {
+        Parts { client, kinds: Vec::new(), metrics }
     }
 
     /// Also collects the objects in `cache`.

@@ -2,12 +2,9 @@
 //!
 //! In: the caches of Jobs, pods, Workloads, PodGroups and Namespaces.
 //! Out: Workloads, PodGroups and pods, in that order; Job status; Events.
-//! Promises: a pod's end is counted exactly once, whatever crashes when. No pod is created without its group because a
-//! cache was late. Objects made by others are used, never written.
+//! Promises: a pod's end is counted exactly once, whatever crashes when. No pod is created without its group, or twice,
+//! because a cache was late or an event lost. Objects made by others are used, never written.
 //! Never: decides inside I/O; keeps anything in memory that a restart would miss.
-//!
-//! Not yet: `podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex` (a Job that sets them gets a Warning
-//! `UnsupportedField` and counts as usual), adoption of pods by selector.
 
 pub mod run; // the loop: changes to keys, keys to reconcile; read this first
 pub mod observe; // what the caches say about one Job
@@ -17,14 +14,21 @@ pub mod settings; // who is to have them at all
 pub mod reference; // Jobs that name the Workload themselves
 pub mod removal; // objects of ours that have to go
 pub mod foreign; // what a server that is not ours may lack of that
+pub mod claims; // which pods are the Job's
+pub mod doubts; // whether the cache shows them all
 pub mod pods; // which pods are missing or too many, and what a new one looks like
 pub mod backoff; // how long failures hold up new pods
+pub mod retries; // the same for each index by itself
 pub mod verdict; // whether the Job has reached its end
+pub mod success_policy; // when fewer indexes than all are enough
 pub mod status; // the counts, the conditions, and which pods may go
 pub mod tally; // what the pods add up to
+pub mod ends; // what the end of a pod means
+pub mod failure_policy; // what the Job's own rules say about it
 pub mod indexes; // `0-3,5`
 pub mod shape; // what the Job asks for, and wire names
 pub mod carry_out; // does what was decided
+pub mod metrics; // what is counted
 
 #[cfg(test)]
 mod tests;
@@ -37,11 +41,12 @@ use api::gates::Gates;
 use api::views::{JobView, NamespaceView, PodGroupView, PodView, WorkloadView};
 use runtime::{Backoff, Cache, Capabilities, Recorder};
 
+pub use metrics::Metrics;
 pub use run::run;
 pub use settings::{ChildOwners, OnSuspend, PlainJobs};
 
-/// What the Job controller is made of. `jobs` is indexed by the Workload they name, `pods` by controller, `workloads` by
-/// controller reference, `pod_groups` by Workload.
+/// What the Job controller is made of. `jobs` is indexed by the Workload they name and by selector, `pods` by controller
+/// and by label of those that nobody controls, `workloads` by controller reference, `pod_groups` by Workload.
 pub struct Parts {
     /// The API server.
     pub client: kube::Client,
@@ -65,12 +70,15 @@ pub struct Parts {
     pub config: Config,
     /// What of workload-aware scheduling is on.
     pub gates: Gates,
+    /// What is counted.
+    pub metrics: crate::Metrics,
 }
 
 /// Settings of the Job controller.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// How many Jobs are worked on side by side.
+    // Upstream: 5. A worker of ours is no thread, and waits for the server nearly all of its time.
     pub workers: usize,
     /// How many pods of one Job are written side by side.
     pub writes_in_flight: usize,
@@ -90,12 +98,15 @@ pub struct Config {
     pub on_suspend: OnSuspend,
     /// Whose Jobs are children.
     pub child_owners: ChildOwners,
+    /// Whether a pod that others put out of the way (condition `DisruptionTarget`) counts as failed.
+    // Upstream: it does.
+    pub count_disruptions: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
         Config {
-            workers: 5,
+            workers: 64,
             writes_in_flight: 64,
             sync_batch: Duration::from_millis(200),
             retry: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
@@ -104,6 +115,7 @@ impl Default for Config {
             plain_jobs: PlainJobs::default(),
             on_suspend: OnSuspend::default(),
             child_owners: ChildOwners::default(),
+            count_disruptions: false,
         }
     }
 }

@@ -13,3 +13,6 @@ pub mod podgc; // pods that nobody else takes away
 pub mod podgroup_protection; // PodGroups that are deleted while pods need them
 pub mod namespace; // namespaces that are deleted, and all that is in them
 mod finalizer; // how an object is let go
+pub mod metrics; // what all of them count
+
+pub use metrics::Metrics;

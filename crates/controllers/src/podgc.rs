@@ -19,6 +19,8 @@ use runtime::{Backoff, Cache};
 
 pub use run::run;
 
+use crate::Metrics;
+
 /// What the collector of pods is made of. `pods` is indexed by node.
 pub struct Parts {
     /// The API server.
@@ -31,6 +33,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Settings.
     pub config: Config,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// Settings of the collector of pods.

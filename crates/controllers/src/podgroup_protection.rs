@@ -15,7 +15,7 @@ use api::views::{CompositePodGroupView, Meta, ObjectKey, PodGroupView, PodView, 
 use futures::future::join4;
 use runtime::{Backoff, Cache, Change, WorkQueue, Worked};
 
-use crate::finalizer;
+use crate::{Metrics, finalizer};
 
 /// How many groups are worked on side by side.
 const WORKERS: usize = 5;
@@ -31,6 +31,8 @@ pub struct Parts {
     pub pod_groups: Cache<PodGroupView>,
     /// All pods.
     pub pods: Cache<PodView>,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// A group that may be waiting to go.
@@ -47,7 +49,7 @@ pub async fn run(parts: Parts) {
     parts.composite_pod_groups.synced().await;
     parts.pod_groups.synced().await;
     parts.pods.synced().await;
-    let queue = WorkQueue::new(RETRY);
+    let queue = WorkQueue::counted(RETRY, parts.metrics.queue("podgroupprotection"));
     join4(
         watch_composites(&parts, &queue),
         watch_groups(&parts, &queue),
@@ -92,9 +94,8 @@ async fn watch_groups(parts: &Parts, queue: &WorkQueue<Waiting>) {
 async fn watch_pods(parts: &Parts, queue: &WorkQueue<Waiting>) {
     let mut cursor = parts.pods.subscribe();
     loop {
-        let Change { old, new } = cursor.next().await;
-        let used = old.as_deref().and_then(group_in_use);
-        if let Some(group) = used.filter(|_| new.as_deref().and_then(group_in_use).is_none())
+        let change = cursor.next().await;
+        if let Some(group) = left_group(&change)
             && parts.pod_groups.get(&group).is_some_and(|group| waits(&group.metadata))
         {
             queue.add(Waiting::Pods(group));
@@ -155,6 +156,12 @@ fn parent(namespace: &str, parent: Option<&str>) -> Option<Waiting> {
     parent.map(|parent| Waiting::Groups(ObjectKey::new(namespace, parent)))
 }
 
+/// The group that a pod kept in use and does so no longer. Another pod of the same name may be in another group.
+fn left_group(change: &Change<PodView>) -> Option<ObjectKey> {
+    let used = |pod: &Option<Arc<PodView>>| pod.as_deref().and_then(group_in_use);
+    used(&change.old).filter(|group| used(&change.new).as_ref() != Some(group))
+}
+
 /// The group that this pod keeps in use.
 fn group_in_use(pod: &PodView) -> Option<ObjectKey> {
     let group = pod.group_name().filter(|_| !pod.is_finished())?;
@@ -168,6 +175,7 @@ mod tests {
 
     use super::*;
 
+    // Shows: U-TestHasActivePods, U-TestHandlePodGroupUpdate
     #[test]
     fn a_deleted_group_goes_when_its_last_pod_has_ended() {
         let group = |deleted: bool, finalizers: &[&str]| {
@@ -190,6 +198,28 @@ mod tests {
         ] {
             let pods: Vec<_> = phases.into_iter().map(pod).collect();
             assert_eq!(waits(&group.metadata) && pods_ended(&pods), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_group_hears_of_a_pod_that_ends_goes_or_makes_way_for_another() {
+        let pod = |group: &str, phase: &str| {
+            let spec = json!({"schedulingGroup": {"podGroupName": group}});
+            let document =
+                json!({"metadata": {"name": "p", "namespace": "ns"}, "spec": spec, "status": {"phase": phase}});
+            Some(Arc::new(PodView::decode(document.to_string().as_bytes()).unwrap()))
+        };
+        for (case, old, new, want) in [
+            ("it came", None, pod("g", "Pending"), false),
+            ("it runs", pod("g", "Pending"), pod("g", "Running"), false),
+            ("it ended", pod("g", "Running"), pod("g", "Failed"), true),
+            ("it had ended", pod("g", "Failed"), None, false),
+            ("it is gone", pod("g", "Running"), None, true),
+            ("another of its name is in another group", pod("g", "Running"), pod("h", "Running"), true),
+            ("another of its name is in the same", pod("g", "Running"), pod("g", "Pending"), false),
+        ] {
+            let left = left_group(&Change { old, new });
+            assert_eq!(left, want.then(|| ObjectKey::new("ns", "g")), "{case}");
         }
     }
 

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use api::views::{JobView, ObjectKey, View};
 use api::{Clock, Timestamp};
-use futures::future::join;
+use futures::future::join3;
 use jiff::SignedDuration;
 use kube::Error;
 use runtime::request::{delete, get};
-use runtime::{Backoff, Cache, WorkQueue, Worked, is_not_found};
+use runtime::{Backoff, Cache, WorkQueue, Worked, is_not_found, was_set};
 use serde_json::json;
 
+use crate::Metrics;
 use crate::job::shape::end_of;
 
 /// How many Jobs are worked on side by side.
@@ -31,6 +32,8 @@ pub struct Parts {
     pub jobs: Cache<JobView>,
     /// The time that objects carry.
     pub clock: Arc<dyn Clock>,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// What is to be done about one Job.
@@ -47,8 +50,8 @@ enum NextStep {
 /// Runs the controller for ever.
 pub async fn run(parts: Parts) {
     parts.jobs.synced().await;
-    let queue = WorkQueue::new(RETRY);
-    join(watch(&parts, &queue), work(&parts, &queue)).await;
+    let queue = WorkQueue::counted(RETRY, parts.metrics.queue("ttl_jobs_to_delete"));
+    join3(watch(&parts, &queue), clock(&parts, &queue), work(&parts, &queue)).await;
 }
 
 async fn watch(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
@@ -58,6 +61,14 @@ async fn watch(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
         if let Some(job) = change.new.filter(|job| expires_at(job).is_some()) {
             queue.add(job.metadata.key());
         }
+    }
+}
+
+/// On a clock that was set a Job's time is nearer or further than it was.
+async fn clock(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+    loop {
+        was_set(&*parts.clock).await;
+        parts.jobs.all().iter().for_each(|job| queue.add(job.metadata.key()));
     }
 }
 
@@ -104,7 +115,13 @@ async fn expire(parts: &Parts, key: &ObjectKey) -> Result<Option<Duration>, Erro
     // Upstream: checks the uid alone, and so may delete a Job whose time was extended just now.
     let same = json!({ "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version });
     let options = json!({ "propagationPolicy": "Foreground", "preconditions": same });
-    delete(&parts.client, &path, &options).await.map_or_else(gone, |_| Ok(None))
+    if let Err(error) = delete(&parts.client, &path, &options).await {
+        return gone(error);
+    }
+    if let Some(due) = expires_at(&job) {
+        parts.metrics.job_expired(parts.clock.now().duration_since(due).try_into().unwrap_or_default());
+    }
+    Ok(None)
 }
 
 fn next_step(job: &JobView, now: Timestamp) -> NextStep {

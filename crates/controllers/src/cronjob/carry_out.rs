@@ -103,6 +103,8 @@ async fn create(
     let error = match post(&parts.client, &path, job).await {
         Ok(answer) => {
             tell(parts, cron_job, &News::normal("SuccessfulCreate", format!("Created job {}", answer.name)));
+            let skew = parts.clock.now().duration_since(slot);
+            parts.metrics.cron_job_started(skew.try_into().unwrap_or_default());
             parts.jobs.reached(answer.revision).await;
             return Ok(Then::Again);
         }

@@ -65,6 +65,12 @@ pub fn due(cron_job: &CronJobView, last: Option<Timestamp>, now: Timestamp) -> R
     Ok(Due { slot, next, zone, news })
 }
 
+/// The next time that the schedule names after `now`; none if it names none, or cannot be read.
+pub fn next_time(cron_job: &CronJobView, now: Timestamp) -> Option<Timestamp> {
+    let zone = zone(cron_job).ok()?;
+    Schedule::parse(&cron_job.spec.schedule).ok()?.next_after(now, &zone)
+}
+
 /// Whether more times than can be explained lie between. Counted, but no further than needed.
 // Upstream: estimates the number from the first interval, which is wrong for schedules with gaps.
 fn missed_too_many(schedule: &Schedule, after: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{CronJobView, JobView, ObjectKey, OwnerRef, View};
-use futures::future::join3;
+use futures::future::join4;
 use kube::Error;
-use runtime::{Change, Cursor, WorkQueue, Worked, is_not_found};
+use runtime::{Change, Cursor, WorkQueue, Worked, is_not_found, was_set};
 
 use super::Parts;
 use super::carry_out::{Then, carry_out};
+use super::due::next_time;
 use super::next_step::{NextStep, next_step};
 use super::observe::{Learned, observe};
 use crate::job::shape::end_of;
@@ -21,16 +22,30 @@ const STEPS_MAX: usize = 16;
 pub async fn run(parts: Parts) {
     parts.cron_jobs.synced().await;
     parts.jobs.synced().await;
-    let queue = WorkQueue::new(parts.config.retry);
-    join3(cron_jobs(parts.cron_jobs.subscribe(), &queue), jobs(parts.jobs.subscribe(), &queue), work(&parts, &queue))
+    let queue = WorkQueue::counted(parts.config.retry, parts.metrics.queue("cronjob"));
+    join4(cron_jobs(&parts, &queue), jobs(parts.jobs.subscribe(), &queue), clock(&parts, &queue), work(&parts, &queue))
         .await;
 }
 
-async fn cron_jobs(mut cursor: Cursor<CronJobView>, queue: &WorkQueue<ObjectKey>) {
+async fn cron_jobs(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+    let mut cursor = parts.cron_jobs.subscribe();
     loop {
-        let Change { new, .. } = cursor.next().await;
-        new.into_iter().for_each(|cron_job| queue.add(cron_job.metadata.key()));
+        let change = cursor.next().await;
+        let Some(cron_job) = &change.new else { continue };
+        let delay = first_look(&change, parts.clock.now()).unwrap_or_default();
+        queue.add_after(cron_job.metadata.key(), delay);
     }
+}
+
+/// How long a CronJob that has changed can wait: one with another schedule until that schedule's next time, because the
+/// times that this names before the change were never missed.
+fn first_look(change: &Change<CronJobView>, now: Timestamp) -> Option<Duration> {
+    let (old, new) = (change.old.as_ref()?, change.new.as_ref()?);
+    let names = |cron_job: &CronJobView| (cron_job.spec.schedule.clone(), cron_job.spec.time_zone.clone());
+    let is_other = names(old) != names(new) && old.metadata.uid == new.metadata.uid;
+    // One that cannot be read is told of at once.
+    let next = is_other.then(|| next_time(new, now)).flatten()?;
+    Some(until(next, now))
 }
 
 /// A Job that comes, ends or goes wakes the CronJob that it belongs or belonged to.
@@ -58,6 +73,15 @@ fn matters(change: &Change<JobView>) -> bool {
 
 fn is_cron_job(owner: &OwnerRef) -> bool {
     owner.kind == CronJobView::RESOURCE.kind && owner.api_version.starts_with("batch/")
+}
+
+/// On a clock that was set the next time of a schedule is nearer or further than it was.
+// Upstream: sleeps on, and serves the schedule as late as the clock was set forward.
+async fn clock(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+    loop {
+        was_set(&*parts.clock).await;
+        parts.cron_jobs.all().iter().for_each(|cron_job| queue.add(cron_job.metadata.key()));
+    }
 }
 
 async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {

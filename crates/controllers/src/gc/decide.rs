@@ -51,13 +51,14 @@ pub fn decide(graph: &Graph, object: &Object, asked: &BTreeMap<String, OwnerStat
         let blocks = |owner: &OwnerRef| owner.uid == object.uid && owner.block_owner_deletion;
         let blocked = graph
             .dependents(&object.uid)
+            .filter(|dependent| can_own(object, dependent))
             .any(|dependent| dependent.owners.iter().any(blocks) && !waits_for(graph, dependent, &object.uid));
         return if blocked { Action::Keep } else { Action::RemoveFinalizer(FOREGROUND) };
     }
     if object.deleting || object.owners.is_empty() {
         return Action::Keep;
     }
-    let states: Vec<_> = object.owners.iter().map(|owner| state(graph, owner, asked, DEPTH_MAX)).collect();
+    let states: Vec<_> = object.owners.iter().map(|owner| state(graph, object, owner, asked, DEPTH_MAX)).collect();
     let unknown = object.owners.iter().zip(&states).filter(|(_, state)| state.is_none());
     let unknown: Vec<OwnerRef> = unknown.map(|(owner, _)| owner.clone()).collect();
     if !unknown.is_empty() {
@@ -95,12 +96,27 @@ fn waits_for(graph: &Graph, object: &Object, uid: &str) -> bool {
     false
 }
 
-/// How the owner stands; `None` if neither the graph nor the server has said.
-fn state(graph: &Graph, owner: &OwnerRef, asked: &BTreeMap<String, OwnerState>, depth: usize) -> Option<OwnerState> {
+/// Whether `owner` is where the owners of `dependent` can be: a reference names no namespace.
+fn can_own(owner: &Object, dependent: &Object) -> bool {
+    let namespace = &owner.id.key.namespace;
+    namespace.is_empty() || *namespace == dependent.id.key.namespace
+}
+
+/// How an owner of `of` stands; `None` if neither the graph nor the server has said.
+fn state(
+    graph: &Graph,
+    of: &Object,
+    owner: &OwnerRef,
+    asked: &BTreeMap<String, OwnerState>,
+    depth: usize,
+) -> Option<OwnerState> {
     let Some(object) = graph.get(&owner.uid) else {
         let seen_to_go = graph.is_absent(&owner.uid).then_some(OwnerState::Absent);
         return seen_to_go.or_else(|| asked.get(&owner.uid).copied());
     };
+    if !can_own(object, of) {
+        return Some(OwnerState::Absent);
+    }
     if object.waits_for_dependents() {
         return Some(OwnerState::Waiting);
     }
@@ -111,7 +127,9 @@ fn state(graph: &Graph, owner: &OwnerRef, asked: &BTreeMap<String, OwnerState>, 
     }
     // Upstream: an owner holds until it is deleted itself, so the dependents of a deleted Job first lose one reference
     // and are deleted in a second round. An owner all of whose owners are gone goes anyway, and does not hold them up.
-    let goes = |owner: &OwnerRef| state(graph, owner, asked, depth - 1).is_some_and(|state| state != OwnerState::Solid);
+    let goes = |owner: &OwnerRef| {
+        state(graph, object, owner, asked, depth - 1).is_some_and(|state| state != OwnerState::Solid)
+    };
     let is_doomed = depth > 0 && !object.owners.is_empty() && object.owners.iter().all(goes);
     Some(if is_doomed { OwnerState::Going } else { OwnerState::Solid })
 }

@@ -42,11 +42,12 @@ struct Collector {
 
 /// Runs the garbage collector for ever.
 pub async fn run(parts: Parts) {
-    let Parts { client, mut kinds } = parts;
+    let Parts { client, mut kinds, metrics } = parts;
     // An owner whose kind is still being listed would be asked for in vain.
     join_all(kinds.iter_mut().map(|kind| &mut kind.synced)).await;
     let resources = kinds.iter().map(|kind| kind.resource).chain(KNOWN).collect();
-    let collector = Collector { client, graph: Mutex::new(Graph::default()), queue: WorkQueue::new(RETRY), resources };
+    let queue = WorkQueue::counted(RETRY, metrics.queue("garbage_collector_attempt_to_delete"));
+    let collector = Collector { client, graph: Mutex::new(Graph::default()), queue, resources };
     join(collector.watch(kinds), collector.work()).await;
 }
 

@@ -1,25 +1,29 @@
 //! Does what was decided: one write, or one batch of alike writes, and waits until the caches show it.
 
-use std::sync::Arc;
+mod pods; // writes to pods
 
 use api::Revision;
 use api::clock::rfc3339;
-use api::views::{JobStatusView, JobView, Meta, ObjectKey, PodGroupView, PodView, View, WorkloadView};
-use futures::StreamExt;
-use futures::stream;
+use api::views::{JobStatusView, JobView, Meta, ObjectKey, PodGroupView, View, WorkloadView};
 use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
-use runtime::request::{delete, get, patch, post};
-use runtime::{EventKind, ObjectRef, PatchKind, is_already_exists, is_namespace_terminating, is_not_found};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use runtime::failure::message;
+use runtime::request::{catch_up, delete, patch, post, read};
+use runtime::{
+    Cache, EventKind, ObjectRef, PatchKind, is_already_exists, is_conflict, is_namespace_terminating, is_not_found,
+};
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::Parts;
+use super::claims::is_abandoned;
 use super::next_step::NextStep;
 use super::observe::Observed;
-use super::pods::{Slot, Stamp};
-use super::scheduling::{Group, Made, MinCount};
-use super::shape::{TRACKING_FINALIZER, is_held};
+use super::scheduling::{Made, MinCount};
+use super::shape::{Shape, is_held};
 use super::status::News;
+
+pub use pods::{release, release_orphan};
 
 /// What to do after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,8 @@ pub enum Then {
     Again,
     /// The write shows itself as an event that wakes the Job; until then the caches may be older than it.
     AwaitEvents,
+    /// The caches may lack something that no event will bring: ask the server before anything is decided.
+    Ask,
 }
 
 /// A step that could not be done, or not wholly. The Job is tried again with back-off; all of it is decided anew.
@@ -47,24 +53,43 @@ pub enum Failure {
     #[error("cannot read the pod template")]
     Template(#[source] serde_json::Error),
     #[error("cannot create a pod")]
-    CreatePod(#[source] kube::Error),
+    CreatePods {
+        #[source]
+        error: kube::Error,
+        /// Whether there may be pods that the cache does not show.
+        unsure: bool,
+    },
     #[error("cannot delete a pod")]
     DeletePod(#[source] kube::Error),
     #[error("cannot write the status")]
     WriteStatus(#[source] kube::Error),
     #[error("cannot remove the tracking finalizer of a pod")]
     ReleasePod(#[source] kube::Error),
+    #[error("cannot adopt a pod or let go of it")]
+    ClaimPod(#[source] kube::Error),
     #[error("cannot ask for the job")]
     ReadJob(#[source] kube::Error),
+    #[error("cannot ask for the pods")]
+    ReadPods(#[source] kube::Error),
 }
 
 impl Failure {
     /// Why something could not be created (or made way for), if that is what failed.
     pub fn creation(&self) -> Option<&kube::Error> {
         match self {
-            Failure::CreateWorkload(error) | Failure::CreatePodGroup(error) | Failure::CreatePod(error) => Some(error),
-            Failure::Remove(error) => Some(error),
+            Failure::CreateWorkload(error) | Failure::CreatePodGroup(error) => Some(error),
+            Failure::CreatePods { error, .. } | Failure::Remove(error) => Some(error),
             _ => None,
+        }
+    }
+
+    /// Whether the cache may lack or keep pods that no event will bring or take away.
+    pub fn leaves_doubt(&self) -> bool {
+        match self {
+            Failure::CreatePods { unsure, .. } => *unsure,
+            // The pod is not as the cache shows it.
+            Failure::ReleasePod(_) | Failure::ClaimPod(_) => true,
+            _ => false,
         }
     }
 
@@ -82,16 +107,25 @@ pub async fn carry_out(parts: &Parts, observed: &Observed, step: NextStep) -> Re
         NextStep::CreateWorkload(workload) => create_workload(parts, job, &workload).await,
         NextStep::CreatePodGroup(group) => create_pod_group(parts, job, &group).await,
         NextStep::SetMinCount(min_count) => set_min_count(parts, &min_count).await,
-        NextStep::CreatePods(slots, group) => create_pods(parts, job, &slots, group.as_ref()).await,
+        NextStep::Disown(pods) => pods::disown(parts, job, &pods).await,
+        NextStep::Adopt(pods) => pods::adopt(parts, job, &pods).await,
+        NextStep::CreatePods(slots, group) => pods::create(parts, observed, &slots, group.as_ref()).await,
         NextStep::DropPods(pods) => {
             // Without the finalizer first: what the controller itself takes away is no failure of the Job.
             let held: Vec<_> = pods.iter().filter(|pod| is_held(pod)).cloned().collect();
-            release_pods(parts, &held).await?;
-            delete_pods(parts, job, &pods).await
+            release(parts, &held).await?;
+            pods::delete_all(parts, job, &pods).await
         }
-        NextStep::StopPods(pods) => delete_pods(parts, job, &pods).await,
+        NextStep::StopPods(pods) => pods::delete_all(parts, job, &pods).await,
         NextStep::WriteStatus(status, news) => write_status(parts, job, &status, &news).await,
-        NextStep::ReleasePods(pods) => release_pods(parts, &pods).await,
+        NextStep::ReleasePods(pods) => {
+            let then = release(parts, &pods).await?;
+            // A pod is let go once, so here each failure is seen once.
+            let shape = Shape::of(job, &parts.config);
+            let actions = pods.iter().filter_map(|pod| shape.as_ref()?.action(pod));
+            actions.for_each(|action| parts.metrics.job.failure_handled(action.name()));
+            Ok(then)
+        }
         NextStep::Report(news) => {
             tell(parts, job, &news);
             Ok(Then::AwaitEvents)
@@ -128,13 +162,23 @@ async fn create_workload(parts: &Parts, job: &JobView, workload: &Workload) -> R
     match post(&parts.client, &path, workload).await {
         Ok(answer) => {
             normal(parts, job, "WorkloadCreated", "Create", &format!("Created Workload: {}", answer.name));
+            parts.metrics.job.workload_created(job, parts.clock.now());
             parts.workloads.reached(answer.revision).await;
             Ok(Then::Again)
         }
         Err(error) => {
             // The name holds the Job's uid, so a taken name is our own earlier create whose answer was lost.
-            if !is_already_exists(&error) {
-                warn(parts, job, "FailedWorkloadCreate", "Create", &format!("Error creating Workload: {error}"));
+            if is_already_exists(&error) {
+                let key = key_of(&workload.metadata);
+                catch_up(&parts.client, &parts.workloads, &key).await.map_err(Failure::CreateWorkload)?;
+            } else {
+                warn(
+                    parts,
+                    job,
+                    "FailedWorkloadCreate",
+                    "Create",
+                    &format!("Error creating Workload: {}", message(&error)),
+                );
             }
             Err(Failure::CreateWorkload(error))
         }
@@ -150,8 +194,17 @@ async fn create_pod_group(parts: &Parts, job: &JobView, group: &PodGroup) -> Res
             Ok(Then::Again)
         }
         Err(error) => {
-            if !is_already_exists(&error) {
-                warn(parts, job, "FailedPodGroupCreate", "Create", &format!("Error creating PodGroup: {error}"));
+            if is_already_exists(&error) {
+                let key = key_of(&group.metadata);
+                catch_up(&parts.client, &parts.pod_groups, &key).await.map_err(Failure::CreatePodGroup)?;
+            } else {
+                warn(
+                    parts,
+                    job,
+                    "FailedPodGroupCreate",
+                    "Create",
+                    &format!("Error creating PodGroup: {}", message(&error)),
+                );
             }
             Err(Failure::CreatePodGroup(error))
         }
@@ -167,65 +220,21 @@ async fn set_min_count(parts: &Parts, change: &MinCount) -> Result<Then, Failure
     let body =
         json!([same_object(change.object.meta()), { "op": "replace", "path": field, "value": change.min_count }]);
     let answer = patch(&parts.client, &path, PatchKind::Json, &body).await.map_err(Failure::SetMinCount)?;
+    let key = change.object.meta().key();
     match &change.object {
-        Made::Workload(_) => parts.workloads.reached(answer.revision).await,
-        Made::PodGroup(_) => parts.pod_groups.reached(answer.revision).await,
+        Made::Workload(_) => shows(&parts.workloads, &key, answer.revision).await,
+        Made::PodGroup(_) => shows(&parts.pod_groups, &key, answer.revision).await,
     }
     Ok(Then::Again)
 }
 
-/// Creates the pods side by side and waits until the cache shows all that were made, so that none is made twice.
-// Upstream: starts with one pod and doubles, so that a template that is refused costs one request. A gang would only be
-// held up by that.
-async fn create_pods(parts: &Parts, job: &JobView, slots: &[Slot], group: Option<&Group>) -> Result<Then, Failure> {
-    let stamp = Stamp::new(job, group).map_err(Failure::Template)?;
-    let path = PodView::RESOURCE.collection_path(&job.metadata.namespace);
-    let create = |slot: &Slot| {
-        let (pod, path) = (stamp.pod(*slot), path.as_str());
-        async move { post(&parts.client, path, &pod).await }
-    };
-    let answers: Vec<_> =
-        stream::iter(slots.iter().map(create)).buffered(parts.config.writes_in_flight).collect().await;
-    let (mut latest, mut failure) = (Revision::ZERO, None);
-    for answer in answers {
-        match answer {
-            Ok(answer) => {
-                latest = latest.max(answer.revision);
-                normal(parts, job, "SuccessfulCreate", "Create", &format!("Created pod: {}", answer.name));
-            }
-            Err(error) => {
-                warn(parts, job, "FailedCreate", "Create", &format!("Error creating: {error}"));
-                failure.get_or_insert(error);
-            }
-        }
+/// Waits until the cache shows a write that no version guards: as long as it does not, the same write would be decided on
+/// again and again. Where its event was lost, the kind is listed anew.
+async fn shows<V: View>(cache: &Cache<V>, key: &ObjectKey, revision: Revision) {
+    cache.reached(revision).await;
+    if cache.get(key).is_some_and(|held| held.meta().resource_version < revision) {
+        cache.renew().await;
     }
-    parts.pods.reached(latest).await;
-    failure.map_or(Ok(Then::Again), |error| Err(Failure::CreatePod(error)))
-}
-
-async fn delete_pods(parts: &Parts, job: &JobView, pods: &[Arc<PodView>]) -> Result<Then, Failure> {
-    let delete_one = |pod: &Arc<PodView>| {
-        let path = PodView::RESOURCE.object_path(&pod.metadata.key());
-        let options = json!({ "preconditions": { "uid": pod.metadata.uid } });
-        let name = pod.metadata.name.clone();
-        async move { (name, delete(&parts.client, &path, &options).await) }
-    };
-    let pods = stream::iter(pods.iter().map(delete_one));
-    let answers: Vec<_> = pods.buffered(parts.config.writes_in_flight).collect().await;
-    let mut failure = None;
-    for (name, answer) in answers {
-        match answer {
-            Ok(_) => normal(parts, job, "SuccessfulDelete", "Delete", &format!("Deleted pod: {name}")),
-            Err(error) if is_not_found(&error) => {}
-            Err(error) => {
-                warn(parts, job, "FailedDelete", "Delete", &format!("Error deleting pod {name}: {error}"));
-                failure.get_or_insert(error);
-            }
-        }
-    }
-    // A server may answer a delete without a revision, so there is none to wait for. Until the event comes the pods
-    // look active; deleting them twice does no harm, and nothing is created in their place.
-    failure.map_or(Ok(Then::AwaitEvents), |error| Err(Failure::DeletePod(error)))
 }
 
 async fn write_status(parts: &Parts, job: &JobView, status: &JobStatusView, news: &[News]) -> Result<Then, Failure> {
@@ -235,7 +244,14 @@ async fn write_status(parts: &Parts, job: &JobView, status: &JobStatusView, news
         "metadata": { "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version },
         "status": status_document(status),
     });
-    let answer = patch(&parts.client, &path, PatchKind::Merge, &body).await.map_err(Failure::WriteStatus)?;
+    let answer = match patch(&parts.client, &path, PatchKind::Merge, &body).await {
+        Err(error) if is_conflict(&error) => {
+            catch_up(&parts.client, &parts.jobs, &job.metadata.key()).await.map_err(Failure::WriteStatus)?;
+            return Err(Failure::WriteStatus(error));
+        }
+        answer => answer.map_err(Failure::WriteStatus)?,
+    };
+    parts.metrics.job.status_written(job, status);
     news.iter().for_each(|news| tell(parts, job, news));
     if answer.revision == job.metadata.resource_version {
         // Deciding again would come to the same write for ever.
@@ -268,6 +284,7 @@ fn status_document(status: &JobStatusView) -> Value {
         "succeeded": count(status.succeeded),
         "failed": count(status.failed),
         "completedIndexes": Some(&status.completed_indexes).filter(|text| !text.is_empty()),
+        "failedIndexes": status.failed_indexes,
         "uncountedTerminatedPods": uncounted.map(|uncounted| json!({
             "succeeded": uids(&uncounted.succeeded),
             "failed": uids(&uncounted.failed),
@@ -275,46 +292,15 @@ fn status_document(status: &JobStatusView) -> Value {
     })
 }
 
-/// Takes the tracking finalizer off the pods; a pod that is gone has lost it too.
-pub async fn release_pods(parts: &Parts, pods: &[Arc<PodView>]) -> Result<Then, Failure> {
-    let release = |pod: &Arc<PodView>| {
-        let path = PodView::RESOURCE.object_path(&pod.metadata.key());
-        let position = pod.metadata.finalizers.iter().position(|held| held == TRACKING_FINALIZER).unwrap_or(0);
-        let finalizer = format!("/metadata/finalizers/{position}");
-        // Only this finalizer of this pod, whatever else changed meanwhile.
-        let body = json!([
-            same_object(&pod.metadata),
-            { "op": "test", "path": finalizer, "value": TRACKING_FINALIZER },
-            { "op": "remove", "path": finalizer },
-        ]);
-        async move { patch(&parts.client, &path, PatchKind::Json, &body).await }
-    };
-    let writes = stream::iter(pods.iter().map(release));
-    let answers: Vec<_> = writes.buffered(parts.config.writes_in_flight).collect().await;
-    // With its last finalizer a pod that is being deleted goes, and its going wakes the Job.
-    let mut then = if pods.iter().any(|pod| pod.metadata.is_deleting()) { Then::AwaitEvents } else { Then::Again };
-    let (mut latest, mut failure) = (Revision::ZERO, None);
-    for answer in answers {
-        match answer {
-            Ok(answer) => latest = latest.max(answer.revision),
-            Err(error) if is_not_found(&error) => then = Then::AwaitEvents,
-            Err(error) => _ = failure.get_or_insert(error),
-        }
-    }
-    if then == Then::Again {
-        parts.pods.reached(latest).await;
-    }
-    failure.map_or(Ok(then), |error| Err(Failure::ReleasePod(error)))
+/// Whether the pods of a Job that the cache does not have may be let go. It may only lag behind that of pods, and an end
+/// that is not counted cannot be counted later, so the server is asked.
+pub async fn is_gone(parts: &Parts, key: &ObjectKey, uid: &str) -> Result<bool, Failure> {
+    let live = read::<JobView>(&parts.client, key).await.map_err(Failure::ReadJob)?;
+    Ok(is_abandoned(uid, live.as_ref()))
 }
 
-/// Whether the Job is really gone. The cache of Jobs may lag behind that of pods, and an end that is not counted cannot
-/// be counted later, so the server is asked.
-pub async fn is_gone(parts: &Parts, key: &ObjectKey, uid: &str) -> Result<bool, Failure> {
-    match get(&parts.client, &JobView::RESOURCE.object_path(key)).await {
-        Ok(bytes) => Ok(JobView::decode(&bytes).is_ok_and(|job| job.metadata.uid != uid)),
-        Err(error) if is_not_found(&error) => Ok(true),
-        Err(error) => Err(Failure::ReadJob(error)),
-    }
+fn key_of(meta: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
 
 /// Refuses a JSON patch for another object that came to bear the same name.

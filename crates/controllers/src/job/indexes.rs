@@ -30,6 +30,12 @@ impl Indexes {
         after > 0 && self.0[after - 1].1 >= index
     }
 
+    /// How many indexes are in both sets.
+    pub fn common(&self, other: &Indexes) -> i32 {
+        let shared = |one: &(i32, i32), with: &(i32, i32)| (one.1.min(with.1) - one.0.max(with.0) + 1).max(0);
+        self.0.iter().flat_map(|one| other.0.iter().map(move |with| shared(one, with))).sum()
+    }
+
     /// Adds one index.
     pub fn insert(&mut self, index: i32) {
         self.insert_range(index, index);

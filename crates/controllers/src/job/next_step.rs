@@ -13,9 +13,10 @@ use super::backoff;
 use super::foreign::on_this_server;
 use super::observe::Observed;
 use super::pods::{PodPlan, Slot, plan};
+use super::retries::Retries;
 use super::scheduling::{Group, Made, MinCount, Scheduling, scheduling};
 use super::shape::{PODS_PER_STEP_MAX, Shape, is_active, is_finished, is_held, is_managed_by_others};
-use super::status::{News, next_status, releasable};
+use super::status::{Findings, News, next_status, releasable};
 use super::tally::Tally;
 use super::verdict::{deadline_in, verdict};
 
@@ -23,6 +24,10 @@ use super::verdict::{deadline_in, verdict};
 /// API, so a crash between any two resumes where it stopped.
 #[derive(Clone, Debug)]
 pub enum NextStep {
+    /// Let go of pods that the Job no longer selects.
+    Disown(Vec<Arc<PodView>>),
+    /// Take on pods that the Job selects and nobody controls.
+    Adopt(Vec<Arc<PodView>>),
     /// Delete an object of ours that has to go.
     Remove(Made),
     /// Create the Workload.
@@ -65,21 +70,26 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
     if is_finished(job) {
         return Ok(release(held(observed)).unwrap_or(NextStep::Rest(None)));
     }
-    let Some(shape) = Shape::of(job) else {
+    let Some(shape) = Shape::of(job, config) else {
         let message = format!("Unknown completion mode: {}", job.spec.completion_mode.as_deref().unwrap_or_default());
         let reason = "UnknownCompletionMode".to_owned();
         return Ok(NextStep::Report(News { warning: true, reason, message }));
     };
+    if let Some(step) = change_hands(observed) {
+        return Ok(step);
+    }
     let tally = Tally::of(job, &shape, &observed.pods);
     let verdict = verdict(job, &shape, &tally, now);
     let goes_on = verdict.is_none() && !job.metadata.is_deleting();
 
     let mut scheduled = Scheduling::Plain(None);
+    let mut retries = Retries::default();
     let mut recheck = deadline_in(job, &shape, now).filter(|_| verdict.is_none());
     if goes_on {
         scheduled = on_this_server(scheduling(observed, gates, config)?, observed, gates)?;
-        let pause = backoff::remaining(&observed.pods, config.pod_backoff, now);
-        let planned = plan(&shape, &tally, pause);
+        retries = Retries::of(&shape, &tally, &observed.pods, config.pod_backoff, now);
+        let pause = backoff::remaining(&shape, &observed.pods, config.pod_backoff, now);
+        let planned = plan(&shape, &tally, pause, &retries);
         let step = step_toward_pods(job, &scheduled, &planned);
         if let Some(step) = step.filter(|step| !(observed.blocked && step.creates())) {
             return Ok(step);
@@ -94,12 +104,22 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
             return Ok(NextStep::StopPods(active));
         }
     }
-    let (status, news) = next_status(observed, &shape, &tally, verdict.as_ref(), &scheduled);
+    let findings = Findings { shape: &shape, tally: &tally, retries: &retries, verdict: verdict.as_ref() };
+    let (status, news) = next_status(observed, &findings, &scheduled);
     if status != job.status {
         return Ok(NextStep::WriteStatus(Box::new(status), news));
     }
-    let free = releasable(observed, &shape, verdict.as_ref());
-    Ok(release(free).unwrap_or(NextStep::Rest(recheck)))
+    Ok(release(releasable(observed, &findings)).unwrap_or(NextStep::Rest(recheck)))
+}
+
+/// Pods that are not yet or no longer the Job's; that is settled before anything is counted.
+fn change_hands(observed: &Observed) -> Option<NextStep> {
+    let batch = |pods: &[Arc<PodView>]| pods.iter().take(PODS_PER_STEP_MAX).cloned().collect();
+    match (observed.strays.is_empty(), observed.loose.is_empty()) {
+        (false, _) => Some(NextStep::Disown(batch(&observed.strays))),
+        (true, false) => Some(NextStep::Adopt(batch(&observed.loose))),
+        (true, true) => None,
+    }
 }
 
 /// What a Job that goes on lacks, in creation order.

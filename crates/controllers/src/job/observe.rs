@@ -6,6 +6,7 @@ use api::Timestamp;
 use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodView, View, WorkloadView};
 
 use super::Parts;
+use super::claims::{claim, uncontrolled};
 use super::scheduling::{ManagementMode, management_mode, stands_for};
 use super::settings::Groups;
 
@@ -14,8 +15,12 @@ use super::settings::Groups;
 pub struct Observed {
     /// The Job.
     pub job: Arc<JobView>,
-    /// The pods it controls, in any phase.
+    /// The pods it controls and selects, in any phase.
     pub pods: Vec<Arc<PodView>>,
+    /// Pods it controls and no longer selects.
+    pub strays: Vec<Arc<PodView>>,
+    /// Pods it selects and nobody controls.
+    pub loose: Vec<Arc<PodView>>,
     /// The Workloads that stand for it or, if its parent looks after that, for the parent; or the one that it names.
     pub workloads: Vec<Arc<WorkloadView>>,
     /// The PodGroups of those Workloads that are for this Job.
@@ -33,7 +38,8 @@ pub struct Observed {
 /// Looks the Job up; `None` if it is gone, or another Job now bears its name.
 pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
     let job = parts.jobs.get(key).filter(|job| job.metadata.uid == uid)?;
-    let pods = parts.pods.by_index(&PodView::BY_CONTROLLER, uid);
+    let controlled = parts.pods.by_index(&PodView::BY_CONTROLLER, uid);
+    let claims = claim(&job, controlled, uncontrolled(&job, &parts.pods));
     let mode = management_mode(&job, &parts.gates, &parts.config.child_owners);
     let workloads = workloads_of(parts, &job, mode);
     let groups_of = |workload: &Arc<WorkloadView>| {
@@ -51,7 +57,9 @@ pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
     let namespace = parts.namespaces.get(&ObjectKey::new("", &key.namespace));
     Some(Observed {
         job,
-        pods,
+        pods: claims.own,
+        strays: claims.strays,
+        loose: claims.loose,
         workloads,
         pod_groups,
         namespace: namespace.and_then(|namespace| Groups::of(&namespace.metadata)),

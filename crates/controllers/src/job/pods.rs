@@ -11,8 +11,11 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
+use super::retries::{Retries, Tries};
 use super::scheduling::Group;
-use super::shape::{INDEX_KEY, Mode, PODS_PER_STEP_MAX, Shape, TRACKING_FINALIZER, is_ready};
+use super::shape::{
+    FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, Mode, PODS_PER_STEP_MAX, Shape, TRACKING_FINALIZER, is_ready,
+};
 use super::tally::Tally;
 
 /// What is to be done about the pods of a Job that goes on.
@@ -29,14 +32,17 @@ pub enum PodPlan {
 }
 
 /// The place of one pod in its Job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Its completion index; `None` unless the Job is Indexed.
     pub index: Option<i32>,
+    /// How often this index has failed before; `None` unless each index has its limit.
+    pub tries: Option<Tries>,
 }
 
-/// Compares the pods a Job should have with those it has. `pause` is what is left of the wait after failures.
-pub fn plan(shape: &Shape, tally: &Tally, pause: Duration) -> PodPlan {
+/// Compares the pods a Job should have with those it has. `pause` is what is left of the wait after failures; waits of
+/// single indexes are in `retries`.
+pub fn plan(shape: &Shape<'_>, tally: &Tally, pause: Duration, retries: &Retries) -> PodPlan {
     let want = wanted(shape, tally);
     let surplus = surplus(shape, tally, want);
     if !surplus.is_empty() {
@@ -44,19 +50,19 @@ pub fn plan(shape: &Shape, tally: &Tally, pause: Duration) -> PodPlan {
     }
     let held_places = if shape.replaces_ended_only { tally.terminating.len() } else { 0 };
     let missing = want.saturating_sub(tally.active.len() + held_places).min(PODS_PER_STEP_MAX);
-    let slots = match shape.mode {
-        Mode::NonIndexed => vec![Slot { index: None }; missing],
-        Mode::Indexed { completions } => free_indexes(shape, tally, completions, missing),
+    let (slots, soonest) = match shape.mode {
+        Mode::NonIndexed => (vec![Slot::default(); missing], None),
+        Mode::Indexed { completions } => free_indexes(shape, tally, completions, missing, retries),
     };
     match (slots.is_empty(), pause.is_zero()) {
-        (true, _) => PodPlan::Keep,
+        (true, _) => soonest.map_or(PodPlan::Keep, PodPlan::CreateAfter),
         (false, false) => PodPlan::CreateAfter(pause),
         (false, true) => PodPlan::Create(slots),
     }
 }
 
 /// How many pods should be active.
-fn wanted(shape: &Shape, tally: &Tally) -> usize {
+fn wanted(shape: &Shape<'_>, tally: &Tally) -> usize {
     let want = match shape.completions {
         _ if shape.suspended => 0,
         // Once one pod of a work queue has succeeded, the others may end but none is added.
@@ -68,7 +74,7 @@ fn wanted(shape: &Shape, tally: &Tally) -> usize {
 }
 
 /// Active pods that must go: those with no valid index or an index that has a pod already, then the least useful.
-fn surplus(shape: &Shape, tally: &Tally, want: usize) -> Vec<Arc<PodView>> {
+fn surplus(shape: &Shape<'_>, tally: &Tally, want: usize) -> Vec<Arc<PodView>> {
     let mut kept_by_use: Vec<_> = tally.active.clone();
     kept_by_use.sort_by_key(|pod| Reverse(usefulness(pod)));
     let mut surplus = Vec::new();
@@ -97,12 +103,32 @@ fn usefulness(pod: &PodView) -> impl Ord + use<> {
     (pod.node_name().is_some(), phase, is_ready(pod), Reverse(restarts), created, Reverse(pod.metadata.name.clone()))
 }
 
-/// The first `count` indexes that neither succeeded nor have a pod.
-fn free_indexes(shape: &Shape, tally: &Tally, completions: i32, count: usize) -> Vec<Slot> {
+/// The first `count` indexes that are not settled, have no pod and need not wait; and how long it takes until there is
+/// one more, if any waits.
+// Upstream: an index that waits keeps its place, and the indexes after it wait too.
+fn free_indexes(
+    shape: &Shape<'_>,
+    tally: &Tally,
+    completions: i32,
+    count: usize,
+    retries: &Retries,
+) -> (Vec<Slot>, Option<Duration>) {
     let terminating = tally.terminating.iter().filter(|_| shape.replaces_ended_only);
     let taken: BTreeSet<i32> = tally.active.iter().chain(terminating).filter_map(|pod| shape.index_of(pod)).collect();
-    let is_free = |index: &i32| !taken.contains(index) && !tally.completed.contains(*index);
-    (0..completions).filter(is_free).take(count).map(|index| Slot { index: Some(index) }).collect()
+    let is_free = |index: &i32| !taken.contains(index) && !tally.is_settled(*index);
+    let (mut slots, mut soonest) = (Vec::new(), None);
+    for index in (0..completions).filter(is_free) {
+        if slots.len() == count {
+            break;
+        }
+        let (tries, wait) = retries.before(index);
+        if wait.is_zero() {
+            slots.push(Slot { index: Some(index), tries: shape.per_index.map(|_| tries) });
+        } else {
+            soonest = Some(soonest.map_or(wait, |least: Duration| least.min(wait)));
+        }
+    }
+    (slots, soonest)
 }
 
 /// Stamps out pods of one Job: the template is decoded once, then copied per pod.
@@ -149,7 +175,14 @@ impl Stamp {
         let suffix = format!("-{index}-");
         let stem_end = self.job_name.len().min(58 - suffix.len());
         pod.metadata.generate_name = Some(format!("{}{suffix}", &self.job_name[..stem_end]));
-        pod.metadata.annotations.get_or_insert_default().insert(INDEX_KEY.to_owned(), index.to_string());
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(INDEX_KEY.to_owned(), index.to_string());
+        if let Some(Tries { failed, ignored }) = slot.tries {
+            annotations.insert(FAILURES_KEY.to_owned(), failed.to_string());
+            if ignored > 0 {
+                annotations.insert(IGNORED_FAILURES_KEY.to_owned(), ignored.to_string());
+            }
+        }
         pod.metadata.labels.get_or_insert_default().insert(INDEX_KEY.to_owned(), index.to_string());
         let spec = pod.spec.get_or_insert_default();
         spec.hostname = Some(format!("{}-{index}", self.job_name));

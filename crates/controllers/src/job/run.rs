@@ -7,11 +7,14 @@ use futures::future::{join3, join5};
 use runtime::{Capabilities, Change, Cursor, WorkQueue, Worked};
 
 use super::Parts;
-use super::carry_out::{Failure, Then, carry_out, is_gone, release_pods, warn};
+use super::carry_out::{Failure, Then, carry_out, is_gone, release, warn};
+use super::claims::adopters;
+use super::doubts::Doubts;
+use super::metrics::Sync;
 use super::next_step::{NextStep, next_step};
 use super::observe::observe;
 use super::settings::Groups;
-use super::shape::{PODS_PER_STEP_MAX, is_held, is_ready};
+use super::shape::{PODS_PER_STEP_MAX, is_held, is_managed_by_others, is_ready};
 use super::status::scheduled_condition;
 
 /// A Job that takes more steps than this in a row lets others go first.
@@ -35,7 +38,7 @@ pub async fn run(parts: Parts) {
     parts.namespaces.synced().await;
     let mut capabilities = parts.capabilities.clone();
     capabilities.known().await;
-    let queue = WorkQueue::new(parts.config.retry);
+    let queue = WorkQueue::counted(parts.config.retry, parts.metrics.queue("job"));
     let caches = join5(
         jobs(parts.jobs.subscribe(), &queue, &parts),
         pods(parts.pods.subscribe(), &queue, &parts),
@@ -61,9 +64,15 @@ async fn server(mut capabilities: Capabilities, queue: &WorkQueue<Key>, parts: &
 }
 
 async fn work(queue: &WorkQueue<Key>, parts: &Parts) {
+    let doubts = &Doubts::default();
     let look = |key: Key| async move {
         let worked = match &key {
-            Key::Job { key: job, uid } => reconcile(parts, queue, &key, job, uid).await,
+            Key::Job { key: job, uid } => {
+                let mut sync = Sync::begin(parts.clock.now());
+                let worked = reconcile(parts, queue, doubts, &key, job, uid, &mut sync).await;
+                parts.metrics.job.synced(&sync, parts.clock.now(), worked.is_ok());
+                worked
+            }
             Key::Orphan(pod) => release_orphan(parts, pod).await,
         };
         match worked {
@@ -82,25 +91,38 @@ async fn work(queue: &WorkQueue<Key>, parts: &Parts) {
 async fn reconcile(
     parts: &Parts,
     queue: &WorkQueue<Key>,
+    doubts: &Doubts,
     key: &Key,
     job: &ObjectKey,
     uid: &str,
+    sync: &mut Sync,
 ) -> Result<(), Failure> {
     // Set once something could not be created: pods that have ended are counted and let go all the same.
     let mut blocked: Option<Failure> = None;
     for _ in 0..STEPS_MAX {
-        let Some(mut observed) = observe(parts, job, uid) else { return release_leftovers(parts, job, uid).await };
+        if let Some(held) = parts.jobs.get(job).filter(|held| held.metadata.uid == uid) {
+            doubts.settle(parts, &held).await?;
+        }
+        let Some(mut observed) = observe(parts, job, uid) else {
+            doubts.forget(uid);
+            return release_leftovers(parts, job, uid).await;
+        };
         observed.blocked = blocked.is_some();
         let step = next_step(&observed, &parts.gates, &parts.config).map_err(|error| {
             warn(parts, &observed.job, "FailedWorkloadCompilation", "Compile", &error.to_string());
             Failure::Compile(error)
         })?;
+        sync.takes(&observed.job, &step);
         if let NextStep::Rest(recheck) = step {
             recheck.into_iter().for_each(|delay| queue.add_after(key.clone(), delay));
             return blocked.map_or(Ok(()), Failure::unless_final);
         }
-        match carry_out(parts, &observed, step).await {
-            Ok(Then::Again) => {}
+        let done = carry_out(parts, &observed, step).await;
+        if matches!(&done, Ok(Then::Ask)) || done.as_ref().is_err_and(Failure::leaves_doubt) {
+            doubts.raise(uid);
+        }
+        match done {
+            Ok(Then::Again | Then::Ask) => {}
             Ok(Then::AwaitEvents) => return blocked.map_or(Ok(()), Failure::unless_final),
             Err(failure) if blocked.is_none() && failure.creation().is_some() => blocked = Some(failure),
             Err(failure) => return Err(failure),
@@ -118,22 +140,31 @@ async fn release_leftovers(parts: &Parts, job: &ObjectKey, uid: &str) -> Result<
         return Ok(());
     }
     for batch in held.chunks(PODS_PER_STEP_MAX) {
-        release_pods(parts, batch).await?;
+        release(parts, batch).await?;
     }
     Ok(())
 }
 
+/// A pod that nobody controls is nobody's to count, unless a Job is about to adopt it.
 async fn release_orphan(parts: &Parts, pod: &ObjectKey) -> Result<(), Failure> {
-    let orphan = |pod: &Arc<PodView>| is_held(pod) && pod.metadata.controller().is_none();
-    let pods: Vec<_> = parts.pods.get(pod).filter(orphan).into_iter().collect();
-    release_pods(parts, &pods).await.map(|_| ())
+    let Some(pod) = parts.pods.get(pod) else { return Ok(()) };
+    let is_orphan = is_held(&pod) && pod.metadata.controller().is_none();
+    let is_adopted = || !pod.metadata.is_deleting() && !adopters(&pod, &parts.jobs).is_empty();
+    if is_orphan && !is_adopted() {
+        super::carry_out::release_orphan(parts, pod).await?;
+    }
+    Ok(())
 }
 
 /// A new spec is acted on at once; a new status is mostly our own and can wait for what comes with it.
 async fn jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<Key>, parts: &Parts) {
     loop {
         let change = cursor.next().await;
-        let key = key_of(&change.latest().metadata);
+        let job = change.latest();
+        if change.old.is_none() && is_managed_by_others(job) {
+            parts.metrics.job.managed_by_others(job.spec.managed_by.as_deref().unwrap_or_default());
+        }
+        let key = key_of(&job.metadata);
         let only_status = matches!((&change.old, &change.new), (Some(old), Some(new))
             if old.metadata.generation == new.metadata.generation
                 && old.metadata.is_deleting() == new.metadata.is_deleting());
@@ -144,18 +175,19 @@ async fn jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<Key>, parts: &Parts
 async fn pods(mut cursor: Cursor<PodView>, queue: &WorkQueue<Key>, parts: &Parts) {
     loop {
         let change = cursor.next().await;
+        parts.metrics.job.pod_changed(&change);
         if !matters(&change) {
             continue;
         }
-        let pod = change.latest();
-        match pod.metadata.controller() {
-            Some(owner) if is_job(owner) => {
-                let key =
-                    Key::Job { key: ObjectKey::new(&pod.metadata.namespace, &owner.name), uid: owner.uid.clone() };
-                queue.add_after(key, parts.config.sync_batch);
-            }
-            None if change.new.is_some() && is_held(pod) => queue.add(Key::Orphan(pod.metadata.key())),
-            _ => {}
+        let wake = |job: Key| queue.add_after(job, parts.config.sync_batch);
+        for pod in change.old.iter().chain(&change.new) {
+            let owner = pod.metadata.controller().filter(|owner| is_job(owner));
+            owner.into_iter().for_each(|owner| wake(key_of_owner(&pod.metadata.namespace, owner)));
+        }
+        let Some(pod) = change.new.filter(|pod| pod.metadata.controller().is_none()) else { continue };
+        adopters(&pod, &parts.jobs).iter().for_each(|job| wake(key_of(&job.metadata)));
+        if is_held(&pod) {
+            queue.add(Key::Orphan(pod.metadata.key()));
         }
     }
 }
@@ -168,7 +200,9 @@ fn matters(change: &Change<PodView>) -> bool {
         let restarts: i32 = statuses.map(|status| status.restart_count).sum();
         (pod.status.phase, is_ready(pod), pod.metadata.is_deleting(), is_held(pod), restarts)
     };
-    counted(old) != counted(new) || old.metadata.owner_references != new.metadata.owner_references
+    let (before, after) = (&old.metadata, &new.metadata);
+    let changed_hands = before.owner_references != after.owner_references || before.labels != after.labels;
+    changed_hands || counted(old) != counted(new)
 }
 
 async fn workloads(mut cursor: Cursor<WorkloadView>, queue: &WorkQueue<Key>, parts: &Parts) {
@@ -208,7 +242,7 @@ async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts) {
         let group = change.latest();
         let namespace = &group.metadata.namespace;
         if let Some(owner) = group.metadata.controller().filter(|owner| is_job(owner)) {
-            queue.add(Key::Job { key: ObjectKey::new(namespace, &owner.name), uid: owner.uid.clone() });
+            queue.add(key_of_owner(namespace, owner));
         }
         let origin = group.spec.workload_ref.as_ref();
         let workload = origin.and_then(|origin| parts.workloads.get(&ObjectKey::new(namespace, &origin.workload_name)));
@@ -238,6 +272,10 @@ fn wake_jobs_of(workload: &WorkloadView, queue: &WorkQueue<Key>, parts: &Parts) 
 
 fn key_of(job: &Meta) -> Key {
     Key::Job { key: job.key(), uid: job.uid.clone() }
+}
+
+fn key_of_owner(namespace: &str, owner: &OwnerRef) -> Key {
+    Key::Job { key: ObjectKey::new(namespace, &owner.name), uid: owner.uid.clone() }
 }
 
 fn is_job(owner: &OwnerRef) -> bool {

@@ -1,6 +1,9 @@
 //! What a Job asks for, with the API's defaults filled in, and the wire names the Job controller uses.
 
 use api::views::{Condition, JobView, PodPhase, PodView};
+use k8s_openapi::api::batch::v1::{PodFailurePolicy, SuccessPolicy};
+
+use super::Config;
 
 /// The controller's name: in `spec.managedBy`, in events, and in the annotation on the objects it makes.
 pub const CONTROLLER: &str = "job-controller";
@@ -12,6 +15,11 @@ pub const MANAGED_BY_ANNOTATION: &str = "phalanx.dev/managed-by";
 pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// Annotation and label with a pod's completion index.
 pub const INDEX_KEY: &str = "batch.kubernetes.io/job-completion-index";
+
+/// Annotation with the number of failures of a pod's index before it; only where indexes have limits of their own.
+pub const FAILURES_KEY: &str = "batch.kubernetes.io/job-index-failure-count";
+/// The same for failures that a rule ignores; absent where there were none.
+pub const IGNORED_FAILURES_KEY: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
 /// At most this many pods are created, deleted or let go in one step, and so many ends wait to be counted.
 pub const PODS_PER_STEP_MAX: usize = 500;
@@ -28,9 +36,18 @@ pub enum Mode {
     },
 }
 
-/// The numbers a Job is run by.
+/// How often each index may fail (KEP-3850).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerIndex {
+    /// An index that fails more often is given up.
+    pub failures_max: i32,
+    /// More indexes than this that are given up end the Job; `None`: it goes on with the others.
+    pub indexes_max: Option<i32>,
+}
+
+/// The numbers and rules a Job is run by.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct Shape<'a> {
     /// NonIndexed or Indexed.
     pub mode: Mode,
     /// How many must succeed; `None`: one success ends it.
@@ -45,25 +62,41 @@ pub struct Shape {
     pub replaces_ended_only: bool,
     /// Containers are restarted in place, and restarts count toward the limit.
     pub restarts_in_place: bool,
+    /// What single failures mean.
+    pub failure_policy: Option<&'a PodFailurePolicy>,
+    /// When an Indexed Job has succeeded before all its indexes have.
+    pub success_policy: Option<&'a SuccessPolicy>,
+    /// The limits of single indexes, of an Indexed Job that has them.
+    pub per_index: Option<PerIndex>,
+    /// Whether pods that others put out of the way have failed.
+    pub counts_disruptions: bool,
 }
 
-impl Shape {
+impl<'a> Shape<'a> {
     /// Reads a Job; `None` for a completion mode that this version does not know.
-    pub fn of(job: &JobView) -> Option<Shape> {
+    pub fn of(job: &'a JobView, config: &Config) -> Option<Shape<'a>> {
         let spec = &job.spec;
         let mode = match spec.completion_mode.as_deref() {
             None | Some("NonIndexed") => Mode::NonIndexed,
             Some("Indexed") => Mode::Indexed { completions: spec.completions.unwrap_or(0) },
             Some(_) => return None,
         };
+        let is_indexed = mode != Mode::NonIndexed;
+        let failures_max = spec.backoff_limit_per_index.filter(|_| is_indexed);
+        let per_index =
+            failures_max.map(|failures_max| PerIndex { failures_max, indexes_max: spec.max_failed_indexes });
         Some(Shape {
             mode,
             completions: spec.completions,
             parallelism: spec.parallelism.unwrap_or(1),
-            backoff_limit: spec.backoff_limit.unwrap_or(6),
+            backoff_limit: spec.backoff_limit.unwrap_or(if per_index.is_some() { i32::MAX } else { 6 }),
             suspended: spec.suspend.unwrap_or(false),
             replaces_ended_only: spec.pod_replacement_policy.as_deref() == Some("Failed"),
             restarts_in_place: spec.template.restart_policy == "OnFailure",
+            failure_policy: spec.pod_failure_policy.as_ref(),
+            success_policy: spec.success_policy.as_ref().filter(|_| is_indexed),
+            per_index,
+            counts_disruptions: config.count_disruptions,
         })
     }
 
@@ -101,19 +134,6 @@ pub fn end_of(job: &JobView) -> Option<&Condition> {
 /// Whether another controller runs this Job.
 pub fn is_managed_by_others(job: &JobView) -> bool {
     job.spec.managed_by.as_deref().is_some_and(|manager| manager != MANAGED_BY)
-}
-
-/// Fields this version does not act on yet; a Job that sets them is told so and otherwise counted as usual.
-pub fn unsupported_fields(job: &JobView) -> Vec<&'static str> {
-    let spec = &job.spec;
-    [
-        (spec.pod_failure_policy.is_some(), "spec.podFailurePolicy"),
-        (spec.success_policy.is_some(), "spec.successPolicy"),
-        (spec.backoff_limit_per_index.is_some(), "spec.backoffLimitPerIndex"),
-    ]
-    .into_iter()
-    .filter_map(|(set, field)| set.then_some(field))
-    .collect()
 }
 
 /// Neither ended nor being deleted.

@@ -9,12 +9,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::Timestamp;
-use api::views::{Condition, JobStatusView, JobView, PodGroupView, PodPhase, PodView};
+use api::views::{Condition, JobStatusView, PodGroupView, PodView, UncountedView};
 
+use super::ends::End;
 use super::observe::Observed;
+use super::retries::Retries;
 use super::scheduling::{Fallback, Group, Scheduling};
-use super::shape::{Mode, PODS_PER_STEP_MAX, Shape, is_held, is_terminating, unsupported_fields};
-use super::tally::{Tally, recorded_indexes, recorded_uids};
+use super::shape::{Mode, PODS_PER_STEP_MAX, Shape, is_held, is_terminating};
+use super::tally::{RecordedIndexes, Tally, recorded_uids, succeeded_first};
 use super::verdict::Verdict;
 
 /// Type of the condition on a Job that says what its group waits for.
@@ -41,47 +43,63 @@ impl News {
     }
 }
 
+/// What was made of a Job and its pods, from which its status follows.
+#[derive(Debug)]
+pub struct Findings<'a> {
+    /// What it asks for.
+    pub shape: &'a Shape<'a>,
+    /// What its pods add up to.
+    pub tally: &'a Tally,
+    /// Pods that are still needed although they failed.
+    pub retries: &'a Retries,
+    /// Its end, if it has come to one.
+    pub verdict: Option<&'a Verdict>,
+}
+
 /// The status that follows from what was observed, and what to tell people when it is written.
 pub fn next_status(
     observed: &Observed,
-    shape: &Shape,
-    tally: &Tally,
-    verdict: Option<&Verdict>,
+    findings: &Findings<'_>,
     scheduling: &Scheduling,
 ) -> (JobStatusView, Vec<News>) {
     let (job, now) = (&observed.job, whole_seconds(observed.now));
+    let Findings { shape, tally, verdict, .. } = *findings;
     let mut status = job.status.clone();
     let mut news = Vec::new();
-    start_or_suspend(&mut status, job, shape, verdict, now, &mut news);
+    start_or_suspend(&mut status, shape, verdict, now, &mut news);
     note_fallback(&mut status, scheduling, now, &mut news);
     note_group(&mut status, observed, scheduling, shape.suspended || verdict.is_some(), now);
-    let all_recorded = count_and_record(&mut status, observed, shape, verdict);
+    let all_recorded = count_and_record(&mut status, observed, findings);
     status.active = tally.active.len() as i32;
     status.ready = Some(tally.ready);
     status.terminating = Some(tally.terminating.len() as i32);
     let settled = all_recorded && tally.active.is_empty() && tally.terminating.is_empty();
     if let Some(verdict) = verdict {
-        finish(&mut status, verdict, settled && !observed.pods.iter().any(|pod| is_held(pod)), now, &mut news);
+        let settled = settled && !observed.pods.iter().any(|pod| is_held(pod));
+        finish(&mut status, shape, verdict, settled, now, &mut news);
     }
     (status, news)
 }
 
 /// Pods that may be let go, at most one batch: their end is in the written status, or never will be.
-pub fn releasable(observed: &Observed, shape: &Shape, verdict: Option<&Verdict>) -> Vec<Arc<PodView>> {
+pub fn releasable(observed: &Observed, findings: &Findings<'_>) -> Vec<Arc<PodView>> {
     let job = &observed.job;
+    let Findings { shape, retries, verdict, .. } = *findings;
     let uids = recorded_uids(job);
-    let indexes = recorded_indexes(job, shape);
+    let indexes = RecordedIndexes::of(job, shape);
     let is_free = |pod: &PodView| {
-        let has_succeeded = pod.status.phase == PodPhase::Succeeded;
-        let recorded_index = has_succeeded && shape.index_of(pod).is_some_and(|index| indexes.contains(index));
-        if recorded_index || uids.contains(pod.metadata.uid.as_str()) {
-            return true;
+        let recorded_uid = || uids.contains(pod.metadata.uid.as_str());
+        match shape.end(pod) {
+            Some(_) if !shape.counts(pod) => true,
+            Some(End::Succeeded) => recorded_uid() || shape.index_of(pod).is_some_and(|index| indexes.contain(index)),
+            Some(End::Failed | End::FailedForGood) => recorded_uid(),
+            Some(End::Ignored | End::Disrupted) => !retries.need(shape, pod),
+            // A Job that is going away lets the rest go, and one that succeeded lets go of what it stopped.
+            None => {
+                let stopped = verdict.is_some_and(|verdict| verdict.succeeded) && is_terminating(pod);
+                recorded_uid() || job.metadata.is_deleting() || stopped
+            }
         }
-        if has_succeeded || shape.has_failed(pod) {
-            return !shape.counts(pod);
-        }
-        // A Job that is going away lets the rest go, and one that succeeded lets go of what it stopped.
-        job.metadata.is_deleting() || (verdict.is_some_and(|verdict| verdict.succeeded) && is_terminating(pod))
     };
     let free = observed.pods.iter().filter(|pod| is_held(pod) && is_free(pod));
     free.take(PODS_PER_STEP_MAX).cloned().collect()
@@ -90,8 +108,7 @@ pub fn releasable(observed: &Observed, shape: &Shape, verdict: Option<&Verdict>)
 /// `startTime` runs while the Job may have pods; a suspended Job has none, and a resumed one starts again.
 fn start_or_suspend(
     status: &mut JobStatusView,
-    job: &JobView,
-    shape: &Shape,
+    shape: &Shape<'_>,
     verdict: Option<&Verdict>,
     now: Timestamp,
     news: &mut Vec<News>,
@@ -106,13 +123,9 @@ fn start_or_suspend(
         set_condition(&mut status.conditions, "Suspended", "False", "JobResumed", "Job resumed", now);
         news.push(News::normal("Resumed", "Job resumed"));
         status.start_time = Some(now);
-    } else if status.start_time.is_none() {
-        // A Job that ends was started, if only to find that nothing was to be done.
+    } else if status.start_time.is_none() && !(shape.suspended && shape.completions == Some(0)) {
+        // A Job that ends was started, if only to find that nothing was to be done; unless it was never to start.
         status.start_time = Some(now);
-        let unsupported = unsupported_fields(job).into_iter();
-        news.extend(unsupported.map(|field| {
-            News::warning("UnsupportedField", format!("{field} is not supported yet; every failure counts as usual"))
-        }));
     }
 }
 
@@ -171,56 +184,85 @@ fn note_group(status: &mut JobStatusView, observed: &Observed, scheduling: &Sche
 }
 
 /// Moves ends along: uids whose pod was let go into the counts, new ends into the records. True if all found room.
-fn count_and_record(status: &mut JobStatusView, observed: &Observed, shape: &Shape, verdict: Option<&Verdict>) -> bool {
+fn count_and_record(status: &mut JobStatusView, observed: &Observed, findings: &Findings<'_>) -> bool {
+    let Findings { shape, retries, verdict, .. } = *findings;
     let held: Vec<&Arc<PodView>> = observed.pods.iter().filter(|pod| is_held(pod)).collect();
-    let held_uids: BTreeSet<&str> = held.iter().map(|pod| pod.metadata.uid.as_str()).collect();
     let mut uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
-    let let_go = |uids: &mut Vec<String>| {
-        let before = uids.len();
-        uids.retain(|uid| held_uids.contains(uid.as_str()));
-        (before - uids.len()) as i32
-    };
-    status.succeeded += let_go(&mut uncounted.succeeded);
-    status.failed += let_go(&mut uncounted.failed);
+    count_let_go(status, &mut uncounted, &held);
 
-    let mut completed = recorded_indexes(&observed.job, shape);
+    let mut indexes = RecordedIndexes::of(&observed.job, shape);
     let recorded = recorded_uids(&observed.job);
     let failing = verdict.is_some_and(|verdict| verdict.written && !verdict.succeeded);
+    let is_new = |pod: &&&Arc<PodView>| shape.counts(pod) && !recorded.contains(pod.metadata.uid.as_str());
+    // Pods that are stopped because the Job failed are part of its failure.
+    let stopped = |pod: &PodView| (failing && is_terminating(pod)).then_some(End::Failed);
+    let ends = held.iter().filter(is_new).filter_map(|pod| Some((*pod, shape.end(pod).or_else(|| stopped(pod))?)));
+    let ends: Vec<_> = ends.filter(|(pod, _)| !retries.need(shape, pod)).collect();
     let mut all_recorded = true;
-    for pod in held.iter().filter(|pod| shape.counts(pod) && !recorded.contains(pod.metadata.uid.as_str())) {
+    for (pod, end) in succeeded_first(&ends) {
         let has_room = uncounted.succeeded.len() + uncounted.failed.len() < PODS_PER_STEP_MAX;
-        // Pods that are stopped because the Job failed are part of its failure.
-        let failed = shape.has_failed(pod) || (failing && is_terminating(pod));
-        match (pod.status.phase == PodPhase::Succeeded, shape.index_of(pod)) {
-            (true, Some(index)) => completed.insert(index),
-            (true, None) if has_room => uncounted.succeeded.push(pod.metadata.uid.clone()),
-            (false, _) if failed && has_room => uncounted.failed.push(pod.metadata.uid.clone()),
-            (succeeded, _) => all_recorded &= !succeeded && !failed,
+        match end {
+            // The index says it all, in no room.
+            End::Succeeded if shape.mode != Mode::NonIndexed => {}
+            End::Succeeded if has_room => uncounted.succeeded.push(pod.metadata.uid.clone()),
+            End::Failed | End::FailedForGood if has_room => uncounted.failed.push(pod.metadata.uid.clone()),
+            End::Ignored | End::Disrupted => {}
+            End::Succeeded | End::Failed | End::FailedForGood => {
+                all_recorded = false;
+                continue;
+            }
         }
+        indexes.note(shape, pod, end);
     }
     if let Mode::Indexed { .. } = shape.mode {
-        status.succeeded = completed.len();
-        status.completed_indexes = completed.to_string();
+        status.succeeded = indexes.completed.len();
+        status.completed_indexes = indexes.completed.to_string();
+        status.failed_indexes = shape.per_index.map(|_| indexes.given_up.to_string());
     }
-    all_recorded &= uncounted == Default::default();
+    all_recorded &= uncounted == UncountedView::default();
     status.uncounted_terminated_pods = Some(uncounted);
     all_recorded
 }
 
+/// A recorded pod that is no longer held is counted.
+fn count_let_go(status: &mut JobStatusView, uncounted: &mut UncountedView, held: &[&Arc<PodView>]) {
+    let held: BTreeSet<&str> = held.iter().map(|pod| pod.metadata.uid.as_str()).collect();
+    let let_go = |uids: &mut Vec<String>| {
+        let before = uids.len();
+        uids.retain(|uid| held.contains(uid.as_str()));
+        (before - uids.len()) as i32
+    };
+    status.succeeded += let_go(&mut uncounted.succeeded);
+    status.failed += let_go(&mut uncounted.failed);
+}
+
 /// Writes the interim condition at once and the final one when no pod is left to count.
-fn finish(status: &mut JobStatusView, verdict: &Verdict, settled: bool, now: Timestamp, news: &mut Vec<News>) {
+fn finish(
+    status: &mut JobStatusView,
+    shape: &Shape<'_>,
+    verdict: &Verdict,
+    settled: bool,
+    now: Timestamp,
+    news: &mut Vec<News>,
+) {
     let Verdict { reason, message, .. } = verdict;
     set_condition(&mut status.conditions, verdict.interim_condition(), "True", reason, message, now);
     if !settled {
         return;
     }
     set_condition(&mut status.conditions, verdict.final_condition(), "True", reason, message, now);
-    if verdict.succeeded {
-        status.completion_time = Some(now);
-        news.push(News::normal("Completed", "Job completed"));
-    } else {
+    if !verdict.succeeded {
         news.push(News::warning(reason, message));
+        return;
     }
+    status.completion_time = Some(now);
+    if shape.completions.is_some_and(|completions| status.succeeded > completions) {
+        news.push(News::warning(
+            "TooManySucceededPods",
+            "Too many succeeded pods running after completion count reached",
+        ));
+    }
+    news.push(News::normal("Completed", "Job completed"));
 }
 
 /// Sets a condition; false if it already said so.

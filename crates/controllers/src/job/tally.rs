@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::views::{JobView, PodPhase, PodView};
+use api::views::{JobView, PodView};
 
+use super::ends::End;
 use super::indexes::Indexes;
 use super::shape::{Mode, Shape, is_active, is_held, is_ready, is_terminating};
 
@@ -26,23 +27,25 @@ pub struct Tally {
     pub failed: i32,
     /// Indexes that succeeded, recorded or not; empty unless the Job is Indexed.
     pub completed: Indexes,
+    /// Indexes that are given up, recorded or not; empty unless each index has its limit.
+    pub given_up: Indexes,
+    /// Why a single pod makes the whole Job fail, if one does.
+    pub fails_job: Option<String>,
 }
 
 impl Tally {
     /// Adds up `pods`, which are all pods the Job controls.
-    pub fn of(job: &JobView, shape: &Shape, pods: &[Arc<PodView>]) -> Tally {
+    pub fn of(job: &JobView, shape: &Shape<'_>, pods: &[Arc<PodView>]) -> Tally {
         let recorded = recorded_uids(job);
-        let unrecorded =
-            |pod: &&Arc<PodView>| is_held(pod) && !recorded.contains(pod.metadata.uid.as_str()) && shape.counts(pod);
+        let held = || pods.iter().filter(|pod| is_held(pod) && shape.counts(pod));
+        let unrecorded = held().filter(|pod| !recorded.contains(pod.metadata.uid.as_str()));
+        let mut indexes = RecordedIndexes::of(job, shape);
         let (mut new_succeeded, mut new_failed) = (0, 0);
-        let mut completed = recorded_indexes(job, shape);
-        for pod in pods.iter().filter(unrecorded) {
-            if pod.status.phase == PodPhase::Succeeded {
-                new_succeeded += 1;
-                shape.index_of(pod).into_iter().for_each(|index| completed.insert(index));
-            } else if shape.has_failed(pod) {
-                new_failed += 1;
-            }
+        let ends: Vec<_> = unrecorded.filter_map(|pod| Some((pod, shape.end(pod)?))).collect();
+        for (pod, end) in succeeded_first(&ends) {
+            new_succeeded += i32::from(end == End::Succeeded);
+            new_failed += i32::from(end.counts_as_failure());
+            indexes.note(shape, pod, end);
         }
         let uncounted = job.status.uncounted_terminated_pods.as_ref();
         let uncounted_succeeded = uncounted.map_or(0, |uids| uids.succeeded.len() as i32);
@@ -54,11 +57,18 @@ impl Tally {
             terminating: pods.iter().filter(|pod| is_terminating(pod)).cloned().collect(),
             succeeded: match shape.mode {
                 Mode::NonIndexed => job.status.succeeded + uncounted_succeeded + new_succeeded,
-                Mode::Indexed { .. } => completed.len(),
+                Mode::Indexed { .. } => indexes.completed.len(),
             },
             failed: job.status.failed + uncounted_failed + new_failed,
-            completed,
+            completed: indexes.completed,
+            given_up: indexes.given_up,
+            fails_job: held().find_map(|pod| shape.fails_job(pod)),
         }
+    }
+
+    /// Whether nothing more is to be done about an index.
+    pub fn is_settled(&self, index: i32) -> bool {
+        self.completed.contains(index) || self.given_up.contains(index)
     }
 }
 
@@ -68,10 +78,46 @@ pub fn recorded_uids(job: &JobView) -> BTreeSet<&str> {
     uncounted.flat_map(|uids| uids.succeeded.iter().chain(&uids.failed)).map(String::as_str).collect()
 }
 
-/// Indexes that the Job's status names as succeeded; none unless the Job is Indexed.
-pub fn recorded_indexes(job: &JobView, shape: &Shape) -> Indexes {
-    match shape.mode {
-        Mode::NonIndexed => Indexes::default(),
-        Mode::Indexed { completions } => Indexes::parse(&job.status.completed_indexes, completions),
+/// The same ends with the successes first: an index that has succeeded cannot fail any more.
+pub fn succeeded_first<'a>(
+    ends: &[(&'a Arc<PodView>, End)],
+) -> impl Iterator<Item = (&'a Arc<PodView>, End)> + use<'a> {
+    let (succeeded, others): (Vec<_>, Vec<_>) = ends.iter().partition(|(_, end)| *end == End::Succeeded);
+    succeeded.into_iter().chain(others)
+}
+
+/// Indexes that the Job's status names; none unless the Job is Indexed. No index is in both sets.
+#[derive(Debug)]
+pub struct RecordedIndexes {
+    /// Those that succeeded.
+    pub completed: Indexes,
+    /// Those that are given up.
+    pub given_up: Indexes,
+}
+
+impl RecordedIndexes {
+    /// Reads the status. Indexes that the Job no longer has are left out.
+    pub fn of(job: &JobView, shape: &Shape<'_>) -> RecordedIndexes {
+        let read = |text: &str| match shape.mode {
+            Mode::NonIndexed => Indexes::default(),
+            Mode::Indexed { completions } => Indexes::parse(text, completions),
+        };
+        let given_up = job.status.failed_indexes.as_deref().filter(|_| shape.per_index.is_some());
+        RecordedIndexes { completed: read(&job.status.completed_indexes), given_up: read(given_up.unwrap_or_default()) }
+    }
+
+    /// Takes an end in. What was said first about an index stands.
+    pub fn note(&mut self, shape: &Shape<'_>, pod: &PodView, end: End) {
+        let Some(index) = shape.index_of(pod).filter(|index| !self.contain(*index)) else { return };
+        match end {
+            End::Succeeded => self.completed.insert(index),
+            End::FailedForGood => self.given_up.insert(index),
+            End::Failed | End::Ignored | End::Disrupted => {}
+        }
+    }
+
+    /// Whether the index is in either set.
+    pub fn contain(&self, index: i32) -> bool {
+        self.completed.contains(index) || self.given_up.contains(index)
     }
 }

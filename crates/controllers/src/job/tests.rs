@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod decisions; // tables: one observation, one step
+mod policies; // the same for rules about failures and successes
+mod indexed; // the same for limits of each index, and for Jobs that grow and shrink
 mod foreign; // a server that lacks kinds or drops fields
 mod groups; // scheduling objects: created, found, followed, left alone
 mod choices; // settings, labels, named Workloads, suspension
@@ -21,7 +23,9 @@ use serde_json::{Value, json};
 use super::Config;
 use super::next_step::{NextStep, next_step};
 use super::observe::Observed;
-use super::shape::{INDEX_KEY, TRACKING_FINALIZER};
+use super::pods::Slot;
+use super::retries::Tries;
+use super::shape::{FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, TRACKING_FINALIZER};
 
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -40,6 +44,7 @@ pub(crate) fn job(spec: Value) -> JobBuilder {
     job.status.start_time = Some(at(0));
     job.status.uncounted_terminated_pods = Some(UncountedView::default());
     (job.status.ready, job.status.terminating) = (Some(0), Some(0));
+    job.status.failed_indexes = job.spec.backoff_limit_per_index.map(|_| String::new());
     JobBuilder(job)
 }
 
@@ -107,8 +112,86 @@ impl PodBuilder {
         self.ended(PodPhase::Failed, second)
     }
 
-    pub fn deleting(mut self) -> Self {
-        self.0.metadata.deletion_timestamp = Some(at(0));
+    pub fn deleting(self) -> Self {
+        self.deleted_at(0, 0)
+    }
+
+    /// To be gone at that second, which was asked for so long before.
+    pub fn deleted_at(mut self, second: i64, grace: i32) -> Self {
+        self.0.metadata.deletion_timestamp = Some(at(second));
+        self.0.metadata.deletion_grace_period_seconds = Some(grace);
+        self
+    }
+
+    pub fn created(mut self, second: i64) -> Self {
+        self.0.metadata.creation_timestamp = Some(at(second));
+        self
+    }
+
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.0.metadata.labels.insert(key, value.to_owned());
+        self
+    }
+
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.0.metadata.annotations.insert(key, value.to_owned());
+        self
+    }
+
+    /// A pod of an index that has failed so often before.
+    pub fn tried(self, failed: i32, ignored: i32) -> Self {
+        let pod = self.annotation(FAILURES_KEY, &failed.to_string());
+        if ignored == 0 { pod } else { pod.annotation(IGNORED_FAILURES_KEY, &ignored.to_string()) }
+    }
+
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.0.metadata.namespace = namespace.to_owned();
+        self
+    }
+
+    pub fn uncontrolled(mut self) -> Self {
+        self.0.metadata.owner_references.clear();
+        self
+    }
+
+    pub fn condition(self, kind: &str, status: &str) -> Self {
+        self.condition_at(kind, status, 0)
+    }
+
+    pub fn condition_at(mut self, kind: &str, status: &str, second: i64) -> Self {
+        self.0.status.conditions.push(Condition {
+            kind: kind.to_owned(),
+            status: status.to_owned(),
+            last_transition_time: Some(at(second)),
+            ..Condition::default()
+        });
+        self
+    }
+
+    /// Failed, with this container.
+    pub fn exited(self, container: &str, code: i32) -> Self {
+        self.terminated(container, code, 1)
+    }
+
+    pub fn terminated(mut self, container: &str, code: i32, second: i64) -> Self {
+        self.0.status.phase = PodPhase::Failed;
+        self.0.status.container_statuses.push(terminated(container, code, second));
+        self
+    }
+
+    pub fn init_exited(self, container: &str, code: i32) -> Self {
+        self.init_exited_at(container, code, 1)
+    }
+
+    pub fn init_exited_at(mut self, container: &str, code: i32, second: i64) -> Self {
+        self.0.status.phase = PodPhase::Failed;
+        self.0.status.init_container_statuses.push(terminated(container, code, second));
+        self
+    }
+
+    pub fn still_running(mut self, container: &str) -> Self {
+        let status = ContainerStatusView { name: container.to_owned(), ..ContainerStatusView::default() };
+        self.0.status.container_statuses.push(status);
         self
     }
 
@@ -122,18 +205,25 @@ impl PodBuilder {
     }
 
     fn ended(mut self, phase: PodPhase, second: i64) -> Self {
-        let mut status = ContainerStatusView { name: "main".to_owned(), ..ContainerStatusView::default() };
-        status.state.terminated = Some(TerminatedView { exit_code: 0, finished_at: Some(at(second)) });
-        self.0.status.container_statuses = vec![status];
+        let code = i32::from(phase == PodPhase::Failed);
+        self.0.status.container_statuses = vec![terminated("main", code, second)];
         self.0.status.phase = phase;
         self
     }
+}
+
+fn terminated(container: &str, code: i32, second: i64) -> ContainerStatusView {
+    let mut status = ContainerStatusView { name: container.to_owned(), ..ContainerStatusView::default() };
+    status.state.terminated = Some(TerminatedView { exit_code: code, finished_at: Some(at(second)) });
+    status
 }
 
 pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Observed {
     Observed {
         job: Arc::new(job.0),
         pods: pods.into_iter().map(PodBuilder::build).collect(),
+        strays: Vec::new(),
+        loose: Vec::new(),
         workloads: Vec::new(),
         pod_groups: Vec::new(),
         namespace: None,
@@ -145,23 +235,37 @@ pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Obse
 
 /// Without scheduling objects, which have tests of their own.
 pub(crate) fn plain_step(observed: &Observed) -> NextStep {
+    plain_step_with(observed, &Config::default())
+}
+
+/// The same with other settings.
+pub(crate) fn plain_step_with(observed: &Observed, config: &Config) -> NextStep {
     let mut observed = observed.clone();
     let mut job = (*observed.job).clone();
     job.spec.template.scheduling_group = Some("brought-along".to_owned());
     observed.job = Arc::new(job);
-    next_step(&observed, &Gates::default(), &Config::default()).unwrap()
+    next_step(&observed, &Gates::default(), config).unwrap()
+}
+
+/// What is decided in each case: name, Job, pods, second, step.
+pub(crate) fn table(rows: Vec<(&str, JobBuilder, Vec<PodBuilder>, i64, &str)>) {
+    for (case, job, pods, now, want) in rows {
+        assert_eq!(text(&plain_step(&observed(job, pods, now))), want, "{case}");
+    }
 }
 
 /// The step in a line of text.
 pub(crate) fn text(step: &NextStep) -> String {
     let names = |pods: &[Arc<PodView>]| pods.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>().join(" ");
     match step {
+        NextStep::Disown(pods) => format!("disown {}", names(pods)),
+        NextStep::Adopt(pods) => format!("adopt {}", names(pods)),
         NextStep::Remove(made) => format!("remove {}", made.meta().name),
         NextStep::CreateWorkload(workload) => format!("create workload {}", workload.metadata.name.as_deref().unwrap()),
         NextStep::CreatePodGroup(group) => format!("create group {}", group.metadata.name.as_deref().unwrap()),
         NextStep::SetMinCount(change) => format!("set minCount {}", change.min_count),
         NextStep::CreatePods(slots, group) => {
-            let indexes: Vec<String> = slots.iter().filter_map(|slot| slot.index).map(|i| i.to_string()).collect();
+            let indexes: Vec<String> = slots.iter().filter_map(slot_text).collect();
             let which = if indexes.is_empty() { slots.len().to_string() } else { format!("[{}]", indexes.join(" ")) };
             format!("create {which}{}", group.as_ref().map(|group| format!(" in {}", group.name)).unwrap_or_default())
         }
@@ -175,11 +279,12 @@ pub(crate) fn text(step: &NextStep) -> String {
             let mut parts = vec![
                 format!("active={} succeeded={} failed={}", status.active, status.succeeded, status.failed),
                 format!("indexes={}", status.completed_indexes),
+                format!("given-up={}", status.failed_indexes.as_deref().unwrap_or_default()),
                 format!("uncounted={}/{}", uncounted.succeeded.join("+"), uncounted.failed.join("+")),
                 conditions.join("+"),
                 news.iter().map(|reason| format!("!{reason}")).collect::<Vec<_>>().join(" "),
             ];
-            parts.retain(|part| !part.is_empty() && !part.ends_with("indexes=") && part != "uncounted=/");
+            parts.retain(|part| !part.is_empty() && !part.ends_with('=') && part != "uncounted=/");
             format!("status {}", parts.join(" "))
         }
         NextStep::ReleasePods(pods) => format!("release {}", names(pods)),
@@ -187,4 +292,14 @@ pub(crate) fn text(step: &NextStep) -> String {
         NextStep::Rest(None) => "rest".to_owned(),
         NextStep::Rest(Some(delay)) => format!("rest {}s", Duration::as_secs(delay)),
     }
+}
+
+/// The index, with the failures before it: `3`, `3(1)`, `3(1+2)` with two that were ignored.
+fn slot_text(slot: &Slot) -> Option<String> {
+    let index = slot.index?;
+    Some(match slot.tries.unwrap_or_default() {
+        Tries { failed: 0, ignored: 0 } => index.to_string(),
+        Tries { failed, ignored: 0 } => format!("{index}({failed})"),
+        Tries { failed, ignored } => format!("{index}({failed}+{ignored})"),
+    })
 }

@@ -7,7 +7,8 @@ use api::Timestamp;
 use api::views::{Condition, JobView, PodPhase, PodView};
 use jiff::SignedDuration;
 
-use super::shape::Shape;
+use super::shape::{Mode, PerIndex, Shape};
+use super::success_policy::first_met;
 use super::tally::Tally;
 
 /// Why a Job ends.
@@ -37,18 +38,21 @@ impl Verdict {
 }
 
 /// The verdict on a Job, if there is one yet. A verdict once written stands, whatever the pods do later.
-pub fn verdict(job: &JobView, shape: &Shape, tally: &Tally, now: Timestamp) -> Option<Verdict> {
-    let new = |succeeded, reason: &str, message: &str| {
-        Some(Verdict { succeeded, reason: reason.to_owned(), message: message.to_owned(), written: false })
-    };
+pub fn verdict(job: &JobView, shape: &Shape<'_>, tally: &Tally, now: Timestamp) -> Option<Verdict> {
     if let Some(written) = written(job, true).or_else(|| written(job, false)) {
         return Some(written);
+    }
+    if let Some(message) = &tally.fails_job {
+        return new(false, "PodFailurePolicy", message);
     }
     if tally.failed > shape.backoff_limit || restarted_too_often(shape, &tally.active) {
         return new(false, "BackoffLimitExceeded", "Job has reached the specified backoff limit");
     }
     if deadline_in(job, shape, now) == Some(Duration::ZERO) {
         return new(false, "DeadlineExceeded", "Job was active longer than specified deadline");
+    }
+    if let Some(verdict) = on_indexes(shape, tally) {
+        return Some(verdict);
     }
     let enough = shape.completions.map_or(tally.succeeded > 0, |completions| tally.succeeded >= completions);
     if enough && tally.active.is_empty() {
@@ -57,8 +61,29 @@ pub fn verdict(job: &JobView, shape: &Shape, tally: &Tally, now: Timestamp) -> O
     None
 }
 
+/// What only Indexed Jobs can come to.
+fn on_indexes(shape: &Shape<'_>, tally: &Tally) -> Option<Verdict> {
+    let Mode::Indexed { completions } = shape.mode else { return None };
+    if let Some(PerIndex { indexes_max, .. }) = shape.per_index {
+        let given_up = tally.given_up.len();
+        if indexes_max.is_some_and(|max| given_up > max) {
+            let message = "Job has exceeded the specified maximal number of failed indexes";
+            return new(false, "MaxFailedIndexesExceeded", message);
+        }
+        if given_up > 0 && given_up + tally.succeeded >= completions {
+            return new(false, "FailedIndexes", "Job has failed indexes");
+        }
+    }
+    let rule = first_met(shape.success_policy?, &tally.completed, completions)?;
+    new(true, "SuccessPolicy", &format!("Matched rules at index {rule}"))
+}
+
+fn new(succeeded: bool, reason: &str, message: &str) -> Option<Verdict> {
+    Some(Verdict { succeeded, reason: reason.to_owned(), message: message.to_owned(), written: false })
+}
+
 /// How long the Job may still be active; `None` without a deadline or while its clock does not run.
-pub fn deadline_in(job: &JobView, shape: &Shape, now: Timestamp) -> Option<Duration> {
+pub fn deadline_in(job: &JobView, shape: &Shape<'_>, now: Timestamp) -> Option<Duration> {
     let seconds = job.spec.active_deadline_seconds.filter(|_| !shape.suspended)?;
     let active_for = now.duration_since(job.status.start_time?);
     let left = SignedDuration::from_secs(seconds) - active_for;
@@ -74,7 +99,7 @@ fn written(job: &JobView, succeeded: bool) -> Option<Verdict> {
 }
 
 /// Restarts in place are failures that leave no failed pod behind.
-fn restarted_too_often(shape: &Shape, active: &[Arc<PodView>]) -> bool {
+fn restarted_too_often(shape: &Shape<'_>, active: &[Arc<PodView>]) -> bool {
     if !shape.restarts_in_place {
         return false;
     }

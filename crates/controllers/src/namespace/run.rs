@@ -16,7 +16,7 @@ use super::kinds::discover;
 /// Runs the controller for ever.
 pub async fn run(parts: Parts) {
     parts.namespaces.synced().await;
-    let queue = WorkQueue::new(parts.config.recheck);
+    let queue = WorkQueue::counted(parts.config.recheck, parts.metrics.queue("namespace"));
     join(watch(&parts, &queue), work(&parts, &queue)).await;
 }
 
@@ -48,7 +48,7 @@ async fn work(parts: &Parts, queue: &WorkQueue<String>) {
 
 /// Look, say, and let go if nothing is there. `Finalize`: nothing is left to be done.
 async fn reconcile(parts: &Parts, name: &str) -> Result<Next, Error> {
-    let Parts { client, namespaces, clock, config } = parts;
+    let Parts { client, namespaces, clock, config, .. } = parts;
     let path = NamespaceView::RESOURCE.object_path(&ObjectKey::new("", name));
     let Some(namespace) = namespaces.get(&ObjectKey::new("", name)).filter(|namespace| is_ours(namespace)) else {
         return Ok(Next::Finalize);

@@ -32,7 +32,8 @@ enum Errand {
 pub async fn run(parts: Parts) {
     parts.nodes.synced().await;
     parts.pods.synced().await;
-    let (queue, missing) = (WorkQueue::new(parts.config.retry), Missing::default());
+    let (queue, missing) =
+        (WorkQueue::counted(parts.config.retry, parts.metrics.queue("orphaned_pods_nodes")), Missing::default());
     join3(watch_nodes(&parts, &queue, &missing), watch_pods(&parts, &queue, &missing), work(&parts, &queue, &missing))
         .await;
 }
@@ -126,6 +127,7 @@ async fn run_errand(parts: &Parts, missing: &Missing, errand: Errand) -> Worked 
                 tracing::info!(pod = %pod.metadata.key(), ?reason, "nobody else takes this pod away");
                 // One pod that is in the way must not keep the others.
                 let ended = end(&parts.client, &pod, reason, parts.clock.now()).await;
+                parts.metrics.pod_collected(&pod.metadata.namespace, reason, ended.is_ok());
                 failure = failure.or(ended.err());
             }
         }

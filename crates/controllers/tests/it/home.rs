@@ -57,8 +57,8 @@ async fn with_lives<F: Future<Output = ()>>(lives: Option<Random>, test: impl Fn
     let client = server.client(Identity { user: "test".to_owned(), groups: vec!["system:masters".to_owned()] });
     let home = Home {
         client: client.clone(),
-        jobs: Cache::new(&[JobView::BY_WORKLOAD_REF]),
-        pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_GROUP]),
+        jobs: Cache::new(&[JobView::BY_WORKLOAD_REF, JobView::BY_SELECTOR]),
+        pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_LOOSE_LABEL, PodView::BY_GROUP]),
         workloads: Cache::new(&[WorkloadView::BY_CONTROLLER_REF]),
         pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD, PodGroupView::BY_PARENT]),
         composite_pod_groups: Cache::new(&[CompositePodGroupView::BY_PARENT]),
@@ -85,7 +85,8 @@ async fn with_lives<F: Future<Output = ()>>(lives: Option<Random>, test: impl Fn
 }
 
 async fn controllers(home: Home, clock: Arc<dyn Clock>, recorder: Recorder) {
-    let collector = gc::Parts::new(home.client.clone())
+    let metrics = controllers::Metrics::default();
+    let collector = gc::Parts::new(home.client.clone(), metrics.clone())
         .over(&home.jobs)
         .over(&home.pods)
         .over(&home.workloads)
@@ -96,6 +97,7 @@ async fn controllers(home: Home, clock: Arc<dyn Clock>, recorder: Recorder) {
         composite_pod_groups: home.composite_pod_groups.clone(),
         pod_groups: home.pod_groups.clone(),
         pods: home.pods.clone(),
+        metrics: metrics.clone(),
     };
     let Home { client, jobs, pods, workloads, pod_groups, namespaces, .. } = home;
     let (config, gates) = (job::Config::default(), Gates::default());
@@ -112,6 +114,7 @@ async fn controllers(home: Home, clock: Arc<dyn Clock>, recorder: Recorder) {
         recorder,
         config,
         gates,
+        metrics,
     };
     // Boxed as a task would be: all must be `Send`.
     tokio::join!(job::run(parts).boxed(), gc::run(collector).boxed(), podgroup_protection::run(protection).boxed());

@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod gang_job; // from a Job to its objects, its end and its deletion
+mod claims; // pods that change hands
 mod home; // server, caches and controllers around a test

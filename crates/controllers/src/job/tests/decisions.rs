@@ -5,12 +5,6 @@ use serde_json::json;
 use super::*;
 use crate::job::pods::{Slot, Stamp};
 
-fn table(rows: Vec<(&str, JobBuilder, Vec<PodBuilder>, i64, &str)>) {
-    for (case, job, pods, now, want) in rows {
-        assert_eq!(text(&plain_step(&observed(job, pods, now))), want, "{case}");
-    }
-}
-
 // A namespace that is being deleted takes no new pods, and the old ones stayed for ever: the Job tried to replace them
 // instead of counting them.
 #[test]
@@ -23,6 +17,7 @@ fn ends_are_counted_although_nothing_can_be_created() {
     assert!(matches!(step, NextStep::WriteStatus(..)), "{}", text(&step));
 }
 
+// Shows: U-TestControllerSyncJob
 #[test]
 fn pods_are_created_up_to_what_is_asked_for() {
     let fixed = || job(json!({ "completions": 5, "parallelism": 3 }));
@@ -83,6 +78,7 @@ fn pods_are_created_up_to_what_is_asked_for() {
     ]);
 }
 
+// Shows: U-TestControllerSyncJob
 #[test]
 fn a_pod_being_deleted_is_replaced_by_policy() {
     let fixed = |policy: &str| job(json!({ "completions": 2, "parallelism": 2, "podReplacementPolicy": policy }));
@@ -93,6 +89,7 @@ fn a_pod_being_deleted_is_replaced_by_policy() {
     ]);
 }
 
+// Shows: U-TestControllerSyncJob
 #[test]
 fn each_index_succeeds_once() {
     let indexed = || job(json!({ "completionMode": "Indexed", "completions": 4, "parallelism": 3 }));
@@ -134,6 +131,7 @@ fn each_index_succeeds_once() {
     ]);
 }
 
+// Shows: U-TestTrackJobStatusAndRemoveFinalizers
 #[test]
 fn an_end_is_recorded_then_let_go_then_counted() {
     let one = || job(json!({ "completions": 2, "parallelism": 0 }));
@@ -176,6 +174,7 @@ fn an_end_is_recorded_then_let_go_then_counted() {
     ]);
 }
 
+// Shows: U-TestTrackJobStatusAndRemoveFinalizers
 #[test]
 fn a_job_completes_when_enough_succeeded_and_all_are_counted() {
     let two = || job(json!({ "completions": 2, "parallelism": 2 }));
@@ -224,6 +223,7 @@ fn a_job_completes_when_enough_succeeded_and_all_are_counted() {
     ]);
 }
 
+// Shows: U-TestControllerSyncJob
 #[test]
 fn too_many_failures_or_too_long_fail_the_job() {
     let limited = || job(json!({ "completions": 3, "parallelism": 3, "backoffLimit": 1 }));
@@ -270,14 +270,30 @@ fn too_many_failures_or_too_long_fail_the_job() {
     ]);
 }
 
+// Shows: U-TestJobBackoffForOnFailure
 #[test]
 fn restarts_in_place_count_toward_the_limit() {
     let on_failure = json!({ "spec": { "restartPolicy": "OnFailure", "containers": [] } });
     let limited = |limit: i32| job(json!({ "parallelism": 1, "backoffLimit": limit, "template": on_failure }));
+    let restarts = |times: i32| ContainerStatusView { restart_count: times, ..Default::default() };
     let restarted = |times: i32| {
         let mut builder = pod("a").running();
-        builder.0.status.container_statuses = vec![ContainerStatusView { restart_count: times, ..Default::default() }];
+        builder.0.status.container_statuses = vec![restarts(times)];
         vec![builder]
+    };
+    let prepared = |init: i32, main: i32| {
+        let mut builder = pod("a");
+        builder.0.status.init_container_statuses = vec![restarts(init)];
+        builder.0.status.container_statuses = vec![restarts(main)];
+        vec![builder]
+    };
+    let two = |one: i32, other: i32| {
+        let mut pods = [restarted(one), restarted(other)].into_iter().flatten().collect::<Vec<_>>();
+        (pods[1].0.metadata.name, pods[1].0.metadata.uid) = ("b".to_owned(), "b".to_owned());
+        pods
+    };
+    let pair = || {
+        job(json!({ "parallelism": 2, "backoffLimit": 3, "template": on_failure })).with(|job| job.status.active = 2)
     };
     let failed = "status active=1 succeeded=0 failed=0 FailureTarget";
     let goes_on = "status active=1 succeeded=0 failed=0";
@@ -286,6 +302,23 @@ fn restarts_in_place_count_toward_the_limit() {
         ("at the limit", limited(2), restarted(2), 1, failed),
         ("none allowed, none happened", limited(0), restarted(0), 1, goes_on),
         ("none allowed, one happened", limited(0), restarted(1), 1, failed),
+        ("init containers count, also while the pod is pending", limited(2), prepared(1, 1), 1, failed),
+        ("of all pods together", pair(), two(1, 2), 1, "status active=2 succeeded=0 failed=0 FailureTarget"),
+        ("too few of all together", pair(), two(1, 1), 1, "rest"),
+        (
+            "what has ended no longer restarts",
+            job(json!({ "parallelism": 0, "completions": 2, "backoffLimit": 1, "template": on_failure })),
+            restarted(3).into_iter().map(|pod| pod.succeeded_at(1)).collect(),
+            1,
+            "status active=0 succeeded=0 failed=0 uncounted=a/",
+        ),
+        (
+            "restarts count in place only",
+            job(json!({ "parallelism": 1, "backoffLimit": 1 })).with(|job| job.status.active = 1),
+            restarted(3),
+            1,
+            "rest",
+        ),
     ]);
 }
 
@@ -300,6 +333,7 @@ fn failed_pods_are_replaced_after_a_pause() {
     ]);
 }
 
+// Shows: U-TestControllerSyncJob
 #[test]
 fn suspend_takes_the_pods_away_and_resume_starts_anew() {
     let suspended = || job(json!({ "completions": 2, "parallelism": 2, "suspend": true }));
@@ -342,6 +376,74 @@ fn suspend_takes_the_pods_away_and_resume_starts_anew() {
     assert_eq!(status.start_time, Some(at(9)));
 }
 
+// Shows: U-TestControllerSyncJob
+#[test]
+fn a_suspended_job_without_work_completes_without_ever_starting() {
+    let empty = job(json!({ "completions": 0, "suspend": true })).with(|job| job.status.start_time = None);
+    let step = plain_step(&observed(empty, vec![], 9));
+    assert_eq!(text(&step), "status active=0 succeeded=0 failed=0 SuccessCriteriaMet+Complete !Completed");
+    let NextStep::WriteStatus(status, _) = step else { panic!("a status") };
+    assert_eq!((status.start_time, status.completion_time), (None, Some(at(9))));
+}
+
+// Shows: U-TestTrackJobStatusAndRemoveFinalizers
+#[test]
+fn ends_are_recorded_five_hundred_at_a_time_and_no_end_is_declared_before_the_last() {
+    let many = |count: usize| (0..count).map(|n| pod(&format!("p{n:04}")).succeeded_at(1)).collect::<Vec<_>>();
+    let job = || job(json!({ "completions": 600, "parallelism": 600 }));
+    let NextStep::WriteStatus(status, _) = plain_step(&observed(job(), many(600), 2)) else { panic!("a status") };
+    let uncounted = status.uncounted_terminated_pods.clone().unwrap();
+    assert_eq!((uncounted.succeeded.len(), status.succeeded), (500, 0));
+    assert!(Condition::is_true(&status.conditions, "SuccessCriteriaMet"));
+    let recorded = job().with(|job| job.status = *status);
+    let step = plain_step(&observed(recorded, many(600), 2));
+    let NextStep::ReleasePods(pods) = step else { panic!("{}", text(&step)) };
+    assert_eq!(pods.len(), 500);
+}
+
+#[test]
+fn more_successes_than_asked_for_are_told() {
+    let done = |succeeded: i32| {
+        let job =
+            job(json!({ "completions": 2, "parallelism": 2 })).condition("SuccessCriteriaMet", "CompletionsReached");
+        job.with(|job| job.status.succeeded = succeeded)
+    };
+    let end = "SuccessCriteriaMet+Complete";
+    table(vec![
+        ("as many", done(2), vec![], 3, &format!("status active=0 succeeded=2 failed=0 {end} !Completed")),
+        (
+            "more",
+            done(3),
+            vec![],
+            3,
+            &format!("status active=0 succeeded=3 failed=0 {end} !TooManySucceededPods !Completed"),
+        ),
+    ]);
+}
+
+#[test]
+fn pods_change_hands_before_anything_is_counted() {
+    let mut seen = observed(job(json!({ "completions": 2, "parallelism": 2 })), vec![pod("a").failed_at(1)], 5);
+    seen.loose = vec![pod("loose").build()];
+    assert_eq!(text(&plain_step(&seen)), "adopt loose");
+    seen.strays = vec![pod("stray").build()];
+    assert_eq!(text(&plain_step(&seen)), "disown stray");
+}
+
+#[test]
+fn a_deadline_that_is_changed_counts_from_the_start() {
+    let running = |deadline: i64| {
+        let job = job(json!({ "parallelism": 1, "activeDeadlineSeconds": deadline }));
+        job.with(|job| job.status.active = 1)
+    };
+    let pods = || vec![pod("a").running()];
+    table(vec![
+        ("as it was", running(100), pods(), 40, "rest 60s"),
+        ("longer", running(200), pods(), 40, "rest 160s"),
+        ("shorter than it has run", running(30), pods(), 40, "status active=1 succeeded=0 failed=0 FailureTarget"),
+    ]);
+}
+
 #[test]
 fn a_deleting_job_counts_what_ended_and_lets_the_rest_go() {
     let deleting = || {
@@ -358,24 +460,10 @@ fn a_deleting_job_counts_what_ended_and_lets_the_rest_go() {
 }
 
 #[test]
-fn fields_that_are_not_supported_yet_are_named_when_the_job_starts() {
-    let spec =
-        json!({ "parallelism": 0, "completions": 1, "podFailurePolicy": { "rules": [] }, "backoffLimitPerIndex": 1 });
-    let fresh = job(spec).with(|job| job.status = Default::default());
-    let NextStep::WriteStatus(_, news) = plain_step(&observed(fresh, vec![], 1)) else { panic!("a status") };
-    let said: Vec<&str> = news.iter().map(|news| news.message.as_str()).collect();
-    assert_eq!(said.len(), 2);
-    assert!(
-        said[0].starts_with("spec.podFailurePolicy") && said[1].starts_with("spec.backoffLimitPerIndex"),
-        "{said:?}"
-    );
-}
-
-#[test]
 fn an_indexed_pod_knows_its_index() {
     let indexed = job(json!({ "completionMode": "Indexed", "completions": 4 }));
     let stamp = Stamp::new(&indexed.0, None).unwrap();
-    let pod = serde_json::to_value(stamp.pod(Slot { index: Some(3) })).unwrap();
+    let pod = serde_json::to_value(stamp.pod(Slot { index: Some(3), tries: None })).unwrap();
     assert_eq!(pod["metadata"]["generateName"], "train-3-");
     assert_eq!(pod["metadata"]["labels"][INDEX_KEY], "3");
     assert_eq!(pod["metadata"]["annotations"][INDEX_KEY], "3");
@@ -385,13 +473,14 @@ fn an_indexed_pod_knows_its_index() {
     let variable = &pod["spec"]["containers"][0]["env"][0];
     assert_eq!(variable["name"], "JOB_COMPLETION_INDEX");
     assert_eq!(variable["valueFrom"]["fieldRef"]["fieldPath"], format!("metadata.labels['{INDEX_KEY}']"));
-    assert_eq!(stamp.pod(Slot { index: None }).metadata.generate_name.as_deref(), Some("train-"));
+    assert_eq!(stamp.pod(Slot::default()).metadata.generate_name.as_deref(), Some("train-"));
 }
 
 #[test]
 fn a_generated_name_keeps_its_index_however_long_the_job_name_is() {
     let long =
         job(json!({ "completionMode": "Indexed", "completions": 4 })).with(|job| job.metadata.name = "j".repeat(60));
-    let name = Stamp::new(&long.0, None).unwrap().pod(Slot { index: Some(12) }).metadata.generate_name.unwrap();
+    let name =
+        Stamp::new(&long.0, None).unwrap().pod(Slot { index: Some(12), tries: None }).metadata.generate_name.unwrap();
     assert_eq!(name, format!("{}-12-", "j".repeat(54)));
 }

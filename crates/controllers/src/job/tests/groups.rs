@@ -59,6 +59,7 @@ pub(super) fn user_workload(name: &str, templates: Value) -> Arc<WorkloadView> {
 // Shows: S000-45
 // Shows: S000-52
 // Shows: S000-60
+// Shows: U-TestGenerateWorkload, U-TestCreatePodGroup, U-TestSyncJobPodSchedulingGroup
 #[test]
 fn workload_comes_before_group_before_pods() {
     let mut seen = observed(gang(None), vec![], 1);
@@ -81,7 +82,7 @@ fn workload_comes_before_group_before_pods() {
 
     let NextStep::CreatePods(slots, joined) = step(&seen) else { panic!("pods") };
     assert_eq!(slots.len(), 4);
-    let made = Stamp::new(&seen.job, joined.as_ref()).unwrap().pod(Slot { index: None });
+    let made = Stamp::new(&seen.job, joined.as_ref()).unwrap().pod(Slot::default());
     let owners = made.metadata.owner_references.unwrap();
     assert_eq!(owners.iter().map(|owner| owner.uid.as_str()).collect::<Vec<_>>(), ["job-uid", "group-uid"]);
     assert_eq!((owners[1].controller, owners[1].block_owner_deletion), (None, None));
@@ -101,6 +102,7 @@ fn pods_name_no_second_owner_where_the_collector_is_not_ours() {
 // Shows: S000-27
 // Shows: S000-59
 // Shows: S004-19
+// Shows: U-TestShouldManageWorkloadForJob
 #[test]
 fn who_looks_after_the_objects() {
     let owned_by = |api_version: &str, kind: &str| {
@@ -132,6 +134,7 @@ fn who_looks_after_the_objects() {
 }
 
 // Shows: S000-33
+// Shows: U-TestEnsureWorkloadAndPodGroup
 #[test]
 fn a_job_with_pods_gets_no_objects_any_more() {
     let seen = observed(gang(None), vec![pod("a").failed_at(1).released()], 100);
@@ -139,6 +142,7 @@ fn a_job_with_pods_gets_no_objects_any_more() {
 }
 
 // Shows: S000-40
+// Shows: U-TestSyncGangMinCount
 #[test]
 fn min_count_follows_the_job_workload_first() {
     let mut seen = with_objects(gang(None));
@@ -177,6 +181,7 @@ fn objects_of_others_are_used_and_never_written() {
 
 // Shows: S000-36
 // Shows: S000-43
+// Shows: U-trap-ambiguous, U-trap-shape
 #[test]
 fn what_cannot_be_told_is_said_and_pods_are_plain() {
     let one = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]);
@@ -232,6 +237,7 @@ fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
 
 // Shows: S004-54
 // Shows: S004-55
+// Shows: U-trap-nested-template
 #[test]
 fn a_child_finds_a_nested_template_and_hangs_its_group_under_the_parent_it_is_told() {
     let nested: Arc<WorkloadView> = user_made(json!({

@@ -6,7 +6,8 @@ use api::Random;
 use serde_json::json;
 
 use super::*;
-use crate::job::shape::{is_active, is_finished, is_held};
+use crate::job::indexes::Indexes;
+use crate::job::shape::{Shape, is_active, is_finished, is_held};
 
 struct World {
     job: JobView,
@@ -37,6 +38,8 @@ impl World {
         let observed = Observed {
             job: Arc::new(self.job.clone()),
             pods,
+            strays: Vec::new(),
+            loose: Vec::new(),
             workloads,
             pod_groups,
             namespace: None,
@@ -52,6 +55,7 @@ impl World {
                 self.made += 1;
                 let new = pod(&format!("p{:04}", self.made));
                 let new = slot.index.into_iter().fold(new, PodBuilder::index);
+                let new = slot.tries.into_iter().fold(new, |new, tries| new.tried(tries.failed, tries.ignored));
                 self.pods.insert(new.0.metadata.name.clone(), new.0);
             }),
             NextStep::DropPods(pods) => {
@@ -192,5 +196,32 @@ fn a_failing_job_counts_all_its_pods_and_leaves_none_behind() {
         assert_eq!((status.succeeded + status.failed) as usize, world.owed.len(), "{:#?}", world.history);
         assert!(!world.pods.values().any(|pod| is_held(pod) || is_active(pod)), "{:#?}", world.history);
         assert!(Condition::is_true(&status.conditions, "Complete") || status.failed > 3, "{:#?}", world.history);
+    }
+}
+
+#[test]
+fn an_index_is_given_up_after_just_so_many_failures_whoever_dies_when() {
+    for seed in 0..200 {
+        let spec = json!({
+            "completionMode": "Indexed", "completions": 6, "parallelism": 3, "backoffLimitPerIndex": 2,
+            "podReplacementPolicy": "Failed",
+        });
+        let world = World::new(job(spec).0, seed).run(60, 0);
+        let (status, shape) = (&world.job.status, Shape::of(&world.job, &Config::default()).unwrap());
+        let failures = |index: i32| {
+            let of_it = |pod: &&PodView| pod.status.phase == PodPhase::Failed && shape.index_of(pod) == Some(index);
+            world.pods.values().filter(of_it).count()
+        };
+        let completed = Indexes::parse(&status.completed_indexes, 6);
+        let given_up = Indexes::parse(status.failed_indexes.as_deref().unwrap(), 6);
+        for index in 0..6 {
+            let (done, lost) = (completed.contains(index), given_up.contains(index));
+            assert!(done != lost, "index {index}: {:#?}", world.history);
+            assert_eq!(failures(index) > 2, lost, "index {index}: {:#?}", world.history);
+            assert!(failures(index) <= 3, "index {index} had one try too many: {:#?}", world.history);
+        }
+        let all: usize = (0..6).map(failures).sum();
+        assert_eq!(status.failed as usize, all, "{:#?}", world.history);
+        assert_eq!(Condition::is_true(&status.conditions, "Failed"), !given_up.is_empty(), "{:#?}", world.history);
     }
 }

@@ -1,0 +1,207 @@
+//! Which pods are the Job's: by selector, whoever made them.
+//!
+//! A pod that matches and that nobody controls is adopted; one that no longer matches is let go of. Neither happens for
+//! a Job that is on its way out, or over, or somebody else's.
+
+use std::sync::Arc;
+
+use api::selector::Labels;
+use api::views::{JobView, ObjectKey, PodView};
+use runtime::Cache;
+
+use super::shape::{is_finished, is_managed_by_others};
+
+/// A Job's pods, and those that change hands.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    /// The Job's own.
+    pub own: Vec<Arc<PodView>>,
+    /// Still controlled by the Job, but no longer selected.
+    pub strays: Vec<Arc<PodView>>,
+    /// Selected, and controlled by nobody.
+    pub loose: Vec<Arc<PodView>>,
+}
+
+/// Sorts the pods that the Job controls, and those that nobody controls.
+pub fn claim(job: &JobView, controlled: Vec<Arc<PodView>>, uncontrolled: Vec<Arc<PodView>>) -> Claims {
+    let Some(selector) = selector(job).filter(|_| claims(job)) else {
+        return Claims { own: controlled, ..Claims::default() };
+    };
+    let (own, strays) = controlled.into_iter().partition(|pod| selector.matches(&pod.metadata.labels));
+    let is_loose = |pod: &Arc<PodView>| {
+        let meta = &pod.metadata;
+        let is_nobodys = meta.controller().is_none() && !meta.is_deleting();
+        is_nobodys && meta.namespace == job.metadata.namespace && selector.matches(&meta.labels)
+    };
+    Claims { own, strays, loose: uncontrolled.into_iter().filter(is_loose).collect() }
+}
+
+/// Pods that nobody controls and that the Job may select.
+pub fn uncontrolled(job: &JobView, pods: &Cache<PodView>) -> Vec<Arc<PodView>> {
+    if !claims(job) {
+        return Vec::new();
+    }
+    let handles = (JobView::BY_SELECTOR.values)(job);
+    match handles.first() {
+        None => Vec::new(),
+        Some(handle) if handle.contains('=') => pods.by_index(&PodView::BY_LOOSE_LABEL, handle),
+        // A selector that demands no certain value: rare, and then all pods are looked at.
+        Some(_) => pods.all(),
+    }
+}
+
+/// The Jobs that would adopt this pod, which nobody controls.
+pub fn adopters(pod: &PodView, jobs: &Cache<JobView>) -> Vec<Arc<JobView>> {
+    let mut handles = (PodView::BY_LOOSE_LABEL.values)(pod);
+    handles.push(format!("{}/", pod.metadata.namespace));
+    let mut found: Vec<_> = handles.iter().flat_map(|handle| jobs.by_index(&JobView::BY_SELECTOR, handle)).collect();
+    found.retain(|job| claims(job) && selector(job).is_some_and(|selector| selector.matches(&pod.metadata.labels)));
+    found
+}
+
+/// Where the pods of a Job are listed, as narrowly as a query can say.
+pub fn list_path(job: &JobView, pods: &str) -> String {
+    let labels = job.spec.selector.iter().flat_map(|selector| selector.match_labels.iter().flatten());
+    let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+    if labels.is_empty() { pods.to_owned() } else { format!("{pods}?labelSelector={}", labels.join(",")) }
+}
+
+/// The Job by its key, if it may adopt: that is asked of the server, where a deletion shows first.
+pub fn may_adopt(live: Option<&JobView>, key: &ObjectKey, uid: &str) -> bool {
+    live.is_some_and(|job| job.metadata.key() == *key && job.metadata.uid == uid && !job.metadata.is_deleting())
+}
+
+/// Whether a pod that names the Job `uid` as its controller will never be counted, so that its finalizer only holds it
+/// up. `live` is the Job that bears the name now. What finalizers mean to a controller of somebody else is not for us to
+/// say.
+// Upstream: a later Job of the same name that others look after keeps the finalizers too, and so pods that lost their own
+// Job just before stay for ever.
+pub fn is_abandoned(uid: &str, live: Option<&JobView>) -> bool {
+    live.is_none_or(|job| job.metadata.uid != uid || (!is_managed_by_others(job) && is_finished(job)))
+}
+
+fn claims(job: &JobView) -> bool {
+    !job.metadata.is_deleting() && !is_finished(job) && !is_managed_by_others(job)
+}
+
+/// What the Job selects. A selector that selects everything is no selector: nothing is claimed by it.
+fn selector(job: &JobView) -> Option<Labels> {
+    let selector = Labels::from_label_selector(job.spec.selector.as_ref()?).ok()?;
+    Some(selector).filter(|selector| !selector.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::job::tests::{JobBuilder, PodBuilder, at, job, pod};
+
+    fn selecting(selector: Value) -> JobBuilder {
+        job(json!({ "selector": selector }))
+    }
+
+    fn labelled(name: &str, app: &str) -> PodBuilder {
+        pod(name).label("app", app)
+    }
+
+    fn names(pods: &[Arc<PodView>]) -> String {
+        pods.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn pods_change_hands_by_selector() {
+        let exact = || selecting(json!({ "matchLabels": { "app": "x" } }));
+        let expression =
+            || selecting(json!({ "matchExpressions": [{ "key": "app", "operator": "In", "values": ["x", "y"] }] }));
+        let over = || exact().condition("Complete", "");
+        for (case, job, want) in [
+            ("by label", exact(), "own: a, strays: b, loose: c"),
+            ("by expression", expression(), "own: a b, strays: , loose: c d"),
+            ("no selector", job(json!({})), "own: a b, strays: , loose: "),
+            ("a selector of everything", selecting(json!({})), "own: a b, strays: , loose: "),
+            (
+                "a Job that goes",
+                exact().with(|job| job.metadata.deletion_timestamp = Some(at(1))),
+                "own: a b, strays: , loose: ",
+            ),
+            ("a Job that is over", over(), "own: a b, strays: , loose: "),
+            (
+                "a Job of others",
+                exact().with(|job| job.spec.managed_by = Some("kueue".to_owned())),
+                "own: a b, strays: , loose: ",
+            ),
+        ] {
+            let controlled = vec![labelled("a", "x").build(), labelled("b", "y").build()];
+            let nobodys = |name: &str, app: &str| labelled(name, app).uncontrolled();
+            let uncontrolled = vec![
+                nobodys("c", "x").build(),
+                nobodys("d", "y").build(),
+                nobodys("e", "x").deleting().build(),
+                nobodys("f", "x").namespace("elsewhere").build(),
+                labelled("g", "x").build(),
+            ];
+            let claims = claim(&job.0, controlled, uncontrolled);
+            let got = format!(
+                "own: {}, strays: {}, loose: {}",
+                names(&claims.own),
+                names(&claims.strays),
+                names(&claims.loose)
+            );
+            assert_eq!(got, want, "{case}");
+        }
+    }
+
+    // Shows: U-TestSyncOrphanPod
+    #[test]
+    fn a_pod_is_abandoned_when_nobody_will_count_it() {
+        let there = || job(json!({}));
+        let others = || there().with(|job| job.spec.managed_by = Some("kueue".to_owned()));
+        for (case, live, uid, want) in [
+            ("the Job is gone", None, "job-uid", true),
+            ("the Job goes on", Some(there()), "job-uid", false),
+            ("the Job goes", Some(there().with(|job| job.metadata.deletion_timestamp = Some(at(1)))), "job-uid", false),
+            ("the Job is complete", Some(there().condition("Complete", "")), "job-uid", true),
+            ("the Job has failed", Some(there().condition("Failed", "")), "job-uid", true),
+            ("another Job of the same name goes on", Some(there()), "earlier", true),
+            ("others look after it", Some(others()), "job-uid", false),
+            ("others look after it, and it is over", Some(others().condition("Complete", "")), "job-uid", false),
+            ("others look after a later one", Some(others()), "earlier", true),
+        ] {
+            assert_eq!(is_abandoned(uid, live.as_ref().map(|job| &job.0)), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn only_a_job_that_is_there_and_stays_adopts() {
+        let key = ObjectKey::new("ns", "train");
+        let (there, mut going) = (job(json!({})).0, job(json!({})).0);
+        going.metadata.deletion_timestamp = Some(at(1));
+        for (case, live, uid, want) in [
+            ("gone", None, "job-uid", false),
+            ("there", Some(&there), "job-uid", true),
+            ("another of the same name", Some(&there), "other", false),
+            ("going", Some(&going), "job-uid", false),
+        ] {
+            assert_eq!(may_adopt(live, &key, uid), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_jobs_that_would_adopt_a_pod_are_found_by_its_labels() {
+        let jobs = Cache::new(&[JobView::BY_SELECTOR]);
+        let mut by_label = selecting(json!({ "matchLabels": { "app": "x" } })).0;
+        by_label.metadata.name = "by-label".to_owned();
+        let expression = json!({ "matchExpressions": [{ "key": "app", "operator": "Exists" }] });
+        let mut by_expression = selecting(expression).0;
+        by_expression.metadata.name = "by-expression".to_owned();
+        jobs.replace(vec![by_label, by_expression], &Default::default(), api::Revision(1));
+        let found = |pod: PodBuilder| {
+            let found = adopters(&pod.0, &jobs);
+            found.iter().map(|job| job.metadata.name.clone()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(found(labelled("a", "x").uncontrolled()), "by-label by-expression");
+        assert_eq!(found(labelled("a", "y").uncontrolled()), "by-expression");
+        assert_eq!(found(pod("a").uncontrolled()), "");
+    }
+}

@@ -1,0 +1,109 @@
+//! Jobs of which it is not known whether the cache shows all their pods.
+//!
+//! A create whose answer was lost may have made a pod of unknown name, and an event may be late or lost. Deciding from
+//! such a cache would make a pod twice; so before anything else is decided about such a Job, the server is asked. This
+//! lives in memory alone: a restart reads everything from the server anyway.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use api::Revision;
+use api::views::{JobView, Meta, PodView, View};
+use runtime::request::get;
+use serde::Deserialize;
+
+use super::Parts;
+use super::carry_out::Failure;
+use super::claims::list_path;
+use super::observe::is_controlled_by;
+
+/// The uids of those Jobs.
+#[derive(Debug, Default)]
+pub struct Doubts(Mutex<BTreeSet<String>>);
+
+impl Doubts {
+    /// From now on nothing is certain about the pods of this Job.
+    pub fn raise(&self, uid: &str) {
+        self.lock().insert(uid.to_owned());
+    }
+
+    /// Asks the server if there are doubts about the Job, and returns once the cache agrees.
+    pub async fn settle(&self, parts: &Parts, job: &JobView) -> Result<(), Failure> {
+        let uid = &job.metadata.uid;
+        if !self.lock().contains(uid) {
+            return Ok(());
+        }
+        agree(parts, job).await.map_err(Failure::ReadPods)?;
+        self.forget(uid);
+        Ok(())
+    }
+
+    /// The Job is gone.
+    pub fn forget(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lists the pods of the Job and waits until the cache shows them as they are, or are no more.
+async fn agree(parts: &Parts, job: &JobView) -> Result<(), kube::Error> {
+    let path = list_path(job, &PodView::RESOURCE.collection_path(&job.metadata.namespace));
+    let list: List = serde_json::from_slice(&get(&parts.client, &path).await?).map_err(kube::Error::SerdeError)?;
+    parts.pods.reached(list.metadata.resource_version).await;
+    let shown = parts.pods.by_index(&PodView::BY_CONTROLLER, &job.metadata.uid);
+    let shown: Vec<&Meta> = shown.iter().map(|pod| &pod.metadata).collect();
+    let listed = list.items.into_iter().map(|item| item.metadata);
+    let listed: Vec<Meta> = listed.filter(|meta| is_controlled_by(meta, &job.metadata.uid)).collect();
+    if !agrees(&shown, &listed, list.metadata.resource_version) {
+        parts.pods.renew().await;
+    }
+    Ok(())
+}
+
+/// Whether what the cache shows can have come from what the server had at `revision`, which it has reached.
+fn agrees(shown: &[&Meta], listed: &[Meta], revision: Revision) -> bool {
+    let is_shown =
+        |live: &Meta| shown.iter().any(|held| held.uid == live.uid && held.resource_version >= live.resource_version);
+    let is_known = |held: &Meta| held.resource_version > revision || listed.iter().any(|live| live.uid == held.uid);
+    listed.iter().all(is_shown) && shown.iter().all(|held| is_known(held))
+}
+
+/// A list, as far as it is read.
+#[derive(Deserialize)]
+struct List {
+    metadata: Meta,
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Meta,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(uid: &str, revision: u64) -> Meta {
+        Meta { uid: uid.to_owned(), resource_version: Revision(revision), ..Meta::default() }
+    }
+
+    #[test]
+    fn a_cache_that_lacks_a_pod_or_keeps_one_is_found_out() {
+        let (a, b) = (meta("a", 3), meta("b", 5));
+        for (case, shown, listed, want) in [
+            ("the same", vec![&a, &b], vec![a.clone(), b.clone()], true),
+            ("a pod is missing", vec![&a], vec![a.clone(), b.clone()], false),
+            ("a pod is older than it is", vec![&a, &b], vec![a.clone(), meta("b", 6)], false),
+            ("a pod has moved on since", vec![&b], vec![meta("b", 4)], true),
+            ("a pod is gone", vec![&a, &b], vec![b.clone()], false),
+            ("a pod has come since", vec![&a, &meta("c", 9)], vec![a.clone()], true),
+        ] {
+            assert_eq!(agrees(&shown, &listed, Revision(8)), want, "{case}");
+        }
+    }
+}

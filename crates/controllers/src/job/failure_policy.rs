@@ -1,0 +1,181 @@
+//! What `spec.podFailurePolicy` says about a failed pod (KEP-3329).
+
+use api::views::{ContainerStatusView, PodView};
+use k8s_openapi::api::batch::v1::{
+    PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,
+    PodFailurePolicyRule,
+};
+
+/// What a rule wants done about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It counts, as it would without the rule.
+    Count,
+    /// It counts toward nothing.
+    Ignore,
+    /// The pod's index is given up.
+    FailIndex,
+    /// The Job fails.
+    FailJob,
+}
+
+impl Action {
+    /// Its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Count => "Count",
+            Action::Ignore => "Ignore",
+            Action::FailIndex => "FailIndex",
+            Action::FailJob => "FailJob",
+        }
+    }
+
+    /// What the rule says. An action that this version does not know is no rule at all, as the API asks for.
+    fn of(rule: &PodFailurePolicyRule) -> Option<Action> {
+        let known = [Action::Count, Action::Ignore, Action::FailIndex, Action::FailJob];
+        known.into_iter().find(|action| action.name() == rule.action)
+    }
+}
+
+/// The rule that decides about a failed pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matched {
+    /// What it wants done.
+    pub action: Action,
+    /// Why it applies, in words; the text that the API shows for `FailJob`.
+    pub message: String,
+}
+
+/// The first rule that applies to a failed pod, if any does.
+pub fn first_match(policy: &PodFailurePolicy, pod: &PodView) -> Option<Matched> {
+    let matched = |(position, rule): (usize, &PodFailurePolicyRule)| {
+        let action = Action::of(rule)?;
+        let said = exit_code_that_matches(rule.on_exit_codes.as_ref(), pod)
+            .or_else(|| condition_that_matches(rule.on_pod_conditions.as_deref().unwrap_or_default(), pod))?;
+        Some(Matched { action, message: format!("{said} matching {} rule at index {position}", action.name()) })
+    };
+    policy.rules.iter().enumerate().find_map(matched)
+}
+
+/// Only containers that failed are looked at: exit code 0 matches no rule, not even "none of these codes".
+fn exit_code_that_matches(codes: Option<&PodFailurePolicyOnExitCodesRequirement>, pod: &PodView) -> Option<String> {
+    let codes = codes?;
+    let failed = |container: &ContainerStatusView| {
+        let code = container.state.terminated.as_ref()?.exit_code;
+        let is_meant = codes.container_name.as_ref().is_none_or(|name| *name == container.name);
+        let fits = match codes.operator.as_str() {
+            "In" => codes.values.contains(&code),
+            "NotIn" => !codes.values.contains(&code),
+            _ => false,
+        };
+        (code != 0 && is_meant && fits).then(|| {
+            let pod = pod.metadata.key();
+            format!("Container {} for pod {pod} failed with exit code {code}", container.name)
+        })
+    };
+    pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses).find_map(failed)
+}
+
+fn condition_that_matches(patterns: &[PodFailurePolicyOnPodConditionsPattern], pod: &PodView) -> Option<String> {
+    let is_there = |pattern: &&PodFailurePolicyOnPodConditionsPattern| {
+        // The API fills the status in; a pattern that has none all the same means what it would have been.
+        let status = pattern.status.as_deref().unwrap_or("True");
+        pod.status.conditions.iter().any(|held| held.kind == pattern.type_ && held.status == status)
+    };
+    let pattern = patterns.iter().find(is_there)?;
+    Some(format!("Pod {} has condition {}", pod.metadata.key(), pattern.type_))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::job::tests::{PodBuilder, pod};
+
+    /// The action and the message, or nothing.
+    fn judged(rules: &Value, pod: PodBuilder) -> String {
+        let policy: PodFailurePolicy = serde_json::from_value(json!({ "rules": rules })).unwrap();
+        first_match(&policy, &pod.0)
+            .map_or(String::new(), |matched| format!("{:?}: {}", matched.action, matched.message))
+    }
+
+    // Shows: U-TestSyncJobWithJobPodFailurePolicy
+    #[test]
+    fn the_first_rule_that_applies_decides() {
+        let codes = |action: &str, operator: &str, values: &[i32]| json!({ "action": action, "onExitCodes": { "operator": operator, "values": values } });
+        let named = |name: &str| json!({ "action": "FailJob", "onExitCodes": { "containerName": name, "operator": "In", "values": [2] } });
+        let disrupted = |action: &str, status: &str| json!({ "action": action, "onPodConditions": [{ "type": "DisruptionTarget", "status": status }] });
+        let failed = |code: i32| pod("a").exited("main", code);
+        for (case, rules, pod, want) in [
+            ("no rules", json!([]), failed(2), ""),
+            (
+                "a code that is listed",
+                json!([codes("FailJob", "In", &[1, 2])]),
+                failed(2),
+                "FailJob: Container main for pod ns/a failed with exit code 2 matching FailJob rule at index 0",
+            ),
+            ("a code that is not listed", json!([codes("FailJob", "In", &[1])]), failed(2), ""),
+            (
+                "none of the codes",
+                json!([codes("Ignore", "NotIn", &[1])]),
+                failed(2),
+                "Ignore: Container main for pod ns/a failed with exit code 2 matching Ignore rule at index 0",
+            ),
+            ("success is none of them", json!([codes("FailJob", "NotIn", &[1])]), failed(0), ""),
+            (
+                "negative codes are codes",
+                json!([codes("Count", "In", &[-1])]),
+                failed(-1),
+                "Count: Container main for pod ns/a failed with exit code -1 matching Count rule at index 0",
+            ),
+            ("an operator of the future does not apply", json!([codes("FailJob", "Between", &[1, 3])]), failed(2), ""),
+            ("another container", json!([named("side")]), failed(2), ""),
+            (
+                "that container",
+                json!([named("side")]),
+                failed(1).exited("side", 2),
+                "FailJob: Container side for pod ns/a failed with exit code 2 matching FailJob rule at index 0",
+            ),
+            (
+                "an init container",
+                json!([codes("FailIndex", "In", &[7])]),
+                pod("a").init_exited("prepare", 7),
+                "FailIndex: Container prepare for pod ns/a failed with exit code 7 matching FailIndex rule at index 0",
+            ),
+            (
+                "a condition",
+                json!([disrupted("FailJob", "True")]),
+                failed(1).condition("DisruptionTarget", "True"),
+                "FailJob: Pod ns/a has condition DisruptionTarget matching FailJob rule at index 0",
+            ),
+            (
+                "a condition of another status",
+                json!([disrupted("FailJob", "True")]),
+                failed(1).condition("DisruptionTarget", "False"),
+                "",
+            ),
+            (
+                "the first of two",
+                json!([disrupted("Ignore", "True"), codes("FailJob", "In", &[2])]),
+                failed(2).condition("DisruptionTarget", "True"),
+                "Ignore: Pod ns/a has condition DisruptionTarget matching Ignore rule at index 0",
+            ),
+            (
+                "the second, if the first does not apply",
+                json!([disrupted("Ignore", "True"), codes("FailJob", "In", &[2])]),
+                failed(2),
+                "FailJob: Container main for pod ns/a failed with exit code 2 matching FailJob rule at index 1",
+            ),
+            (
+                "an action of the future is skipped",
+                json!([codes("Explode", "In", &[2]), codes("Count", "In", &[2])]),
+                failed(2),
+                "Count: Container main for pod ns/a failed with exit code 2 matching Count rule at index 1",
+            ),
+        ] {
+            assert_eq!(judged(&rules, pod), want, "{case}");
+        }
+    }
+}

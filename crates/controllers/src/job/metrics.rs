@@ -1,0 +1,285 @@
+//! What the Job controller counts. Names and labels are upstream's where upstream has the metric.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Timestamp;
+use api::views::{Condition, JobStatusView, JobView, PodPhase, PodView};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use runtime::Change;
+
+use super::indexes::Indexes;
+use super::next_step::NextStep;
+use super::shape::{is_held, is_terminating};
+
+/// The counters of the Job controller. Clones count into the same.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    syncs: Family<SyncLabels, Counter>,
+    sync_durations: Family<SyncLabels, Histogram>,
+    jobs_finished: Family<FinishedLabels, Counter>,
+    pods_finished: Family<PodsFinishedLabels, Counter>,
+    pods_created: Family<CreationLabels, Counter>,
+    indexes_finished: Family<IndexLabels, Counter>,
+    failures_by_policy: Family<ActionLabels, Counter>,
+    pods_tracked: Family<EventLabels, Counter>,
+    jobs_of_others: Family<ControllerLabels, Counter>,
+    workload_creations: Histogram,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SyncLabels {
+    completion_mode: &'static str,
+    result: &'static str,
+    action: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FinishedLabels {
+    completion_mode: &'static str,
+    result: &'static str,
+    reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PodsFinishedLabels {
+    completion_mode: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CreationLabels {
+    reason: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[allow(non_snake_case)] // The label is spelled so on the wire.
+struct IndexLabels {
+    status: &'static str,
+    backoffLimit: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ActionLabels {
+    action: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabels {
+    event: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerLabels {
+    controller_name: String,
+}
+
+impl Default for Families {
+    fn default() -> Families {
+        Families {
+            syncs: Family::default(),
+            sync_durations: Family::new_with_constructor(sync_histogram as fn() -> Histogram),
+            jobs_finished: Family::default(),
+            pods_finished: Family::default(),
+            pods_created: Family::default(),
+            indexes_finished: Family::default(),
+            failures_by_policy: Family::default(),
+            pods_tracked: Family::default(),
+            jobs_of_others: Family::default(),
+            workload_creations: Histogram::new(exponential_buckets(0.125, 2.0, 12)),
+        }
+    }
+}
+
+fn sync_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.004, 2.0, 15))
+}
+
+impl Metrics {
+    /// Has `registry` tell what is counted.
+    pub fn register(registry: &mut Registry) -> Metrics {
+        let metrics = Metrics::default();
+        let it = &*metrics.0;
+        let job = registry.sub_registry_with_prefix("job_controller");
+        // The library appends `_total` to counters and the unit to names.
+        job.register("job_syncs", "Times a Job was looked at until nothing was left to do", it.syncs.clone());
+        let duration = "How long that took";
+        job.register_with_unit("job_sync_duration", duration, Unit::Seconds, it.sync_durations.clone());
+        job.register("jobs_finished", "Jobs that reached their end", it.jobs_finished.clone());
+        job.register("job_pods_finished", "Pods whose end is in a Job's counts", it.pods_finished.clone());
+        job.register("job_pods_creation", "Pods made, by reason, and those refused", it.pods_created.clone());
+        job.register("job_finished_indexes", "Indexes that succeeded or failed", it.indexes_finished.clone());
+        let by_policy = "Failed pods for which podFailurePolicy had a rule";
+        job.register("pod_failures_handled_by_failure_policy", by_policy, it.failures_by_policy.clone());
+        let tracked = "Ended pods that a Job held (add) and let go (delete)";
+        job.register("terminated_pods_tracking_finalizer", tracked, it.pods_tracked.clone());
+        job.register("jobs_by_external_controller", "Jobs that others manage", it.jobs_of_others.clone());
+        registry.register_with_unit(
+            "workload_creation_duration",
+            "From a Job's creation, which is known to the second, to its Workload being there",
+            Unit::Seconds,
+            it.workload_creations.clone(),
+        );
+        metrics
+    }
+
+    /// A Job was looked at, with this outcome.
+    pub fn synced(&self, sync: &Sync, now: Timestamp, is_success: bool) {
+        let Some(completion_mode) = sync.completion_mode else { return };
+        let result = if is_success { "success" } else { "error" };
+        let labels = SyncLabels { completion_mode, result, action: sync.action.label() };
+        self.0.sync_durations.get_or_create(&labels).observe(since(sync.began, now).as_secs_f64());
+        self.0.syncs.get_or_create(&labels).inc();
+    }
+
+    /// The status of `job` was replaced: what it counts more than before happened.
+    pub fn status_written(&self, job: &JobView, status: &JobStatusView) {
+        let completion_mode = completion_mode(job);
+        let (old, completions) = (&job.status, job.spec.completions.unwrap_or(i32::MAX));
+        for (result, before, after) in
+            [("succeeded", old.succeeded, status.succeeded), ("failed", old.failed, status.failed)]
+        {
+            let labels = PodsFinishedLabels { completion_mode, result };
+            add(&self.0.pods_finished, &labels, before, after);
+        }
+        let backoff_limit = if job.spec.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
+        let count = |text: &str| Indexes::parse(text, completions).len();
+        if completion_mode == INDEXED {
+            let given_up = |status: &JobStatusView| status.failed_indexes.as_deref().map_or(0, count);
+            for (result, before, after) in [
+                ("succeeded", count(&old.completed_indexes), count(&status.completed_indexes)),
+                ("failed", given_up(old), given_up(status)),
+            ] {
+                let labels = IndexLabels { status: result, backoffLimit: backoff_limit };
+                add(&self.0.indexes_finished, &labels, before, after);
+            }
+        }
+        for (kind, result) in [("Complete", "succeeded"), ("Failed", "failed")] {
+            let end = status.conditions.iter().find(|it| it.kind == kind && it.status == "True");
+            if let Some(end) = end.filter(|_| !Condition::is_true(&old.conditions, kind)) {
+                let labels = FinishedLabels { completion_mode, result, reason: end.reason.clone() };
+                self.0.jobs_finished.get_or_create(&labels).inc();
+            }
+        }
+    }
+
+    /// A pod was made for `job`, or refused, while these were its pods.
+    pub fn pod_created(&self, job: &JobView, pods: &[Arc<PodView>], is_made: bool) {
+        let status = if is_made { "succeeded" } else { "failed" };
+        self.0.pods_created.get_or_create(&CreationLabels { reason: creation_reason(job, pods), status }).inc();
+    }
+
+    /// A rule of `podFailurePolicy` said what to do about a failed pod: `Count`, `FailIndex`, `FailJob` or `Ignore`.
+    pub fn failure_handled(&self, action: &str) {
+        self.0.failures_by_policy.get_or_create(&ActionLabels { action: action.to_owned() }).inc();
+    }
+
+    /// A pod changed: counts ended pods that come to be held, and those that are let go.
+    pub fn pod_changed(&self, change: &Change<PodView>) {
+        let is_tracked = |pod: &Option<Arc<PodView>>| pod.as_ref().is_some_and(|pod| pod.is_finished() && is_held(pod));
+        let event = match (is_tracked(&change.old), is_tracked(&change.new)) {
+            (false, true) => "add",
+            (true, false) => "delete",
+            _ => return,
+        };
+        self.0.pods_tracked.get_or_create(&EventLabels { event }).inc();
+    }
+
+    /// A Job came that another controller manages.
+    pub fn managed_by_others(&self, controller_name: &str) {
+        let labels = ControllerLabels { controller_name: controller_name.to_owned() };
+        self.0.jobs_of_others.get_or_create(&labels).inc();
+    }
+
+    /// The Workload of `job` is there.
+    pub fn workload_created(&self, job: &JobView, now: Timestamp) {
+        if let Some(created) = job.metadata.creation_timestamp {
+            self.0.workload_creations.observe(since(created, now).as_secs_f64());
+        }
+    }
+}
+
+/// One look at a Job, from its key being taken until nothing is left to do.
+#[derive(Debug)]
+pub struct Sync {
+    began: Timestamp,
+    /// `None` while no Job was found.
+    completion_mode: Option<&'static str>,
+    action: Action,
+}
+
+/// The most that a look led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Action {
+    Reconciling,
+    Tracking,
+    PodsDeleted,
+    PodsCreated,
+}
+
+impl Sync {
+    /// It begins now.
+    pub fn begin(now: Timestamp) -> Sync {
+        Sync { began: now, completion_mode: None, action: Action::Reconciling }
+    }
+
+    /// `job` takes `step`.
+    pub fn takes(&mut self, job: &JobView, step: &NextStep) {
+        self.completion_mode = Some(completion_mode(job));
+        let action = match step {
+            NextStep::CreatePods(..) => Action::PodsCreated,
+            NextStep::DropPods(_) | NextStep::StopPods(_) => Action::PodsDeleted,
+            NextStep::ReleasePods(_) => Action::Tracking,
+            _ => Action::Reconciling,
+        };
+        self.action = self.action.max(action);
+    }
+}
+
+impl Action {
+    fn label(self) -> &'static str {
+        match self {
+            Action::Reconciling => "reconciling",
+            Action::Tracking => "tracking",
+            Action::PodsDeleted => "pods_deleted",
+            Action::PodsCreated => "pods_created",
+        }
+    }
+}
+
+const INDEXED: &str = "Indexed";
+
+fn completion_mode(job: &JobView) -> &'static str {
+    if job.spec.completion_mode.as_deref() == Some(INDEXED) { INDEXED } else { "NonIndexed" }
+}
+
+/// Whether a pod is made because others failed or go; how soon that is allowed is the Job's `podReplacementPolicy`.
+fn creation_reason(job: &JobView, pods: &[Arc<PodView>]) -> &'static str {
+    let is_lost = |pod: &Arc<PodView>| pod.status.phase == PodPhase::Failed || is_terminating(pod);
+    if job.status.failed == 0 && !pods.iter().any(is_lost) {
+        "new"
+    } else if job.spec.pod_replacement_policy.as_deref() == Some("Failed") {
+        "recreate_failed"
+    } else {
+        "recreate_terminating_or_failed"
+    }
+}
+
+/// A clock that was set back has no time pass.
+fn since(then: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(then)).unwrap_or_default()
+}
+
+fn add<L: Clone + std::hash::Hash + Eq>(family: &Family<L, Counter>, labels: &L, before: i32, after: i32) {
+    if let Ok(more @ 1..) = u64::try_from(after.saturating_sub(before)) {
+        family.get_or_create(labels).inc_by(more);
+    }
+}

@@ -1,0 +1,245 @@
+//! Limits of each index, and Indexed Jobs that grow and shrink.
+
+use serde_json::json;
+
+use super::*;
+use crate::job::pods::Stamp;
+
+/// An Indexed Job in which each index may fail once.
+fn limited(more: Value) -> JobBuilder {
+    let mut spec = json!({
+        "completionMode": "Indexed", "completions": 3, "parallelism": 3, "backoffLimitPerIndex": 1,
+        "podReplacementPolicy": "Failed",
+    });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    job(spec)
+}
+
+/// With that many pods active.
+fn active(job: JobBuilder, count: i32) -> JobBuilder {
+    job.with(|job| job.status.active = count)
+}
+
+fn at_index(name: &str, index: i32) -> PodBuilder {
+    pod(name).index(index)
+}
+
+// Shows: U-TestSyncJobWithJobBackoffLimitPerIndex
+#[test]
+fn each_index_is_tried_again_after_a_pause_of_its_own() {
+    let two_running = || vec![at_index("b", 1).tried(0, 0).running(), at_index("c", 2).tried(0, 0).running()];
+    let with = |failed: PodBuilder| std::iter::once(failed).chain(two_running()).collect::<Vec<_>>();
+    let failed = || at_index("a", 0).tried(0, 0).failed_at(100);
+    let ignore = json!({ "podFailurePolicy": { "rules": [{ "action": "Ignore", "onExitCodes": { "operator": "In", "values": [42] } }] } });
+    let fail_index = json!({ "podFailurePolicy": { "rules": [{ "action": "FailIndex", "onExitCodes": { "operator": "In", "values": [42] } }] } });
+    let job = || active(limited(json!({})), 2);
+    table(vec![
+        ("all are new", limited(json!({})), vec![], 1, "create [0 1 2]"),
+        ("it waits, held and uncounted, to carry its count on", job(), with(failed()), 103, "rest 7s"),
+        ("then it is replaced", job(), with(failed()), 110, "create [0(1)]"),
+        (
+            "and counted once the replacement is there",
+            active(limited(json!({})), 3),
+            with(failed()).into_iter().chain([at_index("d", 0).tried(1, 0)]).collect(),
+            110,
+            "status active=3 succeeded=0 failed=0 uncounted=/a",
+        ),
+        (
+            "the pause doubles",
+            active(limited(json!({ "backoffLimitPerIndex": 5 })), 2),
+            with(at_index("a", 0).tried(2, 0).failed_at(100)),
+            101,
+            "rest 39s",
+        ),
+        (
+            "failures that are ignored lengthen it too",
+            active(limited(ignore.clone()), 2),
+            with(at_index("a", 0).tried(1, 1).terminated("main", 42, 100)),
+            101,
+            "rest 39s",
+        ),
+        (
+            "and are carried on apart",
+            active(limited(ignore.clone()), 2),
+            with(at_index("a", 0).tried(1, 1).terminated("main", 42, 100)),
+            140,
+            "create [0(1+2)]",
+        ),
+        (
+            "the latest failure of the index counts",
+            active(limited(json!({ "backoffLimitPerIndex": 5 })), 2),
+            with(failed()).into_iter().chain([at_index("d", 0).tried(1, 0).failed_at(120)]).collect(),
+            140,
+            "create [0(2)]",
+        ),
+        (
+            "the last time it failed it is given up",
+            job(),
+            with(at_index("a", 0).tried(1, 0).failed_at(100)),
+            101,
+            "status active=2 succeeded=0 failed=0 given-up=0 uncounted=/a",
+        ),
+        (
+            "a rule can give it up at once",
+            active(limited(fail_index), 2),
+            with(at_index("a", 0).tried(0, 0).terminated("main", 42, 100)),
+            101,
+            "status active=2 succeeded=0 failed=0 given-up=0 uncounted=/a",
+        ),
+        (
+            "what is given up is not tried again",
+            active(limited(json!({})), 2).with(|job| {
+                (job.status.failed, job.status.failed_indexes) = (2, Some("0".to_owned()));
+            }),
+            two_running(),
+            500,
+            "rest",
+        ),
+        (
+            "an index that was disrupted is tried again at once, with no failure more",
+            job(),
+            with(failed().condition("DisruptionTarget", "True")),
+            101,
+            "create [0]",
+        ),
+        (
+            "an index that waits does not hold up the next one",
+            limited(json!({ "parallelism": 1 })),
+            vec![failed()],
+            103,
+            "create [1]",
+        ),
+        (
+            "a Job that goes lets the pod go at once, counted",
+            limited(json!({})).with(|job| job.metadata.deletion_timestamp = Some(at(1))),
+            vec![failed()],
+            103,
+            "status active=0 succeeded=0 failed=0 uncounted=/a",
+        ),
+    ]);
+}
+
+// Shows: U-TestSyncJobWithJobBackoffLimitPerIndex
+#[test]
+fn a_job_ends_by_its_indexes_when_all_are_settled_or_too_many_given_up() {
+    let counted = |given_up: &str, failed: i32, completed: &str| {
+        let (given_up, completed) = (given_up.to_owned(), completed.to_owned());
+        move |job: &mut JobView| {
+            job.status.failed_indexes = Some(given_up);
+            job.status.failed = failed;
+            job.status.succeeded = if completed.is_empty() { 0 } else { completed.split(',').count() as i32 };
+            job.status.completed_indexes = completed;
+        }
+    };
+    table(vec![
+        (
+            "the others go on",
+            active(limited(json!({})), 1).with(counted("0", 2, "1")),
+            vec![at_index("c", 2).tried(0, 0).running()],
+            500,
+            "rest",
+        ),
+        (
+            "all settled",
+            limited(json!({})).with(counted("0", 2, "1,2")),
+            vec![],
+            500,
+            "status active=0 succeeded=2 failed=2 indexes=1,2 given-up=0 FailureTarget+Failed !FailedIndexes",
+        ),
+        (
+            "all given up",
+            limited(json!({})).with(counted("0-2", 6, "")),
+            vec![],
+            500,
+            "status active=0 succeeded=0 failed=6 given-up=0-2 FailureTarget+Failed !FailedIndexes",
+        ),
+        (
+            "more than allowed",
+            active(limited(json!({ "maxFailedIndexes": 1 })), 1).with(counted("0,1", 4, "")),
+            vec![at_index("c", 2).tried(0, 0).running()],
+            500,
+            "status active=1 succeeded=0 failed=4 given-up=0,1 FailureTarget",
+        ),
+        (
+            "as many as allowed",
+            active(limited(json!({ "maxFailedIndexes": 2 })), 1).with(counted("0,1", 4, "")),
+            vec![at_index("c", 2).tried(0, 0).running()],
+            500,
+            "rest",
+        ),
+        (
+            "the limit of the whole Job comes first",
+            active(limited(json!({ "backoffLimit": 1 })), 1).with(counted("0", 2, "1")),
+            vec![at_index("c", 2).tried(0, 0).running()],
+            500,
+            "status active=1 succeeded=1 failed=2 indexes=1 given-up=0 FailureTarget",
+        ),
+        (
+            "an index that succeeded cannot be given up as well",
+            limited(json!({ "completions": 2, "parallelism": 0 })),
+            vec![at_index("a", 0).tried(1, 0).failed_at(1), at_index("b", 0).tried(1, 0).succeeded_at(1)],
+            500,
+            "status active=0 succeeded=1 failed=0 indexes=0 uncounted=/a",
+        ),
+    ]);
+}
+
+#[test]
+fn a_pod_tells_how_often_its_index_has_failed() {
+    let job = limited(json!({}));
+    let stamp = Stamp::new(&job.0, None).unwrap();
+    let annotations = |tries| {
+        let pod = stamp.pod(Slot { index: Some(1), tries });
+        let annotations = pod.metadata.annotations.unwrap();
+        [FAILURES_KEY, IGNORED_FAILURES_KEY].map(|key| annotations.get(key).cloned().unwrap_or_default())
+    };
+    assert_eq!(annotations(None), ["", ""]);
+    assert_eq!(annotations(Some(Tries::default())), ["0", ""]);
+    assert_eq!(annotations(Some(Tries { failed: 2, ignored: 3 })), ["2", "3"]);
+}
+
+#[test]
+fn an_indexed_job_grows_and_shrinks_with_its_counts() {
+    let elastic = |size: i32| job(json!({ "completionMode": "Indexed", "completions": size, "parallelism": size }));
+    let pods = |count: i32| (0..count).map(|index| at_index(&format!("p{index}"), index).running()).collect::<Vec<_>>();
+    let done = |size: i32, text: &str| {
+        let text = text.to_owned();
+        elastic(size).with(move |job| {
+            job.status.succeeded = 2;
+            job.status.completed_indexes = text;
+        })
+    };
+    table(vec![
+        ("up", elastic(4), pods(2), 5, "create [2 3]"),
+        ("down: the last ones go, uncounted", elastic(2), pods(4), 5, "drop p2 p3"),
+        ("to zero", elastic(0), pods(2), 5, "drop p0 p1"),
+        (
+            "and then it is complete",
+            elastic(0),
+            vec![],
+            5,
+            "status active=0 succeeded=0 failed=0 SuccessCriteriaMet+Complete !Completed",
+        ),
+        (
+            "an index that succeeded and is cut off no longer counts",
+            done(2, "0,3"),
+            vec![at_index("p1", 1).running()],
+            5,
+            "status active=1 succeeded=1 failed=0 indexes=0",
+        ),
+        (
+            "and runs again when it comes back",
+            elastic(4).with(|job| (job.status.succeeded, job.status.completed_indexes) = (1, "0".to_owned())),
+            vec![at_index("p1", 1).running()],
+            5,
+            "create [2 3]",
+        ),
+        (
+            "an end that comes after the cut is nobody's",
+            active(elastic(1), 1),
+            vec![at_index("p0", 0).running(), at_index("p3", 3).succeeded_at(4), at_index("p2", 2).failed_at(4)],
+            5,
+            "release p3 p2",
+        ),
+    ]);
+}
