@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Timestamp;
-use api::views::{ObjectKey, PodGroupView, PodView, View};
+use api::views::{Condition, ObjectKey, PodGroupView, PodView, View};
 use runtime::{Cache, EventKind, ObjectRef, Recorder, failure};
 use scheduler_core::{Placement, Unit};
 
@@ -15,6 +15,7 @@ use crate::answers::Answers;
 use crate::book::{Book, Topic};
 use crate::carry_out::Writes;
 use crate::conditions::{self, POD_SCHEDULED, UNSCHEDULABLE};
+use crate::degraded;
 use crate::say::{Due, Words, condition_for, due};
 
 /// What announcing takes besides the book.
@@ -58,15 +59,21 @@ impl Announcer {
         let view = self.pod_groups.get(key);
         let refused = self.refusal(unit).and_then(|words| self.still_refused(unit, key, words, book));
         let to_say = refused.filter(|words| self.is_due(unit, words, book, now));
-        let standing = book.standing(key);
-        if let Some(view) = &view
-            && !standing.scheduled
-            && let Some(wanted) = condition_for(view, standing.bound, to_say.as_ref())
-        {
-            standing.writing = true;
-            standing.scheduled = wanted.status == "True";
-            let body = conditions::patch(&view.metadata, &view.status.conditions, &wanted, now);
-            writes.write_group_condition(key.clone(), body);
+        if let Some(view) = &view {
+            let mut wanted = Vec::new();
+            let standing = book.standing(key);
+            if !standing.scheduled
+                && let Some(condition) = condition_for(view, standing.bound, to_say.as_ref())
+            {
+                standing.scheduled = condition.status == "True";
+                wanted.push(condition);
+            }
+            wanted.extend(self.degraded(view, key, book, now));
+            if !wanted.is_empty() {
+                book.standing(key).writing = true;
+                let body = conditions::patch(&view.metadata, &view.status.conditions, &wanted, now);
+                writes.write_group_condition(key.clone(), body);
+            }
         }
         let Some(words) = to_say else { return };
         let pods = self.waiting_pods(key);
@@ -79,16 +86,78 @@ impl Announcer {
         book.say(unit.clone(), words, now);
     }
 
+    /// What is to be said now about whether the group still has its `minCount`.
+    fn degraded(&self, view: &PodGroupView, key: &ObjectKey, book: &mut Book, now: Timestamp) -> Option<Condition> {
+        let standing = book.standing(key);
+        standing.short_since = standing.is_short().then(|| standing.short_since.unwrap_or(now));
+        let min_count = standing.min_count.filter(|_| standing.scheduled)?;
+        let (held, said) = (&view.status.conditions, standing.degraded.as_ref());
+        let wanted = degraded::condition(standing.counts, min_count, held, said)?;
+        let noticed = standing.noticed.filter(|(counts, _)| *counts == standing.counts);
+        let (_, counts_since) = *standing.noticed.insert(noticed.unwrap_or((standing.counts, now)));
+        let since = degraded::Since { short: standing.short_since.unwrap_or(now), counts: counts_since };
+        match degraded::due(&wanted, held, said, since, now, self.pause) {
+            Due::Never => None,
+            Due::At(at) => {
+                book.remind(at, Topic::Unit(Unit::Group(key.clone())));
+                None
+            }
+            Due::Now => {
+                let is_news = said.is_none_or(|said| said.condition.status != wanted.status);
+                standing.degraded = Some(degraded::Said { condition: wanted.clone(), at: now });
+                if is_news && wanted.status == "True" {
+                    let about = ObjectRef::of(view);
+                    self.recorder.event(
+                        &about,
+                        EventKind::Warning,
+                        conditions::DEGRADED,
+                        "Scheduling",
+                        &wanted.message,
+                    );
+                }
+                Some(wanted)
+            }
+        }
+    }
+
+    /// Tells of members that came with another priority than their group's: once a group, since mostly all have it.
+    pub(crate) fn newcomers(&self, book: &mut Book) {
+        for key in std::mem::take(&mut book.newcomers) {
+            let Some(pod) = self.pods.get(&key) else { continue };
+            let Unit::Group(group) = book.unit_of(&pod) else { continue };
+            let Some(view) = self.pod_groups.get(&group) else { continue };
+            let (own, groups) = (pod.spec.priority.unwrap_or(0), view.spec.priority.unwrap_or(0));
+            if own != groups && book.told_priority.insert(group) {
+                let message = format!("pod {key} has priority {own}; the group's, {groups}, counts for all its pods");
+                self.recorder.event(
+                    &ObjectRef::of(&*view),
+                    EventKind::Warning,
+                    "PriorityDiffers",
+                    "Scheduling",
+                    &message,
+                );
+            }
+        }
+    }
+
+    /// Tells of a gang that was left half bound and is to start as a whole.
+    pub(crate) fn released(&self, group: &ObjectKey, message: &str) {
+        if let Some(view) = self.pod_groups.get(group) {
+            self.recorder.event(&ObjectRef::of(&*view), EventKind::Warning, "GangReleased", "Scheduling", message);
+        }
+    }
+
     /// Writes pod conditions while there is room.
     pub(crate) fn pods(&self, book: &mut Book, writes: &mut Writes, now: Timestamp) {
         while writes.has_room_for_pod_condition()
             && let Some(key) = book.unsaid_pods.pop_first()
         {
             let Some(pod) = self.pods.get(&key).filter(|pod| waits(pod) && !writes.is_binding(&key)) else { continue };
-            let Some(said) = book.said(&book.unit_of(&pod)) else { continue };
+            let Some(said) = book.said_about(&pod) else { continue };
             let wanted = conditions::fails(POD_SCHEDULED, UNSCHEDULABLE, &said.words.pod_message);
             if !conditions::says(&pod.status.conditions, &wanted) {
-                writes.write_pod_condition(key, conditions::patch(&pod.metadata, &pod.status.conditions, &wanted, now));
+                let body = conditions::patch(&pod.metadata, &pod.status.conditions, &[wanted], now);
+                writes.write_pod_condition(key, body);
             }
         }
     }
@@ -145,7 +214,8 @@ impl Announcer {
         }
     }
 
-    fn members(&self, group: &ObjectKey) -> Vec<Arc<PodView>> {
+    /// The pods that name the group.
+    pub(crate) fn members(&self, group: &ObjectKey) -> Vec<Arc<PodView>> {
         self.pods.by_index(&PodView::BY_GROUP, &group.to_string())
     }
 

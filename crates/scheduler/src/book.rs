@@ -7,7 +7,8 @@ use api::views::{Condition, ObjectKey, PodGroupView, PodView};
 use runtime::Change;
 use scheduler_core::Unit;
 
-use crate::conditions::INITIALLY_SCHEDULED;
+use crate::conditions::{DEGRADED, INITIALLY_SCHEDULED};
+use crate::degraded::{self, Counts, Place};
 use crate::say::{Said, Words};
 
 /// Kept up to date from changes; everything in it can be rebuilt from the caches after a restart.
@@ -22,6 +23,10 @@ pub(crate) struct Book {
     pub(crate) unsaid: BTreeSet<Unit>,
     /// Pods whose condition may have to be written, once there is room.
     pub(crate) unsaid_pods: BTreeSet<ObjectKey>,
+    /// Members that came since the last turn.
+    pub(crate) newcomers: BTreeSet<ObjectKey>,
+    /// Groups of which it was told that a pod has another priority.
+    pub(crate) told_priority: BTreeSet<ObjectKey>,
     /// What to look at again, and when.
     agenda: BTreeSet<(Timestamp, Topic)>,
 }
@@ -35,8 +40,34 @@ pub(crate) struct Standing {
     pub(crate) scheduled: bool,
     /// Whether a write of its condition is in flight.
     pub(crate) writing: bool,
+    /// How many of its pods stand where.
+    pub(crate) counts: Counts,
+    /// What was last said about whether they are enough.
+    pub(crate) degraded: Option<degraded::Said>,
+    /// Since when they are too few.
+    pub(crate) short_since: Option<Timestamp>,
+    /// The counts that were last looked at, and since when they are so.
+    pub(crate) noticed: Option<(Counts, Timestamp)>,
+    /// Of a gang.
+    pub(crate) min_count: Option<usize>,
+    /// Whether the PodGroup says that it was initially scheduled.
+    shown_scheduled: bool,
     /// Whether the PodGroup exists.
     exists: bool,
+}
+
+impl Standing {
+    /// Whether the group is a gang that had its `minCount` and now has fewer pods.
+    pub(crate) fn is_short(&self) -> bool {
+        self.scheduled && self.min_count.is_some_and(|min_count| self.counts.fall_short_of(min_count))
+    }
+
+    /// Whether a change of its counts may be worth a word.
+    fn concerns_degraded(&self) -> bool {
+        self.is_short()
+            || self.short_since.is_some()
+            || self.degraded.as_ref().is_some_and(|said| said.condition.status == "True")
+    }
 }
 
 /// What an entry of the agenda is about.
@@ -57,6 +88,8 @@ impl Book {
             said: BTreeMap::new(),
             unsaid: BTreeSet::new(),
             unsaid_pods: BTreeSet::new(),
+            newcomers: BTreeSet::new(),
+            told_priority: BTreeSet::new(),
             agenda: BTreeSet::new(),
         }
     }
@@ -79,17 +112,20 @@ impl Book {
         let was_bound = change.old.as_ref().is_some_and(|pod| pod.node_name().is_some());
         let is_bound = change.new.as_ref().is_some_and(|pod| pod.node_name().is_some());
         let pod = change.latest();
-        if was_bound != is_bound
+        let places = [change.old.as_deref().map(Place::of), change.new.as_deref().map(Place::of)];
+        if (was_bound != is_bound || places[0] != places[1])
             && let Some(group) = self.group_of(pod)
         {
             let standing = self.groups.entry(group.clone()).or_default();
-            if is_bound {
-                standing.bound += 1;
-            } else {
-                standing.bound -= 1;
-            }
-            if is_bound && !standing.scheduled {
+            standing.bound += usize::from(is_bound);
+            standing.bound -= usize::from(was_bound);
+            places[0].into_iter().for_each(|place| standing.counts.count(place, false));
+            places[1].into_iter().for_each(|place| standing.counts.count(place, true));
+            if (is_bound && !standing.scheduled) || standing.concerns_degraded() {
                 self.unsaid.insert(Unit::Group(group.clone()));
+            }
+            if places[0].is_none() {
+                self.newcomers.insert(pod.metadata.key());
             }
             self.drop_if_empty(&group);
         }
@@ -121,14 +157,18 @@ impl Book {
         match &change.new {
             Some(group) => {
                 standing.exists = true;
-                standing.scheduled |= Condition::is_true(&group.status.conditions, INITIALLY_SCHEDULED);
-                if !standing.scheduled {
+                standing.min_count = group.min_count().map(|count| usize::try_from(count).unwrap_or(0).max(1));
+                standing.shown_scheduled = Condition::is_true(&group.status.conditions, INITIALLY_SCHEDULED);
+                standing.scheduled |= standing.shown_scheduled;
+                let is_degraded = Condition::is_true(&group.status.conditions, DEGRADED);
+                if !standing.scheduled || standing.concerns_degraded() || is_degraded {
                     self.unsaid.insert(Unit::Group(key));
                 }
             }
             None => {
-                standing.exists = false;
-                standing.scheduled = false;
+                let (bound, counts, writing) = (standing.bound, standing.counts, standing.writing);
+                *standing = Standing { bound, counts, writing, ..Standing::default() };
+                self.told_priority.remove(&key);
                 self.forget(&Unit::Group(key.clone()));
                 self.drop_if_empty(&key);
             }
@@ -136,7 +176,10 @@ impl Book {
     }
 
     fn drop_if_empty(&mut self, key: &ObjectKey) {
-        if self.groups.get(key).is_some_and(|standing| standing.bound == 0 && !standing.exists && !standing.writing) {
+        let is_empty = |standing: &Standing| {
+            standing.bound == 0 && standing.counts == Counts::default() && !standing.exists && !standing.writing
+        };
+        if self.groups.get(key).is_some_and(is_empty) {
             self.groups.remove(key);
         }
     }
@@ -153,7 +196,8 @@ impl Book {
         let unit = Unit::Group(key.clone());
         match retry_at {
             Some(at) => {
-                standing.scheduled = false;
+                standing.scheduled = standing.shown_scheduled;
+                standing.degraded = None;
                 self.said.remove(&unit);
                 self.agenda.insert((at, Topic::Unit(unit)));
             }
@@ -166,6 +210,11 @@ impl Book {
     /// What was last said about `unit`.
     pub(crate) fn said(&self, unit: &Unit) -> Option<&Said> {
         self.said.get(unit)
+    }
+
+    /// What was last said about `pod`: alone, or else with its group.
+    pub(crate) fn said_about(&self, pod: &PodView) -> Option<&Said> {
+        self.said(&Unit::Pod(pod.metadata.key())).or_else(|| self.said(&self.unit_of(pod)))
     }
 
     /// Remembers that `words` are being said about `unit`.

@@ -1,21 +1,25 @@
 //! Binds and other writes on their way to the server, each kind with its own limit.
 //!
-//! Binds come first: they are what everyone waits for. A PodGroup's condition has a limit of its own, so that it is
+//! Binds and releases come first: they are what everyone waits for. A PodGroup's condition has a limit of its own, so that it is
 //! not held up behind thousands of binds; a pod's condition is only written while no bind waits.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use api::views::{ObjectKey, PodGroupView, PodView, View};
+use api::Timestamp;
+use api::views::{Condition, ObjectKey, PodGroupView, PodView, View};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use kube::{Client, Error};
-use runtime::PatchKind;
-use runtime::request;
-use scheduler_core::Placement;
+use runtime::{PatchKind, is_conflict, is_not_found, request};
+use scheduler_core::{Member, Placement, Release};
 use serde::Serialize;
+use serde_json::json;
 
-use crate::conditions::ConditionsPatch;
+use crate::conditions::{self, ConditionsPatch, DISRUPTION_TARGET, RELEASED};
+
+/// How often a pod is marked anew when others write to it at the same time.
+const CONFLICTS_MAX: u32 = 5;
 
 /// How many writes of each kind may be in flight.
 #[derive(Clone, Copy, Debug)]
@@ -30,18 +34,27 @@ pub(crate) struct Limits {
 pub(crate) enum Done {
     /// A bind.
     Bind(Placement, Result<(), Error>),
+    /// The release of a pod.
+    Release(Member, Result<(), Error>),
     /// A PodGroup's condition.
     GroupCondition(ObjectKey, Result<(), Error>),
     /// A pod's condition.
     PodCondition(ObjectKey, Result<(), Error>),
 }
 
+/// A write that goes before conditions.
+#[derive(Debug)]
+enum Urgent {
+    Bind(Placement),
+    Release { member: Member, message: String, now: Timestamp },
+}
+
 /// Writes that wait and writes in flight.
 pub(crate) struct Writes {
     client: Client,
     limits: Limits,
-    /// Binds that wait for a free place, oldest decision first.
-    waiting: VecDeque<Placement>,
+    /// Binds and releases that wait for a free place, oldest decision first.
+    waiting: VecDeque<Urgent>,
     /// Pods whose bind waits or is in flight.
     binding: BTreeSet<ObjectKey>,
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -67,8 +80,16 @@ impl Writes {
     /// Binds `placements`, as soon as there is room.
     pub(crate) fn bind(&mut self, placements: Vec<Placement>) {
         self.binding.extend(placements.iter().map(|placement| placement.pod.clone()));
-        self.waiting.extend(placements);
-        self.start_binds();
+        self.waiting.extend(placements.into_iter().map(Urgent::Bind));
+        self.start_urgent();
+    }
+
+    /// Takes pods away, and says on each why, as soon as there is room.
+    pub(crate) fn release(&mut self, release: Release, now: Timestamp) {
+        let message = release.message();
+        let urgent = |member| Urgent::Release { member, message: message.clone(), now };
+        self.waiting.extend(release.pods.into_iter().map(urgent));
+        self.start_urgent();
     }
 
     /// Whether a bind of `pod` waits or is in flight.
@@ -121,7 +142,11 @@ impl Writes {
             Done::Bind(placement, _) => {
                 self.binding.remove(&placement.pod);
                 self.binds -= 1;
-                self.start_binds();
+                self.start_urgent();
+            }
+            Done::Release(..) => {
+                self.binds -= 1;
+                self.start_urgent();
             }
             Done::GroupCondition(..) => self.group_conditions -= 1,
             Done::PodCondition(..) => self.pod_conditions -= 1,
@@ -129,13 +154,20 @@ impl Writes {
         done
     }
 
-    fn start_binds(&mut self) {
+    fn start_urgent(&mut self) {
         while self.binds < self.limits.binds
-            && let Some(placement) = self.waiting.pop_front()
+            && let Some(urgent) = self.waiting.pop_front()
         {
             self.binds += 1;
             let client = self.client.clone();
-            self.in_flight.push(async move { bind(&client, placement).await }.boxed());
+            self.in_flight.push(match urgent {
+                Urgent::Bind(placement) => async move { bind(&client, placement).await }.boxed(),
+                Urgent::Release { member, message, now } => async move {
+                    let outcome = release(&client, &member, &message, now).await;
+                    Done::Release(member, outcome)
+                }
+                .boxed(),
+            });
         }
     }
 }
@@ -144,6 +176,30 @@ async fn bind(client: &Client, placement: Placement) -> Done {
     let path = PodView::RESOURCE.object_path(&placement.pod) + "/binding";
     let outcome = request::post(client, &path, &Binding::of(&placement)).await;
     Done::Bind(placement, outcome.map(drop))
+}
+
+/// Marks the pod as taken away by somebody else's doing, so that its Job does not count it as a failure, and deletes it.
+async fn release(client: &Client, member: &Member, message: &str, now: Timestamp) -> Result<(), Error> {
+    let mut attempts = 0;
+    loop {
+        let Some(pod) =
+            request::read::<PodView>(client, &member.pod).await?.filter(|pod| pod.metadata.uid == member.uid)
+        else {
+            return Ok(());
+        };
+        let mark = Condition { message: message.to_owned(), ..conditions::holds(DISRUPTION_TARGET, RELEASED) };
+        let body = conditions::patch(&pod.metadata, &pod.status.conditions, &[mark], now);
+        match write_conditions(client, &status_path::<PodView>(&member.pod), &body).await {
+            // Its kubelet wrote as well.
+            Err(error) if is_conflict(&error) && attempts < CONFLICTS_MAX => attempts += 1,
+            outcome => break outcome?,
+        }
+    }
+    let options = json!({"preconditions": {"uid": member.uid}});
+    match request::delete(client, &PodView::RESOURCE.object_path(&member.pod), &options).await {
+        Err(error) if is_not_found(&error) => Ok(()),
+        outcome => outcome.map(drop),
+    }
 }
 
 async fn write_conditions(client: &Client, path: &str, body: &ConditionsPatch) -> Result<(), Error> {

@@ -7,6 +7,12 @@ use serde::Serialize;
 
 /// Condition of a PodGroup: its `minCount` pods have once been placed.
 pub const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
+/// Condition of a PodGroup: it had its `minCount` once, and has fewer pods now.
+pub const DEGRADED: &str = "Degraded";
+/// Condition of a pod: it is taken away by somebody else's doing.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// Reason of [`DISRUPTION_TARGET`] for a pod of a gang that was left half bound.
+pub const RELEASED: &str = "ReleasedByScheduler";
 /// Condition of a pod: it has a node.
 pub const POD_SCHEDULED: &str = "PodScheduled";
 /// Reason of both while they are False.
@@ -82,16 +88,19 @@ pub fn says(held: &[Condition], wanted: &Condition) -> bool {
     })
 }
 
-/// The patch that puts `wanted` among the conditions `held` by the object of `meta`. The time of transition moves
+/// The patch that puts those `wanted` among the conditions `held` by the object of `meta`. The time of transition moves
 /// only when the status does.
-pub fn patch(meta: &Meta, held: &[Condition], wanted: &Condition, now: Timestamp) -> ConditionsPatch {
-    let before = held.iter().find(|one| one.kind == wanted.kind);
-    let since = before.filter(|one| one.status == wanted.status).and_then(|one| one.last_transition_time);
-    let changed = Condition { last_transition_time: Some(since.unwrap_or(now)), ..wanted.clone() };
-    let mut conditions: Vec<Written> =
-        held.iter().map(|one| written(if one.kind == wanted.kind { &changed } else { one })).collect();
-    if before.is_none() {
-        conditions.push(written(&changed));
+pub fn patch(meta: &Meta, held: &[Condition], wanted: &[Condition], now: Timestamp) -> ConditionsPatch {
+    let mut conditions: Vec<Written> = held.iter().map(written).collect();
+    for wanted in wanted {
+        let at = held.iter().position(|one| one.kind == wanted.kind);
+        let before = at.map(|at| &held[at]).filter(|one| one.status == wanted.status);
+        let since = before.and_then(|one| one.last_transition_time).unwrap_or(now);
+        let changed = written(&Condition { last_transition_time: Some(since), ..wanted.clone() });
+        match at {
+            Some(at) => conditions[at] = changed,
+            None => conditions.push(changed),
+        }
     }
     let metadata = Version { uid: meta.uid.clone(), resource_version: meta.resource_version.to_string() };
     ConditionsPatch { metadata, status: Status { conditions } }
@@ -124,7 +133,7 @@ mod tests {
     /// `type=status reason since`, one per condition.
     fn list(before: &[Condition], wanted: &Condition) -> String {
         let meta = Meta { uid: "u".into(), resource_version: Revision(7), ..Meta::default() };
-        let patch = serde_json::to_value(patch(&meta, before, wanted, at(100))).unwrap();
+        let patch = serde_json::to_value(patch(&meta, before, std::slice::from_ref(wanted), at(100))).unwrap();
         assert_eq!(patch["metadata"], serde_json::json!({"uid": "u", "resourceVersion": "7"}));
         let text = |one: &serde_json::Value| {
             let field = |name: &str| one[name].as_str().unwrap_or("").to_owned();

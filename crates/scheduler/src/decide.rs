@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use api::{Clock, Timestamp};
 use scheduler_core::{Change, Core, Decision, Outcome};
+use tokio::time::Instant;
 
 use self::core_thread::CoreThread;
+use crate::metrics::Metrics;
 use crate::run::Config;
 
 /// Where the core runs.
@@ -67,9 +69,9 @@ struct Made {
 }
 
 impl Decide {
-    pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Decide {
-        let mut decider =
-            Decider { core: Core::new(config.core.clone()), decisions_per_turn: config.decisions_per_turn };
+    pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>, metrics: Metrics) -> Decide {
+        let core = Core::new(config.core.clone());
+        let mut decider = Decider { core, decisions_per_turn: config.decisions_per_turn, metrics };
         let seat = match config.core_runs {
             CoreRuns::InPlace => Seat::InPlace(Box::new(decider)),
             CoreRuns::OnThread => Seat::OnThread(CoreThread::start(move |turn| decider.take(turn))),
@@ -123,6 +125,7 @@ impl Decide {
 struct Decider {
     core: Core,
     decisions_per_turn: usize,
+    metrics: Metrics,
 }
 
 impl Decider {
@@ -134,9 +137,11 @@ impl Decider {
             }
         }
         let mut decisions = Vec::new();
-        while decisions.len() < self.decisions_per_turn
-            && let Some(decision) = self.core.next(now)
-        {
+        while decisions.len() < self.decisions_per_turn {
+            // Tokio's clock, which in a simulation stands still: a figure that differs would make two runs differ.
+            let started = Instant::now();
+            let Some(decision) = self.core.next(now) else { break };
+            self.metrics.decided(&decision, started.elapsed());
             decisions.push(decision);
         }
         let more = decisions.len() == self.decisions_per_turn;

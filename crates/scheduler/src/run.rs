@@ -15,6 +15,7 @@ use crate::answers::Answers;
 use crate::book::{Book, Topic};
 use crate::carry_out::{Done, Limits, Writes};
 use crate::decide::{CoreRuns, Decide};
+use crate::metrics::Metrics;
 
 /// How long a failed condition waits for another attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -74,6 +75,8 @@ pub struct Parts {
     pub config: Config,
     /// Where refusals are shown.
     pub answers: Answers,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// Places pods for ever.
@@ -114,11 +117,12 @@ struct Shell {
     by_groups: bool,
     announcer: Announcer,
     clock: Arc<dyn Clock>,
+    metrics: Metrics,
 }
 
 impl Shell {
     fn new(parts: Parts) -> Shell {
-        let Parts { client, pods, nodes, pod_groups, clock, recorder, config, answers } = parts;
+        let Parts { client, pods, nodes, pod_groups, clock, recorder, config, answers, metrics } = parts;
         let limits = Limits {
             binds: config.binds_in_flight,
             group_conditions: config.group_conditions_in_flight,
@@ -128,12 +132,13 @@ impl Shell {
             nodes: nodes.subscribe(),
             pod_groups: pod_groups.subscribe(),
             pods: pods.subscribe(),
-            decide: Decide::new(&config, clock.clone()),
+            decide: Decide::new(&config, clock.clone(), metrics.clone()),
             writes: Writes::new(client, limits),
             book: Book::new(config.by_groups),
             by_groups: config.by_groups,
             announcer: Announcer { pods, pod_groups, recorder, answers, pause: config.refusal_pause },
             clock,
+            metrics,
         }
     }
 
@@ -144,15 +149,18 @@ impl Shell {
         }
         while let Some(change) = self.pod_groups.try_next() {
             self.book.note_group(&change);
+            let key = change.latest().metadata.key();
             if change.new.is_none() {
-                self.announcer.answers.withdraw(&Unit::Group(change.latest().metadata.key()));
+                self.announcer.answers.withdraw(&Unit::Group(key));
+            } else if change.old.is_none() {
+                self.book.newcomers.extend(self.announcer.members(&key).iter().map(|pod| pod.metadata.key()));
             }
             self.decide.observe(Change::PodGroup { old: change.old, new: change.new });
         }
         while let Some(change) = self.pods.try_next() {
-            let unit = self.book.unit_of(change.latest());
-            if self.book.note_pod(&change) && matches!(unit, Unit::Pod(_)) {
-                self.withdraw(&unit);
+            if self.book.note_pod(&change) {
+                // Also a member may have been refused alone.
+                self.withdraw(&Unit::Pod(change.latest().metadata.key()));
             }
             let seen = |pod: Option<Arc<PodView>>| if self.by_groups { pod } else { pod.map(alone) };
             self.decide.observe(Change::Pod { old: seen(change.old), new: seen(change.new) });
@@ -183,6 +191,12 @@ impl Shell {
                 unplaced
             }
             Verdict::Wait(refusal) => Some(refusal),
+            Verdict::Release(release) => {
+                tracing::info!("{unit}: {}", release.message());
+                self.announcer.released(unit.key(), &release.message());
+                self.writes.release(release, self.clock.now());
+                return;
+            }
         };
         match refused {
             Some(refusal) => {
@@ -201,6 +215,7 @@ impl Shell {
     fn announce(&mut self) {
         let now = self.clock.now();
         self.book.open_agenda(now);
+        self.announcer.newcomers(&mut self.book);
         self.announcer.units(&mut self.book, &mut self.writes, now);
         self.announcer.pods(&mut self.book, &mut self.writes, now);
     }
@@ -232,6 +247,12 @@ impl Shell {
         let retry_at = self.clock.now() + RETRY_AFTER;
         match done {
             Done::Bind(placement, outcome) => self.settle_bind(placement, outcome),
+            // The core asks again if the pod stays.
+            Done::Release(member, outcome) => {
+                if let Err(error) = outcome {
+                    tracing::warn!("pod {}: not released: {}", member.pod, failure::message(&error));
+                }
+            }
             Done::GroupCondition(key, outcome) => {
                 let retry = outcome.is_err_and(|error| worth_retrying("podgroup", &key, &error));
                 self.book.group_condition_written(key, retry.then_some(retry_at));
@@ -245,8 +266,15 @@ impl Shell {
     }
 
     fn settle_bind(&mut self, placement: Placement, outcome: Result<(), kube::Error>) {
-        if let Err(error) = &outcome {
-            tracing::info!("pod {}: bind to {} failed: {}", placement.pod, placement.node, failure::message(error));
+        match &outcome {
+            Ok(()) => {
+                let created = self.announcer.pods.get(&placement.pod).and_then(|pod| pod.metadata.creation_timestamp);
+                created.into_iter().for_each(|at| self.metrics.bound(until(self.clock.now(), at)));
+            }
+            Err(error) => {
+                self.metrics.bind_failed();
+                tracing::info!("pod {}: bind to {} failed: {}", placement.pod, placement.node, failure::message(error));
+            }
         }
         self.announcer.bind_ended(&placement, outcome.as_ref().err());
         let Placement { pod, uid, .. } = placement;

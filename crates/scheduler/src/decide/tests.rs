@@ -35,7 +35,7 @@ impl Both {
         let decide = |core_runs| {
             // Turns that are too short for all there is to decide show that the rest follows.
             let config = Config { core_runs, decisions_per_turn: 3, ..Config::default() };
-            Decide::new(&config, clock.clone())
+            Decide::new(&config, clock.clone(), Metrics::default())
         };
         let (in_place, on_thread) = (decide(CoreRuns::InPlace), decide(CoreRuns::OnThread));
         Both { clock, in_place, on_thread }
@@ -142,6 +142,7 @@ impl History {
                 match decision.verdict {
                     Verdict::Bind(placements) => self.binding.extend(placements),
                     Verdict::Wait(_) => self.refused += 1,
+                    Verdict::Release(_) => {}
                 }
             }
         }

@@ -87,6 +87,34 @@ impl SmallServer {
         self.put("podgroups", name, json!({"metadata": metadata(name), "spec": spec}));
     }
 
+    /// A gang that the Job `owner` manages, of this priority.
+    pub fn gang_of(&self, name: &str, min_count: u32, owner: &str, priority: i32) {
+        let spec = json!({"schedulingPolicy": {"gang": {"minCount": min_count}}, "priority": priority});
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": true});
+        let mut metadata = metadata(name);
+        metadata["ownerReferences"] = json!([owner]);
+        self.put("podgroups", name, json!({"metadata": metadata, "spec": spec}));
+    }
+
+    /// A pod of the group `group` that the Job `owner` manages.
+    pub fn pod_of(&self, name: &str, group: &str, owner: &str) {
+        self.bound_pod_of(name, group, owner, "");
+    }
+
+    /// The same on a node.
+    pub fn bound_pod_of(&self, name: &str, group: &str, owner: &str, node: &str) {
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": true});
+        let mut metadata = metadata(name);
+        metadata["ownerReferences"] = json!([owner]);
+        let container = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
+        let mut spec = json!({"schedulerName": "default-scheduler", "containers": [container]});
+        spec["schedulingGroup"] = json!({"podGroupName": group});
+        if !node.is_empty() {
+            spec["nodeName"] = json!(node);
+        }
+        self.put("pods", name, json!({"metadata": metadata, "spec": spec}));
+    }
+
     /// Pods as [`SmallServer::pod`] makes them.
     pub fn pods(&self, names: &[&str], group: Option<&str>, node: Option<&str>) {
         names.iter().for_each(|name| self.pod(name, group, node));
@@ -166,13 +194,21 @@ impl SmallServer {
 
     async fn answer(self, request: Request<Body>) -> Result<Answer, Infallible> {
         let (parts, body) = request.into_parts();
-        let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
+        let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or_default();
         let path: Vec<&str> = parts.uri.path().trim_start_matches('/').split('/').collect();
         let at = path.iter().position(|part| *part == "namespaces").unwrap() + 2;
         Ok(match path[at..] {
             ["events"] => self.take_event(&body),
             ["pods", pod, "binding"] => self.bind(pod, &body).await,
             [plural, name, "status"] => self.patch_status(plural, name, &body),
+            ["pods", pod] if parts.method == http::Method::GET => {
+                ok(self.state.lock().unwrap().objects[&format!("pods/{pod}")].clone())
+            }
+            ["pods", pod] if parts.method == http::Method::DELETE => {
+                self.state.lock().unwrap().log.push(format!("delete {pod}"));
+                self.remove("pods", pod);
+                ok(json!({"metadata": {}}))
+            }
             _ => panic!("unexpected {} {}", parts.method, parts.uri),
         })
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use api::views::ObjectKey;
 use api::{Random, Timestamp};
 use runtime::{Recorder, TokioClock};
-use scheduler::{Answers, Config, CoreRuns, Parts, run};
+use scheduler::{Answers, Config, CoreRuns, Metrics, Parts, run};
 use scheduler_core::Unit;
 
 use crate::small_server::SmallServer;
 
 /// Starts a scheduler on `server`.
-fn start(server: &SmallServer, config: Config) -> Answers {
+pub fn start(server: &SmallServer, config: Config) -> Answers {
     let clock = Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH));
     let (recorder, writer) = Recorder::new("test", server.client(), clock.clone(), Random::seeded(1));
     tokio::spawn(writer);
@@ -26,12 +26,13 @@ fn start(server: &SmallServer, config: Config) -> Answers {
         recorder,
         config,
         answers: answers.clone(),
+        metrics: Metrics::default(),
     }));
     answers
 }
 
 /// Lets everything that is due happen.
-async fn settle(seconds: u64) {
+pub async fn settle(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 

@@ -1,0 +1,227 @@
+//! `KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`): kube-scheduler's file, read as it is.
+//!
+//! What the file asks for and this scheduler does not have is an error that names the field, not something to overlook: a
+//! profile that silently lacks a filter places pods where they must not be.
+
+mod args; // arguments of plugins
+mod fields; // one field after the other, and what nobody asked for
+mod plugins; // which plugins a profile has, and their weights
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use api::field::{Error, ErrorList, Path};
+use scheduler_core::Profile;
+use serde_json::Value;
+
+use self::fields::Fields;
+
+/// The version that is read.
+pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+/// The kind that is read.
+pub const KIND: &str = "KubeSchedulerConfiguration";
+
+/// What the file says, with kube-scheduler's defaults for what it does not say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KubeSchedulerConfiguration {
+    /// One per `schedulerName`; never empty.
+    pub profiles: Vec<Profile>,
+    /// The wait after the first failed attempt.
+    pub pod_initial_backoff: Duration,
+    /// The longest such wait.
+    pub pod_max_backoff: Duration,
+    /// Whether to stand by while another works.
+    pub leader_election: LeaderElection,
+    /// How the API server is reached.
+    pub client_connection: ClientConnection,
+}
+
+/// `leaderElection`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElection {
+    /// Whether there is one.
+    pub leader_elect: bool,
+    /// Namespace of the Lease, if the file says one.
+    pub resource_namespace: Option<String>,
+    /// Name of the Lease, if the file says one.
+    pub resource_name: Option<String>,
+    /// How long the others wait after the last renewal.
+    pub lease_duration: Duration,
+    /// How long the holder tries to renew before it stops.
+    pub renew_deadline: Duration,
+    /// The time between two attempts.
+    pub retry_period: Duration,
+}
+
+/// `clientConnection`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientConnection {
+    /// A kubeconfig file; empty: where it is usually found.
+    pub kubeconfig: String,
+    /// Requests per second that kube-scheduler would send at most.
+    pub qps: f64,
+    /// The same for a short while.
+    pub burst: i64,
+}
+
+impl Default for LeaderElection {
+    fn default() -> LeaderElection {
+        LeaderElection {
+            leader_elect: true,
+            resource_namespace: None,
+            resource_name: None,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Default for ClientConnection {
+    fn default() -> ClientConnection {
+        ClientConnection { kubeconfig: String::new(), qps: 50.0, burst: 100 }
+    }
+}
+
+impl Default for KubeSchedulerConfiguration {
+    fn default() -> KubeSchedulerConfiguration {
+        KubeSchedulerConfiguration {
+            profiles: vec![Profile::default()],
+            pod_initial_backoff: Duration::from_secs(1),
+            pod_max_backoff: Duration::from_secs(10),
+            leader_election: LeaderElection::default(),
+            client_connection: ClientConnection::default(),
+        }
+    }
+}
+
+impl KubeSchedulerConfiguration {
+    /// Reads a document that stands at `path` of its file (the root for a file of its own). All problems are there.
+    pub fn read(document: &Value, path: &Path) -> Result<KubeSchedulerConfiguration, ErrorList> {
+        let mut errors = ErrorList::new();
+        let read = Fields::of(document, path, &mut errors).map(|mut fields| {
+            let read = configuration(&mut fields);
+            fields.refuse_the_rest();
+            read
+        });
+        match read {
+            Some(read) if errors.is_empty() => Ok(read),
+            _ => Err(errors),
+        }
+    }
+
+    /// Puts what concerns the scheduler into its settings.
+    pub fn apply_to(&self, config: &mut crate::Config) {
+        config.core.profiles = self.profiles.clone();
+        config.core.backoff_initial = self.pod_initial_backoff;
+        config.core.backoff_max = self.pod_max_backoff;
+    }
+}
+
+fn configuration(fields: &mut Fields<'_>) -> KubeSchedulerConfiguration {
+    fields.must_be("apiVersion", API_VERSION);
+    fields.must_be("kind", KIND);
+    let defaults = KubeSchedulerConfiguration::default();
+    // Every feasible node is looked at here, whatever the share: it costs nothing (design: section 4).
+    fields.number("percentageOfNodesToScore", 0..=100);
+    // Threads and profiling of another program.
+    fields.number("parallelism", 1..=i64::MAX);
+    for flag in ["enableProfiling", "enableContentionProfiling", "delayCacheUntilActive"] {
+        fields.flag(flag);
+    }
+    let initial =
+        seconds(fields.number("podInitialBackoffSeconds", 1..=i64::from(i32::MAX)), defaults.pod_initial_backoff);
+    let max = seconds(fields.number("podMaxBackoffSeconds", 0..=i64::from(i32::MAX)), defaults.pod_max_backoff);
+    if max < initial && !max.is_zero() {
+        let path = fields.path("podMaxBackoffSeconds");
+        fields.error(Error::invalid(&path, max.as_secs(), "must not be less than podInitialBackoffSeconds"));
+    }
+    if !fields.list("extenders").is_empty() {
+        let path = fields.path("extenders");
+        let advice = "extenders are not called; write a filter in Rust instead (docs/guides/scheduler.md), or let \
+                      kube-scheduler place the pods that need one under a schedulerName of its own";
+        fields.error(Error::forbidden(&path, advice));
+    }
+    KubeSchedulerConfiguration {
+        profiles: profiles(fields),
+        pod_initial_backoff: initial,
+        pod_max_backoff: max,
+        leader_election: leader_election(fields),
+        client_connection: client_connection(fields),
+    }
+}
+
+fn seconds(said: Option<i64>, default: Duration) -> Duration {
+    said.and_then(|seconds| u64::try_from(seconds).ok()).map_or(default, Duration::from_secs)
+}
+
+fn profiles(fields: &mut Fields<'_>) -> Vec<Profile> {
+    let items = fields.list("profiles");
+    if items.is_empty() {
+        return vec![Profile::default()];
+    }
+    let (path, only) = (fields.path("profiles"), items.len() == 1);
+    let (mut profiles, mut names) = (Vec::new(), BTreeSet::new());
+    for (at, item) in items.iter().enumerate() {
+        let path = path.index(at);
+        let Some(mut profile) = Fields::of(item, &path, fields.errors()) else { continue };
+        let name = profile.text("schedulerName").filter(|name| !name.is_empty());
+        if name.is_none() && !only {
+            let path = profile.path("schedulerName");
+            profile.error(Error::required(&path, "needed where there are several profiles"));
+        }
+        let name = name.unwrap_or_else(|| "default-scheduler".to_owned());
+        if !names.insert(name.clone()) {
+            let path = profile.path("schedulerName");
+            profile.error(Error::duplicate(&path, name.as_str()));
+        }
+        profile.number("percentageOfNodesToScore", 0..=100);
+        let args = args::Arguments::read(&mut profile);
+        profiles.push(plugins::profile(&mut profile, name, &args));
+        profile.refuse_the_rest();
+    }
+    profiles
+}
+
+fn leader_election(fields: &mut Fields<'_>) -> LeaderElection {
+    let defaults = LeaderElection::default();
+    let Some(mut fields) = fields.object("leaderElection") else { return defaults };
+    if let Some(lock) = fields.text("resourceLock").filter(|lock| lock != "leases") {
+        let path = fields.path("resourceLock");
+        fields.error(Error::not_supported(&path, lock, &["leases"]));
+    }
+    let read = LeaderElection {
+        leader_elect: fields.flag("leaderElect").unwrap_or(defaults.leader_elect),
+        resource_namespace: fields.text("resourceNamespace"),
+        resource_name: fields.text("resourceName"),
+        lease_duration: fields.duration("leaseDuration").unwrap_or(defaults.lease_duration),
+        renew_deadline: fields.duration("renewDeadline").unwrap_or(defaults.renew_deadline),
+        retry_period: fields.duration("retryPeriod").unwrap_or(defaults.retry_period),
+    };
+    if read.leader_elect && read.renew_deadline >= read.lease_duration {
+        let path = fields.path("renewDeadline");
+        let text = format!("{}s", read.renew_deadline.as_secs());
+        fields.error(Error::invalid(&path, text, "must be less than leaseDuration"));
+    }
+    fields.refuse_the_rest();
+    read
+}
+
+fn client_connection(fields: &mut Fields<'_>) -> ClientConnection {
+    let defaults = ClientConnection::default();
+    let Some(mut fields) = fields.object("clientConnection") else { return defaults };
+    // What is spoken on the wire is ours to choose.
+    for text in ["acceptContentTypes", "contentType"] {
+        fields.text(text);
+    }
+    let read = ClientConnection {
+        kubeconfig: fields.text("kubeconfig").unwrap_or(defaults.kubeconfig),
+        qps: fields.decimal("qps").unwrap_or(defaults.qps),
+        burst: fields.number("burst", 0..=i64::from(i32::MAX)).unwrap_or(defaults.burst),
+    };
+    fields.refuse_the_rest();
+    read
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! One object of the file: read field by field; what nobody asked for is unknown.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use api::field::{Error, ErrorList, Path};
+use serde_json::{Map, Value};
+
+/// The fields of one object, at its place in the file.
+pub(super) struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    path: Path,
+    asked: BTreeSet<&'static str>,
+    errors: &'a mut ErrorList,
+}
+
+impl<'a> Fields<'a> {
+    /// `None`, after a word about it, if the value is no object.
+    pub(super) fn of<'b>(value: &'b Value, path: &Path, errors: &'b mut ErrorList) -> Option<Fields<'b>> {
+        match value.as_object() {
+            Some(map) => Some(Fields { map, path: path.clone(), asked: BTreeSet::new(), errors }),
+            None => {
+                errors.push(Error::invalid(path, value.clone(), "must be a mapping"));
+                None
+            }
+        }
+    }
+
+    /// Where a field stands.
+    pub(super) fn path(&self, field: &str) -> Path {
+        self.path.child(field)
+    }
+
+    pub(super) fn error(&mut self, error: Error) {
+        self.errors.push(error);
+    }
+
+    pub(super) fn errors(&mut self) -> &mut ErrorList {
+        self.errors
+    }
+
+    /// The value of a field; `None` where there is none, or nothing in it.
+    pub(super) fn value(&mut self, field: &'static str) -> Option<&'a Value> {
+        self.asked.insert(field);
+        self.map.get(field).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn must_be(&mut self, field: &'static str, wanted: &str) {
+        match self.value(field) {
+            Some(value) if value.as_str() == Some(wanted) => {}
+            Some(value) => {
+                let error = Error::not_supported(&self.path(field), value.clone(), &[wanted]);
+                self.error(error);
+            }
+            None => {
+                let error = Error::required(&self.path(field), format!("must be {wanted}"));
+                self.error(error);
+            }
+        }
+    }
+
+    pub(super) fn text(&mut self, field: &'static str) -> Option<String> {
+        self.read(field, "must be a text", |value| value.as_str().map(str::to_owned))
+    }
+
+    pub(super) fn flag(&mut self, field: &'static str) -> Option<bool> {
+        self.read(field, "must be true or false", Value::as_bool)
+    }
+
+    pub(super) fn number(&mut self, field: &'static str, range: RangeInclusive<i64>) -> Option<i64> {
+        let wanted = match *range.end() {
+            i64::MAX => format!("must be a whole number of at least {}", range.start()),
+            end => format!("must be a whole number from {} to {end}", range.start()),
+        };
+        self.read(field, &wanted, |value| value.as_i64().filter(|number| range.contains(number)))
+    }
+
+    pub(super) fn decimal(&mut self, field: &'static str) -> Option<f64> {
+        self.read(field, "must be a number", Value::as_f64)
+    }
+
+    pub(super) fn duration(&mut self, field: &'static str) -> Option<Duration> {
+        self.read(field, "must be a duration above 0, such as 15s", |value| {
+            let duration = value.as_str()?.parse::<jiff::SignedDuration>().ok()?;
+            Duration::try_from(duration).ok().filter(|duration| !duration.is_zero())
+        })
+    }
+
+    pub(super) fn texts(&mut self, field: &'static str) -> Vec<String> {
+        let texts = self.read(field, "must be a list of texts", |value| {
+            value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        });
+        texts.unwrap_or_default()
+    }
+
+    /// The items of a list; none where there is no list.
+    pub(super) fn list(&mut self, field: &'static str) -> &'a [Value] {
+        let Some(value) = self.value(field) else { return &[] };
+        value.as_array().map_or_else(
+            || {
+                let error = Error::invalid(&self.path(field), value.clone(), "must be a list");
+                self.errors.push(error);
+                &[][..]
+            },
+            Vec::as_slice,
+        )
+    }
+
+    /// The object in a field.
+    pub(super) fn object(&mut self, field: &'static str) -> Option<Fields<'_>> {
+        let value = self.value(field)?;
+        Fields::of(value, &self.path.child(field), self.errors)
+    }
+
+    /// Says of every field that was not asked for that it is unknown.
+    pub(super) fn refuse_the_rest(self) {
+        let known: Vec<_> = self.asked.iter().copied().collect();
+        for field in self.map.keys().filter(|field| !self.asked.contains(field.as_str())) {
+            let detail = format!("unknown field; known here are {}", known.join(", "));
+            self.errors.push(Error::forbidden(&self.path.child(field), detail));
+        }
+    }
+
+    fn read<T>(&mut self, field: &'static str, wanted: &str, parse: impl Fn(&Value) -> Option<T>) -> Option<T> {
+        let value = self.value(field)?;
+        let parsed = parse(value);
+        if parsed.is_none() {
+            let error = Error::invalid(&self.path(field), value.clone(), wanted);
+            self.error(error);
+        }
+        parsed
+    }
+}

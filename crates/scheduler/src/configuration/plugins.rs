@@ -1,0 +1,219 @@
+//! Which plugins a profile has, and their weights: `profiles[].plugins`.
+//!
+//! Plugins are switched by point (filter, score, preEnqueue) or at all their points at once (multiPoint). What a point
+//! says of a plugin wins over multiPoint.
+
+use api::field::Error;
+use scheduler_core::Profile;
+use scheduler_core::profile::{FilterPlugin, ScorePlugin};
+
+use super::args::Arguments;
+use super::fields::Fields;
+
+/// A plugin that there is.
+#[derive(Debug)]
+pub(super) struct Plugin {
+    name: &'static str,
+    filters: bool,
+    /// The weight of its score where nobody says otherwise.
+    weight: Option<i64>,
+    /// Whether it holds pods back before they are considered.
+    gates: bool,
+}
+
+const fn plugin(name: &'static str, filters: bool, weight: Option<i64>) -> Plugin {
+    Plugin { name, filters, weight, gates: false }
+}
+
+/// In the order in which kube-scheduler asks them.
+const HERE: [Plugin; 11] = [
+    Plugin { gates: true, ..plugin("SchedulingGates", false, None) },
+    plugin("PrioritySort", false, None),
+    plugin("NodeName", true, None),
+    plugin("NodeUnschedulable", true, None),
+    plugin("TaintToleration", true, Some(3)),
+    plugin("NodeAffinity", true, Some(2)),
+    plugin("NodePorts", true, None),
+    plugin("NodeResourcesFit", true, Some(1)),
+    plugin("NodeResourcesBalancedAllocation", false, Some(1)),
+    plugin("ImageLocality", false, Some(1)),
+    plugin("DefaultBinder", false, None),
+];
+
+/// Plugins of kube-scheduler that are not there yet, or whose work is done elsewhere.
+const NOT_YET: [&str; 13] = [
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+    "DefaultPreemption",
+    "NodeDeclaredFeatures",
+    "GangScheduling",
+    "TopologyPlacementGenerator",
+    "PodGroupPodsCount",
+    "DeferredPodScheduling",
+];
+
+/// What is known of a plugin's name.
+pub(super) enum Known {
+    Here(&'static Plugin),
+    NotYet,
+    No,
+}
+
+impl Known {
+    pub(super) fn of(name: &str) -> Known {
+        match HERE.iter().find(|plugin| plugin.name == name) {
+            Some(plugin) => Known::Here(plugin),
+            None if NOT_YET.contains(&name) => Known::NotYet,
+            None => Known::No,
+        }
+    }
+}
+
+/// What one point (or multiPoint) says.
+#[derive(Debug, Default)]
+struct Switches {
+    enabled: Vec<(&'static Plugin, Option<i64>)>,
+    disabled: Vec<String>,
+}
+
+impl Switches {
+    fn disables(&self, name: &str) -> bool {
+        self.disabled.iter().any(|disabled| disabled == "*" || disabled == name)
+    }
+
+    /// With which weight a plugin is enabled, if it is.
+    fn enables(&self, name: &str) -> Option<Option<i64>> {
+        self.enabled.iter().find(|(plugin, _)| plugin.name == name).map(|(_, weight)| *weight)
+    }
+}
+
+/// The profile with the plugins that are on.
+pub(super) fn profile(profile: &mut Fields<'_>, scheduler_name: String, args: &Arguments) -> Profile {
+    let (mut multi, mut filter, mut score, mut gate) =
+        (Switches::default(), Switches::default(), Switches::default(), Switches::default());
+    if let Some(mut points) = profile.object("plugins") {
+        multi = switches(&mut points, "multiPoint", |_| true);
+        filter = switches(&mut points, "filter", |plugin| plugin.filters);
+        score = switches(&mut points, "score", |plugin| plugin.weight.is_some());
+        gate = switches(&mut points, "preEnqueue", |plugin| plugin.gates);
+        refuse_other_points(&mut points);
+        points.refuse_the_rest();
+    }
+    let on = |point: &Switches, plugin: &Plugin| {
+        let everywhere = multi.enables(plugin.name).is_some() || !multi.disables(plugin.name);
+        point.enables(plugin.name).is_some() || (everywhere && !point.disables(plugin.name))
+    };
+    // Upstream: a plugin whose filter alone is off may go on to narrow the nodes from preFilter. Here it is off.
+    let filters = HERE.iter().filter(|plugin| plugin.filters && on(&filter, plugin));
+    // A weight that is not given is 1, even where another is the default of a plugin that nobody names.
+    let weight = |plugin: &Plugin, default: i64| match score.enables(plugin.name).or(multi.enables(plugin.name)) {
+        Some(said) => said.unwrap_or(1),
+        None => default,
+    };
+    let scores = HERE.iter().filter_map(|plugin| Some((plugin, plugin.weight?)));
+    let scores = scores.filter(|(plugin, _)| on(&score, plugin));
+    Profile {
+        scheduler_name,
+        filters: filters.filter_map(|plugin| filter_plugin(plugin.name, args)).collect(),
+        scores: scores
+            .filter_map(|(plugin, default)| Some((score_plugin(plugin.name, args)?, weight(plugin, default))))
+            .collect(),
+        scheduling_gates: HERE.iter().any(|plugin| plugin.gates && on(&gate, plugin)),
+    }
+}
+
+/// Reads what a point says. Plugins that are not there may be disabled, but not enabled.
+fn switches(points: &mut Fields<'_>, point: &'static str, fits: impl Fn(&Plugin) -> bool) -> Switches {
+    let mut read = Switches::default();
+    let Some(mut set) = points.object(point) else { return read };
+    for (list, on) in [("enabled", true), ("disabled", false)] {
+        let (path, items) = (set.path(list), set.list(list));
+        for (at, item) in items.iter().enumerate() {
+            let Some(mut entry) = Fields::of(item, &path.index(at), set.errors()) else { continue };
+            let name = entry.text("name").unwrap_or_default();
+            let weight = entry.number("weight", 0..=i64::from(i32::MAX)).filter(|weight| *weight != 0);
+            let path = entry.path("name");
+            match Known::of(&name) {
+                Known::Here(plugin) if on && !fits(plugin) => {
+                    entry.error(Error::invalid(&path, name, format!("has nothing to do at {point}")));
+                }
+                Known::Here(plugin) if on => match read.enables(plugin.name) {
+                    Some(_) => entry.error(Error::duplicate(&path, name)),
+                    None => read.enabled.push((plugin, weight)),
+                },
+                Known::NotYet if on => {
+                    entry.error(Error::forbidden(&path, format!("plugin {name} is not there yet; leave it out")));
+                }
+                Known::Here(_) | Known::NotYet => read.disabled.push(name),
+                Known::No if !on && name == "*" => read.disabled.push(name),
+                Known::No => entry.error(Error::not_supported(&path, name, &HERE.map(|plugin| plugin.name))),
+            }
+            entry.refuse_the_rest();
+        }
+    }
+    set.refuse_the_rest();
+    read
+}
+
+/// Points at which nothing can be switched: what is done there is part of a plugin's filter or score, or has no choice.
+fn refuse_other_points(points: &mut Fields<'_>) {
+    const TOGETHER: &str = "is done together with the plugin's filter or score; switch it there, or at multiPoint";
+    const NO_CHOICE: &str = "offers no choice here; leave it out";
+    for (point, why) in [
+        ("preFilter", TOGETHER),
+        ("preScore", TOGETHER),
+        ("queueSort", NO_CHOICE),
+        ("postFilter", NO_CHOICE),
+        ("reserve", NO_CHOICE),
+        ("permit", NO_CHOICE),
+        ("preBind", NO_CHOICE),
+        ("bind", NO_CHOICE),
+        ("postBind", NO_CHOICE),
+        ("placementGenerate", NO_CHOICE),
+        ("placementScore", NO_CHOICE),
+        ("podGroupPostFilter", NO_CHOICE),
+    ] {
+        let Some(mut set) = points.object(point) else { continue };
+        let path = set.path("enabled");
+        if !set.list("enabled").is_empty() {
+            set.error(Error::forbidden(&path, why));
+        }
+        // Whoever disables what is not there gets what they want.
+        let (path, items) = (set.path("disabled"), set.list("disabled"));
+        for (at, item) in items.iter().enumerate() {
+            let name = item.get("name").and_then(|name| name.as_str()).unwrap_or_default();
+            if !matches!(Known::of(name), Known::NotYet) {
+                set.error(Error::forbidden(&path.index(at), why));
+            }
+        }
+        set.refuse_the_rest();
+    }
+}
+
+fn filter_plugin(name: &str, args: &Arguments) -> Option<FilterPlugin> {
+    Some(match name {
+        "NodeName" => FilterPlugin::NodeName,
+        "NodeUnschedulable" => FilterPlugin::NodeUnschedulable,
+        "TaintToleration" => FilterPlugin::TaintToleration,
+        "NodeAffinity" => FilterPlugin::NodeAffinity(args.node_affinity.clone()),
+        "NodePorts" => FilterPlugin::NodePorts,
+        "NodeResourcesFit" => FilterPlugin::NodeResourcesFit(args.fit.clone()),
+        _ => return None,
+    })
+}
+
+fn score_plugin(name: &str, args: &Arguments) -> Option<ScorePlugin> {
+    Some(match name {
+        "TaintToleration" => ScorePlugin::TaintToleration,
+        "NodeAffinity" => ScorePlugin::NodeAffinity(args.node_affinity.clone()),
+        "NodeResourcesFit" => ScorePlugin::NodeResourcesFit(args.fit.clone()),
+        "NodeResourcesBalancedAllocation" => ScorePlugin::NodeResourcesBalancedAllocation(args.balance.clone()),
+        "ImageLocality" => ScorePlugin::ImageLocality,
+        _ => return None,
+    })
+}

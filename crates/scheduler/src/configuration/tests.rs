@@ -1,0 +1,172 @@
+//! What the file may say, and what it is told.
+
+#![allow(clippy::unwrap_used)]
+use std::time::Duration;
+
+use api::field::Path;
+use scheduler_core::Profile;
+use scheduler_core::profile::{FilterPlugin, FitStrategy, ScorePlugin};
+use serde_json::{Value, json};
+
+use super::{API_VERSION, KIND, KubeSchedulerConfiguration};
+
+fn read(body: Value) -> Result<KubeSchedulerConfiguration, Vec<String>> {
+    let mut document = json!({"apiVersion": API_VERSION, "kind": KIND});
+    for (field, value) in body.as_object().unwrap() {
+        document[field] = value.clone();
+    }
+    let read = KubeSchedulerConfiguration::read(&document, &Path::default());
+    read.map_err(|errors| errors.iter().map(ToString::to_string).collect())
+}
+
+fn profile(body: Value) -> Profile {
+    read(json!({"profiles": [body]})).unwrap().profiles.remove(0)
+}
+
+/// Filters and weighted scores, as words.
+fn plugins(body: Value) -> String {
+    let profile = profile(json!({"plugins": body}));
+    let filters: Vec<_> = profile.filters.iter().map(FilterPlugin::name).collect();
+    let scores: Vec<_> = profile.scores.iter().map(|(score, weight)| format!("{} {weight}", score.name())).collect();
+    format!("{} | {} | gates {}", filters.join(" "), scores.join(", "), profile.scheduling_gates)
+}
+
+#[test]
+fn an_empty_file_is_the_default_profile() {
+    let read = read(json!({})).unwrap();
+    assert_eq!(read, KubeSchedulerConfiguration::default());
+    assert_eq!(read.profiles, [Profile::default()]);
+    assert_eq!((read.pod_initial_backoff, read.pod_max_backoff), (Duration::from_secs(1), Duration::from_secs(10)));
+    assert!(read.leader_election.leader_elect);
+}
+
+#[test]
+fn plugins_are_switched_by_point_or_everywhere() {
+    let all = "NodeName NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit";
+    let weights =
+        "TaintToleration 3, NodeAffinity 2, NodeResourcesFit 1, NodeResourcesBalancedAllocation 1, ImageLocality 1";
+    for (case, body, want) in [
+        ("nothing said", json!({}), format!("{all} | {weights} | gates true")),
+        (
+            "a score less",
+            json!({"score": {"disabled": [{"name": "ImageLocality"}, {"name": "PodTopologySpread"}]}}),
+            format!("{all} | {} | gates true", weights.replace(", ImageLocality 1", "")),
+        ),
+        (
+            "another weight",
+            json!({"score": {"enabled": [{"name": "NodeAffinity", "weight": 7}]}}),
+            format!("{all} | {} | gates true", weights.replace("NodeAffinity 2", "NodeAffinity 7")),
+        ),
+        (
+            "only one score",
+            json!({"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]}}),
+            format!("{all} | NodeResourcesFit 1 | gates true"),
+        ),
+        (
+            "nothing but one plugin",
+            json!({"multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": "TaintToleration"}]}}),
+            "TaintToleration | TaintToleration 1 | gates false".to_owned(),
+        ),
+        (
+            "on at one point, off everywhere",
+            json!({"multiPoint": {"disabled": [{"name": "NodeAffinity"}]}, "filter": {"enabled": [{"name": "NodeAffinity"}]}}),
+            format!("{all} | {} | gates true", weights.replace("NodeAffinity 2, ", "")),
+        ),
+        (
+            "gated pods are considered",
+            json!({"preEnqueue": {"disabled": [{"name": "SchedulingGates"}]}}),
+            format!("{all} | {weights} | gates false"),
+        ),
+        (
+            "preemption off, which it is",
+            json!({"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}),
+            format!("{all} | {weights} | gates true"),
+        ),
+    ] {
+        assert_eq!(plugins(body), want, "{case}");
+    }
+}
+
+#[test]
+fn arguments_reach_filter_and_score() {
+    let profile = profile(json!({"pluginConfig": [
+        {"name": "NodeResourcesFit", "args": {
+            "ignoredResources": ["example.com/a"],
+            "scoringStrategy": {
+                "type": "RequestedToCapacityRatio",
+                "resources": [{"name": "cpu", "weight": 3}, {"name": "example.com/gpu"}],
+                "requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]},
+            },
+        }},
+        {"name": "NodeResourcesBalancedAllocation", "args": {"resources": [{"name": "memory", "weight": 1}]}},
+    ]}));
+    let fit = profile.scores.iter().find_map(|(score, _)| match score {
+        ScorePlugin::NodeResourcesFit(args) => Some(args.clone()),
+        _ => None,
+    });
+    let fit = fit.unwrap();
+    assert_eq!(fit.strategy, FitStrategy::RequestedToCapacityRatio(vec![(0, 0), (100, 10)]));
+    assert_eq!(fit.resources, [("cpu".to_owned(), 3), ("example.com/gpu".to_owned(), 1)]);
+    let same = |filter: &FilterPlugin| matches!(filter, FilterPlugin::NodeResourcesFit(args) if *args == fit);
+    assert!(profile.filters.iter().any(same));
+}
+
+#[test]
+fn several_profiles_have_names_of_their_own() {
+    let read = |names: Value| read(json!({"profiles": names}));
+    let both = read(json!([{"schedulerName": "a"}, {"schedulerName": "b"}])).unwrap().profiles;
+    assert_eq!(both.iter().map(|profile| profile.scheduler_name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let errors = read(json!([{"schedulerName": "a"}, {}, {"schedulerName": "a"}])).unwrap_err();
+    assert_eq!(
+        errors,
+        [
+            "profiles[1].schedulerName: Required value: needed where there are several profiles",
+            "profiles[2].schedulerName: Duplicate value: \"a\"",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_there_is_refused_by_its_path() {
+    for (body, want) in [
+        (json!({"kind": "Pod"}), "kind: Unsupported value: \"Pod\": supported values: \"KubeSchedulerConfiguration\""),
+        (json!({"profils": []}), "profils: Forbidden: unknown field; known here are apiVersion, clientConnection"),
+        (
+            json!({"extenders": [{"urlPrefix": "http://x"}]}),
+            "extenders: Forbidden: extenders are not called; write a filter",
+        ),
+        (
+            json!({"profiles": [{"plugins": {"score": {"enabled": [{"name": "PodTopologySpread", "weight": 2}]}}}]}),
+            "profiles[0].plugins.score.enabled[0].name: Forbidden: plugin PodTopologySpread is not there yet",
+        ),
+        (
+            json!({"profiles": [{"plugins": {"filter": {"enabled": [{"name": "Mine"}]}}}]}),
+            "profiles[0].plugins.filter.enabled[0].name: Unsupported value: \"Mine\"",
+        ),
+        (
+            json!({"profiles": [{"plugins": {"filter": {"enabled": [{"name": "ImageLocality"}]}}}]}),
+            "profiles[0].plugins.filter.enabled[0].name: Invalid value: \"ImageLocality\": has nothing to do at filter",
+        ),
+        (
+            json!({"profiles": [{"plugins": {"preFilter": {"disabled": [{"name": "*"}]}}}]}),
+            "profiles[0].plugins.preFilter.disabled[0]: Forbidden: is done together with the plugin's filter or score",
+        ),
+        (
+            json!({"profiles": [{"pluginConfig": [{"name": "InterPodAffinity", "args": {}}]}]}),
+            "profiles[0].pluginConfig[0].name: Forbidden: plugin InterPodAffinity is not there yet",
+        ),
+        (
+            json!({"profiles": [{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "Best"}}}]}]}),
+            "profiles[0].pluginConfig[0].args.scoringStrategy.type: Unsupported value: \"Best\"",
+        ),
+        (json!({"podInitialBackoffSeconds": 20}), "podMaxBackoffSeconds: Invalid value: 10: must not be less"),
+        (json!({"leaderElection": {"leaseDuration": "5s"}}), "leaderElection.renewDeadline: Invalid value: \"10s\""),
+        (
+            json!({"percentageOfNodesToScore": 101}),
+            "percentageOfNodesToScore: Invalid value: 101: must be a whole number",
+        ),
+    ] {
+        let errors = read(body.clone()).unwrap_err();
+        assert!(errors.len() == 1 && errors[0].starts_with(want), "{body}: {errors:?}");
+    }
+}

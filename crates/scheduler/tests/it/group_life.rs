@@ -1,0 +1,188 @@
+//! The shell around the core: gangs after they were bound, and pods that their group does not take.
+
+use std::time::Duration;
+
+use scheduler::Config;
+use scheduler_core::OtherPriority;
+
+use crate::small_server::SmallServer;
+use crate::walks::{settle, start};
+
+const SCHEDULED: &str = "g PodGroupInitiallyScheduled=True Scheduled";
+const DEGRADED: &str = "g Degraded=True BelowMinCount";
+const WHOLE: &str = "g Degraded=False MinCountBound";
+
+/// A server with room for nine and a gang of three, which is bound.
+async fn running_gang() -> SmallServer {
+    let server = SmallServer::new();
+    server.node("n", 9);
+    server.gang("g", 3);
+    server.pods(&["a", "b", "c"], Some("g"), None);
+    start(&server, Config::default());
+    settle(5).await;
+    assert_eq!(server.log().last().unwrap(), SCHEDULED);
+    server.events();
+    server
+}
+
+// Shows: S003-26
+// Shows: S003-41
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_lost_a_pod_is_called_degraded_until_it_is_whole_again() {
+    let server = running_gang().await;
+    server.remove("pods", "c");
+    settle(30).await;
+    assert_eq!(server.log(), [SCHEDULED, DEGRADED], "one write");
+    assert_eq!(server.events(), ["Warning Degraded g: 2 of minCount 3 pods bound, 0 waiting"]);
+    server.pod("d", Some("g"), None);
+    settle(30).await;
+    assert_eq!(server.log(), ["bind d", SCHEDULED, WHOLE]);
+    server.remove("pods", "d");
+    server.pod("e", Some("g"), None);
+    settle(30).await;
+    assert_eq!(server.log(), ["bind e"], "what is replaced at once is not worth a word");
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_counts_are_written_at_most_every_ten_seconds() {
+    let server = running_gang().await;
+    server.pods(&["x0", "x1", "x2", "x3", "x4", "x5"], None, Some("n"));
+    server.remove("pods", "c");
+    settle(3).await;
+    server.log();
+    for number in 0..4 {
+        // None of them finds room.
+        server.pod(&format!("y{number}"), Some("g"), None);
+        server.pod(&format!("z{number}"), None, Some("n"));
+        settle(2).await;
+    }
+    let said = server.log().into_iter().filter(|line| line == DEGRADED).count();
+    assert!(said <= 1, "{said}");
+    settle(20).await;
+    let message = server.pod_groups.all()[0].status.conditions.last().unwrap().message.clone();
+    assert_eq!(message, "2 of minCount 3 pods bound, 4 waiting");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_whose_pods_all_go_is_not_called_degraded() {
+    let server = running_gang().await;
+    ["a", "b", "c"].iter().for_each(|pod| server.remove("pods", pod));
+    settle(30).await;
+    assert_eq!(server.log(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_that_starts_late_knows_a_degraded_gang() {
+    let server = running_gang().await;
+    server.remove("pods", "c");
+    settle(5).await;
+    server.log();
+    // A second one, which has said nothing yet.
+    start(&server, Config::default());
+    settle(30).await;
+    assert_eq!(server.log(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_left_half_bound_is_completed_where_there_is_room() {
+    let server = SmallServer::new();
+    server.node("n", 4);
+    server.gang("g", 4);
+    server.pods(&["a", "b"], Some("g"), Some("n"));
+    server.pods(&["c", "d"], Some("g"), None);
+    start(&server, Config::default());
+    settle(60).await;
+    assert_eq!(server.log(), ["bind c", "bind d", SCHEDULED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_left_half_bound_without_room_for_the_rest_is_released() {
+    let server = SmallServer::new();
+    server.node("n", 3);
+    server.gang("g", 4);
+    ["a", "b"].iter().for_each(|pod| server.bound_pod_of(pod, "g", "job", "n"));
+    server.pods(&["c", "d"], Some("g"), None);
+    start(&server, Config::default());
+    settle(14).await;
+    let before = server.log();
+    assert!(!before.iter().any(|line| line.starts_with("delete")), "{before:?}");
+    settle(16).await;
+    let log = server.log();
+    let mark =
+        |pod: &str| log.iter().position(|line| *line == format!("{pod} DisruptionTarget=True ReleasedByScheduler"));
+    let gone = |pod: &str| log.iter().position(|line| *line == format!("delete {pod}"));
+    for pod in ["a", "b"] {
+        assert!(mark(pod).is_some() && mark(pod) < gone(pod), "marked, then deleted: {log:?}");
+    }
+    let events = server.events();
+    let told = "Warning GangReleased g: only 2 of minCount 4 pods could be placed";
+    assert!(events.iter().any(|event| event.starts_with(told)), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_was_whole_once_keeps_its_pods() {
+    let server = running_gang().await;
+    server.pods(&["x0", "x1", "x2", "x3", "x4", "x5"], None, Some("n"));
+    server.remove("pods", "c");
+    server.pods(&["x6"], None, Some("n"));
+    server.pod("d", Some("g"), None);
+    settle(120).await;
+    let log = server.log();
+    assert!(!log.iter().any(|line| line.starts_with("delete")), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_another_owner_is_told_alone() {
+    let server = SmallServer::new();
+    server.node("n", 9);
+    server.gang_of("g", 2, "mine", 0);
+    server.pod_of("a", "g", "mine");
+    server.pod_of("b", "g", "mine");
+    server.pod_of("stranger", "g", "theirs");
+    let answers = start(&server, Config::default());
+    settle(5).await;
+    assert_eq!(server.log(), ["stranger PodScheduled=False Unschedulable", "bind a", "bind b", SCHEDULED]);
+    let events = server.events();
+    let told = "Warning FailedScheduling stranger: podgroup ns/g belongs to another owner than this pod";
+    assert!(events.contains(&told.to_owned()), "{events:?}");
+    server.remove("pods", "stranger");
+    settle(5).await;
+    assert!(answers.waiting().is_empty());
+}
+
+// Shows: S002-23
+#[tokio::test(start_paused = true)]
+async fn pods_of_another_priority_are_told_once_a_group() {
+    let server = SmallServer::new();
+    server.node("n", 9);
+    server.gang_of("g", 2, "mine", 7);
+    server.pod_of("a", "g", "mine");
+    server.pod_of("b", "g", "mine");
+    start(&server, Config::default());
+    settle(5).await;
+    assert_eq!(server.log(), ["bind a", "bind b", SCHEDULED]);
+    let warnings: Vec<String> = server.events().into_iter().filter(|event| event.starts_with("Warning")).collect();
+    assert_eq!(
+        warnings,
+        ["Warning PriorityDiffers g: pod ns/a has priority 0; the group's, 7, counts for all its pods"]
+    );
+    let strict = scheduler_core::Config { other_priority: OtherPriority::Refused, ..scheduler_core::Config::default() };
+    server.gang_of("h", 2, "mine", 7);
+    server.pod_of("c", "h", "mine");
+    let answers = start(&server, Config { core: strict, ..Config::default() });
+    settle(5).await;
+    assert!(answers.waiting().keys().any(|unit| unit.key().name == "c"), "{:?}", answers.waiting().keys());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_groups_pods_are_placed_one_by_one() {
+    let server = SmallServer::new();
+    server.node("n", 2);
+    server.gang("g", 3);
+    server.pods(&["a", "b", "c"], Some("g"), None);
+    start(&server, Config { by_groups: false, ..Config::default() });
+    settle(5).await;
+    assert_eq!(server.log(), ["c PodScheduled=False Unschedulable", "bind a", "bind b"]);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!server.log().iter().any(|line| line.starts_with("delete")));
+}
