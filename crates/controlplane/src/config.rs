@@ -7,6 +7,7 @@ use api::gates::Gates;
 use apiserver::Audit;
 use nodes::cluster::Cluster;
 
+use crate::metrics::Metrics;
 use crate::process::Wrap;
 
 /// A part of the control plane that can be left out or started again.
@@ -80,8 +81,13 @@ pub struct Config {
     pub check_capacity: bool,
     /// Who is told of every write. The server's.
     pub audit: Option<Audit>,
+    /// Where the parts count. Copies of a configuration share it.
+    pub metrics: Metrics,
     /// Put around every client that parts and caches get, not around the administrator's.
     pub wrap: Option<Wrap>,
+    /// The lease that the parts of a cluster wait for; without one they run at once. No concern of a whole control plane,
+    /// whose store only one process can open.
+    pub election: Option<runtime::election::Settings>,
 }
 
 impl Config {
@@ -98,7 +104,9 @@ impl Config {
             event_ttl: apiserver::EVENT_TTL,
             check_capacity: true,
             audit: None,
+            metrics: Metrics::default(),
             wrap: None,
+            election: None,
         }
     }
 }

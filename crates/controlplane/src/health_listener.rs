@@ -15,6 +15,8 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::metrics::Metrics;
+
 /// Connections at once; more wait for their turn.
 const CONNECTIONS_MAX: usize = 16;
 /// How long a connection may last: whoever asks has a question or two.
@@ -23,7 +25,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Answers on `listener` for ever.
-pub async fn serve(listener: TcpListener, health: Health, gates: Gates) {
+pub async fn serve(listener: TcpListener, health: Health, gates: Gates, counted: Metrics) {
     let connections = stream::unfold(listener, |listener| async {
         loop {
             match listener.accept().await {
@@ -35,18 +37,19 @@ pub async fn serve(listener: TcpListener, health: Health, gates: Gates) {
             }
         }
     });
-    let health = &health;
+    let (health, counted) = (&health, &counted);
     connections
         .for_each_concurrent(CONNECTIONS_MAX, |stream| async move {
             // Nobody is owed more than an answer that was asked for in time.
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, speak(stream, health.clone(), gates)).await;
+            let _ =
+                tokio::time::timeout(CONNECTION_TIMEOUT, speak(stream, health.clone(), gates, counted.clone())).await;
         })
         .await;
 }
 
-async fn speak(stream: TcpStream, health: Health, gates: Gates) {
+async fn speak(stream: TcpStream, health: Health, gates: Gates, counted: Metrics) {
     let service = tower::service_fn(move |request: Request<_>| {
-        std::future::ready(Ok::<_, Infallible>(answer(&health, &gates, &request)))
+        std::future::ready(Ok::<_, Infallible>(answer(&health, &gates, &counted, &request)))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(CONNECTION_TIMEOUT);
@@ -55,10 +58,10 @@ async fn speak(stream: TcpStream, health: Health, gates: Gates) {
     }
 }
 
-fn answer<B>(health: &Health, gates: &Gates, request: &Request<B>) -> Response<Body> {
+fn answer<B>(health: &Health, gates: &Gates, counted: &Metrics, request: &Request<B>) -> Response<Body> {
     let uri = request.uri();
     if uri.path() == "/metrics" {
-        let mut response = Response::new(Body::whole(Bytes::from(metrics(health, gates))));
+        let mut response = Response::new(Body::whole(Bytes::from(metrics(health, gates, counted))));
         let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
         return response;
@@ -71,7 +74,7 @@ fn answer<B>(health: &Health, gates: &Gates, request: &Request<B>) -> Response<B
 }
 
 /// Names are upstream's where upstream has the metric.
-fn metrics(health: &Health, gates: &Gates) -> String {
+fn metrics(health: &Health, gates: &Gates, counted: &Metrics) -> String {
     let mut text = String::from("# HELP phalanx_ready Whether this process is ready.\n# TYPE phalanx_ready gauge\n");
     writeln!(text, "phalanx_ready {}", u8::from(health.is_ready())).expect("a text takes every write");
     text.push_str("# HELP kubernetes_feature_enabled Whether a feature is on.\n");
@@ -81,6 +84,7 @@ fn metrics(health: &Health, gates: &Gates) -> String {
         let line = writeln!(text, "kubernetes_feature_enabled{{name=\"{name}\",stage=\"{stage}\"}} {on}");
         line.expect("a text takes every write");
     }
+    counted.write(&mut text);
     text.push_str("# EOF\n");
     text
 }
@@ -92,13 +96,14 @@ mod tests {
 
     #[test]
     fn readiness_features_and_nothing_else_are_answered() {
-        let (health, gates) = (Health::default(), Gates::default());
+        let (health, gates, counted) = (Health::default(), Gates::default(), Metrics::default());
         health.fail("caches", "not yet");
-        let code = |path: &str| answer(&health, &gates, &Request::get(path).body(()).unwrap()).status().as_u16();
+        let code =
+            |path: &str| answer(&health, &gates, &counted, &Request::get(path).body(()).unwrap()).status().as_u16();
         assert_eq!([code("/livez"), code("/readyz"), code("/metrics"), code("/secrets")], [200, 500, 200, 404]);
-        assert!(metrics(&health, &gates).contains("phalanx_ready 0\n"));
+        assert!(metrics(&health, &gates, &counted).contains("phalanx_ready 0\n"));
         health.pass("caches");
-        let text = metrics(&health, &gates);
+        let text = metrics(&health, &gates, &counted);
         assert!(text.contains("phalanx_ready 1\n") && text.contains("{name=\"GenericWorkload\","), "{text}");
     }
 }

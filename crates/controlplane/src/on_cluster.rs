@@ -7,7 +7,9 @@ use std::time::Duration;
 use api::{Clock, Random};
 use apiserver::{Health, Identity};
 use nodes::cluster::Cluster;
+use runtime::election::{self, Election, Fence, Standing};
 use runtime::{Backoff, Capabilities, ListWatchConfig, Reach};
+use tokio::sync::watch;
 
 use crate::caches::{Caches, Kept};
 use crate::config::{Config, Controller, Part};
@@ -24,10 +26,22 @@ pub struct OnCluster {
     process: Process,
     reach: Reach,
     health: Health,
+    candidacy: Option<Candidacy>,
+}
+
+/// The part that this process takes in an election.
+struct Candidacy {
+    settings: election::Settings,
+    /// Not behind the fence: the lease itself is written with it.
+    client: kube::Client,
+    standing: watch::Receiver<Standing>,
+    /// What the parts were last started or stopped for.
+    known: Standing,
 }
 
 impl OnCluster {
-    /// Fills the caches that the parts of `config` read, then starts the parts; returns when all of them run.
+    /// Fills the caches that the parts of `config` read, then starts the parts; returns when all of them run or, if there
+    /// is an election, when they could. [`OnCluster::elected`] starts them once it is won.
     ///
     /// A server that cannot be reached is tried until it can: `health` and the log say so meanwhile.
     pub async fn start(
@@ -38,24 +52,47 @@ impl OnCluster {
         config: Config,
     ) -> OnCluster {
         let kinds = read_by(&config);
-        let OnCluster { mut process, reach, health } =
-            OnCluster::reading(clock, random, client, health, config, &kinds).await;
+        let mut fence = None;
+        let mut standing = None;
+        if let Some(settings) = config.election.clone() {
+            let (told, closed, campaign) =
+                Election::of(client.clone(), settings.clone(), Arc::clone(&clock), random.clone());
+            fence = Some(closed);
+            standing = Some((
+                Candidacy { settings, client: client.clone(), standing: told, known: Standing::Waiting },
+                campaign,
+            ));
+        }
+        let mut parts = OnCluster::reading(clock, random, client, health, config, &kinds, fence).await;
+        match standing {
+            // Only now, so that whoever wins can start at once.
+            Some((candidacy, campaign)) => {
+                parts.process.spawn("election".to_owned(), campaign);
+                parts.candidacy = Some(candidacy);
+                parts.health.pass("parts");
+            }
+            None => parts.start_parts().await,
+        }
+        parts
+    }
+
+    async fn start_parts(&mut self) {
+        let OnCluster { process, health, .. } = self;
         if process.config.parts.contains(&Part::Nodes) {
             health.fail("nodes", "the simulated nodes are not made yet");
-            register_nodes(&process).await;
+            register_nodes(process).await;
             health.pass("nodes");
         }
         for part in process.config.parts.clone() {
             process.start_part(part);
         }
         health.pass("parts");
-        OnCluster { process, reach, health }
     }
 
     /// Every cache and no part: for whoever only looks.
     pub async fn watching(clock: Arc<dyn Clock>, random: Random, client: kube::Client) -> OnCluster {
         let config = Config { parts: BTreeSet::new(), ..Config::on(Cluster::default()) };
-        OnCluster::reading(clock, random, client, Health::default(), config, &Kept::ALL.into()).await
+        OnCluster::reading(clock, random, client, Health::default(), config, &Kept::ALL.into(), None).await
     }
 
     async fn reading(
@@ -65,11 +102,13 @@ impl OnCluster {
         health: Health,
         config: Config,
         kinds: &BTreeSet<Kept>,
+        fence: Option<Fence>,
     ) -> OnCluster {
         let reach = Reach::default();
         let list_watch =
             ListWatchConfig { random: Some(random.clone()), reach: Some(reach.clone()), ..ListWatchConfig::default() };
         // All parts of such a process are one user: that of the kubeconfig.
+        let client = fence.map_or(client.clone(), |fence| fence.around(client));
         let clients: Clients = Arc::new(move |_: &Identity| client.clone());
         let mut process = Process::new(clock, random, clients, list_watch, config);
         health.fail("caches", "the server has not been read yet");
@@ -79,7 +118,7 @@ impl OnCluster {
         process.spawn("caches/capabilities".to_owned(), keeping);
         process.start_caches(kinds).await;
         health.pass("caches");
-        OnCluster { process, reach, health }
+        OnCluster { process, reach, health, candidacy: None }
     }
 
     /// The caches; those that none of the parts reads are empty.
@@ -99,9 +138,35 @@ impl OnCluster {
         Some(ended)
     }
 
+    /// Waits until the election has news, and starts or stops the parts as it says; without an election it waits for ever.
+    pub async fn elected(&mut self) {
+        let Some(candidacy) = &mut self.candidacy else { return std::future::pending().await };
+        // The task that tells lives as long as the process.
+        if candidacy.standing.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        let standing = *candidacy.standing.borrow();
+        if standing == candidacy.known {
+            return;
+        }
+        candidacy.known = standing;
+        // Also where it was lost and won again meanwhile: another process may have decided since.
+        for part in self.process.config.parts.clone() {
+            self.process.stop_part(part);
+        }
+        if let Standing::Leading(_) = standing {
+            self.start_parts().await;
+        }
+    }
+
     /// Ends everything that runs, and returns when it has ended.
     pub async fn stop(self) {
+        let clock = Arc::clone(&self.process.clock);
         self.process.stop().await;
+        // Only now that nothing of ours writes any more.
+        if let Some(Candidacy { settings, client, .. }) = self.candidacy {
+            election::give_back(&client, &settings, clock.as_ref()).await;
+        }
     }
 }
 

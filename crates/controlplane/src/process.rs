@@ -149,13 +149,22 @@ impl Process {
             pod_groups: self.caches.pod_groups.clone(),
             clock: self.clock.clone(),
             recorder,
-            config: scheduler::Config {
-                by_groups: self.config.gates.enabled(Gate::GenericWorkload) && self.config.scheduler.by_groups,
-                ..self.config.scheduler.clone()
-            },
+            config: self.scheduler_config(),
             answers: self.answers.clone(),
+            metrics: self.config.metrics.scheduler.clone(),
         };
         self.spawn("Scheduler/loop".to_owned(), scheduler::run(parts));
+    }
+
+    fn scheduler_config(&self) -> scheduler::Config {
+        let mut config = self.config.scheduler.clone();
+        config.by_groups &= self.config.gates.enabled(Gate::GenericWorkload);
+        // A pod that is released has to be made again, and not to be counted as a failure: another Job controller may
+        // not see to that.
+        let runs_jobs =
+            self.config.parts.contains(&Part::Controllers) && self.config.controllers.contains(&Controller::Job);
+        config.core.release_after = config.core.release_after.filter(|_| runs_jobs);
+        config
     }
 
     fn start_controllers(&mut self) {
@@ -187,6 +196,7 @@ impl Process {
             recorder,
             config: self.config.job.clone(),
             gates: self.config.gates,
+            metrics: self.counters(),
         };
         self.spawn("Controllers/job".to_owned(), controllers::job::run(parts));
     }
@@ -201,6 +211,7 @@ impl Process {
             clock: self.clock.clone(),
             recorder,
             config: controllers::cronjob::Config::default(),
+            metrics: self.counters(),
         };
         self.spawn("Controllers/cronjob".to_owned(), controllers::cronjob::run(parts));
     }
@@ -210,6 +221,7 @@ impl Process {
             client: self.client(&identity::controller("ttl-after-finished-controller")),
             jobs: self.caches.jobs.clone(),
             clock: self.clock.clone(),
+            metrics: self.counters(),
         };
         self.spawn("Controllers/ttl".to_owned(), controllers::ttl::run(parts));
     }
@@ -221,6 +233,7 @@ impl Process {
             nodes: self.caches.nodes.clone(),
             clock: self.clock.clone(),
             config: self.config.pod_gc.clone(),
+            metrics: self.counters(),
         };
         self.spawn("Controllers/pod gc".to_owned(), controllers::podgc::run(parts));
     }
@@ -228,7 +241,7 @@ impl Process {
     fn start_gc(&mut self) {
         let client = self.client(&identity::controller("generic-garbage-collector"));
         let caches = &self.caches;
-        let collector = controllers::gc::Parts::new(client)
+        let collector = controllers::gc::Parts::new(client, self.counters())
             .over(&caches.cron_jobs)
             .over(&caches.jobs)
             .over(&caches.workloads)
@@ -245,6 +258,7 @@ impl Process {
             composite_pod_groups: self.caches.composite_pod_groups.clone(),
             pod_groups: self.caches.pod_groups.clone(),
             pods: self.caches.pods.clone(),
+            metrics: self.counters(),
         };
         let protection = controllers::podgroup_protection::run(protection);
         self.spawn("Controllers/podgroup protection".to_owned(), protection);
@@ -256,8 +270,13 @@ impl Process {
             namespaces: self.caches.namespaces.clone(),
             clock: self.clock.clone(),
             config: controllers::namespace::Config::default(),
+            metrics: self.counters(),
         };
         self.spawn("Controllers/namespaces".to_owned(), controllers::namespace::run(namespaces));
+    }
+
+    fn counters(&self) -> controllers::Metrics {
+        self.config.metrics.controllers.clone()
     }
 
     fn recorder(&mut self, component: &str, part: Part, who: &Identity) -> Recorder {

@@ -84,6 +84,8 @@ impl ControlPlane {
             gates: config.gates,
         })?
         .with_event_ttl(config.event_ttl);
+        let counted = config.metrics.clone();
+        server = server.with_metrics(Arc::new(move |text: &mut String| counted.write(text)));
         if !config.check_capacity {
             server = server.without_capacity_check();
         }

@@ -7,6 +7,9 @@ use std::time::Duration;
 use api::gates::{AutoGang, Gates};
 use controllers::job::{ChildOwners, OnSuspend, PlainJobs};
 use nodes::cluster::Cluster;
+use scheduler::KubeSchedulerConfiguration;
+use scheduler::configuration::KIND as KUBE_SCHEDULER;
+use scheduler_core::OtherPriority;
 use serde_json::Value;
 
 use crate::manifest::{self, Manifest, Problem};
@@ -55,6 +58,8 @@ pub struct Configuration {
     pub on_suspend: OnSuspend,
     /// Kinds whose Jobs are children.
     pub child_owners: Vec<String>,
+    /// Whether pods that others put out of the way have failed.
+    pub count_disruptions: bool,
     /// Jobs that are worked on side by side.
     pub job_workers: u64,
     /// How long pod events gather before their Job is looked at.
@@ -67,6 +72,16 @@ pub struct Configuration {
     pub binds_in_flight: u64,
     /// The least time between two refusals that differ only in numbers.
     pub refusal_pause: Duration,
+    /// How long a group may be passed over before nodes are held for it.
+    pub hold_after: Option<Duration>,
+    /// How long nodes are held for one group.
+    pub hold_for: Duration,
+    /// How long a gang may be half bound before it is released.
+    pub release_after: Option<Duration>,
+    /// What becomes of pods of another priority than their group's.
+    pub other_priority: OtherPriority,
+    /// How pods are judged, and by whom: kube-scheduler's own file.
+    pub kube_scheduler: KubeSchedulerConfiguration,
     /// Number of default nodes; `None` where the file does not say.
     pub node_count: Option<u64>,
     /// A file of kind Cluster.
@@ -97,12 +112,18 @@ impl Default for Configuration {
             plain_jobs: job.plain_jobs,
             on_suspend: job.on_suspend,
             child_owners: job.child_owners.0,
+            count_disruptions: job.count_disruptions,
             job_workers: job.workers as u64,
             job_sync_batch: job.sync_batch,
             pod_backoff: job.pod_backoff.initial,
             pod_backoff_max: job.pod_backoff.max,
             binds_in_flight: scheduler.binds_in_flight as u64,
             refusal_pause: scheduler.refusal_pause,
+            hold_after: scheduler.core.hold_after,
+            hold_for: scheduler.core.hold_for,
+            release_after: scheduler.core.release_after,
+            other_priority: scheduler.core.other_priority,
+            kube_scheduler: KubeSchedulerConfiguration::default(),
             node_count: None,
             cluster: None,
         }
@@ -124,11 +145,17 @@ impl Configuration {
         plane.job.plain_jobs = self.plain_jobs;
         plane.job.on_suspend = self.on_suspend;
         plane.job.child_owners = ChildOwners(self.child_owners.clone());
+        plane.job.count_disruptions = self.count_disruptions;
         plane.job.workers = self.job_workers as usize;
         plane.job.sync_batch = self.job_sync_batch;
         plane.job.pod_backoff = runtime::Backoff { initial: self.pod_backoff, max: self.pod_backoff_max };
         plane.scheduler.binds_in_flight = self.binds_in_flight as usize;
         plane.scheduler.refusal_pause = self.refusal_pause;
+        plane.scheduler.core.hold_after = self.hold_after;
+        plane.scheduler.core.hold_for = self.hold_for;
+        plane.scheduler.core.release_after = self.release_after;
+        plane.scheduler.core.other_priority = self.other_priority;
+        self.kube_scheduler.apply_to(&mut plane.scheduler);
         plane.event_ttl = self.event_ttl;
         plane
     }
@@ -140,6 +167,11 @@ impl Configuration {
             return Err(vec![Problem { file: file.to_owned(), line: None, message }]);
         };
         let mut reader = Reader { manifest: document, asked: BTreeSet::new(), problems: Vec::new() };
+        if document.document["kind"] == KUBE_SCHEDULER {
+            let mut configuration = Configuration::default();
+            reader.kube_scheduler("", &document.document, &mut configuration.kube_scheduler);
+            return if reader.problems.is_empty() { Ok(configuration) } else { Err(reader.problems) };
+        }
         let configuration = reader.configuration();
         reader.refuse_unknown();
         if reader.problems.is_empty() { Ok(configuration) } else { Err(reader.problems) }
@@ -175,12 +207,21 @@ impl Reader<'_> {
         self.choice("controllers.plainJobs", PlainJobs::parse, "basic or none", &mut read.plain_jobs);
         self.choice("controllers.onSuspend", OnSuspend::parse, "keep or delete", &mut read.on_suspend);
         self.texts("controllers.childOwners", &mut read.child_owners);
+        self.flag("controllers.countDisruptions", &mut read.count_disruptions);
         self.number("controllers.jobWorkers", 1..=1000, &mut read.job_workers);
         self.duration("controllers.jobSyncBatch", &mut read.job_sync_batch);
         self.duration("controllers.podBackoff", &mut read.pod_backoff);
         self.duration("controllers.podBackoffMax", &mut read.pod_backoff_max);
         self.number("scheduler.bindsInFlight", 1..=10_000, &mut read.binds_in_flight);
         self.duration("scheduler.refusalPause", &mut read.refusal_pause);
+        self.duration_or_never("scheduler.holdAfter", &mut read.hold_after);
+        self.duration("scheduler.holdFor", &mut read.hold_for);
+        self.duration_or_never("scheduler.releaseAfter", &mut read.release_after);
+        let other_priority = &mut read.other_priority;
+        self.choice("scheduler.otherPriority", OtherPriority::parse, "member or refused", other_priority);
+        if let Some(document) = self.value("scheduler.configuration").cloned() {
+            self.kube_scheduler("scheduler.configuration", &document, &mut read.kube_scheduler);
+        }
         let (mut count, mut cluster) = (0, String::new());
         self.number("nodes.count", 1..=100_000, &mut count);
         self.text("nodes.cluster", &mut cluster);
@@ -274,6 +315,24 @@ impl Reader<'_> {
         }
     }
 
+    fn duration_or_never(&mut self, path: &'static str, into: &mut Option<Duration>) {
+        if self.value(path).and_then(Value::as_str) == Some("never") {
+            *into = None;
+            return;
+        }
+        let mut duration = into.unwrap_or_default();
+        self.duration(path, &mut duration);
+        *into = Some(duration).filter(|duration| !duration.is_zero());
+    }
+
+    /// A KubeSchedulerConfiguration, which has rules of its own.
+    fn kube_scheduler(&mut self, path: &str, document: &Value, into: &mut KubeSchedulerConfiguration) {
+        match KubeSchedulerConfiguration::read(document, &api::field::Path::new(path)) {
+            Ok(read) => *into = read,
+            Err(errors) => errors.iter().for_each(|error| self.problem(error.path.as_str(), &error.message())),
+        }
+    }
+
     fn problem(&mut self, path: &str, message: &str) {
         let Problem { file, line, .. } = self.manifest.problem(path, "");
         self.problems.push(Problem { file, line, message: format!("{path}: {message}") });
@@ -351,6 +410,10 @@ mod tests {
         assert_eq!(read.feature_gates, [("CompositePodGroup".to_owned(), "false".to_owned())]);
         assert_eq!(read.refusal_pause, Duration::from_secs(60));
         assert_eq!(read.listen, Configuration::default().listen);
+        let text = "scheduler:\n  holdAfter: never\n  releaseAfter: 20s\n  otherPriority: refused\n";
+        let read = parse(&format!("{HEAD}{text}")).unwrap();
+        assert_eq!((read.hold_after, read.release_after), (None, Some(Duration::from_secs(20))));
+        assert_eq!(read.other_priority, OtherPriority::Refused);
         assert_eq!(parse(&format!("{HEAD}server:\n")), Ok(Configuration::default()), "an empty section says nothing");
     }
 
@@ -363,7 +426,10 @@ mod tests {
         for (start, part) in [
             ("c.yaml:4: server.lisen: unknown field", "listen"),
             ("c.yaml:5: server.names: must be a list of texts", ""),
-            ("c.yaml:7: controllers.autoGong: unknown field", "autoGang, childOwners, jobSyncBatch, jobWorkers"),
+            (
+                "c.yaml:7: controllers.autoGong: unknown field",
+                "autoGang, childOwners, countDisruptions, jobSyncBatch, jobWorkers",
+            ),
             ("c.yaml:8: controllers.jobWorkers: must be a number from 1 to 1000", ""),
             ("c.yaml:9: nodes: must be a mapping", ""),
             ("c.yaml:10: more: unknown field", "scheduler"),
@@ -372,6 +438,23 @@ mod tests {
             assert!(found, "no {start:?} in {problems:#?}");
         }
         assert_eq!(problems.len(), 6, "{problems:#?}");
+    }
+
+    #[test]
+    fn the_file_of_kube_scheduler_is_taken_whole_and_in_a_section() {
+        let body = "profiles:\n- schedulerName: packing\n  plugins: {score: {disabled: [{name: ImageLocality}]}}\n";
+        let whole = format!("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{body}");
+        let section: String = whole.lines().map(|line| format!("    {line}\n")).collect();
+        let in_section = parse(&format!("{HEAD}scheduler:\n  configuration:\n{section}")).unwrap();
+        assert_eq!(parse(&whole).unwrap(), in_section);
+        let plane = in_section.plane(Gates::default(), Cluster::default());
+        assert_eq!(plane.scheduler.core.profiles[0].scheduler_name, "packing");
+        let problems = parse(&whole.replace("ImageLocality", "Mine").replace("packing", "[]")).unwrap_err();
+        let want = ["c.yaml:4: profiles[0].schedulerName: Invalid value: []: must be a text"];
+        assert!(problems.len() == 2 && problems[0] == want[0], "{problems:#?}");
+        let problems =
+            parse(&format!("{HEAD}scheduler:\n  configuration:\n{section}    extenders: [{{}}]\n")).unwrap_err();
+        assert!(problems[0].starts_with("c.yaml:10: scheduler.configuration.extenders: Forbidden: "), "{problems:#?}");
     }
 
     // Shows: S000-28
@@ -405,6 +488,16 @@ mod tests {
             "c.yaml:6: controllers.childOwners: must be a list of texts",
         ];
         assert_eq!(problems, want);
+    }
+
+    #[test]
+    fn whether_disruptions_count_as_failures_is_a_setting() {
+        let read =
+            |text: &str| parse(&format!("{HEAD}{text}")).map(|read| read.plane(Gates::default(), Cluster::default()));
+        assert!(!read("").unwrap().job.count_disruptions);
+        assert!(read("controllers:\n  countDisruptions: true\n").unwrap().job.count_disruptions);
+        let problems = read("controllers:\n  countDisruptions: maybe\n").err().unwrap();
+        assert_eq!(problems, ["c.yaml:4: controllers.countDisruptions: must be true or false"]);
     }
 
     #[test]

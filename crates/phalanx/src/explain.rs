@@ -81,7 +81,7 @@ impl Gather<'_> {
             "Job" => Ok(Subject::Job(Box::new(decode(&object)?))),
             "Workload" => Ok(Subject::Workload(decode(&object)?)),
             "PodGroup" => Ok(Subject::Group(decode(&object)?)),
-            "Pod" => Ok(Subject::Pod(decode(&object)?)),
+            "Pod" => Ok(Subject::Pod(Box::new(decode(&object)?))),
             _ => Err(Failure::usage(format!(
                 "{}: there is an explanation for jobs, workloads, podgroups and pods; `phalanx get {} {name} -o yaml` shows all of it",
                 kind.title(name),

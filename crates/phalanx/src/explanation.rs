@@ -23,7 +23,7 @@ pub enum Subject {
     /// A PodGroup.
     Group(PodGroupView),
     /// A pod.
-    Pod(PodView),
+    Pod(Box<PodView>),
 }
 
 impl Subject {
@@ -548,7 +548,7 @@ mod tests {
             json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "full"}]});
         let job =
             |spec: Value| Subject::Job(Box::new(view(json!({"metadata": {"name": "j", "uid": "j"}, "spec": spec}))));
-        let of_pod = |spec: &Value, status: &Value| Subject::Pod(view(pod(spec.clone(), status.clone())));
+        let of_pod = |spec: &Value, status: &Value| Subject::Pod(Box::new(view(pod(spec.clone(), status.clone()))));
         let (none, no) = (json!({}), &[][..]);
         for (case, evidence, want) in [
             (

@@ -31,6 +31,7 @@ mod report; // where each pod went: table and JSON
 mod compile; // what a Job would get, without a server
 mod up; // the control plane until it is told to stop
 mod parts; // one part of it, for a cluster that is there already
+mod wall_clock; // the time that both go by
 mod config; // its configuration file
 mod gates; // the features that a command runs with
 mod store_check; // is a data directory as it was written

@@ -3,21 +3,24 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::gates::Gates;
-use api::{Clock, Random, Timestamp};
+use api::{Clock, Random};
 use clap::{Args, ValueEnum};
 use controlplane::{Config, Controller, CoreRuns, Health, OnCluster, Part, health_listener};
 use nodes::cluster::Cluster;
-use runtime::TokioClock;
+use runtime::election;
+use scheduler::configuration::LeaderElection;
 use tokio::net::TcpListener;
 
 use crate::client::{self, Server};
 use crate::config::Configuration;
 use crate::failure::Failure;
 use crate::up::signals;
+use crate::wall_clock::WallClock;
 use crate::{cli, gates, run};
 
 /// Shown below the options of `phalanx scheduler`.
@@ -28,9 +31,9 @@ Examples:
   phalanx scheduler --kubeconfig k --metrics-listen 127.0.0.1:10259
 
 It places pods of PodGroups together and all others one by one. No other scheduler may have the same name.
-docs/guides/cluster.md tells what the API server must have switched on and which rights are needed. Run one
-of it: there is no leader election yet. Once the caches are filled, one line goes to standard output:
-ready URL";
+docs/guides/cluster.md tells what the API server must have switched on and which rights are needed. Of several
+with the same name one works, the one that holds the Lease; the others stand by. Once the caches are filled,
+one line goes to standard output: ready URL";
 
 /// Shown below the options of `phalanx controllers`.
 pub const CONTROLLERS_HELP: &str = "\
@@ -40,8 +43,9 @@ Examples:
                                                         all of them: for phalanx up --without controllers
 
 Of two Job controllers each makes the pods of every Job: start kube-controller-manager with
---controllers=*,-job-controller first. It keeps the garbage collector and all others. Run one of it: there is
-no leader election yet. Once the caches are filled, one line goes to standard output: ready URL";
+--controllers=*,-job-controller first. It keeps the garbage collector and all others. Of several of ours one
+works, the one that holds the Lease; the others stand by. Once the caches are filled, one line goes to
+standard output: ready URL";
 
 /// Shown below the options of `phalanx nodes`.
 pub const NODES_HELP: &str = "\
@@ -74,9 +78,44 @@ pub struct PartArgs {
     /// What is logged to standard error, such as debug or runtime=trace [default: PHALANX_LOG, or info]
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
-    /// Not there yet
-    #[arg(long, hide = true, num_args = 0..=1, default_value_t = false, default_missing_value = "true")]
+}
+
+/// Options of the parts of which only one may work at a time.
+#[derive(Args)]
+pub struct ElectionArgs {
+    /// Works only while it holds a Lease
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set
+    )]
     pub leader_elect: bool,
+    /// The Lease [default: kube-system/phalanx-controllers, kube-system/phalanx-scheduler or …-scheduler-NAME]
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub lease: Option<String>,
+}
+
+impl ElectionArgs {
+    fn settings(&self, default_name: &str) -> Result<Option<election::Settings>, Failure> {
+        if !self.leader_elect {
+            return Ok(None);
+        }
+        let identity = format!("{}_{}", host_name(), Random::seeded(rand::random()).uid());
+        let mut settings = election::Settings::new(default_name, identity);
+        if let Some(lease) = &self.lease {
+            let (namespace, name) = lease
+                .split_once('/')
+                .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
+                .ok_or_else(|| Failure::usage(format!("--lease {lease}: give it as NAMESPACE/NAME")))?;
+            (settings.namespace, settings.name) = (namespace.to_owned(), name.to_owned());
+        }
+        Ok(Some(settings))
+    }
+}
+
+/// This machine, for people who look at a Lease.
+fn host_name() -> String {
+    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
+    told.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "phalanx".to_owned())
 }
 
 /// Options of `phalanx scheduler`.
@@ -84,9 +123,11 @@ pub struct PartArgs {
 pub struct SchedulerArgs {
     #[command(flatten)]
     pub part: PartArgs,
-    /// Places the pods with this spec.schedulerName
-    #[arg(long, value_name = "NAME", default_value = "default-scheduler")]
-    pub scheduler_name: String,
+    #[command(flatten)]
+    pub election: ElectionArgs,
+    /// Places the pods with this spec.schedulerName [default: that of the file, or default-scheduler]
+    #[arg(long, value_name = "NAME")]
+    pub scheduler_name: Option<String>,
 }
 
 /// Options of `phalanx controllers`.
@@ -94,6 +135,8 @@ pub struct SchedulerArgs {
 pub struct ControllersArgs {
     #[command(flatten)]
     pub part: PartArgs,
+    #[command(flatten)]
+    pub election: ElectionArgs,
     /// Which ones; kube-controller-manager does the work of those that are left out
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "job")]
     pub controllers: Vec<ControllerName>,
@@ -150,9 +193,36 @@ pub fn scheduler(args: &SchedulerArgs) -> u8 {
     part(&args.part, |file, gates| {
         let mut config = Config { parts: [Part::Scheduler].into(), ..file.plane(gates, Cluster::default()) };
         config.scheduler.core_runs = CoreRuns::OnThread;
-        config.scheduler.core.scheduler_name = args.scheduler_name.clone();
+        let profiles = &mut config.scheduler.core.profiles;
+        match (&args.scheduler_name, profiles.as_mut_slice()) {
+            (Some(name), [only]) => only.scheduler_name.clone_from(name),
+            (Some(_), several) => {
+                let count = several.len();
+                let why = format!("the file has {count} profiles, each with its name; leave the option out");
+                return Err(Failure::usage(format!("--scheduler-name: {why}")));
+            }
+            (None, _) => {}
+        }
+        let lease = match profiles.first().map_or("default-scheduler", |first| first.scheduler_name.as_str()) {
+            "default-scheduler" => "phalanx-scheduler".to_owned(),
+            name => format!("phalanx-scheduler-{name}"),
+        };
+        config.election = args.election.settings(&lease)?.and_then(|settings| {
+            let said = &file.kube_scheduler.leader_election;
+            said.leader_elect.then(|| election_as(said, settings, args.election.lease.is_some()))
+        });
         Ok(config)
     })
+}
+
+/// The election as kube-scheduler's file has it; a Lease on the command line wins.
+fn election_as(said: &LeaderElection, mut settings: election::Settings, lease_given: bool) -> election::Settings {
+    if !lease_given {
+        settings.namespace = said.resource_namespace.clone().unwrap_or(settings.namespace);
+        settings.name = said.resource_name.clone().unwrap_or(settings.name);
+    }
+    (settings.lease, settings.renew, settings.retry) = (said.lease_duration, said.renew_deadline, said.retry_period);
+    settings
 }
 
 /// `phalanx controllers`: returns the exit code.
@@ -162,6 +232,7 @@ pub fn controllers(args: &ControllersArgs) -> u8 {
         let mut config = Config { parts: [Part::Controllers].into(), ..file.plane(gates, Cluster::default()) };
         config.job.own_gc = controllers.contains(&Controller::Gc);
         config.controllers = controllers;
+        config.election = args.election.settings("phalanx-controllers")?;
         Ok(config)
     })
 }
@@ -199,11 +270,6 @@ fn settings(
     args: &PartArgs,
     config: impl FnOnce(&Configuration, Gates) -> Result<Config, Failure>,
 ) -> Result<Config, Failure> {
-    if args.leader_elect {
-        return Err(Failure::usage(
-            "--leader-elect: there is no leader election yet; run one of it, without the option",
-        ));
-    }
     let file = match &args.config {
         Some(file) => Configuration::read(file)?,
         None => Configuration::default(),
@@ -218,41 +284,57 @@ async fn run_until_told(args: &PartArgs, config: Config) -> Result<u8, Failure> 
         signals().map_err(|error| Failure::cannot_start(format!("cannot start: signals: {error}")))?;
     let listener = listen(args.metrics_listen.as_deref()).await?;
     let Server { client, url } = client::of_part(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let (health, gates) = (Health::default(), config.gates);
+    let (health, gates, counted) = (Health::default(), config.gates, config.metrics.clone());
     health.fail("caches", "the server has not been read yet");
     let metrics = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let watched = health.clone();
     let answering = async move {
         match listener {
-            Some(listener) => health_listener::serve(listener, watched, gates).await,
+            Some(listener) => health_listener::serve(listener, watched, gates, counted).await,
             None => std::future::pending().await,
         }
     };
-    let running = async move {
-        let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
+    let starting = async move {
+        let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let random = Random::seeded(rand::random());
         tracing::info!("connecting to {url}");
         let parts = OnCluster::start(clock, random, client, health, config).await;
         say_ready(&url, metrics.map(|address| format!(" metrics=http://{address}")));
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            if let Some(part) = parts.look() {
-                return Failure::failed(format!(
-                    "{part} ended by itself, which is a defect of Phalanx; --log debug says more"
-                ));
-            }
-        }
+        parts
     };
-    // Dropping what runs ends it: all state is in the API, and whatever is cut off here is resumed at the next start.
-    tokio::select! {
+    let mut told = pin!(async move {
+        tokio::select! { biased; _ = terminate.recv() => {}, _ = interrupt.recv() => {}, () = answering => {} }
+        eprintln!("stopping");
+    });
+    let mut parts = tokio::select! {
         biased;
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        failure = running => return Err(failure),
-        () = answering => {}
+        () = &mut told => return Ok(cli::DONE),
+        parts = starting => parts,
+    };
+    let outcome = tokio::select! {
+        biased;
+        () = &mut told => Ok(cli::DONE),
+        failure = attend(&mut parts) => Err(failure),
+    };
+    // Whatever is cut off here is resumed at the next start: all state is in the API.
+    parts.stop().await;
+    outcome
+}
+
+/// Looks after the parts for as long as they run; returns why they may not any more.
+async fn attend(parts: &mut OnCluster) -> Failure {
+    loop {
+        tokio::select! {
+            biased;
+            () = parts.elected() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        if let Some(part) = parts.look() {
+            return Failure::failed(format!(
+                "{part} ended by itself, which is a defect of Phalanx; --log debug says more"
+            ));
+        }
     }
-    eprintln!("stopping");
-    Ok(cli::DONE)
 }
 
 async fn listen(address: Option<&str>) -> Result<Option<TcpListener>, Failure> {

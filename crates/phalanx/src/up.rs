@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Clock, Random, Timestamp};
+use api::{Clock, Random};
 use apiserver::edge::private_file;
 use clap::{Args, ValueEnum};
 use controlplane::Part;
 use controlplane::up::{Settings, Up, UpError};
-use runtime::TokioClock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::up::settings::Refusal;
+use crate::wall_clock::WallClock;
 use crate::{cli, store_check};
 
 /// Shown below the options.
@@ -113,7 +113,7 @@ async fn up(args: &UpArgs, settings: Settings) -> u8 {
         Ok(signals) => signals,
         Err(error) => return cannot_start(&format!("signals: {error}"), None),
     };
-    let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
+    let clock: Arc<dyn Clock> = Arc::new(WallClock);
     let random = Random::seeded(rand::random());
     let up = match Up::start(clock, random, settings, end_at_once).await {
         Ok(up) => up,
@@ -269,7 +269,7 @@ mod tests {
         let server = controlplane::Server::new(apiserver::Config {
             committer: Committer::in_place(store.clone()),
             store,
-            clock: Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH)),
+            clock: Arc::new(WallClock),
             random: Random::seeded(1),
             gates: api::gates::Gates::default(),
         });

@@ -36,6 +36,7 @@ fn the_guide_to_jobs_names_every_setting_label_annotation_condition_and_the_life
         "controllers.plainJobs",
         "controllers.onSuspend",
         "controllers.childOwners",
+        "controllers.countDisruptions",
         "WorkloadWithJob",
         "JobWorkloadRef",
         "delete and recreate",

@@ -87,20 +87,26 @@ async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
     let up = Up::start(&["--data-dir", &data, NO_PARTS[0], NO_PARTS[1]]);
     let kubeconfig = up.kubeconfig.to_str().unwrap().to_owned();
     let config = ["--kubeconfig", kubeconfig.as_str()];
+    let alone = "--leader-elect=false";
     let mut nodes = Part::start(&dir, "nodes", &[&config[..], &["--nodes", "2"]].concat());
     let all = ["--controllers", "job,gc,podgroup-protection,namespace"];
-    let mut controllers = Part::start(&dir, "controllers", &[&config[..], &all].concat());
-    let mut scheduler = Part::start(&dir, "scheduler", &[&config[..], &["--metrics-listen", ":0"]].concat());
+    let told = [alone, "--metrics-listen", ":0"];
+    let mut controllers = Part::start(&dir, "controllers", &[&config[..], &all, &told].concat());
+    let mut scheduler = Part::start(&dir, "scheduler", &[&config[..], &told].concat());
     let url = format!("https://{}", up.address);
-    assert_eq!([nodes.ready(), controllers.ready()], [url.clone(), url.clone()]);
-    let ready = scheduler.ready();
-    let metrics = ready.strip_prefix(&format!("{url} metrics=http://")).unwrap();
+    assert_eq!(nodes.ready(), url);
+    let (ready, counting) = (scheduler.ready(), controllers.ready());
+    let address = |ready: &'_ str| ready.strip_prefix(&format!("{url} metrics=http://")).unwrap().to_owned();
+    let (metrics, counted) = (&address(&ready), address(&counting));
     assert!(http_get(metrics, "/readyz").starts_with("HTTP/1.1 200"), "{}", http_get(metrics, "/readyz?verbose"));
     assert!(http_get(metrics, "/metrics").contains("phalanx_ready 1"));
 
     let client = up.client().await;
     post(&client, JOBS, gang()).await.unwrap();
     eventually(&client, &format!("{JOBS}/gang"), |job| job["status"]["succeeded"] == 4).await;
+    let counted = http_get(&counted, "/metrics");
+    let created = "job_controller_job_pods_creation_total{reason=\"new\",status=\"succeeded\"} 4";
+    assert!(counted.contains(created) && counted.contains("workqueue_depth{name=\"job\"}"), "{counted}");
 
     let address = up.address.clone();
     assert_eq!(up.stop(), Some(0));
@@ -119,6 +125,29 @@ async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
         part.says("the server answers again");
         assert_eq!(part.stop(), Some(0), "told to stop, it stops");
     }
+}
+
+#[tokio::test]
+async fn of_two_schedulers_one_works_and_the_other_takes_over_when_it_stops() {
+    let dir = Dir::new("election");
+    let up = Up::start(&["--data-dir", &dir.path("data"), "--without", "scheduler"]);
+    let kubeconfig = up.kubeconfig.to_str().unwrap().to_owned();
+    let mut first = Part::start(&dir, "scheduler", &["--kubeconfig", &kubeconfig]);
+    first.ready();
+    first.says("holding the lease");
+    let standby = Dir::new("standby");
+    let mut second = Part::start(&standby, "scheduler", &["--kubeconfig", &kubeconfig]);
+    second.ready();
+    second.says("standing by");
+    let client = up.client().await;
+    post(&client, JOBS, gang()).await.unwrap();
+    eventually(&client, &format!("{JOBS}/gang"), |job| job["status"]["succeeded"] == 4).await;
+    assert!(!second.said().contains("holding the lease"), "{}", second.said());
+    assert_eq!(first.stop(), Some(0));
+    second.says("holding the lease");
+    post(&client, JOBS, gang_named("again")).await.unwrap();
+    eventually(&client, &format!("{JOBS}/again"), |job| job["status"]["succeeded"] == 4).await;
+    assert_eq!(second.stop(), Some(0));
 }
 
 #[test]
@@ -148,7 +177,7 @@ fn what_keeps_a_part_from_starting_is_said_with_what_to_do() {
         (vec!["controllers", "--kubeconfig", &gone], 3, vec![gone.as_str(), "--kubeconfig FILE"]),
         (vec!["nodes", "--cluster", &gone], 2, vec![gone.as_str()]),
         (vec!["scheduler", "--metrics-listen", "0.0.0.0:0"], 2, vec!["--metrics-listen 0.0.0.0:0", "loopback"]),
-        (vec!["scheduler", "--leader-elect"], 2, vec!["no leader election yet"]),
+        (vec!["scheduler", "--lease", "here"], 2, vec!["--lease here", "NAMESPACE/NAME"]),
         (vec!["controllers", "--controllers", "deployment"], 2, vec!["possible values: job"]),
         (vec!["nodes", "--feature-gates", "Nonsense=true"], 2, vec!["known are GenericWorkload"]),
     ] {
