@@ -75,6 +75,26 @@ impl JobBuilder {
         self
     }
 
+    /// Sets a field of the pods' spec.
+    #[must_use]
+    pub fn pod_spec(mut self, field: &str, value: impl Into<Value>) -> JobBuilder {
+        self.0["spec"]["template"]["spec"][field] = value.into();
+        self
+    }
+
+    /// Sets a field of the Job's own metadata.
+    #[must_use]
+    pub fn meta(mut self, field: &str, value: impl Into<Value>) -> JobBuilder {
+        self.0["metadata"][field] = value.into();
+        self
+    }
+
+    /// Pods that run until somebody ends them.
+    #[must_use]
+    pub fn endless(self) -> JobBuilder {
+        self.annotate("phalanx.dev/run-seconds", "100000")
+    }
+
     /// An annotation on the pods, such as `phalanx.dev/run-seconds`.
     #[must_use]
     pub fn annotate(mut self, key: &str, value: &str) -> JobBuilder {

@@ -1,6 +1,9 @@
 //! A control plane for one test. Embedded: in one process, on the paused clock, seeded. On kube: the real programs and our
 //! parts as processes, on the wall clock.
 
+mod inhabitants; // what lives in a home's namespace
+mod kubelet; // what only a kubelet may say of a pod, said by the test
+mod shared; // one real control plane for tests that run side by side
 mod on_kube; // the real control plane
 mod process; // a part of ours as a process
 mod rights; // what such a part may do
@@ -19,7 +22,8 @@ use serde_json::Value;
 use store::{Limits, Op};
 use tokio::time::Instant;
 
-use self::on_kube::Kube;
+use self::on_kube::{Extent, Kube};
+pub use self::shared::on_shared_home;
 use crate::fault::{Faults, Rule, RuleId};
 
 /// Every resource the server keeps, by its name in the store.
@@ -51,16 +55,26 @@ pub fn seeds(count: u64) -> std::ops::Range<u64> {
     0..if on_kube::is_chosen() { 1 } else { count }
 }
 
-/// A control plane for one test.
+/// A control plane for one test, and a namespace in it.
 pub struct Home {
     place: Place,
     faults: Faults,
+    /// Where its objects are made.
+    namespace: String,
+    /// How often parts had been started when it began, where others start them too.
+    starts_before: u32,
 }
 
 enum Place {
-    Embedded { plane: Box<ControlPlane>, world: World },
-    Kube(Box<Kube>),
+    Embedded {
+        plane: Box<ControlPlane>,
+        world: World,
+    },
+    /// Shared with other tests, or not.
+    Kube(Arc<Kube>),
 }
+
+const DEFAULT: &str = "default";
 
 /// One write, as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +107,12 @@ impl Home {
             for gate in ["GenericWorkload", "TopologyAwareWorkloadScheduling"] {
                 assert!(kube.enables(gate).await, "this test needs a control plane with {gate} on");
             }
-            return Home { place: Place::Kube(Box::new(kube)), faults };
+            return Home {
+                place: Place::Kube(Arc::new(kube)),
+                faults,
+                namespace: DEFAULT.to_owned(),
+                starts_before: 0,
+            };
         }
         Home::embedded(seed, Cluster::default_of(nodes)).await
     }
@@ -104,7 +123,12 @@ impl Home {
         if on_kube::is_chosen() {
             let (kube, faults) = Home::kube(seed, nodes).await;
             assert!(!kube.enables(gate).await, "this test needs a control plane with {gate} off");
-            return Home { place: Place::Kube(Box::new(kube)), faults };
+            return Home {
+                place: Place::Kube(Arc::new(kube)),
+                faults,
+                namespace: DEFAULT.to_owned(),
+                starts_before: 0,
+            };
         }
         let off = Gates::set(&[(gate.to_owned(), "false".to_owned())]).expect("a gate that is there");
         Home::with_config(seed, Config { gates: off.gates, ..Config::on(Cluster::default_of(nodes)) }).await
@@ -112,7 +136,7 @@ impl Home {
 
     async fn kube(seed: u64, nodes: u32) -> (Kube, Faults) {
         let faults = Faults::default();
-        (Kube::start(seed, nodes, &faults).await, faults)
+        (Kube::start(seed, nodes, Extent::Alone, &faults).await, faults)
     }
 
     /// Everything runs, on the nodes of `cluster`; all randomness comes from `seed`. For tests that need the paused clock,
@@ -140,7 +164,12 @@ impl Home {
         let faults = Faults::default();
         let config = Config { wrap: Some(faults.around(config.wrap)), ..config };
         let plane = ControlPlane::start(world.clone(), config).await.expect("an empty in-memory home can always start");
-        Home { place: Place::Embedded { plane: Box::new(plane), world }, faults }
+        Home {
+            place: Place::Embedded { plane: Box::new(plane), world },
+            faults,
+            namespace: DEFAULT.to_owned(),
+            starts_before: 0,
+        }
     }
 
     /// An administrator's client.
@@ -180,6 +209,22 @@ impl Home {
         match &mut self.place {
             Place::Embedded { plane, .. } => plane.restart(part),
             Place::Kube(kube) => kube.restart(part),
+        }
+    }
+
+    /// Ends a part wherever it is.
+    pub fn stop(&mut self, part: Part) {
+        match &mut self.place {
+            Place::Embedded { plane, .. } => plane.stop_part(part),
+            Place::Kube(kube) => kube.stop_part(part),
+        }
+    }
+
+    /// Starts a part that was stopped, with nothing in memory.
+    pub fn go_on(&mut self, part: Part) {
+        match &mut self.place {
+            Place::Embedded { plane, .. } => plane.start_part(part),
+            Place::Kube(kube) => kube.start_part(part),
         }
     }
 
@@ -226,15 +271,17 @@ impl Home {
 
     /// Creates the object of a manifest.
     pub async fn try_create(&self, manifest: &Value) -> Result<Value, kube::Error> {
-        let path = match manifest["kind"].as_str() {
-            Some("CronJob") => "/apis/batch/v1/namespaces/default/cronjobs",
-            Some("Job") => "/apis/batch/v1/namespaces/default/jobs",
-            Some("Pod") => "/api/v1/namespaces/default/pods",
-            Some("PodGroup") => "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups",
-            Some("Workload") => "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads",
+        let plural = match manifest["kind"].as_str() {
+            Some("CronJob") => "cronjobs",
+            Some("Job") => "jobs",
+            Some("Pod") => "pods",
+            Some("PodGroup") => "podgroups",
+            Some("Workload") => "workloads",
             other => panic!("no path for kind {other:?}"),
         };
-        self.request("POST", path, manifest).await
+        let mut manifest = manifest.clone();
+        manifest["metadata"]["namespace"] = self.namespace.as_str().into();
+        self.request("POST", &self.path(plural), &manifest).await
     }
 
     /// Sends a request with a JSON body and reads a JSON answer.
@@ -257,7 +304,7 @@ impl Home {
                 }
                 return found;
             }
-            if let Some(part) = self.ended() {
+            if let Some(part) = self.ended_part() {
                 panic!("{what}: {part} ended by itself");
             }
             assert!(Instant::now() < deadline, "{what}: not within {budget:?}\n{}", self.tail());
@@ -265,18 +312,22 @@ impl Home {
         }
     }
 
-    fn ended(&self) -> Option<String> {
+    fn ended_part(&self) -> Option<String> {
         match &self.place {
             Place::Embedded { plane, .. } => plane.ended().map(str::to_owned),
             Place::Kube(kube) => kube.ended(),
         }
     }
 
-    /// Every write there was, in order; on kube, every one since the start.
+    /// Every write there was, in order; on kube, every one since the start, and of a home that is shared only those in its
+    /// namespace.
     pub fn history(&self) -> Vec<Change> {
         let world = match &self.place {
             Place::Embedded { world, .. } => world,
-            Place::Kube(kube) => return kube.history(),
+            Place::Kube(kube) if self.namespace == DEFAULT => return kube.history(|_| true),
+            Place::Kube(kube) => {
+                return kube.history(|change| change.object["metadata"]["namespace"] == *self.namespace);
+            }
         };
         let mut changes: Vec<Change> = RESOURCES.iter().flat_map(|resource| history_of(world, resource)).collect();
         changes.sort_by_key(|change| change.revision);

@@ -15,6 +15,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use kube::Client;
 use kube::client::Body;
+use tokio::sync::Notify;
 use tower::{BoxError, Service};
 
 use super::asked::Asked;
@@ -24,7 +25,14 @@ use super::rule::{EventFault, Fault, Rule};
 
 /// Rules that are in force, shared by all clients that were wrapped with them. Clones are the same rules.
 #[derive(Clone, Debug, Default)]
-pub struct Faults(Arc<Mutex<Rules>>);
+pub struct Faults(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    rules: Mutex<Rules>,
+    /// Told whenever the rules were asked.
+    asked: Notify,
+}
 
 /// What an answer is made of.
 pub(super) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -50,6 +58,19 @@ impl Faults {
         self.rules().counts(rule)
     }
 
+    /// Returns once the rule was done for the first time. What it does may be under way still.
+    pub async fn happened(&self, rule: RuleId) {
+        loop {
+            // Before the look, so that nothing is missed between the two.
+            let mut asked = std::pin::pin!(self.0.asked.notified());
+            asked.as_mut().enable();
+            if self.counts(rule).done > 0 {
+                return;
+            }
+            asked.await;
+        }
+    }
+
     /// The same client for `user`, with everything between it and its server that the rules ask for.
     ///
     /// Must be called inside a tokio runtime, which `kube::Client` needs.
@@ -69,11 +90,13 @@ impl Faults {
     }
 
     pub(super) fn decide_event(&self, asked: &Asked) -> EventFault {
-        self.rules().decide_event(asked)
+        let fault = self.rules().decide_event(asked);
+        self.0.asked.notify_waiters();
+        fault
     }
 
     fn rules(&self) -> MutexGuard<'_, Rules> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One request from the caller to the server and back.
@@ -87,6 +110,7 @@ impl Faults {
         let forward = || forward(client, &parts, &body);
         let Some(asked) = Asked::read(user, &parts.method, &parts.uri, &body) else { return forward().await };
         let fault = self.rules().decide(&asked);
+        self.0.asked.notify_waiters();
         let response = match fault {
             Fault::Count => forward().await?,
             Fault::Delay(delay) => {

@@ -160,10 +160,12 @@ impl Rule {
 pub struct Requests {
     /// One of these; any when empty.
     verbs: Vec<Verb>,
-    user: Option<String>,
+    /// One of these; any when empty.
+    users: Vec<String>,
     /// As the store names it.
     resource: Option<String>,
-    not_resource: Option<String>,
+    /// None of these.
+    not_resources: Vec<String>,
     subresource: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
@@ -192,10 +194,11 @@ pub fn events_of(resource: &str) -> Requests {
 
 impl Requests {
     /// Only those of this user, given whole or by its last part: `job-controller` is
-    /// `system:serviceaccount:kube-system:job-controller` too.
+    /// `system:serviceaccount:kube-system:job-controller` too. Said again, those of either.
     #[must_use]
-    pub fn by(self, user: &str) -> Requests {
-        Requests { user: Some(user.to_owned()), ..self }
+    pub fn by(mut self, user: &str) -> Requests {
+        self.users.push(user.to_owned());
+        self
     }
 
     /// Only those about this resource and its subresources: `pods`, `batch/jobs`, `scheduling.k8s.io/podgroups`.
@@ -204,10 +207,11 @@ impl Requests {
         Requests { resource: Some(resource.to_owned()), ..self }
     }
 
-    /// None of those about this resource: most tests leave `events` alone.
+    /// None of those about this resource: most tests leave `events` alone. Said again, of neither.
     #[must_use]
-    pub fn not_of(self, resource: &str) -> Requests {
-        Requests { not_resource: Some(resource.to_owned()), ..self }
+    pub fn not_of(mut self, resource: &str) -> Requests {
+        self.not_resources.push(resource.to_owned());
+        self
     }
 
     /// Only those at this subresource: `status`, `binding`. With an empty text, only those at none.
@@ -236,9 +240,9 @@ impl Requests {
             rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(':'))
         };
         (self.verbs.is_empty() || self.verbs.contains(&asked.verb))
-            && self.user.as_ref().is_none_or(user_is)
+            && (self.users.is_empty() || self.users.iter().any(user_is))
             && is(&self.resource, &asked.resource)
-            && self.not_resource.as_ref().is_none_or(|resource| *resource != asked.resource)
+            && !self.not_resources.contains(&asked.resource)
             && is(&self.subresource, &asked.subresource)
             && is(&self.namespace, &asked.namespace)
             && is(&self.name, &asked.name)

@@ -3,12 +3,13 @@
 use apiserver::{Resource, Server};
 
 /// The kinds by their plural.
-pub(super) const LETTERS: [(u8, &str); 10] = [
+pub(super) const LETTERS: [(u8, &str); 11] = [
     (b'c', "priorityclasses"),
     (b'e', "events"),
     (b'g', "podgroups"),
     (b'j', "jobs"),
     (b'k', "cronjobs"),
+    (b'l', "leases"),
     (b'n', "nodes"),
     (b'o', "compositepodgroups"),
     (b'p', "pods"),

@@ -5,6 +5,7 @@
 //! time there, and each begins by taking away what the one before left.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub const PATIENCE: u32 = 10;
 pub const PATIENCE_MAX: Duration = Duration::from_secs(300);
 /// Durations that a test chose freely are this much shorter here.
 pub const HASTE: u32 = 10;
+/// The first wait for the successor of a failed pod, where it is shortened.
+pub const POD_BACKOFF: Duration = Duration::from_secs(1);
 /// How long an earlier test's objects may take to go.
 const CLEAN_WITHIN: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
@@ -70,20 +73,33 @@ pub struct Kube {
     nodes: u32,
     /// What stands between each part and the server.
     proxies: BTreeMap<Part, Proxy>,
-    processes: BTreeMap<Part, PartProcess>,
+    extent: Extent,
+    /// How often a part was started.
+    starts: AtomicU32,
+    processes: Mutex<BTreeMap<Part, PartProcess>>,
+}
+
+/// How much of the control plane is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The Job controller and no other; for one test at a time.
+    Alone,
+    /// All that Jobs come and go with but the garbage collector, as the suite for it leaves them out of the real one; for
+    /// tests side by side. Fixed waits are shorter, because they pass on the wall clock.
+    Shared,
 }
 
 impl Kube {
     /// The control plane of `$KUBECONFIG` with `nodes` simulated nodes and nothing else of a test before.
-    pub async fn start(seed: u64, nodes: u32, faults: &Faults) -> Kube {
+    pub async fn start(seed: u64, nodes: u32, extent: Extent, faults: &Faults) -> Kube {
         let client = client(None).await;
         clean(&client).await;
-        rights::grant(&client).await;
+        rights::grant(&client, extent).await;
         let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
         let looking = OnCluster::watching(clock.clone(), Random::seeded(seed), client.clone()).await;
         let record = Record::start(&client).await;
-        let (proxies, processes) = (BTreeMap::new(), BTreeMap::new());
-        let mut kube = Kube { client, looking, record, clock, nodes, proxies, processes };
+        let (proxies, starts, processes) = (BTreeMap::new(), AtomicU32::new(0), Mutex::default());
+        let mut kube = Kube { client, looking, record, clock, nodes, proxies, extent, starts, processes };
         for part in Part::ALL {
             let its_own = self::client(Some(rights::user_of(part))).await;
             rights::are_limited(&its_own).await;
@@ -119,18 +135,34 @@ impl Kube {
     }
 
     /// Kills the part's process and starts another.
-    pub fn restart(&mut self, part: Part) {
-        self.processes.remove(&part);
+    pub fn restart(&self, part: Part) {
         self.start_part(part);
     }
 
-    fn start_part(&mut self, part: Part) {
-        self.processes.insert(part, PartProcess::start(part, self.nodes, &self.proxies[&part].kubeconfig()));
+    /// Kills the part's process.
+    pub fn stop_part(&self, part: Part) {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner).remove(&part);
+    }
+
+    /// Starts the part, and ends its process before if there is one.
+    pub fn start_part(&self, part: Part) {
+        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        // The one before has ended when the next begins.
+        processes.remove(&part);
+        let kubeconfig = self.proxies[&part].kubeconfig();
+        processes.insert(part, PartProcess::start(part, self.nodes, self.extent, &kubeconfig));
+    }
+
+    /// How often a part was started.
+    pub fn starts(&self) -> u32 {
+        self.starts.load(Ordering::Relaxed)
     }
 
     /// Why the test cannot go on, if a part has ended.
     pub fn ended(&self) -> Option<String> {
-        self.processes.values().find_map(PartProcess::ended).or_else(|| self.looking.look().map(str::to_owned))
+        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        processes.values().find_map(PartProcess::ended).or_else(|| self.looking.look().map(str::to_owned))
     }
 
     /// Returns once the record has all that the caches show.
@@ -142,9 +174,9 @@ impl Kube {
         self.record.reached("scheduling.k8s.io/podgroups", newest(&caches.pod_groups)).await;
     }
 
-    /// Every write since the start, in order.
-    pub fn history(&self) -> Vec<Change> {
-        self.record.changes()
+    /// Every write since the start that is wanted, in order.
+    pub fn history(&self, wanted: impl Fn(&Change) -> bool) -> Vec<Change> {
+        self.record.changes(wanted)
     }
 }
 

@@ -4,11 +4,13 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use controlplane::Part;
 use tokio::time::Instant;
+
+use super::on_kube::Extent;
 
 /// How long a start may take, a busy machine and a debug build included.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -16,32 +18,51 @@ const POLL: Duration = Duration::from_millis(20);
 /// How much of its log is told when it ends.
 const TOLD_LINES_MAX: usize = 15;
 
+/// The settings that a part has by itself.
+const AS_IT_COMES: &str = "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n";
+/// Settings with shorter waits: [`super::Home::pod_backoff`] tells tests.
+const HASTY: &str = "\
+apiVersion: phalanx.dev/v1alpha1
+kind: Configuration
+controllers:
+  podBackoff: 1s
+  podBackoffMax: 1m
+";
+
 /// A running part. Dropping it kills the process.
 pub struct PartProcess {
     part: Part,
     /// Locked, because asking whether it has ended changes what is known of it.
     child: Mutex<Child>,
-    /// What it wrote to standard output and standard error, and its kubeconfig.
-    files: [PathBuf; 3],
+    /// What it wrote to standard output and standard error, its kubeconfig, its configuration.
+    files: [PathBuf; 4],
 }
 
 impl PartProcess {
     /// Starts the part and returns when it says that it is ready.
-    pub fn start(part: Part, nodes: u32, kubeconfig: &str) -> PartProcess {
+    pub fn start(part: Part, nodes: u32, extent: Extent, kubeconfig: &str) -> PartProcess {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let stem = format!("phalanx-part-{}-{number}-{part:?}", std::process::id());
-        let files = ["out", "err", "kubeconfig"].map(|name| std::env::temp_dir().join(format!("{stem}.{name}")));
+        let files =
+            ["out", "err", "kubeconfig", "config"].map(|name| std::env::temp_dir().join(format!("{stem}.{name}")));
         std::fs::write(&files[2], kubeconfig).expect("a file for the kubeconfig");
+        std::fs::write(&files[3], if extent == Extent::Shared { HASTY } else { AS_IT_COMES })
+            .expect("a file for settings");
         let mut command = guarded();
         match part {
-            Part::Scheduler => command.arg("scheduler"),
-            Part::Controllers => command.arg("controllers"),
+            // Without election: a part that is started again must not wait for the end of its own lease.
+            Part::Scheduler => command.args(["scheduler", "--leader-elect=false"]),
+            Part::Controllers => command.args(["controllers", "--leader-elect=false"]),
             Part::Nodes => command.args(["nodes", "--nodes", &nodes.to_string()]),
         };
-        command.arg("--kubeconfig").arg(&files[2]);
+        if (part, extent) == (Part::Controllers, Extent::Shared) {
+            command.args(["--controllers", "job,cronjob,ttl,podgc,podgroup-protection"]);
+        }
+        command.arg("--kubeconfig").arg(&files[2]).arg("--config").arg(&files[3]);
         let [out, err] = [0, 1].map(|index| File::create(&files[index]).expect("a file for what a part says"));
-        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().expect("phalanx can be started");
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        let child = spawn(command).expect("phalanx can be started");
         let process = PartProcess { part, child: Mutex::new(child), files };
         process.wait_until_ready();
         process
@@ -72,6 +93,26 @@ impl PartProcess {
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(TOLD_LINES_MAX)..].join("\n")
     }
+}
+
+/// Starts a program from a thread that lives as long as this process. The guard ends it with the thread that started it,
+/// and that of a test ends before other tests that share the part do.
+fn spawn(command: Command) -> std::io::Result<Child> {
+    type Asked = (Command, mpsc::Sender<std::io::Result<Child>>);
+    static STARTER: OnceLock<mpsc::Sender<Asked>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (asks, asked) = mpsc::channel::<Asked>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in asked {
+                // Whoever asked waits for it.
+                let _ = answer.send(command.spawn());
+            }
+        });
+        asks
+    });
+    let (answer, answered) = mpsc::channel();
+    starter.send((command, answer)).expect("the starter never ends");
+    answered.recv().expect("the starter answers")
 }
 
 /// `phalanx`, ended with this process even where this one has no time to do so.

@@ -60,9 +60,10 @@ impl Record {
         }
     }
 
-    /// All of it, in order.
-    pub fn changes(&self) -> Vec<Change> {
-        let mut changes = lock(&self.state).changes.clone();
+    /// What is wanted of it, in order.
+    pub fn changes(&self, wanted: impl Fn(&Change) -> bool) -> Vec<Change> {
+        let mut changes: Vec<Change> =
+            lock(&self.state).changes.iter().filter(|change| wanted(change)).cloned().collect();
         changes.sort_by_key(|change| change.revision);
         changes
     }

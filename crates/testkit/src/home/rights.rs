@@ -7,6 +7,8 @@ use kube::Client;
 use runtime::{is_already_exists, request};
 use serde_json::{Value, json};
 
+use super::on_kube::Extent;
+
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
@@ -19,16 +21,19 @@ pub fn user_of(part: Part) -> &'static str {
     }
 }
 
+/// The further role of the controllers where they are more than that of Jobs.
+const CRON_JOBS: &str = "phalanx-cronjobs";
+
 /// Gives every part the rights of the guide, and no others.
-pub async fn grant(client: &Client) {
+pub async fn grant(client: &Client, extent: Extent) {
     let roles = roles();
-    for part in Part::ALL {
-        let user = user_of(part);
-        let role = roles.iter().find(|role| role["metadata"]["name"] == user);
-        let role = role.unwrap_or_else(|| panic!("docs/guides/cluster.md has no ClusterRole {user}"));
+    let further = (extent == Extent::Shared).then_some((user_of(Part::Controllers), CRON_JOBS));
+    for (user, name) in Part::ALL.map(|part| (user_of(part), user_of(part))).into_iter().chain(further) {
+        let role = roles.iter().find(|role| role["metadata"]["name"] == name);
+        let role = role.unwrap_or_else(|| panic!("docs/guides/cluster.md has no ClusterRole {name}"));
         let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": user},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
         });
         for (path, object) in [(ROLES, role), (BINDINGS, &binding)] {

@@ -97,6 +97,7 @@ async fn send(plane: &ControlPlane, method: &str, name: &str, body: &Value) {
 // Shows: S000-85
 // Shows: S000-86
 // Shows: S004-33
+// Shows: U-gap-gates
 #[test]
 fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
     on_paused_clock(async {

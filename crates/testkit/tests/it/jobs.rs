@@ -164,6 +164,7 @@ fn orphaning_a_job_leaves_its_pods_running() {
     });
 }
 
+// Shows: U-e2e-gc-circle
 #[test]
 fn objects_that_own_each_other_are_deleted_whichever_way_they_are_asked_to_go() {
     for policy in ["Background", "Foreground"] {

@@ -1,0 +1,292 @@
+//! What a run leaves behind, in a form by which two runs can be held against each other (promise 9), and what must hold
+//! at every write on the way there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use testkit::Change;
+
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// What Jobs make and are made of.
+const KINDS: [(&str, &str); 5] = [
+    ("batch/cronjobs", "CronJob"),
+    ("batch/jobs", "Job"),
+    ("pods", "Pod"),
+    ("scheduling.k8s.io/workloads", "Workload"),
+    ("scheduling.k8s.io/podgroups", "PodGroup"),
+];
+
+/// Everything that is there after the last write, one object a line. Two runs with the same lines are equivalent:
+/// generated names, uids, places and times are left out, and owners are named by what they stand for.
+pub fn equivalent(history: &[Change]) -> Vec<String> {
+    let objects = Objects::after(history);
+    let mut lines: Vec<String> = objects.0.values().map(|(kind, object)| objects.line(kind, object)).collect();
+    lines.sort();
+    lines
+}
+
+/// That both runs left the same; tells what only one of them did.
+pub fn is_equivalent(found: &[String], want: &[String], case: &str) {
+    if found == want {
+        return;
+    }
+    let only = |these: &[String], those: &[String]| {
+        let mut rest = those.to_vec();
+        let missing = |line: &&String| rest.iter().position(|one| one == *line).map(|at| rest.remove(at)).is_none();
+        these.iter().filter(missing).cloned().collect::<Vec<_>>().join("\n  ")
+    };
+    panic!("{case}\nonly here:\n  {}\nonly undisturbed:\n  {}", only(found, want), only(want, found));
+}
+
+/// Objects by uid, with their kinds.
+struct Objects(BTreeMap<String, (&'static str, Value)>);
+
+impl Objects {
+    fn after(history: &[Change]) -> Objects {
+        let mut objects = BTreeMap::new();
+        for change in history {
+            let Some((_, kind)) = KINDS.iter().find(|(resource, _)| *resource == change.resource) else { continue };
+            if change.deleted {
+                objects.remove(&text(&change.object["metadata"]["uid"]));
+            } else {
+                objects.insert(text(&change.object["metadata"]["uid"]), (*kind, change.object.clone()));
+            }
+        }
+        Objects(objects)
+    }
+
+    /// What an object is to people: its kind and name or, where the name is drawn, whose it is.
+    fn label(&self, kind: &str, object: &Value) -> String {
+        let controller = owners(object).find(|owner| owner["controller"] == true);
+        match controller {
+            Some(owner) if kind != "Job" => format!("{kind} of {}", self.owner(owner)),
+            _ => format!("{kind} {}", text(&object["metadata"]["name"])),
+        }
+    }
+
+    fn owner(&self, reference: &Value) -> String {
+        match self.0.get(&text(&reference["uid"])) {
+            Some((kind, object)) => self.label(kind, object),
+            None => format!("{} that is gone", text(&reference["kind"])),
+        }
+    }
+
+    fn line(&self, kind: &str, object: &Value) -> String {
+        let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
+        let mut words = vec![self.label(kind, object)];
+        words.push(format!("owners {:?}", owners(object).map(|owner| self.owner(owner)).collect::<Vec<_>>()));
+        words.push(format!("finalizers {}", meta["finalizers"]));
+        words.push(format!("deleted {}", meta["deletionTimestamp"].is_string()));
+        match kind {
+            "Job" => {
+                for count in ["active", "ready", "terminating", "succeeded", "failed"] {
+                    words.push(format!("{count} {}", status[count].as_i64().unwrap_or_default()));
+                }
+                words.push(format!("indexes {} {}", text(&status["completedIndexes"]), text(&status["failedIndexes"])));
+                words.push(format!("uncounted {}", text_of_lists(&status["uncountedTerminatedPods"])));
+                words.push(format!("conditions {:?}", conditions(status)));
+            }
+            "CronJob" => {
+                let active = status["active"].as_array().cloned().unwrap_or_default();
+                words
+                    .push(format!("active {:?}", active.iter().map(|job| text(&job["name"])).collect::<BTreeSet<_>>()));
+                words.push(format!("last {}", status["lastScheduleTime"]));
+            }
+            "Pod" => {
+                words.push(format!("index {} phase {}", meta["annotations"][INDEX], status["phase"]));
+                words.push(format!("group {}", self.group_of(object)));
+            }
+            "PodGroup" => words.push(format!("{} {:?}", spec["schedulingPolicy"], conditions(status))),
+            _ => words.push(format!("{}", spec["podGroupTemplates"][0]["schedulingPolicy"])),
+        }
+        words.join(", ")
+    }
+
+    /// Whose group a pod is in.
+    fn group_of(&self, pod: &Value) -> String {
+        let name = text(&pod["spec"]["schedulingGroup"]["podGroupName"]);
+        let is_it = |(kind, object): &&(&str, Value)| *kind == "PodGroup" && object["metadata"]["name"] == *name;
+        match self.0.values().find(is_it) {
+            Some((kind, group)) => self.label(kind, group),
+            None if name.is_empty() => "none".to_owned(),
+            None => "that is gone".to_owned(),
+        }
+    }
+}
+
+/// Conditions that say that all is well again: they are there only where it was not well for a moment.
+const WELL_AGAIN: [(&str, &str); 2] = [("PodGroupScheduled", "True"), ("Degraded", "False")];
+
+/// Type, status and reason of each, in order.
+fn conditions(status: &Value) -> BTreeSet<String> {
+    let is_passing =
+        |one: &Value| WELL_AGAIN.iter().any(|(kind, status)| one["type"] == *kind && one["status"] == *status);
+    let held = status["conditions"].as_array().into_iter().flatten().filter(|one| !is_passing(one));
+    held.map(|one| format!("{}={} {}", text(&one["type"]), text(&one["status"]), text(&one["reason"]))).collect()
+}
+
+fn text_of_lists(uncounted: &Value) -> String {
+    let count = |list: &str| uncounted[list].as_array().map_or(0, Vec::len);
+    format!("{} {}", count("succeeded"), count("failed"))
+}
+
+fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+}
+
+fn controller(object: &Value) -> Option<String> {
+    owners(object).find(|owner| owner["controller"] == true).map(|owner| text(&owner["uid"]))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Looks at every write, as somebody who watches from outside would: no pod is made beyond a Job's parallelism, or for an
+/// index that has an active pod or has succeeded; a Job has one Workload and one PodGroup at a time.
+pub fn never_too_many(history: &[Change], case: &str) {
+    let mut observer = Observer::default();
+    for change in history {
+        if let Err(wrong) = observer.see(change) {
+            panic!("{case}: at revision {} {wrong}", change.revision);
+        }
+    }
+}
+
+/// What an observer remembers, by uid.
+#[derive(Default)]
+struct Observer {
+    jobs: BTreeMap<String, Value>,
+    pods: BTreeMap<String, Value>,
+    /// Pods that succeeded, by Job and index; also those that are gone.
+    succeeded: BTreeMap<(String, String), BTreeSet<String>>,
+    /// Workloads and PodGroups, by resource and controller.
+    groups: BTreeMap<(String, String), BTreeSet<String>>,
+}
+
+impl Observer {
+    fn see(&mut self, change: &Change) -> Result<(), String> {
+        let uid = text(&change.object["metadata"]["uid"]);
+        match change.resource.as_str() {
+            "batch/jobs" => {
+                self.jobs.insert(uid, change.object.clone());
+                Ok(())
+            }
+            "pods" => self.see_pod(uid, change),
+            "scheduling.k8s.io/workloads" | "scheduling.k8s.io/podgroups" => {
+                let Some(owner) = controller(&change.object) else { return Ok(()) };
+                let made = self.groups.entry((change.resource.clone(), owner)).or_default();
+                if change.deleted {
+                    made.remove(&uid);
+                } else {
+                    made.insert(uid);
+                }
+                let is_one = made.len() <= 1;
+                is_one.then_some(()).ok_or_else(|| format!("{} are there for one Job", change.resource))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn see_pod(&mut self, uid: String, change: &Change) -> Result<(), String> {
+        let Some(job) = controller(&change.object) else { return Ok(()) };
+        if change.deleted {
+            self.pods.remove(&uid);
+            return Ok(());
+        }
+        self.pods.insert(uid.clone(), change.object.clone());
+        let index = text(&change.object["metadata"]["annotations"][INDEX]);
+        let name = change.name();
+        if change.created {
+            self.is_wanted(&job, &index).map_err(|why| format!("pod {name} is made, though {why}"))?;
+        }
+        if change.object["status"]["phase"] == "Succeeded" && !index.is_empty() {
+            let pods = self.succeeded.entry((job, index.clone())).or_default();
+            pods.insert(uid);
+            if pods.len() > 1 {
+                return Err(format!("pod {name} succeeds with index {index}, and is not the first"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the pod that was made last is one that its Job asks for.
+    fn is_wanted(&self, job: &str, index: &str) -> Result<(), String> {
+        let Some(wanted) = self.jobs.get(job) else { return Err("its Job is not there".to_owned()) };
+        let of_job = |pod: &&Value| controller(pod).as_deref() == Some(job) && is_active(pod);
+        let active: Vec<&Value> = self.pods.values().filter(of_job).collect();
+        let parallelism = wanted["spec"]["parallelism"].as_u64().unwrap_or(1) as usize;
+        if active.len() > parallelism {
+            return Err(format!("{} are active then and its Job asks for {parallelism}", active.len()));
+        }
+        if index.is_empty() {
+            return Ok(());
+        }
+        let same = active.iter().filter(|pod| pod["metadata"]["annotations"][INDEX] == *index).count();
+        if same > 1 || self.succeeded.contains_key(&(job.to_owned(), index.to_owned())) {
+            return Err(format!("index {index} has one that is active or has succeeded"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a pod has not ended and is not about to go.
+fn is_active(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_string()
+        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Revision;
+    use serde_json::json;
+
+    use super::*;
+
+    fn change(resource: &str, created: bool, object: Value) -> Change {
+        Change { revision: Revision(1), resource: resource.to_owned(), created, deleted: false, object }
+    }
+
+    fn pod(uid: &str, index: &str, phase: &str, created: bool) -> Change {
+        let owner = json!([{"kind": "Job", "uid": "j", "controller": true}]);
+        let meta = json!({"uid": uid, "name": uid, "ownerReferences": owner, "annotations": {INDEX: index}});
+        change("pods", created, json!({"metadata": meta, "status": {"phase": phase}}))
+    }
+
+    fn found(pods: &[Change]) -> Option<String> {
+        let mut observer = Observer::default();
+        let job = change("batch/jobs", true, json!({"metadata": {"uid": "j"}, "spec": {"parallelism": 2}}));
+        [&job].into_iter().chain(pods).find_map(|change| observer.see(change).err())
+    }
+
+    #[test]
+    fn an_observer_sees_a_pod_too_many_an_index_twice_and_a_second_group() {
+        let (a, b, c) = (|| pod("a", "0", "", true), || pod("b", "1", "", true), || pod("c", "2", "", true));
+        assert_eq!(found(&[a(), b()]), None);
+        assert!(found(&[a(), b(), c()]).unwrap().contains("its Job asks for 2"));
+        assert_eq!(found(&[a(), b(), pod("b", "1", "Failed", false), c()]), None);
+        assert!(found(&[a(), pod("b", "0", "", true)]).unwrap().contains("index 0 has one"));
+        let ended = pod("a", "0", "Succeeded", false);
+        assert!(found(&[a(), ended.clone(), pod("b", "0", "", true)]).unwrap().contains("index 0 has one"));
+        assert_eq!(found(&[a(), ended.clone(), ended]), None);
+        let group = |uid: &str| {
+            let owner = json!([{"kind": "Job", "uid": "j", "controller": true}]);
+            let object = json!({"metadata": {"uid": uid, "ownerReferences": owner}});
+            change("scheduling.k8s.io/podgroups", true, object)
+        };
+        assert_eq!(found(&[group("g"), group("g")]), None);
+        assert!(found(&[group("g"), group("h")]).unwrap().contains("podgroups are there for one Job"));
+    }
+
+    #[test]
+    fn names_that_are_drawn_do_not_matter_and_counts_do() {
+        let run = |uid: &str, name: &str, succeeded: i64| {
+            let owner = json!([{"kind": "Job", "uid": uid, "controller": true}]);
+            let job = json!({"metadata": {"uid": uid, "name": "job"}, "status": {"succeeded": succeeded}});
+            let pod = json!({"metadata": {"uid": format!("{uid}p"), "name": name, "ownerReferences": owner}});
+            equivalent(&[change("batch/jobs", true, job), change("pods", true, pod)])
+        };
+        assert_eq!(run("u", "job-abc", 1), run("v", "job-xyz", 1));
+        assert_ne!(run("u", "job-abc", 1), run("u", "job-abc", 2));
+    }
+}

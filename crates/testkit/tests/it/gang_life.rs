@@ -1,0 +1,237 @@
+//! Gangs that lose pods, gangs whose scheduler dies between two binds, and many gangs that wait for each other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Random;
+use api::views::{Condition, JobView, PodView};
+use controlplane::{Config, Part};
+use nodes::cluster::Cluster;
+use serde_json::json;
+use simulator::on_virtual_time;
+use testkit::fault::{Fault, Rule, writes};
+use testkit::{Change, Home, job, on_home, pod};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// What a scheduler that starts has for gangs that the one before left half bound.
+const THIRTY_SECONDS: Duration = Duration::from_secs(30);
+
+async fn cordon(home: &Home, node: &str, cordoned: bool) {
+    let patch = json!({"spec": {"unschedulable": cordoned}});
+    home.request("PATCH", &format!("/api/v1/nodes/{node}"), &patch).await.unwrap();
+}
+
+async fn cordon_all(home: &Home, cordoned: bool) {
+    for node in home.caches().nodes.all() {
+        cordon(home, &node.metadata.name, cordoned).await;
+    }
+}
+
+/// Pods that have a node, have not ended and are not to go.
+fn bound(home: &Home) -> usize {
+    let bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.is_finished() && !pod.metadata.is_deleting();
+    home.caches().pods.all().iter().filter(bound).count()
+}
+
+fn degraded(home: &Home, status: &str) -> Option<Condition> {
+    let group = home.caches().pod_groups.all().pop()?;
+    let found = group.status.conditions.iter().find(|condition| condition.kind == "Degraded");
+    found.filter(|condition| condition.status == status).cloned()
+}
+
+fn writes_of_degraded(history: &[Change]) -> Vec<String> {
+    let mut said = Vec::new();
+    for change in history.iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups") {
+        let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        if let Some(one) = conditions.iter().find(|one| one["type"] == "Degraded") {
+            said.push(format!("{} {}", one["status"].as_str().unwrap(), one["message"].as_str().unwrap()));
+        }
+    }
+    said.dedup();
+    said
+}
+
+// Shows: S000-68
+// Shows: S003-26
+// Shows: S003-39
+#[test]
+fn a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again() {
+    on_home(async {
+        let home = Home::start(3, 1).await;
+        home.create(&job("four").pods(4).indexed().gang().gpus(1).endless().build()).await;
+        home.eventually("all four are bound", MINUTE, |home| (bound(home) == 4).then_some(())).await;
+        home.eventually("and that is told", MINUTE, |home| {
+            let group = home.caches().pod_groups.all().pop()?;
+            Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled").then_some(())
+        })
+        .await;
+        cordon_all(&home, true).await;
+        let one = home.caches().pods.all().pop().unwrap().metadata.name.clone();
+        home.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
+        let told = home.eventually("the gang is degraded", MINUTE, |home| degraded(home, "True")).await;
+        assert!(told.message.starts_with("3 of minCount 4 pods bound"), "{}", told.message);
+        home.eventually("its replacement is counted", MINUTE, |home| {
+            degraded(home, "True").filter(|told| told.message == "3 of minCount 4 pods bound, 1 waiting")
+        })
+        .await;
+        assert_eq!(bound(&home), 3, "the others run on");
+        cordon_all(&home, false).await;
+        let told = home.eventually("it is whole again", MINUTE, |home| degraded(home, "False")).await;
+        assert_eq!(told.message, "4 of minCount 4 pods bound, 0 waiting");
+        let said = writes_of_degraded(&home.history());
+        assert!(said.len() <= 3, "one write a change, the first count and the last: {said:?}");
+    });
+}
+
+/// Half bound: the scheduler dies after `k` binds of a gang of `size`, and another one starts, on nodes that take pods or
+/// take none.
+async fn half_bound(seed: u64, size: u32, k: usize, cordoned: bool) -> Home {
+    let mut home = Home::embedded(seed, Cluster::default_of(size.div_ceil(8))).await;
+    let never = Fault::Delay(Duration::from_secs(100_000));
+    let rule = home.fault(Rule::on(writes().of("pods").at("binding"), never).from(k as u64 + 1));
+    // No failure may count: whoever loses a pod that was released has lost the Job.
+    let gang = job("gang").pods(size as i32).indexed().gang().gpus(1).spec("backoffLimit", 0);
+    home.create(&gang.annotate("phalanx.dev/run-seconds", "300").build()).await;
+    home.eventually("k pods are bound", MINUTE, |home| (bound(home) == k).then_some(())).await;
+    cordon_all(&home, cordoned).await;
+    home.restart(Part::Scheduler);
+    home.faults().remove(rule);
+    home
+}
+
+/// Pods that are to go, or are gone, with the condition by which their Job knows that they did not fail.
+fn released(history: &[Change]) -> BTreeSet<&str> {
+    let goes = |change: &&Change| {
+        let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let marked = conditions.iter().any(|one| one["type"] == "DisruptionTarget" && one["status"] == "True");
+        change.resource == "pods" && marked && change.object["metadata"]["deletionTimestamp"].is_string()
+    };
+    history.iter().filter(goes).map(Change::name).collect()
+}
+
+/// After how many binds to die: some drawn number and, for gangs that do not take long, the first and the last.
+fn samples(seed: u64, size: u32) -> Vec<usize> {
+    let between = 1 + Random::seeded(seed).below(u64::from(size) - 2) as usize;
+    if size < 1000 { vec![1, between, size as usize - 1] } else { vec![between] }
+}
+
+async fn completes(home: &Home) {
+    home.eventually("the Job completes", 15 * MINUTE, |home| {
+        home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some() && job.status.failed == 0)
+    })
+    .await;
+}
+
+#[test]
+fn a_gang_whose_scheduler_died_between_two_binds_is_completed() {
+    for (seed, size) in [(1, 8), (2, 64), (3, 1000)] {
+        for k in samples(seed, size) {
+            on_virtual_time(async {
+                let home = half_bound(seed, size, k, false).await;
+                home.eventually(&format!("all {size}, {k} of them bound before"), THIRTY_SECONDS, |home| {
+                    (bound(home) == size as usize).then_some(())
+                })
+                .await;
+            });
+        }
+    }
+}
+
+#[test]
+fn a_gang_that_can_no_longer_be_completed_is_released_and_starts_as_a_whole() {
+    for (seed, size) in [(1, 8), (2, 64), (3, 1000)] {
+        for k in samples(seed, size) {
+            on_virtual_time(async {
+                let home = half_bound(seed, size, k, true).await;
+                home.eventually(&format!("none of {size}, {k} of them bound before"), THIRTY_SECONDS, |home| {
+                    (bound(home) == 0).then_some(())
+                })
+                .await;
+                assert_eq!(released(&home.history()).len(), k, "each says that it was not its own fault");
+                home.pass(MINUTE).await;
+                assert_eq!(bound(&home), 0, "and nothing of it is bound alone");
+                cordon_all(&home, false).await;
+                home.eventually("all of it", MINUTE, |home| (bound(home) == size as usize).then_some(())).await;
+                completes(&home).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn a_gang_that_was_whole_keeps_its_pods_when_the_scheduler_starts_anew() {
+    on_home(async {
+        let mut home = Home::start(3, 1).await;
+        home.create(&job("four").pods(4).indexed().gang().gpus(1).endless().build()).await;
+        home.eventually("it is bound and told so", MINUTE, |home| {
+            let group = home.caches().pod_groups.all().pop()?;
+            (bound(home) == 4 && Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled"))
+                .then_some(())
+        })
+        .await;
+        cordon_all(&home, true).await;
+        let one = home.caches().pods.all().pop().unwrap().metadata.name.clone();
+        home.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
+        home.eventually("one is missing", MINUTE, |home| (bound(home) == 3).then_some(())).await;
+        home.restart(Part::Scheduler);
+        home.pass(MINUTE).await;
+        assert_eq!(bound(&home), 3);
+    });
+}
+
+const GANGS: usize = 50;
+/// Of 16 GPUs.
+const GANG_SIZE: i32 = 10;
+
+fn gang(name: &str) -> serde_json::Value {
+    job(name).pods(GANG_SIZE).indexed().gang().gpus(1).annotate("phalanx.dev/run-seconds", "60").build()
+}
+
+fn complete(home: &Home) -> usize {
+    let complete = |job: &&Arc<JobView>| job.status.completion_time.is_some();
+    home.caches().jobs.all().iter().filter(complete).count()
+}
+
+// Shows: S000-67
+// Shows: S004-66
+#[test]
+fn gangs_that_want_most_of_the_cluster_all_finish_beside_everything_else() {
+    on_virtual_time(async {
+        let alone = Home::embedded(7, Cluster::default_of(2)).await;
+        let begun = alone.now();
+        alone.create(&gang("alone")).await;
+        alone.eventually("one gang alone", 3 * MINUTE, |home| (complete(home) == 1).then_some(())).await;
+        let one = alone.now().duration_since(begun).unsigned_abs();
+
+        // Fifty gangs that wait say how many of their pods fit whenever that changes; here nobody reads it.
+        let mut config = Config::on(Cluster::default_of(2));
+        config.scheduler.refusal_pause = 10 * MINUTE;
+        let home = Home::with_config(7, config).await;
+        let begun = home.now();
+        for number in 0..GANGS {
+            home.create(&gang(&format!("gang-{number}"))).await;
+            if number % 5 == 0 {
+                let basic = job(&format!("basic-{number}")).pods(2).gpus(1);
+                home.create(&basic.annotate("phalanx.dev/run-seconds", "30").build()).await;
+            }
+        }
+        let nodes: Vec<String> = home.caches().nodes.all().iter().map(|node| node.metadata.name.clone()).collect();
+        let (mut round, most) = (0, one * GANGS as u32 * 12 / 10);
+        while complete(&home) < GANGS + GANGS / 5 {
+            let took = home.now().duration_since(begun).unsigned_abs();
+            assert!(took <= most, "{} Jobs are complete after {took:?}; one gang alone took {one:?}", complete(&home));
+            // Small pods keep coming, and a node is out of service now and then.
+            home.create(&pod(&format!("single-{round}")).gpus(1).annotate("phalanx.dev/run-seconds", "30").build())
+                .await;
+            let node = &nodes[(round / 9) % nodes.len()];
+            match round % 9 {
+                0 => cordon(&home, node, true).await,
+                2 => cordon(&home, node, false).await,
+                _ => {}
+            }
+            home.pass(Duration::from_secs(5)).await;
+            round += 1;
+        }
+    });
+}

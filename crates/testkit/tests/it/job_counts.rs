@@ -1,0 +1,349 @@
+//! Jobs as they count: how many pods there are, which of them are replaced, and when it is over.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::{JobView, PodView};
+use controlplane::Part;
+use serde_json::{Value, json};
+use testkit::{Home, job, on_shared_home};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+fn counts(job: &JobView) -> (i32, i32, i32) {
+    (job.status.active, job.status.succeeded, job.status.failed)
+}
+
+async fn counted(home: &Home, name: &str, want: (i32, i32, i32)) {
+    home.job_until(name, &format!("active, succeeded, failed are {want:?}"), |job| counts(job) == want).await;
+}
+
+async fn complete(home: &Home, name: &str) -> Arc<JobView> {
+    let (job, condition) = home.ended(name, MINUTE).await;
+    assert_eq!(condition.kind, "Complete", "{name}: {condition:?}");
+    job
+}
+
+/// Nobody holds a pod of an ended Job any more.
+async fn let_go(home: &Home) {
+    home.eventually("every pod is let go", MINUTE, |home| {
+        home.pods().iter().all(|pod| !pod.metadata.has_finalizer(TRACKING)).then_some(())
+    })
+    .await;
+}
+
+fn index_of(pod: &PodView) -> u32 {
+    pod.metadata.labels.get(INDEX).unwrap().parse().unwrap()
+}
+
+fn with_index(pods: &[Arc<PodView>], index: u32) -> Arc<PodView> {
+    pods.iter().find(|pod| index_of(pod) == index).unwrap().clone()
+}
+
+fn indexes(pods: &[Arc<PodView>]) -> BTreeSet<u32> {
+    pods.iter().map(|pod| index_of(pod)).collect()
+}
+
+// Shows: U-TestNonParallelJob, U-e2e-job-restart-elsewhere
+#[test]
+fn a_failed_pod_is_replaced_and_a_restarted_controller_goes_on_counting() {
+    on_shared_home(async |mut home| {
+        home.create(&job("one").endless().build()).await;
+        let pods = home.runs("one", 1).await;
+        assert!(pods[0].metadata.has_finalizer(TRACKING), "held until it is counted");
+        home.restart(Part::Controllers);
+        home.end(&pods[0], 1).await;
+        let pods = home.runs("one", 1).await;
+        counted(&home, "one", (1, 0, 1)).await;
+        home.restart(Part::Controllers);
+        home.end(&pods[0], 0).await;
+        let job = complete(&home, "one").await;
+        assert_eq!((counts(&job), job.status.ready), ((0, 1, 1), Some(0)));
+        let_go(&home).await;
+        home.told("Completed", "one").await;
+    });
+}
+
+// Shows: U-TestParallelJob
+#[test]
+fn a_job_without_completions_replaces_failures_until_one_succeeds_and_then_waits_for_the_rest() {
+    on_shared_home(async |home| {
+        home.create(&job("some").spec("parallelism", 4).endless().build()).await;
+        let pods = home.runs("some", 4).await;
+        for pod in &pods[..2] {
+            home.end(pod, 1).await;
+        }
+        home.runs("some", 4).await;
+        counted(&home, "some", (4, 0, 2)).await;
+        let pods = home.running("some");
+        home.end(&pods[0], 0).await;
+        counted(&home, "some", (3, 1, 2)).await;
+        home.end(&pods[1], 1).await;
+        counted(&home, "some", (2, 1, 3)).await;
+        for pod in &pods[2..] {
+            home.end(pod, 0).await;
+        }
+        let job = complete(&home, "some").await;
+        assert_eq!(counts(&job), (0, 3, 3));
+        assert_eq!(home.made("pods"), 6, "none was made after the first success");
+        let_go(&home).await;
+    });
+}
+
+// Shows: U-TestParallelJobChangingParallelism
+#[test]
+fn the_number_of_pods_follows_parallelism_up_and_down() {
+    on_shared_home(async |home| {
+        home.create(&job("moves").spec("parallelism", 4).spec("completions", 8).endless().build()).await;
+        home.runs("moves", 4).await;
+        for parallelism in [6, 2, 0, 3] {
+            home.patch("jobs/moves", &json!({"spec": {"parallelism": parallelism}})).await;
+            home.runs("moves", usize::try_from(parallelism).unwrap()).await;
+            home.job_until("moves", "follows", |job| job.status.active == parallelism).await;
+        }
+        let job = home.job("moves").unwrap();
+        assert_eq!((job.status.succeeded, job.status.completion_time), (0, None));
+    });
+}
+
+// Shows: U-TestParallelJobWithCompletions
+#[test]
+fn never_more_pods_than_successes_are_still_missing() {
+    on_shared_home(async |home| {
+        home.create(&job("counted").spec("parallelism", 6).spec("completions", 4).endless().build()).await;
+        let pods = home.runs("counted", 4).await;
+        home.end(&pods[0], 1).await;
+        home.runs("counted", 4).await;
+        counted(&home, "counted", (4, 0, 1)).await;
+        let pods = home.running("counted");
+        for pod in &pods[..2] {
+            home.end(pod, 0).await;
+        }
+        counted(&home, "counted", (2, 2, 1)).await;
+        for pod in &pods[2..] {
+            home.end(pod, 0).await;
+        }
+        assert_eq!(counts(&*complete(&home, "counted").await), (0, 4, 1));
+        assert_eq!(home.made("pods"), 5);
+        let_go(&home).await;
+    });
+}
+
+// Shows: U-TestIndexedJob
+#[test]
+fn every_index_has_one_pod_at_a_time_until_it_has_succeeded() {
+    on_shared_home(async |mut home| {
+        home.create(&job("each").spec("parallelism", 3).spec("completions", 4).indexed().endless().build()).await;
+        let pods = home.runs("each", 3).await;
+        assert_eq!(indexes(&pods), [0, 1, 2].into());
+        home.end(&with_index(&pods, 1), 0).await;
+        home.eventually("the next has its turn", MINUTE, |home| {
+            (indexes(&home.running("each")) == [0, 2, 3].into()).then_some(())
+        })
+        .await;
+        home.restart(Part::Controllers);
+        home.end(&with_index(&pods, 2), 1).await;
+        counted(&home, "each", (3, 1, 1)).await;
+        let pods = home.runs("each", 3).await;
+        assert_eq!(indexes(&pods), [0, 2, 3].into(), "the failed one is tried again");
+        assert_eq!(home.job("each").unwrap().status.completed_indexes, "1");
+        for pod in &pods {
+            home.end(pod, 0).await;
+        }
+        let job = complete(&home, "each").await;
+        assert_eq!((job.status.completed_indexes.as_str(), counts(&job)), ("0-3", (0, 4, 1)));
+        let_go(&home).await;
+    });
+}
+
+// Shows: U-e2e-job-indexed
+#[test]
+fn a_pod_knows_its_index_by_name_hostname_label_annotation_and_variable() {
+    on_shared_home(async |home| {
+        home.create(&job("knows").pods(2).indexed().endless().build()).await;
+        for pod in home.runs("knows", 2).await {
+            let index = index_of(&pod).to_string();
+            let object = home.get(&format!("pods/{}", pod.metadata.name)).await;
+            let metadata = &object["metadata"];
+            assert!(pod.metadata.name.starts_with(&format!("knows-{index}-")), "{}", pod.metadata.name);
+            assert_eq!(object["spec"]["hostname"], format!("knows-{index}"));
+            assert_eq!((&metadata["labels"][INDEX], &metadata["annotations"][INDEX]), (&json!(index), &json!(index)));
+            let variables = object["spec"]["containers"][0]["env"].as_array().unwrap();
+            let variable = variables.iter().find(|variable| variable["name"] == "JOB_COMPLETION_INDEX").unwrap();
+            let field = format!("metadata.labels['{INDEX}']");
+            assert_eq!(variable["valueFrom"]["fieldRef"]["fieldPath"], field);
+        }
+    });
+}
+
+// Shows: U-e2e-job-ready
+#[test]
+fn the_status_tells_how_many_pods_are_ready() {
+    on_shared_home(async |home| {
+        let manifest = job("ready").pods(3).endless().annotate("phalanx.dev/start-seconds", &home.seconds(50));
+        home.create(&manifest.build()).await;
+        let none = |job: &JobView| job.status.active == 3 && job.status.ready == Some(0);
+        home.job_until("ready", "three pods, none ready", none).await;
+        home.job_until("ready", "three ready", |job| job.status.ready == Some(3)).await;
+    });
+}
+
+// Shows: U-TestImmediateJobRecreation
+#[test]
+fn a_job_under_a_name_that_was_just_free_gets_its_own_pods_soon() {
+    on_shared_home(async |home| {
+        for round in 1..=3 {
+            let made = home.create(&job("again").pods(2).endless().build()).await;
+            let is_of = |pod: &Arc<PodView>| pod.metadata.controller().unwrap().uid == made["metadata"]["uid"];
+            home.eventually("it has its pods", Duration::from_secs(10), |home| {
+                (home.running("again").iter().filter(|pod| is_of(pod)).count() == 2).then_some(())
+            })
+            .await;
+            home.delete("jobs/again").await;
+            let gone = |home: &Home| home.job("again").is_none().then_some(());
+            home.eventually(&format!("gone, round {round}"), MINUTE, gone).await;
+        }
+    });
+}
+
+// Shows: U-TestElasticIndexedJob
+#[test]
+fn an_indexed_job_grows_and_shrinks_and_counts_only_the_indexes_it_has() {
+    on_shared_home(async |home| {
+        let resize = |to: i32| json!({"spec": {"parallelism": to, "completions": to}});
+        home.create(&job("elastic").pods(3).indexed().endless().build()).await;
+        home.runs("elastic", 3).await;
+        home.patch("jobs/elastic", &resize(5)).await;
+        let pods = home.runs("elastic", 5).await;
+        assert_eq!(indexes(&pods), (0..5).collect());
+        home.end(&with_index(&pods, 4), 0).await;
+        counted(&home, "elastic", (4, 1, 0)).await;
+        home.patch("jobs/elastic", &resize(3)).await;
+        let pods = home.runs("elastic", 3).await;
+        assert_eq!(indexes(&pods), (0..3).collect());
+        home.job_until("elastic", "the index beyond is gone", |job| {
+            job.status.succeeded == 0 && job.status.completed_indexes.is_empty() && job.status.active == 3
+        })
+        .await;
+        home.patch("jobs/elastic", &resize(5)).await;
+        let pods = home.runs("elastic", 5).await;
+        assert_eq!(indexes(&pods), (0..5).collect(), "and has to be done again");
+        for pod in &pods {
+            home.end(pod, 0).await;
+        }
+        assert_eq!(complete(&home, "elastic").await.status.completed_indexes, "0-4");
+    });
+}
+
+// Shows: U-TestElasticIndexedJob
+#[test]
+fn an_indexed_job_that_shrinks_to_nothing_is_complete() {
+    on_shared_home(async |home| {
+        home.create(&job("none").pods(2).indexed().endless().build()).await;
+        home.runs("none", 2).await;
+        home.patch("jobs/none", &json!({"spec": {"parallelism": 0, "completions": 0}})).await;
+        let job = complete(&home, "none").await;
+        assert_eq!((counts(&job), job.status.completed_indexes.as_str()), ((0, 0, 0), ""));
+    });
+}
+
+// Shows: U-TestOrphanPodsFinalizersClearedWithGC
+#[test]
+fn pods_of_a_deleted_job_are_let_go_whichever_way_it_was_deleted() {
+    for policy in ["Background", "Foreground", "Orphan"] {
+        on_shared_home(async |home| {
+            home.create(&job("left").pods(2).endless().build()).await;
+            home.runs("left", 2).await;
+            home.delete_by(policy, "jobs/left").await;
+            home.eventually("the Job goes", MINUTE, |home| home.jobs().is_empty().then_some(())).await;
+            let_go(&home).await;
+            let want = if policy == "Orphan" { 2 } else { 0 };
+            home.eventually(policy, MINUTE, |home| (home.pods().len() == want).then_some(())).await;
+            assert!(home.pods().iter().all(|pod| pod.metadata.controller().is_none()), "{policy}");
+        });
+    }
+}
+
+// Shows: U-TestOrphanPodsFinalizersClearedOnRestart
+#[test]
+fn pods_that_lose_their_job_while_no_controller_runs_are_let_go_afterwards() {
+    on_shared_home(async |mut home| {
+        home.create(&job("left").pods(2).endless().build()).await;
+        home.runs("left", 2).await;
+        home.stop(Part::Controllers);
+        // Nobody is there to orphan them: they keep the reference to a Job that is gone.
+        home.request("DELETE", &home.path("jobs/left"), &json!({"propagationPolicy": "Background"})).await.unwrap();
+        home.go_on(Part::Controllers);
+        home.eventually("all gone", MINUTE, |home| home.pods().is_empty().then_some(())).await;
+    });
+}
+
+// Shows: U-e2e-job-cpu-requests
+#[test]
+fn a_job_whose_pods_do_not_all_fit_at_once_completes() {
+    on_shared_home(async |home| {
+        let mut manifest = job("wide").pods(40).build();
+        let container = &mut manifest["spec"]["template"]["spec"]["containers"][0];
+        container["resources"] = json!({"requests": {"cpu": "60"}});
+        home.create(&manifest).await;
+        let (job, condition) = home.ended("wide", 3 * MINUTE).await;
+        assert_eq!((condition.kind.as_str(), job.status.succeeded), ("Complete", 40));
+    });
+}
+
+// Shows: U-TestDelayedJobUpdateEvent
+#[test]
+fn the_last_success_is_followed_by_no_further_pod() {
+    on_shared_home(async |mut home| {
+        home.create(&job("last").spec("parallelism", 2).spec("completions", 3).build()).await;
+        home.restart(Part::Controllers);
+        complete(&home, "last").await;
+        home.restart(Part::Controllers);
+        home.create(&job("after").build()).await;
+        complete(&home, "after").await;
+        assert_eq!(home.pods_of("last").len(), 3);
+    });
+}
+
+// Shows: U-e2e-job-lifecycle
+#[test]
+fn a_job_can_be_made_patched_replaced_listed_and_deleted_with_others() {
+    on_shared_home(async |home| {
+        home.create(&job("life").meta("labels", json!({"of": "life"})).spec("suspend", true).build()).await;
+        let patched = home.patch("jobs/life", &json!({"metadata": {"annotations": {"a": "1"}}})).await;
+        assert_eq!(patched["metadata"]["annotations"]["a"], "1");
+        home.job_until("life", "suspended", |job| !job.status.conditions.is_empty()).await;
+        let mut document = home.get("jobs/life").await;
+        document["spec"]["suspend"] = json!(false);
+        document["metadata"]["annotations"]["a"] = json!("2");
+        home.request("PUT", &home.path("jobs/life"), &document).await.unwrap();
+        complete(&home, "life").await;
+        let listed = home.get("jobs?labelSelector=of%3Dlife").await;
+        let names: Vec<&Value> =
+            listed["items"].as_array().unwrap().iter().map(|job| &job["metadata"]["name"]).collect();
+        assert_eq!(names, ["life"]);
+        home.delete("jobs?labelSelector=of%3Dlife").await;
+        home.eventually("gone", MINUTE, |home| home.jobs().is_empty().then_some(())).await;
+        let kinds: Vec<bool> =
+            home.history().iter().filter(|c| c.resource == "batch/jobs").map(|change| change.deleted).collect();
+        assert_eq!((kinds[0], kinds.last()), (false, Some(&true)), "a watch tells all of it");
+    });
+}
+
+// Shows: U-e2e-job-status-apply
+#[test]
+fn the_status_of_a_job_can_be_read_patched_and_replaced() {
+    on_shared_home(async |home| {
+        home.create(&job("told").pods(2).spec("managedBy", "example.com/other").build()).await;
+        let condition = json!({"type": "Told", "status": "True", "reason": "Test"});
+        home.patch("jobs/told/status", &json!({"status": {"conditions": [condition]}})).await;
+        let mut document = home.get("jobs/told/status").await;
+        assert_eq!(document["status"]["conditions"][0]["type"], "Told");
+        document["status"]["conditions"][0]["message"] = json!("replaced");
+        home.request("PUT", &home.path("jobs/told/status"), &document).await.unwrap();
+        assert_eq!(home.get("jobs/told").await["status"]["conditions"][0]["message"], "replaced");
+    });
+}

@@ -1,0 +1,370 @@
+//! The groups of Jobs: who gets which objects, what stands on them, and what becomes of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::{Condition, JobView, PodGroupView, PodView, WorkloadView};
+use controlplane::Part;
+use serde_json::{Value, json};
+use testkit::{Home, JobBuilder, job, on_shared_home, pod};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const RACK: &str = "topology.kubernetes.io/rack";
+
+fn min_counts(home: &Home) -> (Vec<Option<i32>>, Vec<Option<i32>>) {
+    let of = |workload: &Arc<WorkloadView>| {
+        let templates = workload.spec.pod_group_templates.clone().unwrap_or_default();
+        templates.iter().map(|template| template.scheduling_policy.gang.as_ref().map(|gang| gang.min_count)).collect()
+    };
+    let workloads: Vec<Vec<Option<i32>>> = home.workloads().iter().map(of).collect();
+    (workloads.concat(), home.pod_groups().iter().map(|group| group.min_count()).collect())
+}
+
+/// The one Workload and the one PodGroup there are, by uid.
+fn uids(home: &Home) -> Option<(String, String)> {
+    let (workloads, groups) = (home.workloads(), home.pod_groups());
+    assert!(workloads.len() <= 1 && groups.len() <= 1, "one of each: {workloads:?} {groups:?}");
+    Some((workloads.first()?.metadata.uid.clone(), groups.first()?.metadata.uid.clone()))
+}
+
+fn all_joined(pods: &[Arc<PodView>], group: &PodGroupView) -> bool {
+    pods.iter().all(|pod| pod.group_name() == Some(group.metadata.name.as_str()))
+}
+
+async fn complete(home: &Home, name: &str) -> Arc<JobView> {
+    let (job, condition) = home.ended(name, MINUTE).await;
+    assert_eq!(condition.kind, "Complete", "{name}: {condition:?}");
+    job
+}
+
+// Shows: U-TestJobGangScheduling
+// Shows: U-e2e-job-gang, U-e2e-job-gang-indexed, U-e2e-job-completes
+#[test]
+fn a_job_of_any_shape_has_one_workload_and_one_group_of_its_own_before_its_pods() {
+    let shapes: [(&str, JobBuilder); 5] = [
+        ("one pod", job("a")),
+        ("many pods", job("a").pods(3)),
+        ("indexed", job("a").pods(3).indexed()),
+        ("fewer at once than in all", job("a").spec("parallelism", 2).spec("completions", 5).indexed()),
+        ("gang", job("a").pods(3).indexed().gang()),
+    ];
+    for (case, manifest) in shapes {
+        on_shared_home(async |home| {
+            home.create(&manifest.build()).await;
+            let job = complete(&home, "a").await;
+            let (workload, group) = (home.workloads().pop().unwrap(), home.pod_groups().pop().unwrap());
+            assert_eq!((home.workloads().len(), home.pod_groups().len()), (1, 1), "{case}");
+            let owner = workload.metadata.controller().unwrap();
+            assert_eq!((&owner.kind[..], &owner.uid), ("Job", &job.metadata.uid), "{case}");
+            let owners: Vec<(&str, &str, bool)> = group
+                .metadata
+                .owner_references
+                .iter()
+                .map(|owner| (owner.kind.as_str(), owner.uid.as_str(), owner.controller))
+                .collect();
+            let want = [("Job", &*job.metadata.uid, true), ("Workload", &*workload.metadata.uid, false)];
+            assert_eq!(owners, want, "{case}");
+            assert!(all_joined(&home.pods_of("a"), &group), "{case}");
+            let history = home.history();
+            let first = |resource: &str| history.iter().position(|change| change.resource == resource).unwrap();
+            let order = ["scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups", "pods"].map(first);
+            assert!(order.is_sorted(), "{case}: {order:?}");
+        });
+    }
+}
+
+// Shows: U-TestJobGangScheduling, U-TestShouldManageWorkloadForJob
+#[test]
+fn a_job_that_names_a_group_or_belongs_to_somebody_gets_no_objects() {
+    on_shared_home(async |home| {
+        let policy = json!({"basic": {}});
+        home.create(&json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}))
+            .await;
+        home.create(&job("named").pods(2).pod_spec("schedulingGroup", json!({"podGroupName": "g"})).build()).await;
+        let owner = parent(&home).await;
+        home.create(&job("owned").meta("ownerReferences", owner).build()).await;
+        complete(&home, "owned").await;
+        assert!(home.pods_of("owned").iter().all(|pod| pod.group_name().is_none()));
+        complete(&home, "named").await;
+        assert_eq!((home.workloads().len(), home.pod_groups().len()), (0, 1));
+        assert!(home.pods_of("named").iter().all(|pod| pod.group_name() == Some("g")));
+    });
+}
+
+// Shows: U-TestJobGangScheduling, U-TestSuspendJobControllerRestart
+#[test]
+fn a_suspended_job_has_its_objects_before_any_pod_and_keeps_them_when_the_controllers_are_restarted() {
+    on_shared_home(async |mut home| {
+        home.create(&job("later").pods(3).gang().spec("suspend", true).build()).await;
+        home.job_until("later", "suspended", |job| Condition::is_true(&job.status.conditions, "Suspended")).await;
+        let before = home.eventually("both objects", MINUTE, uids).await;
+        home.restart(Part::Controllers);
+        home.pass(MINUTE / 6).await;
+        assert!(home.pods_of("later").is_empty(), "still suspended");
+        home.patch("jobs/later", &json!({"spec": {"suspend": false}})).await;
+        complete(&home, "later").await;
+        assert_eq!(uids(&home), Some(before));
+        assert!(all_joined(&home.pods_of("later"), &home.pod_groups()[0]));
+    });
+}
+
+// Shows: U-TestJobGangScheduling
+#[test]
+fn what_a_job_asks_for_stands_on_both_of_its_objects() {
+    on_shared_home(async |home| {
+        let mut manifest = job("asks").pods(3).indexed().gang().within(RACK).build();
+        manifest["spec"]["scheduling"]["schedulingPolicy"]["gang"]["minCount"] = json!(2);
+        manifest["spec"]["scheduling"]["disruptionMode"] = json!({"all": {}});
+        home.create(&manifest).await;
+        complete(&home, "asks").await;
+        let workload = home.get(&format!("workloads/{}", home.workloads()[0].metadata.name)).await;
+        let group = home.get(&format!("podgroups/{}", home.pod_groups()[0].metadata.name)).await;
+        for asked in [&workload["spec"]["podGroupTemplates"][0], &group["spec"]] {
+            assert_eq!(asked["schedulingPolicy"], json!({"gang": {"minCount": 2}}));
+            assert_eq!(asked["schedulingConstraints"], json!({"topology": [{"key": RACK}]}));
+            assert_eq!(asked["disruptionMode"], json!({"all": {}}));
+        }
+        let reference = json!({"workloadName": workload["metadata"]["name"],
+            "templateName": workload["spec"]["podGroupTemplates"][0]["name"]});
+        assert_eq!(group["spec"]["workloadRef"], reference);
+        assert_eq!(workload["spec"]["controllerRef"], json!({"apiGroup": "batch", "kind": "Job", "name": "asks"}));
+    });
+}
+
+// Shows: U-TestJobGangScheduling, U-TestJobGangSchedulingElasticScaling, U-e2e-job-gang-lower
+#[test]
+fn the_count_of_a_running_gang_reaches_both_objects_up_and_down() {
+    on_shared_home(async |mut home| {
+        let mut manifest = job("elastic").spec("parallelism", 6).endless().gang().build();
+        manifest["spec"]["scheduling"]["schedulingPolicy"]["gang"]["minCount"] = json!(4);
+        home.create(&manifest).await;
+        home.runs("elastic", 6).await;
+        let before = uids(&home);
+        assert_eq!(min_counts(&home), (vec![Some(4)], vec![Some(4)]));
+        for count in [6, 2] {
+            let gang = json!({"gang": {"minCount": count}});
+            home.patch("jobs/elastic", &json!({"spec": {"scheduling": {"schedulingPolicy": gang}}})).await;
+            let want = (vec![Some(count)], vec![Some(count)]);
+            home.eventually("both follow", MINUTE, |home| (min_counts(home) == want).then_some(())).await;
+            home.restart(Part::Controllers);
+        }
+        assert_eq!(uids(&home), before);
+        assert_eq!((home.running("elastic").len(), home.made("pods")), (6, 6), "no pod was touched");
+    });
+}
+
+// Shows: U-TestSyncGangMinCount, U-trap-wakes
+#[test]
+fn a_gang_without_a_count_follows_parallelism_and_a_foreign_hand_is_put_right() {
+    on_shared_home(async |home| {
+        home.create(&job("follows").spec("parallelism", 2).gang().endless().build()).await;
+        home.runs("follows", 2).await;
+        home.patch("jobs/follows", &json!({"spec": {"parallelism": 4}})).await;
+        home.runs("follows", 4).await;
+        let want = (vec![Some(4)], vec![Some(4)]);
+        home.eventually("both follow", MINUTE, |home| (min_counts(home) == want).then_some(())).await;
+        let group = format!("podgroups/{}", home.pod_groups()[0].metadata.name);
+        home.patch(&group, &json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})).await;
+        home.eventually("moved", MINUTE, |home| {
+            let moved = |c: &testkit::Change| c.object["spec"]["schedulingPolicy"]["gang"]["minCount"] == 1;
+            (home.history().iter().any(moved) && min_counts(home) == want).then_some(())
+        })
+        .await;
+    });
+}
+
+// Shows: U-TestJobGangSchedulingSuspendResume, U-e2e-job-suspend-deletes, U-TestSuspendJob
+#[test]
+fn suspension_takes_the_pods_and_leaves_the_objects_again_and_again() {
+    on_shared_home(async |home| {
+        home.create(&job("rests").pods(3).gang().endless().build()).await;
+        home.runs("rests", 3).await;
+        let before = uids(&home);
+        for round in 1..=2 {
+            home.patch("jobs/rests", &json!({"spec": {"suspend": true}})).await;
+            home.eventually("no pods", MINUTE, |home| home.pods_of("rests").is_empty().then_some(())).await;
+            let job = home
+                .job_until("rests", "suspended", |job| {
+                    Condition::is_true(&job.status.conditions, "Suspended") && job.status.active == 0
+                })
+                .await;
+            assert_eq!((job.status.failed, job.status.start_time), (0, None), "round {round}: nobody failed");
+            home.patch("jobs/rests", &json!({"spec": {"suspend": false}})).await;
+            let pods = home.runs("rests", 3).await;
+            assert_eq!(uids(&home), before, "round {round}");
+            assert!(all_joined(&pods, &home.pod_groups()[0]), "round {round}");
+        }
+        home.told("Suspended", "rests").await;
+        home.told("Resumed", "rests").await;
+    });
+}
+
+/// A Workload whose owner would be somebody else's kind, with gangs of these names, two pods each.
+fn parents(templates: &[&str]) -> Value {
+    let template = |name: &&str| json!({"name": name, "schedulingPolicy": {"gang": {"minCount": 2}}});
+    json!({
+        "kind": "Workload", "metadata": {"name": "parents"},
+        "spec": {
+            "controllerRef": {"apiGroup": "", "kind": "Pod", "name": "parent"},
+            "podGroupTemplates": templates.iter().map(template).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// A pod that stands for a parent of another kind; a real one, since owners that are not there do not count.
+async fn parent(home: &Home) -> Value {
+    let pod = home.create(&pod("parent").annotate("phalanx.dev/run-seconds", "100000").build()).await;
+    json!([{"apiVersion": "v1", "kind": "Pod", "name": "parent", "uid": pod["metadata"]["uid"], "controller": true}])
+}
+
+fn child(name: &str, owner: &Value, template: &str) -> Value {
+    let annotation = json!({"scheduling.k8s.io/group-template-name": template});
+    job(name).pods(2).meta("ownerReferences", owner.clone()).meta("annotations", annotation).build()
+}
+
+// Shows: U-TestJobDelegatedPodGroup, U-TestShouldManageWorkloadForJob, U-gap-two-children
+#[test]
+fn children_of_a_parent_get_groups_of_its_template_and_nothing_else() {
+    on_shared_home(async |home| {
+        let owner = parent(&home).await;
+        let workload = home.create(&parents(&["workers", "servers"])).await;
+        for name in ["left", "right"] {
+            home.create(&child(name, &owner, "servers")).await;
+        }
+        for name in ["left", "right"] {
+            let job = complete(&home, name).await;
+            let group = home.pods_of(name)[0].group_name().unwrap().to_owned();
+            let group = home.get(&format!("podgroups/{group}")).await;
+            let owners = group["metadata"]["ownerReferences"].as_array().unwrap();
+            assert_eq!((owners.len(), &owners[0]["uid"]), (1, &json!(job.metadata.uid)), "{name}");
+            let reference = json!({"workloadName": "parents", "templateName": "servers"});
+            assert_eq!(group["spec"]["workloadRef"], reference, "{name}");
+            assert_eq!(group["spec"]["schedulingPolicy"], json!({"gang": {"minCount": 2}}), "{name}");
+        }
+        assert_eq!((home.workloads().len(), home.pod_groups().len()), (1, 2), "a group for each, no Workload");
+        assert_eq!(home.get("workloads/parents").await, workload, "the parent's is as it was");
+    });
+}
+
+// Shows: U-gap-missing-parent, U-trap-no-plain-pod
+#[test]
+fn a_child_waits_for_the_workload_of_its_parent_and_starts_with_it() {
+    on_shared_home(async |home| {
+        let owner = parent(&home).await;
+        home.create(&child("early", &owner, "workers")).await;
+        home.create(&job("beside").build()).await;
+        complete(&home, "beside").await;
+        home.pass(MINUTE / 3).await;
+        assert!(home.pods_of("early").is_empty());
+        home.create(&parents(&["workers"])).await;
+        complete(&home, "early").await;
+        assert!(home.pods_of("early").iter().all(|pod| pod.group_name().is_some()));
+    });
+}
+
+// Shows: U-trap-parent-change
+#[test]
+fn a_child_follows_the_count_of_its_parents_template() {
+    on_shared_home(async |home| {
+        let owner = parent(&home).await;
+        home.create(&parents(&["workers"])).await;
+        let mut manifest = child("grows", &owner, "workers");
+        manifest["spec"]["template"]["metadata"]["annotations"] = json!({"phalanx.dev/run-seconds": "100000"});
+        home.create(&manifest).await;
+        home.runs("grows", 2).await;
+        let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 1}}});
+        home.patch("workloads/parents", &json!({"spec": {"podGroupTemplates": [template]}})).await;
+        home.eventually("the group follows", MINUTE, |home| {
+            (home.pod_groups().iter().map(|group| group.min_count()).collect::<Vec<_>>() == [Some(1)]).then_some(())
+        })
+        .await;
+    });
+}
+
+// Shows: U-e2e-gang-quorum
+#[test]
+fn pods_of_a_gang_wait_until_enough_of_them_are_there() {
+    on_shared_home(async |home| {
+        let policy = json!({"gang": {"minCount": 2}});
+        home.create(&json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}))
+            .await;
+        home.create(&pod("first").group("g").build()).await;
+        home.pass(MINUTE / 3).await;
+        assert!(home.pods().iter().all(|pod| pod.node_name().is_none()), "one is not enough");
+        home.create(&pod("second").group("g").build()).await;
+        home.eventually("both run", MINUTE, |home| home.pods().iter().all(|pod| pod.is_finished()).then_some(())).await;
+    });
+}
+
+// Shows: U-e2e-basic-at-once
+#[test]
+fn pods_of_a_basic_group_start_as_they_come() {
+    on_shared_home(async |home| {
+        let policy = json!({"basic": {}});
+        home.create(&json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}))
+            .await;
+        for name in ["first", "second"] {
+            home.create(&pod(name).group("g").build()).await;
+            home.eventually("it has run", MINUTE, |home| {
+                home.pods().iter().find(|pod| pod.metadata.name == name).filter(|pod| pod.is_finished()).map(|_| ())
+            })
+            .await;
+        }
+    });
+}
+
+// Shows: U-gap-cascade, U-e2e-job-pods-removed, U-e2e-job-delete
+#[test]
+fn a_deleted_job_takes_its_pods_and_its_objects_along() {
+    for policy in ["Background", "Foreground"] {
+        on_shared_home(async |home| {
+            home.create(&job("gone").pods(3).gang().endless().build()).await;
+            home.runs("gone", 3).await;
+            home.delete_by(policy, "jobs/gone").await;
+            home.eventually("all gone", MINUTE, |home| {
+                let left = home.pods().len() + home.pod_groups().len() + home.workloads().len() + home.jobs().len();
+                (left == 0).then_some(())
+            })
+            .await;
+        });
+    }
+}
+
+// Shows: U-gap-cascade, U-TestPodGroupProtectionController
+#[test]
+fn a_group_stays_with_its_job_when_the_workload_goes_and_with_its_pods_when_it_is_deleted() {
+    on_shared_home(async |home| {
+        home.create(&job("stays").pods(2).gang().endless().build()).await;
+        let pods = home.runs("stays", 2).await;
+        let group = home.pod_groups().pop().unwrap();
+        home.delete(&format!("workloads/{}", home.workloads()[0].metadata.name)).await;
+        home.eventually("the Workload goes", MINUTE, |home| home.workloads().is_empty().then_some(())).await;
+        home.pass(MINUTE / 6).await;
+        assert!(
+            home.pod_groups()
+                .iter()
+                .any(|left| left.metadata.uid == group.metadata.uid && !left.metadata.is_deleting())
+        );
+        home.delete(&format!("podgroups/{}", group.metadata.name)).await;
+        home.pass(MINUTE / 6).await;
+        assert!(home.pod_groups()[0].metadata.is_deleting(), "its pods live");
+        for pod in &pods {
+            home.end(pod, 0).await;
+        }
+        complete(&home, "stays").await;
+        home.eventually("then it goes", MINUTE, |home| home.pod_groups().is_empty().then_some(())).await;
+    });
+}
+
+// Shows: U-gap-names
+#[test]
+fn jobs_with_long_names_and_dots_have_their_groups() {
+    on_shared_home(async |home| {
+        for name in [format!("very.long.{}", "n".repeat(52)), "l".repeat(63), "d.o.t.s".to_owned()] {
+            home.create(&job(&name).pods(2).gang().build()).await;
+            complete(&home, &name).await;
+            assert!(home.pods_of(&name).iter().all(|pod| pod.group_name().is_some()), "{name}");
+        }
+        assert_eq!((home.workloads().len(), home.pod_groups().len()), (3, 3));
+    });
+}

@@ -1,0 +1,209 @@
+//! Whose Jobs and pods they are: other controllers' Jobs, pods without an owner, pods that are ending.
+
+use std::time::Duration;
+
+use api::views::{Condition, JobView};
+use controlplane::Part;
+use serde_json::{Value, json};
+use testkit::{Home, JobBuilder, job, on_shared_home, pod};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+const OTHERS: &str = "example.com/other";
+
+/// Pods that end only when the test says so, whatever they are told.
+fn stubborn(job: JobBuilder) -> JobBuilder {
+    job.endless().annotate("phalanx.dev/ignore-stop", "true").pod_spec("terminationGracePeriodSeconds", 3600)
+}
+
+async fn complete(home: &Home, name: &str) {
+    let (_, condition) = home.ended(name, MINUTE).await;
+    assert_eq!(condition.kind, "Complete", "{name}: {condition:?}");
+}
+
+/// What the controllers have done to a Job: nothing, when its only write was its creation.
+fn writes_to(home: &Home, name: &str) -> usize {
+    home.history().iter().filter(|change| change.resource == "batch/jobs" && change.name() == name).count()
+}
+
+// Shows: U-TestManagedBy, U-TestManagedBy_Reenabling, U-e2e-job-managed-by
+#[test]
+fn a_job_of_another_controller_is_left_alone_and_one_that_names_ours_is_not() {
+    on_shared_home(async |mut home| {
+        home.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
+        home.create(&job("ours").spec("managedBy", "kubernetes.io/job-controller").build()).await;
+        complete(&home, "ours").await;
+        home.restart(Part::Controllers);
+        home.create(&job("after").build()).await;
+        complete(&home, "after").await;
+        assert_eq!((home.pods_of("theirs").len(), writes_to(&home, "theirs")), (0, 1));
+        assert_eq!(home.workloads().len(), 2, "nor has it objects");
+    });
+}
+
+// Shows: U-TestManagedBy_RecreatedJob
+#[test]
+fn a_job_of_another_controller_under_a_name_of_ours_is_left_alone() {
+    on_shared_home(async |home| {
+        home.create(&job("name").pods(2).endless().build()).await;
+        home.runs("name", 2).await;
+        home.delete("jobs/name").await;
+        home.eventually("gone", MINUTE, |home| home.job("name").is_none().then_some(())).await;
+        home.create(&job("name").pods(2).spec("managedBy", OTHERS).build()).await;
+        home.create(&job("after").build()).await;
+        complete(&home, "after").await;
+        home.eventually("the first one's pods go", MINUTE, |home| home.pods_of("name").is_empty().then_some(())).await;
+        let uid = home.job("name").unwrap().metadata.uid.clone();
+        let writes = home.history().into_iter().filter(|change| change.object["metadata"]["uid"] == *uid).count();
+        assert_eq!(writes, 1, "its creation");
+    });
+}
+
+// Shows: U-TestManagedBy_UsingReservedJobFinalizers
+#[test]
+fn pods_that_another_controller_holds_are_not_let_go_by_ours() {
+    on_shared_home(async |mut home| {
+        let theirs = home.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
+        let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "theirs", "controller": true,
+            "uid": theirs["metadata"]["uid"]}]);
+        let mut held = pod("held").build();
+        held["metadata"]["ownerReferences"] = owner;
+        held["metadata"]["finalizers"] = json!([TRACKING]);
+        held["metadata"]["labels"] = theirs["spec"]["template"]["metadata"]["labels"].clone();
+        home.create(&held).await;
+        home.eventually("it ends", MINUTE, |home| home.pods().first()?.is_finished().then_some(())).await;
+        home.restart(Part::Controllers);
+        home.create(&job("after").build()).await;
+        complete(&home, "after").await;
+        home.pass(MINUTE / 6).await;
+        let pods = home.pods_of("theirs");
+        assert!(pods[0].metadata.has_finalizer(TRACKING), "it is theirs to take away");
+        home.patch("pods/held", &json!({"metadata": {"finalizers": null}})).await;
+    });
+}
+
+// Shows: U-e2e-job-adopt-release
+#[test]
+fn a_pod_that_fits_is_adopted_and_one_that_fits_no_longer_is_released() {
+    on_shared_home(async |home| {
+        let made = home.create(&job("family").spec("parallelism", 2).endless().build()).await;
+        let pods = home.runs("family", 2).await;
+        let path = format!("pods/{}", pods[0].metadata.name);
+        home.patch(&path, &json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": null}}})).await;
+        home.eventually("it is released", MINUTE, |home| {
+            let pods = home.pods();
+            let pod = pods.iter().find(|pod| pod.metadata.uid == pods_uid(&pods, &path))?;
+            (pod.metadata.controller().is_none() && !pod.metadata.has_finalizer(TRACKING)).then_some(())
+        })
+        .await;
+        home.runs("family", 2).await;
+        let labels = json!({"batch.kubernetes.io/controller-uid": made["metadata"]["uid"]});
+        home.patch(&path, &json!({"metadata": {"labels": labels}})).await;
+        home.eventually("it is adopted", MINUTE, |home| {
+            let pods = home.pods();
+            let pod = pods.iter().find(|pod| pod.metadata.uid == pods_uid(&pods, &path))?;
+            let owner = pod.metadata.controller()?;
+            (owner.uid == made["metadata"]["uid"] && pod.metadata.has_finalizer(TRACKING)).then_some(())
+        })
+        .await;
+        home.runs("family", 2).await;
+    });
+}
+
+/// The uid of the pod at a path.
+fn pods_uid(pods: &[std::sync::Arc<api::views::PodView>], path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap();
+    pods.iter().find(|pod| pod.metadata.name == name).map(|pod| pod.metadata.uid.clone()).unwrap_or_default()
+}
+
+// Shows: U-TestJobPodReplacementPolicy, U-e2e-job-replacement-failed
+#[test]
+fn pods_that_are_ending_are_replaced_at_once_or_when_they_have_ended_as_the_policy_says() {
+    for (policy, indexed, at_once) in [
+        ("TerminatingOrFailed", false, true),
+        ("TerminatingOrFailed", true, true),
+        ("Failed", false, false),
+        ("Failed", true, false),
+    ] {
+        on_shared_home(async |home| {
+            let manifest = stubborn(job("ends").pods(2)).spec("podReplacementPolicy", policy);
+            home.create(&if indexed { manifest.indexed() } else { manifest }.build()).await;
+            let pods = home.runs("ends", 2).await;
+            for pod in &pods {
+                home.delete(&format!("pods/{}", pod.metadata.name)).await;
+            }
+            let case = format!("{policy}, indexed {indexed}");
+            let want = if at_once { 2 } else { 0 };
+            home.eventually(&case, MINUTE, |home| {
+                let status = &home.job("ends")?.status;
+                (status.terminating == Some(2) && status.active == want).then_some(())
+            })
+            .await;
+            if !at_once {
+                home.pass(MINUTE / 2).await;
+                assert_eq!(home.made("pods"), 2, "{case}");
+                assert_eq!(home.job("ends").unwrap().status.failed, 0, "{case}: none has failed yet");
+            }
+            for pod in &pods {
+                home.end(pod, 137).await;
+            }
+            home.eventually(&case, 3 * MINUTE, |home| {
+                let status = &home.job("ends")?.status;
+                (status.terminating.unwrap_or(0) == 0 && status.active == 2 && status.failed == 2).then_some(())
+            })
+            .await;
+            assert_eq!(home.made("pods"), 4, "{case}");
+        });
+    }
+}
+
+// Shows: U-TestDelayTerminalPhaseCondition
+#[test]
+fn a_job_has_ended_only_when_its_last_pod_has() {
+    let deadline: fn(JobBuilder) -> JobBuilder = |job| job.spec("activeDeadlineSeconds", 3);
+    let policy = json!({"rules": [{"succeededCount": 1}]});
+    let enough = |job: JobBuilder| job.spec("successPolicy", policy.clone());
+    for (interim, last, manifest) in [
+        ("FailureTarget", "Failed", deadline(stubborn(job("ends").pods(2).indexed()))),
+        ("SuccessCriteriaMet", "Complete", enough(stubborn(job("ends").pods(2).indexed()))),
+    ] {
+        on_shared_home(async |mut home| {
+            home.create(&manifest.clone().build()).await;
+            let pods = home.runs("ends", 2).await;
+            if interim == "SuccessCriteriaMet" {
+                home.end(&pods[0], 0).await;
+            }
+            let is_interim = |job: &JobView| Condition::is_true(&job.status.conditions, interim);
+            home.job_until("ends", interim, is_interim).await;
+            home.job_until("ends", "waits for its pods", |job| job.status.terminating.unwrap_or(0) > 0).await;
+            home.restart(Part::Controllers);
+            home.pass(MINUTE / 6).await;
+            let job = home.job("ends").unwrap();
+            assert!(!Condition::is_true(&job.status.conditions, last), "{last} too early: {:?}", job.status);
+            for pod in home.pods_of("ends").iter().filter(|pod| !pod.is_finished()) {
+                home.end(pod, 137).await;
+            }
+            let (job, condition) = home.ended("ends", MINUTE).await;
+            assert_eq!((condition.kind.as_str(), job.status.terminating.unwrap_or(0)), (last, 0));
+        });
+    }
+}
+
+/// The owners that a pod names.
+fn owners(pod: &Value) -> Vec<(&str, bool)> {
+    let owners = pod["metadata"]["ownerReferences"].as_array().unwrap();
+    owners.iter().map(|owner| (owner["kind"].as_str().unwrap(), owner["controller"] == true)).collect()
+}
+
+// Shows: U-gap-pod-owners
+#[test]
+fn pods_name_their_job_and_their_group_only_where_our_collector_runs() {
+    on_shared_home(async |home| {
+        home.create(&job("owned").gang().endless().build()).await;
+        let pod = home.runs("owned", 1).await.pop().unwrap();
+        let pod = home.get(&format!("pods/{}", pod.metadata.name)).await;
+        // Upstream's collector would keep the pod for the group, which waits for the pod.
+        let want = if home.has_own_gc() { vec![("Job", true), ("PodGroup", false)] } else { vec![("Job", true)] };
+        assert_eq!(owners(&pod), want);
+    });
+}

@@ -1,0 +1,110 @@
+//! What the Job controller costs the server: requests for pods that are refused, writes of status for pods that end.
+
+use std::time::Duration;
+
+use api::views::Condition;
+use controllers::job::PlainJobs;
+use controlplane::Config;
+use nodes::cluster::Cluster;
+use serde_json::json;
+use testkit::fault::{EventFault, Fault, Rule, Verb, events_of, verb, writes};
+use testkit::{Home, job, on_paused_clock};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Jobs that say nothing about scheduling get plain pods.
+async fn without_groups(nodes: u32) -> Home {
+    let mut config = Config::on(Cluster::default_of(nodes));
+    config.job.plain_jobs = PlainJobs::None;
+    Home::with_config(7, config).await
+}
+
+// Decision 0005: while no pod of a Job was ever accepted, the first one goes ahead.
+#[test]
+fn a_template_that_is_refused_costs_one_request_a_try() {
+    on_paused_clock(async {
+        let home = without_groups(1).await;
+        let creates = home.fault(Rule::on(verb(Verb::Create).of("pods").by("job-controller"), Fault::Count));
+        let unknown = job("refused").pods(400).pod_spec("priorityClassName", "nobody-made-it").build();
+        home.create(&unknown).await;
+        home.told("FailedCreate", "refused").await;
+        home.pass(MINUTE).await;
+        let tries = home.faults().counts(creates).done;
+        // After 1, 2, 4, 8, 16 and 32 seconds.
+        assert_eq!(tries, 6, "one request for each try");
+        let class = json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": "nobody-made-it"}, "value": 5,
+        });
+        home.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", &class).await.unwrap();
+        home.eventually("all pods are there", 2 * MINUTE, |home| (home.pods().len() == 400).then_some(())).await;
+        assert_eq!(home.faults().counts(creates).done - tries, 400, "nothing was sent twice");
+    });
+}
+
+#[test]
+fn five_hundred_ends_are_counted_in_few_writes() {
+    on_paused_clock(async {
+        let home = without_groups(100).await;
+        let of_status = Rule::on(writes().by("job-controller").of("batch/jobs").at("status"), Fault::Count);
+        let status = home.fault(of_status);
+        home.create(&job("many").pods(500).build()).await;
+        let (job, condition) = home.ended("many", 10 * MINUTE).await;
+        assert_eq!(condition.kind, "Complete");
+        assert_eq!((job.status.succeeded, job.status.failed), (500, 0));
+        let writes = home.faults().counts(status).done;
+        assert!(writes <= 12, "{writes} writes of status for one Job");
+    });
+}
+
+// An Indexed Job says in one text which indexes are done; nothing has to be counted one by one.
+#[test]
+fn the_ends_of_an_indexed_job_take_fewer_still() {
+    on_paused_clock(async {
+        let home = without_groups(100).await;
+        let of_status = Rule::on(writes().by("job-controller").of("batch/jobs").at("status"), Fault::Count);
+        let status = home.fault(of_status);
+        home.create(&job("many").pods(500).indexed().build()).await;
+        let (job, _) = home.ended("many", 10 * MINUTE).await;
+        assert!(Condition::is_true(&job.status.conditions, "Complete"));
+        assert_eq!(job.status.completed_indexes, "0-499");
+        let writes = home.faults().counts(status).done;
+        assert!(writes <= 8, "{writes} writes of status for one Job");
+    });
+}
+
+// The pod was there, the cache had come further, and nobody ever told it: the Job made another in its place.
+#[test]
+fn a_pod_whose_event_is_lost_or_late_is_found_and_not_made_again() {
+    for fault in [EventFault::Drop, EventFault::Postpone(Duration::from_secs(20))] {
+        for nth in 1..=3 {
+            on_paused_clock(async {
+                let case = format!("{fault:?} at event {nth} of pods");
+                let home = without_groups(1).await;
+                let lost = home.fault(Rule::on_events(events_of("pods"), fault).nth(nth));
+                home.create(&job("three").pods(3).spec("completions", 5).build()).await;
+                let (job, _) = home.ended("three", MINUTE).await;
+                assert_eq!(home.faults().counts(lost).done, 1, "{case}");
+                assert_eq!((home.made("pods"), job.status.succeeded, job.status.failed), (5, 5, 0), "{case}");
+            });
+        }
+    }
+}
+
+// The answer is lost, and so for a while is the event: what there is, the server has to be asked.
+#[test]
+fn a_pod_whose_creation_was_not_answered_is_found_and_not_made_again() {
+    for nth in 1..=3 {
+        on_paused_clock(async {
+            let case = format!("no answer to create {nth}");
+            let home = without_groups(1).await;
+            let creates = verb(Verb::Create).of("pods").by("job-controller");
+            let cut = home.fault(Rule::on(creates, Fault::CutAnswer).nth(nth));
+            home.fault(Rule::on_events(events_of("pods"), EventFault::Delay(Duration::from_secs(30))).nth(1));
+            home.create(&job("three").pods(3).spec("completions", 5).build()).await;
+            let (job, _) = home.ended("three", 2 * MINUTE).await;
+            assert_eq!(home.faults().counts(cut).done, 1, "{case}");
+            assert_eq!((home.made("pods"), job.status.succeeded, job.status.failed), (5, 5, 0), "{case}");
+        });
+    }
+}

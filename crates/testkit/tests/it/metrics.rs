@@ -1,0 +1,247 @@
+//! What the controllers count, as `/metrics` tells it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::views::ObjectKey;
+use controlplane::{Config, Part};
+use nodes::cluster::Cluster;
+use serde_json::json;
+use testkit::fault::{Fault, Refusal, Rule, Verb, verb};
+use testkit::{Home, job, on_paused_clock, pod};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Every figure by its name and labels.
+async fn told(home: &Home) -> BTreeMap<String, f64> {
+    let text = home.client().request_text(http::Request::get("/metrics").body(Vec::new()).unwrap()).await.unwrap();
+    assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "one answer, whole");
+    let figures = text.lines().filter(|line| !line.starts_with('#'));
+    figures
+        .map(|line| line.rsplit_once(' ').unwrap())
+        .map(|(name, is)| (name.to_owned(), is.parse().unwrap()))
+        .collect()
+}
+
+/// The figures of `wanted`, by their labels; a figure that is not there is zero.
+fn of<'a>(told: &'a BTreeMap<String, f64>, wanted: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+    told.iter().filter_map(move |(name, is)| name.strip_prefix(wanted).map(|labels| (labels, *is)))
+}
+
+fn is(told: &BTreeMap<String, f64>, figure: &str) -> f64 {
+    told.get(figure).copied().unwrap_or(0.0)
+}
+
+async fn ended(home: &Home, names: &[&str]) {
+    home.eventually("the Jobs end", 20 * MINUTE, |home| {
+        let has_ended = |name: &&str| {
+            let job = home.caches().jobs.get(&ObjectKey::new("default", *name))?;
+            let conditions = &job.status.conditions;
+            conditions.iter().find(|held| matches!(held.kind.as_str(), "Complete" | "Failed")).map(|_| ())
+        };
+        names.iter().all(|name| has_ended(name).is_some()).then_some(())
+    })
+    .await;
+    home.pass(SECOND * 5).await;
+}
+
+#[test]
+fn ends_of_jobs_pods_and_indexes_are_counted_once_each() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(2)).await;
+        home.create(&job("good").pods(3).indexed().build()).await;
+        home.create(&job("bad").spec("backoffLimit", 0).annotate("phalanx.dev/exit-code", "1").build()).await;
+        ended(&home, &["good", "bad"]).await;
+        let told = told(&home).await;
+        let all = |name: &str| of(&told, name).map(|(labels, is)| format!("{labels} {is}")).collect::<Vec<_>>();
+        assert_eq!(
+            all("job_controller_jobs_finished_total"),
+            [
+                "{completion_mode=\"Indexed\",result=\"succeeded\",reason=\"CompletionsReached\"} 1",
+                "{completion_mode=\"NonIndexed\",result=\"failed\",reason=\"BackoffLimitExceeded\"} 1",
+            ]
+        );
+        assert_eq!(
+            all("job_controller_job_pods_finished_total"),
+            [
+                "{completion_mode=\"Indexed\",result=\"succeeded\"} 3",
+                "{completion_mode=\"NonIndexed\",result=\"failed\"} 1"
+            ]
+        );
+        let indexes = all("job_controller_job_finished_indexes_total");
+        assert_eq!(indexes, ["{status=\"succeeded\",backoffLimit=\"global\"} 3"]);
+        let held = all("job_controller_terminated_pods_tracking_finalizer_total");
+        assert_eq!(held, ["{event=\"add\"} 4", "{event=\"delete\"} 4"]);
+    });
+}
+
+#[test]
+fn failed_indexes_and_failures_that_a_rule_spoke_of_are_counted() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(2)).await;
+        let rule = json!({"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [42]}});
+        let failing = job("j").pods(2).indexed().spec("backoffLimitPerIndex", 3);
+        let failing = failing.spec("podFailurePolicy", json!({"rules": [rule]}));
+        home.create(&failing.annotate("phalanx.dev/exit-code", "42").build()).await;
+        ended(&home, &["j"]).await;
+        let told = told(&home).await;
+        let indexes: Vec<_> = of(&told, "job_controller_job_finished_indexes_total").collect();
+        assert_eq!(indexes, [("{status=\"failed\",backoffLimit=\"perIndex\"}", 2.0)]);
+        let handled: Vec<_> = of(&told, "job_controller_pod_failures_handled_by_failure_policy_total").collect();
+        assert_eq!(handled, [("{action=\"FailIndex\"}", 2.0)]);
+    });
+}
+
+// Shows: S000-90
+#[test]
+fn every_look_at_a_job_is_counted_and_timed_by_what_it_led_to() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(2)).await;
+        home.create(&job("j").pods(2).indexed().build()).await;
+        ended(&home, &["j"]).await;
+        let told = told(&home).await;
+        let labels = |action: &str| format!("{{completion_mode=\"Indexed\",result=\"success\",action=\"{action}\"}}");
+        for action in ["pods_created", "tracking"] {
+            let count = is(&told, &format!("job_controller_job_syncs_total{}", labels(action)));
+            assert!(count >= 1.0, "{action}");
+            let timed = is(&told, &format!("job_controller_job_sync_duration_seconds_count{}", labels(action)));
+            assert_eq!(count, timed, "{action}");
+        }
+        assert_eq!(of(&told, "job_controller_job_syncs_total").filter(|(it, _)| it.contains("error")).count(), 0);
+    });
+}
+
+// Shows: S000-91
+#[test]
+fn pods_are_counted_by_why_they_are_made_and_those_refused_apart() {
+    on_paused_clock(async {
+        for (policy, reason) in
+            [("TerminatingOrFailed", "recreate_terminating_or_failed"), ("Failed", "recreate_failed")]
+        {
+            let home = Home::embedded(3, Cluster::default_of(2)).await;
+            home.fault(Rule::on(verb(Verb::Create).of("pods"), Fault::Answer(Refusal::Unavailable)).first(1));
+            let failing = job("j").spec("backoffLimit", 1).spec("podReplacementPolicy", policy);
+            home.create(&failing.annotate("phalanx.dev/exit-code", "1").build()).await;
+            ended(&home, &["j"]).await;
+            let told = told(&home).await;
+            let made = |reason: &str, status: &str| {
+                let labels = format!("{{reason=\"{reason}\",status=\"{status}\"}}");
+                is(&told, &format!("job_controller_job_pods_creation_total{labels}"))
+            };
+            assert_eq!([made("new", "failed"), made("new", "succeeded"), made(reason, "succeeded")], [1.0; 3]);
+            assert_eq!(is(&told, "workqueue_retries_total{name=\"job\"}"), 1.0, "the refused one was tried again");
+        }
+    });
+}
+
+// Shows: S000-92
+#[test]
+fn the_time_from_a_job_to_its_workload_is_told() {
+    on_paused_clock(async {
+        let mut home = Home::embedded(3, Cluster::default_of(2)).await;
+        home.stop(Part::Controllers);
+        home.create(&job("j").pods(2).gang().build()).await;
+        home.pass(SECOND * 5).await;
+        home.go_on(Part::Controllers);
+        ended(&home, &["j"]).await;
+        let told = told(&home).await;
+        assert_eq!(is(&told, "workload_creation_duration_seconds_count"), 1.0);
+        let took = is(&told, "workload_creation_duration_seconds_sum");
+        assert!((5.0..6.1).contains(&took), "{took}");
+    });
+}
+
+#[test]
+fn jobs_of_others_are_counted_by_their_controller() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        home.create(&job("theirs").spec("managedBy", "example.com/other").build()).await;
+        home.create(&job("ours").build()).await;
+        ended(&home, &["ours"]).await;
+        let told = told(&home).await;
+        let others = "job_controller_jobs_by_external_controller_total";
+        let all: Vec<_> = of(&told, others).collect();
+        assert_eq!(all, [("{controller_name=\"example.com/other\"}", 1.0)]);
+    });
+}
+
+#[test]
+fn how_late_a_cron_job_starts_and_a_job_is_deleted_is_told() {
+    on_paused_clock(async {
+        let mut home = Home::embedded(3, Cluster::default_of(1)).await;
+        let template = json!({"spec": job("unnamed").spec("ttlSecondsAfterFinished", 100).build()["spec"]});
+        let cron_job = json!({
+            "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
+            "spec": {"schedule": "0 * * * *", "jobTemplate": template},
+        });
+        home.create(&cron_job).await;
+        home.pass(MINUTE * 60 - SECOND).await;
+        home.stop(Part::Controllers);
+        home.pass(SECOND * 31).await;
+        home.go_on(Part::Controllers);
+        let end =
+            |home: &Home| home.caches().jobs.all().iter().any(|job| job.status.completion_time.is_some()).then_some(());
+        home.eventually("its Job ends", MINUTE, end).await;
+        home.stop(Part::Controllers);
+        home.pass(SECOND * 300).await;
+        home.go_on(Part::Controllers);
+        home.pass(SECOND * 20).await;
+        let told = told(&home).await;
+        let (skew, deletion) = (
+            "cronjob_controller_job_creation_skew_duration_seconds",
+            "ttl_after_finished_controller_job_deletion_duration_seconds",
+        );
+        for (figure, least) in [(skew, 30.0), (deletion, 198.0)] {
+            assert_eq!(is(&told, &format!("{figure}_count")), 1.0, "{figure}");
+            let took = is(&told, &format!("{figure}_sum"));
+            assert!((least..least + 4.0).contains(&took), "{figure}: {took}");
+        }
+    });
+}
+
+#[test]
+fn pods_that_nobody_else_takes_away_are_counted_by_namespace_and_reason() {
+    on_paused_clock(async {
+        let mut config = Config::on(Cluster::default_of(1));
+        config.pod_gc.terminated_max = 1;
+        let home = Home::with_config(3, config).await;
+        for name in ["a", "b", "c"] {
+            home.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
+        }
+        home.eventually("two are gone", 5 * MINUTE, |home| (home.caches().pods.len() == 1).then_some(())).await;
+        let told = told(&home).await;
+        let all: Vec<_> = of(&told, "pod_gc_collector_force_delete_pods_total").collect();
+        assert_eq!(all, [("{namespace=\"default\",reason=\"terminated\"}", 2.0)]);
+        assert_eq!(of(&told, "pod_gc_collector_force_delete_pod_errors_total").count(), 0);
+    });
+}
+
+#[test]
+fn every_controller_tells_of_its_queue() {
+    on_paused_clock(async {
+        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        home.create(&job("j").spec("ttlSecondsAfterFinished", 0).build()).await;
+        let made = |home: &Home| home.history().iter().filter(|it| it.created && it.resource == "batch/jobs").count();
+        let gone = |home: &Home| (home.caches().jobs.is_empty() && made(home) == 1).then_some(());
+        home.eventually("the Job came and went", 5 * MINUTE, gone).await;
+        home.pass(MINUTE).await;
+        let told = told(&home).await;
+        let names: Vec<_> = of(&told, "workqueue_depth").collect();
+        let all = [
+            ("{name=\"cronjob\"}", 0.0),
+            ("{name=\"garbage_collector_attempt_to_delete\"}", 0.0),
+            ("{name=\"job\"}", 0.0),
+            ("{name=\"namespace\"}", 0.0),
+            ("{name=\"orphaned_pods_nodes\"}", 0.0),
+            ("{name=\"podgroupprotection\"}", 0.0),
+            ("{name=\"ttl_jobs_to_delete\"}", 0.0),
+        ];
+        assert_eq!(names, all);
+        for name in ["job", "ttl_jobs_to_delete", "garbage_collector_attempt_to_delete"] {
+            let added = is(&told, &format!("workqueue_adds_total{{name=\"{name}\"}}"));
+            let worked = is(&told, &format!("workqueue_work_duration_seconds_count{{name=\"{name}\"}}"));
+            assert!(added >= 1.0 && added == worked, "{name}: {added} added, {worked} worked on");
+        }
+    });
+}

@@ -1,0 +1,75 @@
+//! The controllers end before or after any single one of their writes, and go on where they were (promise 9).
+//!
+//! Each story of `scenarios` is played undisturbed, which tells how many writes the controllers need for it, and then
+//! twice for each of these: once the write is under way and never arrives, once it is done and the answer never comes;
+//! then all controllers end and start again with nothing in memory. What is left at the end must be the same.
+
+use testkit::fault::Fault;
+use testkit::on_paused_clock;
+
+use crate::end_state::is_equivalent;
+use crate::play::{BUDGET, Play, undisturbed};
+use crate::scenarios::{self, Scenario};
+
+/// Plays the story twice for each write of the controllers, who end before it or after it.
+fn at_every_write(scenario: Scenario) {
+    let (want, writes) = undisturbed(scenario);
+    assert!(writes > 0, "a test of nothing");
+    // The write, or its answer, is under way for ever.
+    for (when, fault) in [("before", Fault::Delay(BUDGET * 2)), ("after", Fault::DelayAnswer(BUDGET * 2))] {
+        for nth in 1..=writes {
+            on_paused_clock(async {
+                let case = format!("{}: the controllers end {when} write {nth} of {writes}", scenario.name);
+                let mut play = Play::embedded(scenario, case).await;
+                play.end_at(fault.clone(), nth);
+                play.through().await;
+                play.settle().await;
+                assert_eq!(play.ended, 1, "{}: and it never came", play.case);
+                is_equivalent(&play.outcome(), &want, &play.case);
+            });
+        }
+    }
+    println!("{}: equivalent after {} restarts, before and after each of {writes} writes", scenario.name, 2 * writes);
+}
+
+// Shows: S000-35
+#[test]
+fn a_plain_job_goes_on_whenever_its_controllers_end() {
+    at_every_write(scenarios::PLAIN);
+}
+
+// Shows: S000-35
+#[test]
+fn a_gang_job_goes_on_whenever_its_controllers_end() {
+    at_every_write(scenarios::GANG);
+}
+
+#[test]
+fn a_failing_index_is_counted_as_often_as_it_failed_whenever_its_controllers_end() {
+    at_every_write(scenarios::FAILING_INDEX);
+}
+
+#[test]
+fn a_suspended_job_goes_on_with_the_same_group_whenever_its_controllers_end() {
+    at_every_write(scenarios::SUSPENDED);
+}
+
+#[test]
+fn an_elastic_gang_has_the_size_that_was_asked_for_whenever_its_controllers_end() {
+    at_every_write(scenarios::ELASTIC);
+}
+
+#[test]
+fn children_of_one_parent_get_a_group_each_whenever_their_controllers_end() {
+    at_every_write(scenarios::CHILDREN);
+}
+
+#[test]
+fn each_time_of_a_schedule_is_served_once_whenever_its_controllers_end() {
+    at_every_write(scenarios::CRON);
+}
+
+#[test]
+fn a_deleted_job_leaves_nothing_whenever_its_controllers_end() {
+    at_every_write(scenarios::DELETED);
+}
