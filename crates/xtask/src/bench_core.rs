@@ -1,17 +1,18 @@
 //! The scheduler's decisions alone, no API: milliseconds per group for each shape.
 //!
 //! All nodes, groups and pods are shown to the core first. Then each `next` is timed by itself; telling the core that
-//! a bind went well, and showing it the bound pod as the watch would, is timed apart.
+//! a bind went well, and showing it the bound pod as the watch would, is timed apart. Each case has a process of its own,
+//! so that its memory is its own, too.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
-use std::str::FromStr;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use api::quantity::Quantity;
 use api::views::{ContainerView, Meta, NodeView, PodGroupView, PodView, SchedulingGroupView};
 use api::{Pairs, Timestamp};
@@ -20,90 +21,128 @@ use k8s_openapi::api::scheduling::v1beta1::{
 };
 use scheduler_core::{Change, Config, Core, Outcome, Verdict};
 
+use crate::bench_life::peak_mb_of;
+use crate::shapes::{Case, NAMESPACE, Policy, RACK, rack};
+
 /// Options of `cargo xtask bench core`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run only this case, such as gang-1000x3, basic-1000x3, tas-750x4 or single-10000; other sizes are named alike
+    /// Run only this case, such as gang-1000x3, tas-750x4, single-10000-of-50, single-10000-behind-10000 or
+    /// gang-3x1000@50000; other sizes are named alike
     #[arg(long)]
     pub case: Option<String>,
+    /// Count instructions under valgrind instead of measuring time: the machine's load does not matter to them
+    #[arg(long)]
+    pub instructions: bool,
     /// Also write one JSON object a line to this file
     #[arg(long)]
     pub json: Option<std::path::PathBuf>,
 }
 
-const CASES: [&str; 6] = ["gang-1000x3", "gang-3x1000", "tas-750x4", "tas-3x1000", "basic-1000x3", "single-10000"];
-const NODES: usize = 5000;
-const NODES_PER_RACK: usize = 100;
-const RACK: &str = "topology.kubernetes.io/rack";
+const CASES: [&str; 21] = [
+    "gang-1000x3",
+    "gang-3000x3",
+    "gang-3x1000",
+    "gang-9x1000",
+    "basic-1000x3",
+    "basic-3000x3",
+    "basic-3x1000",
+    "basic-9x1000",
+    "tas-750x4",
+    "tas-3x1000",
+    "single-10000",
+    "single-10000-behind-10000",
+    "single-10000-of-50",
+    "single-10000-of-500",
+    "gang-1000x3@50000",
+    "gang-10000x3@50000",
+    "gang-3x1000@50000",
+    "tas-750x4@50000",
+    "tas-3x1000@50000",
+    "single-10000@50000",
+    "single-500000@50000",
+];
+/// Those whose instructions are counted: valgrind is fifty times slower.
+const COUNTED: [&str; 5] = ["gang-1000x3", "gang-3x1000", "tas-750x4", "tas-3x1000", "single-1000"];
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let names = args.case.as_deref().map_or_else(|| CASES.to_vec(), |case| vec![case]);
-    let cases: Vec<Case> = names.into_iter().map(str::parse).collect::<Result<_, _>>()?;
     let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
-    println!(
-        "{:<14} {:>9} {:>9} {:>9} {:>9}  {:>12} {:>9}",
-        "case", "mean ms", "p50 ms", "p99 ms", "max ms", "observe µs", "pods/s"
-    );
-    for case in cases {
-        let measured = measure(&case)?;
-        println!("{measured}");
-        if let Some(file) = &mut json {
-            writeln!(file, "{}", measured.to_json())?;
-        }
+    if let (Some(case), false) = (&args.case, args.instructions) {
+        let measured = measure(&case.parse()?)?;
+        println!("{HEADING}\n{measured}");
+        return json.map_or(Ok(()), |mut file| Ok(writeln!(file, "{}", measured.to_json())?));
+    }
+    let all: &[&str] = if args.instructions { &COUNTED } else { &CASES };
+    let names = args.case.as_deref().map_or(all.to_vec(), |case| vec![case]);
+    println!("{}", if args.instructions { COUNTED_HEADING } else { HEADING });
+    for name in names {
+        let case: Case = name.parse()?;
+        let line = if args.instructions { count(&case)? } else { apart(&case, json.as_mut())? };
+        println!("{line}");
     }
     Ok(())
 }
 
-/// A shape of load: groups x pods in each.
-struct Case {
-    name: String,
-    policy: Policy,
-    groups: usize,
-    pods_per_group: usize,
-}
+const HEADING: &str =
+    "case                         mean ms    p50 ms    p99 ms    max ms    observe µs    pods/s  total s   rss MB";
+const COUNTED_HEADING: &str = "case                         instructions  per decision       per pod";
 
-#[derive(Clone, Copy, PartialEq)]
-enum Policy {
-    Gang,
-    GangInRack,
-    Basic,
-    Single,
-}
-
-impl FromStr for Case {
-    type Err = anyhow::Error;
-
-    fn from_str(name: &str) -> anyhow::Result<Case> {
-        let unknown = || format!("no case is called {name}; there are {}", CASES.join(", "));
-        let (kind, size) = name.split_once('-').with_context(unknown)?;
-        let policy = match kind {
-            "gang" => Policy::Gang,
-            "tas" => Policy::GangInRack,
-            "basic" => Policy::Basic,
-            "single" => Policy::Single,
-            _ => anyhow::bail!(unknown()),
-        };
-        let (groups, pods) = size.split_once('x').unwrap_or((size, "1"));
-        let (groups, pods_per_group) = (groups.parse().with_context(unknown)?, pods.parse().with_context(unknown)?);
-        Ok(Case { name: name.to_owned(), policy, groups, pods_per_group })
+/// Measures one case in a process of its own, and returns its row.
+fn apart(case: &Case, json: Option<&mut File>) -> anyhow::Result<String> {
+    let scratch = crate::up::Scratch::new("bench-core")?;
+    let file = scratch.path().join("case.json");
+    let output = Command::new(std::env::current_exe()?)
+        .args(["bench", "core", "--case", &case.name, "--json"])
+        .arg(&file)
+        .stderr(Stdio::inherit())
+        .output()?;
+    ensure!(output.status.success(), "{case}: {}", output.status);
+    if let Some(all) = json {
+        all.write_all(&std::fs::read(&file)?)?;
     }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().last().unwrap_or_default().to_owned())
+}
+
+/// Counts the instructions of all decisions of one case.
+fn count(case: &Case) -> anyhow::Result<String> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*scheduler_core::state::Core::next*"])
+        .arg("--callgrind-out-file=/dev/null")
+        .arg(std::env::current_exe()?)
+        .args(["bench", "core", "--case", &case.name])
+        .output()
+        .context("running valgrind, which counts the instructions: install it")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{case} under valgrind: {}: {said}", output.status);
+    let counted = said.lines().find_map(|line| line.split("Collected : ").nth(1));
+    let counted: u64 = counted.context("valgrind tells what it collected")?.trim().parse()?;
+    ensure!(counted > 0, "valgrind did not find Core::next");
+    let decisions = if case.policy == Policy::Single { case.pods() } else { case.groups } + case.blocked;
+    let per = |count: usize| counted / count.max(1) as u64;
+    Ok(format!("{case:<27} {counted:>13} {:>13} {:>13}", per(decisions), per(case.pods())))
 }
 
 struct Measured {
-    case: String,
-    groups: usize,
-    pods: usize,
+    case: Case,
     decides: Vec<Duration>,
     observing: Duration,
 }
 
-fn measure(case: &Case) -> anyhow::Result<Measured> {
-    let now = Timestamp::UNIX_EPOCH;
-    let mut core = Core::new(Config::default());
-    for index in 0..NODES {
+/// What has been shown to the core.
+struct Shown {
+    core: Core,
+    pods: BTreeMap<api::views::ObjectKey, Arc<PodView>>,
+}
+
+fn show(case: &Case) -> Shown {
+    let (mut core, mut pods) = (Core::new(Config::default()), BTreeMap::new());
+    for index in 0..case.nodes {
         core.observe(Change::Node { old: None, new: Some(Arc::new(node(index))) });
     }
-    let mut pods = BTreeMap::new();
+    for index in 0..case.blocked {
+        core.observe(Change::Pod { old: None, new: Some(Arc::new(blocked_pod(index))) });
+    }
     for group in 0..case.groups {
         if let Some(group) = pod_group(case, group) {
             core.observe(Change::PodGroup { old: None, new: Some(Arc::new(group)) });
@@ -114,14 +153,23 @@ fn measure(case: &Case) -> anyhow::Result<Measured> {
             core.observe(Change::Pod { old: None, new: Some(pod) });
         }
     }
-    let (mut decides, mut observing, mut bound) = (Vec::new(), Duration::ZERO, 0);
+    Shown { core, pods }
+}
+
+fn measure(case: &Case) -> anyhow::Result<Measured> {
+    let now = Timestamp::UNIX_EPOCH;
+    let Shown { mut core, mut pods } = show(case);
+    let (mut decides, mut observing, mut bound, mut refused) = (Vec::new(), Duration::ZERO, 0, 0);
     loop {
         let started = Instant::now();
         let decision = core.next(now);
         let took = started.elapsed();
         let Some(decision) = decision else { break };
         decides.push(took);
-        let Verdict::Bind(placements) = decision.verdict else { anyhow::bail!("{} was refused", decision.unit) };
+        let Verdict::Bind(placements) = decision.verdict else {
+            refused += 1;
+            continue;
+        };
         bound += placements.len();
         for placement in placements {
             let old = pods.remove(&placement.pod).context("a pod is bound once")?;
@@ -134,9 +182,11 @@ fn measure(case: &Case) -> anyhow::Result<Measured> {
             observing += started.elapsed();
         }
     }
-    anyhow::ensure!(bound == case.groups * case.pods_per_group, "{bound} pods were placed, not all");
+    ensure!(bound == case.pods(), "{bound} pods were placed, not all {}", case.pods());
+    // Each once: nothing that happened meanwhile could have helped them.
+    ensure!(refused == case.blocked, "{refused} refusals of {} pods that fit nowhere", case.blocked);
     decides.sort_unstable();
-    Ok(Measured { case: case.name.clone(), groups: case.groups, pods: bound, decides, observing })
+    Ok(Measured { case: case.clone(), decides, observing })
 }
 
 impl Measured {
@@ -155,18 +205,18 @@ impl Measured {
     }
 
     fn observe_us_per_pod(&self) -> f64 {
-        self.observing.as_secs_f64() * 1e6 / self.pods.max(1) as f64
+        self.observing.as_secs_f64() * 1e6 / self.case.pods().max(1) as f64
     }
 
     fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
-            "case": self.case,
+            "case": self.case.name,
             "system": "core",
-            "nodes": NODES,
-            "pods": self.pods,
-            "groups": self.groups,
+            "nodes": self.case.nodes,
+            "pods": self.case.pods(),
+            "groups": if self.case.policy == Policy::Single { 0 } else { self.case.groups },
             "seconds": self.seconds(),
-            "pods_per_second": self.pods as f64 / self.seconds(),
+            "pods_per_second": self.case.pods() as f64 / self.seconds(),
             "decide_ms_mean": self.mean(),
             "decide_ms_p50": self.percentile(50),
             "decide_ms_p99": self.percentile(99),
@@ -180,26 +230,24 @@ impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [mean, p50, p99, max] =
             [self.mean(), self.percentile(50), self.percentile(99), self.percentile(100)].map(|ms| format!("{ms:.4}"));
-        let (observe, rate) = (self.observe_us_per_pod(), self.pods as f64 / self.seconds());
-        write!(f, "{:<14} {mean:>9} {p50:>9} {p99:>9} {max:>9}  {observe:>12.2} {rate:>9.0}", self.case)
+        let (observe, rate) = (self.observe_us_per_pod(), self.case.pods() as f64 / self.seconds());
+        write!(f, "{:<26} {mean:>9} {p50:>9} {p99:>9} {max:>9} ", self.case)?;
+        write!(f, "{observe:>13.2} {rate:>9.0} {:>8.3} {:>8.0}", self.seconds(), rss_mb().unwrap_or(f64::NAN))
     }
 }
 
 /// Peak resident memory of this process, where the system tells.
 fn rss_mb() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|kib| kib / 1024.0)
+    peak_mb_of(std::path::Path::new("/proc/self/status")).ok()
 }
 
 fn node(index: usize) -> NodeView {
     let mut node = NodeView::default();
     node.metadata.name = format!("node-{index:05}");
-    let rack = index / NODES_PER_RACK;
     node.metadata.labels = Pairs::from([
         ("kubernetes.io/hostname".to_owned(), node.metadata.name.clone()),
-        ("topology.kubernetes.io/zone".to_owned(), format!("zone-{rack}")),
-        (RACK.to_owned(), format!("rack-{rack}")),
+        ("topology.kubernetes.io/zone".to_owned(), rack(index).replace("rack", "zone")),
+        (RACK.to_owned(), rack(index)),
     ]);
     node.status.allocatable = Pairs::from([
         ("cpu".to_owned(), Quantity::whole(4)),
@@ -210,11 +258,11 @@ fn node(index: usize) -> NodeView {
 }
 
 fn meta(name: String) -> Meta {
-    Meta { uid: format!("uid-{name}"), name, namespace: "bench".to_owned(), ..Meta::default() }
+    Meta { uid: format!("uid-{name}"), name, namespace: NAMESPACE.to_owned(), ..Meta::default() }
 }
 
 fn pod_group(case: &Case, group: usize) -> Option<PodGroupView> {
-    let mut view = PodGroupView { metadata: meta(format!("group-{group:04}")), ..PodGroupView::default() };
+    let mut view = PodGroupView { metadata: meta(Case::group_name(group)), ..PodGroupView::default() };
     match case.policy {
         Policy::Single => return None,
         Policy::Basic => view.spec.scheduling_policy.basic = Some(BasicSchedulingPolicy::default()),
@@ -231,14 +279,28 @@ fn pod_group(case: &Case, group: usize) -> Option<PodGroupView> {
 }
 
 fn pod(case: &Case, group: usize, index: usize) -> PodView {
-    let mut pod = PodView { metadata: meta(format!("pod-{group:05}-{index:04}")), ..PodView::default() };
+    let mut pod = PodView { metadata: meta(Case::pod_name(group, index)), ..PodView::default() };
     pod.spec.scheduler_name = "default-scheduler".to_owned();
     if case.policy != Policy::Single {
-        pod.spec.scheduling_group = Some(SchedulingGroupView { pod_group_name: Some(format!("group-{group:04}")) });
+        pod.spec.scheduling_group = Some(SchedulingGroupView { pod_group_name: Some(Case::group_name(group)) });
     }
+    let milli_cpu = case.milli_cpu(group * case.pods_per_group + index);
+    pod.spec.containers = vec![container(Quantity::milli(milli_cpu))];
+    pod
+}
+
+/// Wants more than any node has.
+fn blocked_pod(index: usize) -> PodView {
+    let mut pod = PodView { metadata: meta(format!("blocked-{index:05}")), ..PodView::default() };
+    pod.spec.scheduler_name = "default-scheduler".to_owned();
+    pod.spec.priority = Some(1_000);
+    pod.spec.containers = vec![container(Quantity::whole(5))];
+    pod
+}
+
+fn container(cpu: Quantity) -> ContainerView {
     let mut container = ContainerView::default();
     container.resources.requests =
-        Pairs::from([("cpu".to_owned(), Quantity::milli(100)), ("memory".to_owned(), Quantity::whole(100 << 20))]);
-    pod.spec.containers = vec![container];
-    pod
+        Pairs::from([("cpu".to_owned(), cpu), ("memory".to_owned(), Quantity::whole(100 << 20))]);
+    container
 }

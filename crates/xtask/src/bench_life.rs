@@ -131,10 +131,15 @@ fn delete(client: kube::Client, name: String) -> Answer {
     })
 }
 
-/// CPU seconds of this process so far, user and system, all threads.
+/// CPU seconds of this process so far.
 fn cpu_seconds() -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat (Linux only)")?;
-    let after_name = stat.rsplit_once(')').context("/proc/self/stat has an unknown form")?.1;
+    cpu_seconds_of(std::path::Path::new("/proc/self/stat"))
+}
+
+/// CPU seconds so far, user and system, all threads, of the process whose stat file this is.
+pub fn cpu_seconds_of(file: &std::path::Path) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(file).with_context(|| format!("{} (Linux only)", file.display()))?;
+    let after_name = stat.rsplit_once(')').with_context(|| format!("{} has an unknown form", file.display()))?.1;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
     let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
     // The kernel reports in hundredths of a second on every platform Rust runs on.
@@ -143,8 +148,17 @@ fn cpu_seconds() -> anyhow::Result<f64> {
 
 /// Resident memory of the process whose status file this is.
 pub fn resident_mb_of(file: &std::path::Path) -> anyhow::Result<f64> {
+    memory_mb(file, "VmRSS:")
+}
+
+/// The most that was ever resident of the process whose status file this is.
+pub fn peak_mb_of(file: &std::path::Path) -> anyhow::Result<f64> {
+    memory_mb(file, "VmHWM:")
+}
+
+fn memory_mb(file: &std::path::Path, field: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(file).with_context(|| format!("{} (Linux only)", file.display()))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
-    let kilobytes: f64 = line.split_whitespace().nth(1).context("no VmRSS value")?.parse()?;
+    let line = status.lines().find(|line| line.starts_with(field)).with_context(|| format!("no {field}"))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1).context("a field of memory has a number")?.parse()?;
     Ok(kilobytes / 1024.0)
 }

@@ -4,6 +4,8 @@
 
 mod api; // the real kube-apiserver and ours, asked the same; read this first
 mod builder; // what the real controllers make of Jobs, and what we do
+mod cron; // schedules as the library behind CronJobs reads them, and as we do
+mod scheduler; // filters and scores of the real kube-scheduler, and ours
 mod kinds; // what is asked about
 mod corpus; // objects that a server accepts
 mod place; // where something stands in a document
@@ -13,17 +15,20 @@ mod ask; // one server's answer
 mod compare; // two answers held against each other
 mod tables; // objects as they are shown to people
 mod expected; // differences that are wanted
+mod shown; // which test shows what, and where
+mod inventory; // what upstream tests
 mod open; // why a rule has no test yet
 mod report; // what came of it
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 
+use self::inventory::Area;
 use self::open::Open;
+use self::shown::Shown;
 
 /// Options of `cargo xtask conformance`.
 #[derive(clap::Args)]
@@ -43,6 +48,10 @@ enum Part {
     Api(api::Args),
     /// Lets the real controllers make Workloads and PodGroups of generated Jobs, and compares them with ours
     Builder(builder::Args),
+    /// Asks the library behind CronJobs and our parser about generated schedules, and compares what they say
+    Cron(cron::Args),
+    /// Asks the real kube-scheduler's plugins and ours about generated clusters, and compares verdicts and scores
+    Scheduler(scheduler::Args),
 }
 
 /// How many cases are asked unless told otherwise.
@@ -58,6 +67,16 @@ pub fn run_builder() -> anyhow::Result<()> {
     builder::run(&builder::Args { seed: 1, jobs: 200, trees: 600 })
 }
 
+/// Compares the reading of schedules, as CI does.
+pub fn run_cron() -> anyhow::Result<()> {
+    cron::run(&cron::Args { seed: 1, cases: 2000 })
+}
+
+/// Compares filters and scores, as CI does.
+pub fn run_scheduler() -> anyhow::Result<()> {
+    scheduler::run(&scheduler::Args { seed: 1, cases: 2000, end_to_end: 100, keep: false })
+}
+
 const HEAD: &str = "\
 # Conformance
 
@@ -70,6 +89,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.part {
         Some(Part::Api(args)) => api::run(args),
         Some(Part::Builder(args)) => builder::run(args),
+        Some(Part::Cron(args)) => cron::run(args),
+        Some(Part::Scheduler(args)) => scheduler::run(args),
         None => document(args),
     }
 }
@@ -77,8 +98,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn document(args: &Args) -> anyhow::Result<()> {
     let root = crate::repository_root()?;
     let requirements = fs::read_to_string(root.join("docs/requirements.md")).context("docs/requirements.md")?;
-    let shown = tests_by_id(&root)?;
-    let text = render(&requirements, &shown, &open::read(&root)?)? + &expected::render(&expected::read(&root)?)?;
+    let shown = shown::tests_by_id(&root)?;
+    let text = render(&requirements, &inventory::read(&root)?, &shown, &open::read(&root)?)?
+        + &expected::render(&expected::read(&root)?)?;
+    let text = text + &cron::render()?;
     let file = root.join("docs/conformance.md");
     if args.check {
         let current = fs::read_to_string(&file).unwrap_or_default();
@@ -91,52 +114,7 @@ fn document(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The tests that name each id, as `crate: test`.
-fn tests_by_id(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
-    let mut shown: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for file in crate::tidy::tracked_files(root)? {
-        let name = file.to_string_lossy().into_owned();
-        if !name.ends_with(".rs") || name.starts_with("crates/xtask/") {
-            continue;
-        }
-        let home = name.split('/').nth(1).unwrap_or_default().to_owned();
-        let text = fs::read_to_string(root.join(&file))?;
-        for (test, ids) in shown_in(&text).with_context(|| name.clone())? {
-            for id in ids {
-                shown.entry(id).or_default().insert(format!("{home}: `{test}`"));
-            }
-        }
-    }
-    Ok(shown)
-}
-
-/// The tests of a file that show something, with the ids.
-fn shown_in(text: &str) -> anyhow::Result<Vec<(&str, Vec<String>)>> {
-    let (mut all, mut pending, mut is_test) = (Vec::new(), Vec::new(), false);
-    for line in text.lines().map(str::trim) {
-        if let Some(ids) = line.strip_prefix("// Shows: ") {
-            pending.extend(ids.split(',').map(|id| id.trim().to_owned()));
-        } else if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
-            is_test = true;
-        } else if !line.starts_with("//") && !line.starts_with("#[") {
-            if !pending.is_empty() {
-                let test = function_name(line).filter(|_| is_test);
-                let test = test.with_context(|| format!("`// Shows: {}` stands above no test", pending.join(", ")))?;
-                all.push((test, std::mem::take(&mut pending)));
-            }
-            is_test = false;
-        }
-    }
-    ensure!(pending.is_empty(), "`// Shows: {}` stands above no test", pending.join(", "));
-    Ok(all)
-}
-
-fn function_name(line: &str) -> Option<&str> {
-    let rest = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn "))?;
-    rest.split('(').next()
-}
-
-fn render(requirements: &str, shown: &BTreeMap<String, BTreeSet<String>>, open: &Open) -> anyhow::Result<String> {
+fn render(requirements: &str, inventory: &[Area], shown: &Shown, open: &Open) -> anyhow::Result<String> {
     let mut text = HEAD.to_owned();
     let (mut known, mut areas, mut area) = (BTreeSet::new(), BTreeSet::new(), "");
     for line in requirements.lines() {
@@ -146,16 +124,17 @@ fn render(requirements: &str, shown: &BTreeMap<String, BTreeSet<String>>, open: 
             write!(text, "\n## {area}\n\n| id | rule | shown by |\n| --- | --- | --- |\n")?;
         } else if let Some((id, rule)) = line.strip_prefix("- **").and_then(|rest| rest.split_once("** ")) {
             let by = match shown.get(id) {
-                Some(tests) => tests.iter().cloned().collect::<Vec<_>>().join("<br>"),
+                Some(tests) => tests.iter().map(|test| test.name.as_str()).collect::<Vec<_>>().join("<br>"),
                 None => format!("*open*: {}", open.why(area, id)?),
             };
             writeln!(text, "| {id} | {} | {} |", rule.replace('|', "\\|"), by.replace('|', "\\|"))?;
             known.insert(id.to_owned());
         }
     }
+    text += &inventory::render(inventory, shown, open, &mut known, &mut areas)?;
     let strangers: Vec<&String> = shown.keys().filter(|id| !known.contains(*id)).collect();
     if !strangers.is_empty() {
-        bail!("tests name ids that docs/requirements.md does not have: {strangers:?}");
+        bail!("tests name ids that neither docs/requirements.md nor docs/inventory.yaml has: {strangers:?}");
     }
     open.check(&known, &areas, |id| shown.contains_key(id))?;
     Ok(text)
@@ -164,15 +143,20 @@ fn render(requirements: &str, shown: &BTreeMap<String, BTreeSet<String>>, open: 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::collections::{BTreeMap, BTreeSet};
-
+    use super::inventory::{Area, Row};
     use super::open::Open;
-    use super::{render, shown_in};
+    use super::shown::{Shown, Test};
 
     const REQUIREMENTS: &str = "## Now\n- **S1** A rule. *(Later)*\n- **S2** Another.\n## Later\n- **S3** One more.\n";
 
-    fn shown(ids: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
-        ids.iter().map(|id| ((*id).to_owned(), ["api: `t`".to_owned()].into())).collect()
+    fn shown(ids: &[&str]) -> Shown {
+        let test = Test { name: "api: `t`".to_owned(), homes: &["unit"] };
+        ids.iter().chain(&["U-x"]).map(|id| ((*id).to_owned(), [test.clone()].into())).collect()
+    }
+
+    fn render(requirements: &str, shown: &Shown, open: &Open) -> anyhow::Result<String> {
+        let row = Row { id: "U-x".to_owned(), claim: "More.".to_owned() };
+        super::render(requirements, &[Area { area: "Theirs".to_owned(), rows: vec![row] }], shown, open)
     }
 
     fn open(areas: &[(&str, &str)], rules: &[(&str, &str)]) -> Open {
@@ -204,15 +188,6 @@ mod tests {
         ] {
             let error = render(REQUIREMENTS, &shown(&ids), &reasons).unwrap_err().to_string();
             assert!(error.contains(want), "{error}");
-        }
-    }
-
-    #[test]
-    fn an_id_belongs_to_the_test_below_it_and_to_nothing_else() {
-        let test = "// Shows: S1, S2\n// Shows: S3\n#[tokio::test(start_paused = true)]\nasync fn holds() {\n";
-        assert_eq!(shown_in(test).unwrap(), [("holds", ["S1", "S2", "S3"].map(str::to_owned).to_vec())]);
-        for stray in ["// Shows: S1\nfn helper() {\n", "// Shows: S1\n\n#[test]\nfn a() {\n", "// Shows: S1\n"] {
-            assert!(shown_in(stray).is_err(), "{stray}");
         }
     }
 }

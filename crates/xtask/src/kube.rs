@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use control_plane::{ControlPlane, Plan};
+pub use control_plane::{ControlPlane, Plan, TOKEN};
+pub use guard::command as guarded;
+pub use suites::runs_on_kube;
 
 /// The release; tests/kube/go.mod pins the same.
 pub const VERSION: &str = "1.37.1";
@@ -56,6 +58,11 @@ pub fn run(task: &Task) -> anyhow::Result<()> {
 /// Whether the programs are there, building what is missing. Where Go is missing it says so, and CI must not rest on that.
 pub fn programs_are_there(names: &[&str]) -> anyhow::Result<bool> {
     build::ensure(names, build::PARALLEL)
+}
+
+/// Whether Go is there. Where it is missing it says so, and CI must not rest on that.
+pub fn go_is_there() -> anyhow::Result<bool> {
+    build::go_is_there()
 }
 
 fn up(args: &UpArgs) -> anyhow::Result<()> {

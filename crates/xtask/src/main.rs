@@ -3,14 +3,18 @@
 mod bench_core; // decisions only, no API
 mod bench_api; // the API server with its durable store
 mod bench_life; // a pod's whole life, everything in one process
+mod bench_kube; // the real server, kube-scheduler and ours in turn
+mod bench_jobs; // Jobs from creation to end, beside the real controllers
 mod bench_store; // the store on disk
 mod bench_builder; // compiling a workload
 mod conformance; // each requirement and the tests that show it; our API held against the real one
 mod fuzz; // runs the fuzz targets
 mod kill; // real SIGKILLs while Jobs are submitted
 mod kube; // the real Kubernetes programs: built, and run as a throw-away control plane
+mod part; // a part of ours as a child process
 mod protobuf; // the protobuf form of the kinds, written and checked
 mod schema; // reads the Kubernetes schema file from the Go module
+mod shapes; // the loads that benchmarks of scheduling share
 mod tidy; // house rules that no compiler checks
 mod tour; // a real kubectl, every command's output checked
 mod up; // `phalanx up` as a child process
@@ -64,6 +68,10 @@ enum Bench {
     Api(bench_api::Args),
     /// A pod's whole life (create, bind, run, succeed, delete), everything in one process: CPU per pod
     Life(bench_life::Args),
+    /// Jobs from creation to end: Jobs per second, first pods, writes, memory; kube-controller-manager beside ours
+    Jobs(bench_jobs::Args),
+    /// The same groups on one real kube-apiserver, kube-scheduler and ours in turn, then on our own server
+    Kube(bench_kube::Args),
     /// The store on disk: durable creates and updates per second, and how long a start takes
     Store(bench_store::Args),
     /// The workload builder: microseconds to check and to compile one workload
@@ -86,6 +94,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench(Bench::Core(args)) => bench_core::run(&args),
         Task::Bench(Bench::Api(args)) => bench_api::run(&args),
         Task::Bench(Bench::Life(args)) => bench_life::run(&args),
+        Task::Bench(Bench::Jobs(args)) => bench_jobs::run(&args),
+        Task::Bench(Bench::Kube(args)) => bench_kube::run(&args),
         Task::Bench(Bench::Store(args)) => bench_store::run(&args),
         Task::Bench(Bench::Builder(args)) => bench_builder::run(&args),
         Task::Tidy => tidy::run(),

@@ -13,9 +13,10 @@ use serde_json::{Map, Value, json};
 pub const VERSION: &str = "1.37.1";
 
 /// Group, version and kinds that the server takes; what they refer to comes along.
-const KINDS: [(&str, &str, &str, &[&str]); 5] = [
+const KINDS: [(&str, &str, &str, &[&str]); 6] = [
     ("api__v1", "", "v1", &["Namespace", "Node", "Pod", "Event", "Binding", "DeleteOptions"]),
     ("apis__batch__v1", "batch", "v1", &["Job", "CronJob"]),
+    ("apis__coordination.k8s.io__v1", "coordination.k8s.io", "v1", &["Lease"]),
     ("apis__scheduling.k8s.io__v1", "scheduling.k8s.io", "v1", &["PriorityClass"]),
     (
         "apis__scheduling.k8s.io__v1alpha3",

@@ -76,19 +76,23 @@ fn path_of(api_version: &str, plural: &str) -> String {
 }
 
 /// Draws from the one generator of a run.
-struct Draw(Random);
+pub(super) struct Draw(Random);
 
 impl Draw {
-    fn below(&self, bound: usize) -> usize {
+    pub(super) fn seeded(seed: u64) -> Draw {
+        Draw(Random::seeded(seed))
+    }
+
+    pub(super) fn below(&self, bound: usize) -> usize {
         usize::try_from(self.0.below(bound as u64)).expect("less than a usize")
     }
 
     /// True once in `times`.
-    fn once_in(&self, times: usize) -> bool {
+    pub(super) fn once_in(&self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    fn one_of<'a, T>(&self, choices: &'a [T]) -> &'a T {
+    pub(super) fn one_of<'a, T>(&self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 
@@ -154,7 +158,7 @@ fn scheduling(draw: &Draw, parallelism: i32, pod: &mut Value) -> Value {
 }
 
 async fn compare_jobs(client: &Client, args: &Args) -> anyhow::Result<()> {
-    let draw = Draw(Random::seeded(args.seed));
+    let draw = Draw::seeded(args.seed);
     let mut jobs = Vec::new();
     for number in 0..args.jobs {
         jobs.push(accepted(client, &path_of("batch/v1", "jobs"), &job(&draw, number)).await?);
@@ -284,7 +288,7 @@ fn item(draw: &Draw, depth: usize, number: &mut usize) -> WorkloadItem {
 }
 
 async fn accept_trees(client: &Client, args: &Args) -> anyhow::Result<()> {
-    let draw = Draw(Random::seeded(args.seed ^ 0x7ee5));
+    let draw = Draw::seeded(args.seed ^ 0x7ee5);
     let (mut built, mut objects, mut refused) = (0, 0, Vec::new());
     for tree in 0..args.trees {
         let Some(documents) = objects_of_tree(&draw, tree)? else { continue };

@@ -58,6 +58,7 @@ pub const KINDS: &[Kind] = &[
         alone: true,
         ..SCHEDULING
     },
+    Kind { group: "coordination.k8s.io", kind: "Lease", plural: "leases", corpus: "lease", weight: 3, ..KIND },
     Kind { group: "batch", kind: "Job", plural: "jobs", corpus: "job", weight: 22, ..KIND },
     Kind { group: "batch", kind: "CronJob", plural: "cronjobs", corpus: "cronjob", weight: 10, ..KIND },
     Kind { kind: "Pod", plural: "pods", corpus: "pod", weight: 16, same_verdict_min: 98.0, ..KIND },

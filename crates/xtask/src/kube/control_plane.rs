@@ -35,7 +35,7 @@ pub const GROUPS: &str = "GenericWorkload";
 /// Versions that are not served unless asked for.
 const VERSIONS: &str = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
 /// The same for every client of every control plane: it listens on loopback, for as long as a test.
-const TOKEN: &str = "throw-away";
+pub const TOKEN: &str = "throw-away";
 
 /// What a control plane is made of, etcd and kube-apiserver aside.
 #[derive(Clone, Debug)]
@@ -105,9 +105,25 @@ impl ControlPlane {
             control_plane.run("kube-controller-manager", &controllers_arguments(control_plane.folder.path(), plan)?)?;
         }
         if plan.scheduler {
-            control_plane.run("kube-scheduler", &client_arguments(control_plane.folder.path(), plan)?)?;
+            control_plane.start_scheduler(plan)?;
         }
         Ok(control_plane)
+    }
+
+    /// Starts kube-scheduler now, and returns the port of its health and metrics, which [`TOKEN`] opens.
+    pub fn start_scheduler(&mut self, plan: &Plan) -> anyhow::Result<u16> {
+        let port = free_port()?;
+        self.run("kube-scheduler", &client_arguments(self.folder.path(), plan, port))?;
+        Ok(port)
+    }
+
+    /// Ends the program of this name, if it runs.
+    pub fn stop_program(&mut self, name: &str) {
+        for mut program in self.programs.extract_if(.., |program| program.name == name) {
+            // Both fail only when the process has already ended, which is what is wanted.
+            let _ = program.child.kill();
+            let _ = program.child.wait();
+        }
     }
 
     /// `HOST:PORT` of the API.
@@ -128,6 +144,11 @@ impl ControlPlane {
         config.connect_timeout = Some(Duration::from_secs(5));
         config.read_timeout = Some(Duration::from_secs(60));
         Ok(Client::try_from(config)?)
+    }
+
+    /// The process of the program of this name, if it was started.
+    pub fn id(&self, name: &str) -> Option<u32> {
+        self.programs.iter().find(|program| program.name == name).map(|program| program.child.id())
     }
 
     /// An error when a program has ended, with its last words.
@@ -270,7 +291,7 @@ fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &Plan) -> Vec<String
 }
 
 fn controllers_arguments(folder: &Path, plan: &Plan) -> anyhow::Result<Vec<String>> {
-    let mut arguments = client_arguments(folder, plan)?;
+    let mut arguments = client_arguments(folder, plan, free_port()?);
     let left_out: String = plan.without_controllers.iter().map(|name| format!(",-{name}")).collect();
     arguments.push(format!("--service-account-private-key-file={}", folder.join("service-account.key").display()));
     // Nodes here have no kubelet that would renew their leases.
@@ -279,19 +300,19 @@ fn controllers_arguments(folder: &Path, plan: &Plan) -> anyhow::Result<Vec<Strin
 }
 
 /// What the programs that only talk to the API have in common. Limits as in upstream's own benchmark.
-fn client_arguments(folder: &Path, plan: &Plan) -> anyhow::Result<Vec<String>> {
+fn client_arguments(folder: &Path, plan: &Plan, port: u16) -> Vec<String> {
     let kubeconfig = folder.join("kubeconfig").display().to_string();
-    Ok(vec![
+    vec![
         format!("--kubeconfig={kubeconfig}"),
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),
         "--leader-elect=false".to_owned(),
         "--bind-address=127.0.0.1".to_owned(),
-        format!("--secure-port={}", free_port()?),
+        format!("--secure-port={port}"),
         "--kube-api-qps=5000".to_owned(),
         "--kube-api-burst=5000".to_owned(),
         format!("--feature-gates={}", gates(plan)),
-    ])
+    ]
 }
 
 fn gates(plan: &Plan) -> String {

@@ -28,10 +28,18 @@ enum Suite {
     Api,
     /// What the real controllers make of Jobs, and what we do
     Builder,
+    /// Schedules as the library behind CronJobs reads them, and as we do
+    Cron,
+    /// What the filters and scores of the real kube-scheduler say, and ours
+    Scheduler,
     /// One gang Job from submission to its end, with our parts on the real control plane
     Walk,
     /// All or nothing, with our parts on the real control plane
     Gangs,
+    /// Our controllers killed again and again while Jobs are under way, on the real control plane
+    Restarts,
+    /// What upstream tests of Jobs, CronJobs and what they leave, with our parts on the real control plane
+    Jobs,
     /// Plain Jobs, with our parts on a real control plane that has no groups
     Bare,
     /// Jobs that ask for a topology, with our parts on a real control plane that drops it
@@ -39,21 +47,63 @@ enum Suite {
 }
 
 impl Suite {
-    /// The tests of `testkit` that run on both homes, by the beginning of their names; none for a suite of another kind.
-    fn tests(self) -> Option<&'static str> {
+    /// The tests of `testkit` that run on both homes, by parts of their names; none for a suite of another kind.
+    fn tests(self) -> &'static [&'static str] {
         match self {
-            Suite::Api | Suite::Builder => None,
-            Suite::Walk => Some("walk::walk_one_gang_job"),
-            Suite::Gangs => Some("gangs::"),
-            Suite::Bare => Some("bare::"),
-            Suite::Partial => Some("partial::"),
+            Suite::Api | Suite::Builder | Suite::Cron | Suite::Scheduler => &[],
+            Suite::Walk => &["walk::walk_one_gang_job"],
+            Suite::Gangs => &[
+                "gangs::",
+                "gang_life::a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again",
+                "gang_life::a_gang_that_was_whole_keeps_its_pods_when_the_scheduler_starts_anew",
+            ],
+            Suite::Restarts => &["kills::"],
+            Suite::Jobs => &[
+                "job_counts::",
+                "job_failures::",
+                "job_indexes::",
+                "job_suspend::",
+                "job_owners::",
+                "job_groups::",
+                "job_objects::",
+                "job_leftovers::",
+                "cron_home::",
+            ],
+            Suite::Bare => &["bare::"],
+            Suite::Partial => &["partial::"],
         }
+    }
+
+    /// Controllers whose work is done by ours, as `Home` starts them for these tests.
+    fn replaced(self) -> &'static [&'static str] {
+        match self {
+            Suite::Jobs => &[
+                "job-controller",
+                "cronjob-controller",
+                "ttl-after-finished-controller",
+                "pod-garbage-collector-controller",
+                "podgroup-protection-controller",
+            ],
+            _ => &["job-controller"],
+        }
+    }
+
+    /// How many tests run at a time: those that share a home mostly wait for the clock on the wall.
+    fn threads(self) -> usize {
+        if self == Suite::Jobs { 24 } else { 1 }
     }
 
     /// What the control plane leaves off.
     fn gates_off(self) -> &'static [&'static str] {
         match self {
-            Suite::Api | Suite::Builder | Suite::Walk | Suite::Gangs => &[],
+            Suite::Api
+            | Suite::Builder
+            | Suite::Cron
+            | Suite::Scheduler
+            | Suite::Walk
+            | Suite::Gangs
+            | Suite::Restarts
+            | Suite::Jobs => &[],
             Suite::Bare => &[GROUPS],
             // The second hangs on the first.
             Suite::Partial => &["TopologyAwareWorkloadScheduling", "CompositePodGroup"],
@@ -71,18 +121,30 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if suites.contains(&Suite::Builder) {
         crate::conformance::run_builder()?;
     }
-    if suites.iter().all(|suite| suite.tests().is_none()) || !programs_are_there(&plan(&[]).programs())? {
+    if suites.contains(&Suite::Cron) {
+        crate::conformance::run_cron()?;
+    }
+    if suites.contains(&Suite::Scheduler) {
+        crate::conformance::run_scheduler()?;
+    }
+    if suites.iter().all(|suite| suite.tests().is_empty()) || !programs_are_there(&plan(Suite::Walk).programs())? {
         return Ok(());
     }
     let built = Built::now()?;
     // Those that need the same control plane share one.
-    for alike in suites.chunk_by(|one, next| one.gates_off() == next.gates_off()) {
-        let tests: Vec<&str> = alike.iter().filter_map(|suite| suite.tests()).collect();
+    let needs = |suite: Suite| (suite.gates_off(), suite.replaced(), suite.threads());
+    for alike in suites.chunk_by(|one, next| needs(*one) == needs(*next)) {
+        let tests: Vec<&str> = alike.iter().flat_map(|suite| suite.tests()).copied().collect();
         if !tests.is_empty() {
-            on_kube(&built, &tests, &plan(alike[0].gates_off()))?;
+            on_kube(&built, &tests, alike[0])?;
         }
     }
     Ok(())
+}
+
+/// Whether a suite runs this test, as `module::name`, on the real control plane.
+pub fn runs_on_kube(test: &str) -> bool {
+    Suite::value_variants().iter().flat_map(|suite| suite.tests()).any(|part| test.contains(part))
 }
 
 /// Our programs.
@@ -100,20 +162,21 @@ impl Built {
 }
 
 /// The real control plane, whose Jobs, pods and nodes are for our parts.
-fn plan(gates_off: &'static [&'static str]) -> Plan {
-    Plan { controllers: true, without_controllers: vec!["job-controller"], gates_off, ..Plan::default() }
+fn plan(suite: Suite) -> Plan {
+    let without_controllers = suite.replaced().to_vec();
+    Plan { controllers: true, without_controllers, gates_off: suite.gates_off(), ..Plan::default() }
 }
 
 /// Runs tests of `testkit` on a real control plane, with our parts as processes.
-fn on_kube(built: &Built, tests: &[&str], plan: &Plan) -> anyhow::Result<()> {
+fn on_kube(built: &Built, tests: &[&str], suite: Suite) -> anyhow::Result<()> {
     let Built { phalanx, test } = built;
     for name in tests {
         ensure!(count(test, name)? > 0, "no test is named {name}");
     }
-    let mut control_plane = ControlPlane::start("kube-test", plan)?;
+    let mut control_plane = ControlPlane::start("kube-test", &plan(suite))?;
     println!("kube-apiserver {} is up at https://{}", super::VERSION, control_plane.address());
     let status = Command::new(test)
-        .args(["--test-threads=1", "--show-output"])
+        .args([format!("--test-threads={}", suite.threads()).as_str(), "--show-output"])
         .args(tests)
         .env("PHALANX_HOME", "kube")
         .env("KUBECONFIG", control_plane.kubeconfig())

@@ -34,6 +34,7 @@ pub const STEPS: &[Step] = &[
             Line("nodes no v1 false Node"),
             Line("pods po v1 true Pod"),
             Line("jobs batch/v1 true Job"),
+            Line("leases coordination.k8s.io/v1 true Lease"),
             Line("podgroups scheduling.k8s.io/v1beta1 true PodGroup"),
             Line("workloads scheduling.k8s.io/v1beta1 true Workload"),
             Line("priorityclasses pc scheduling.k8s.io/v1 false PriorityClass"),

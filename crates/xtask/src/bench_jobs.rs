@@ -1,0 +1,192 @@
+//! Jobs from their creation to their end: our controllers beside the real kube-controller-manager.
+
+mod home; // what runs: everything in one process of ours, or the real server with parts beside it
+mod load; // Jobs sent, and watched to their end
+mod pairs; // what Workloads and PodGroups take up
+mod vitals; // what a server counted, and what a process took
+
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use home::Home;
+use load::{Load, Measured};
+
+/// Options of `cargo xtask bench jobs`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only this case (may be given several times)
+    #[arg(long, value_name = "NAME")]
+    case: Vec<Case>,
+    /// Only this system (may be given several times)
+    #[arg(long, value_name = "NAME")]
+    system: Vec<System>,
+    /// Jobs of the case single
+    #[arg(long, default_value_t = 10_000)]
+    jobs: usize,
+    /// Jobs of the case single on the real server, which is slower; 0 for as many as on ours
+    #[arg(long, default_value_t = 3_000)]
+    kube_jobs: usize,
+    /// Completions of the case indexed, a hundredth of them at a time
+    #[arg(long, default_value_t = 100_000)]
+    completions: usize,
+    /// Nodes of the cluster
+    #[arg(long, default_value_t = 500)]
+    nodes: u32,
+    /// The program; built first with `cargo build --release`
+    #[arg(long, default_value = "target/release/phalanx")]
+    phalanx: PathBuf,
+    /// Its configuration, to try other settings
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Folder for the data directories; it should lie on a disk, not in memory
+    #[arg(long, default_value = "target/bench-jobs")]
+    folder: PathBuf,
+    /// Also write one JSON object a line to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Case {
+    /// Many Jobs of one pod, on every system
+    Single,
+    /// One Indexed Job
+    Indexed,
+    /// 1,000 gangs of four, with groups and without (gate WorkloadWithJob)
+    Gangs,
+    /// What 10,000 Workloads with their PodGroups take up
+    Pairs,
+}
+
+/// Who runs the Jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum System {
+    /// All of ours in one process, its data on disk
+    PhalanxEmbedded,
+    /// Our Job controller, scheduler and nodes on the real server
+    Phalanx,
+    /// The real kube-controller-manager on the real server, with our scheduler and nodes
+    KubeControllerManager,
+}
+
+impl System {
+    fn name(self) -> &'static str {
+        match self {
+            System::PhalanxEmbedded => "phalanx-embedded",
+            System::Phalanx => "phalanx",
+            System::KubeControllerManager => "kube-controller-manager",
+        }
+    }
+}
+
+/// One measurement.
+struct Row {
+    case: String,
+    system: System,
+    load: Load,
+    measured: Measured,
+}
+
+/// Runs the cases and prints them.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let chosen = |case: Case| args.case.is_empty() || args.case.contains(&case);
+    let on = |system: System| args.system.is_empty() || args.system.contains(&system);
+    let _ = std::fs::remove_dir_all(&args.folder);
+    std::fs::create_dir_all(&args.folder).with_context(|| args.folder.display().to_string())?;
+    let (mut rows, mut lines) = (Vec::new(), Vec::new());
+    for system in System::value_variants().iter().copied().filter(|system| chosen(Case::Single) && on(*system)) {
+        let jobs = match system {
+            System::PhalanxEmbedded => args.jobs,
+            _ if args.kube_jobs == 0 => args.jobs,
+            _ => args.kube_jobs.min(args.jobs),
+        };
+        rows.extend(measure(args, format!("single-{jobs}"), system, Load::single(jobs), true)?);
+    }
+    if on(System::PhalanxEmbedded) {
+        let here = System::PhalanxEmbedded;
+        if chosen(Case::Gangs) {
+            rows.extend(measure(args, "gangs-1000x4".to_owned(), here, Load::gangs(1_000, 4), true)?);
+            rows.extend(measure(args, "gangs-1000x4-off".to_owned(), here, Load::gangs(1_000, 4), false)?);
+        }
+        if chosen(Case::Indexed) {
+            let load = Load::indexed(args.completions, args.completions.div_ceil(100));
+            rows.extend(measure(args, format!("indexed-{}", args.completions), here, load, true)?);
+        }
+    }
+    print(&rows);
+    lines.extend(rows.iter().map(|row| line(args, row)));
+    if chosen(Case::Pairs) {
+        let size = pairs::measure(10_000)?;
+        println!("\n{}", size.text());
+        lines.push(size.line());
+    }
+    if let Some(file) = &args.json {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(file, text).with_context(|| file.display().to_string())?;
+    }
+    std::fs::remove_dir_all(&args.folder)?;
+    Ok(())
+}
+
+/// Starts a system, sends it the Jobs, and stops it again. `None` where the real programs cannot be had.
+fn measure(args: &Args, case: String, system: System, load: Load, with_groups: bool) -> anyhow::Result<Option<Row>> {
+    eprintln!("{case}, {}: starting", system.name());
+    let Some(mut home) = Home::start(args, system, with_groups)? else { return Ok(None) };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let measured = runtime.block_on(load.run(&home)).with_context(|| format!("{case}, {}", system.name()));
+    let measured = measured.map_err(|error| error.context(home.last_words()))?;
+    home.still_runs()?;
+    drop(runtime);
+    home.stop()?;
+    ensure!(measured.seconds > 0.0, "no time passed");
+    let (seconds, per_second) = (measured.seconds, load.jobs as f64 / measured.seconds);
+    eprintln!("{case}, {}: {seconds:.1} s, {per_second:.0} Jobs/s", system.name());
+    Ok(Some(Row { case, system, load, measured }))
+}
+
+fn print(rows: &[Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    println!(
+        "{:<18} {:<24} {:>7} {:>8} {:>8} {:>8} {:>9} {:>9} {:>10} {:>7} {:>6}",
+        "case", "system", "s", "Jobs/s", "pods/s", "create/s", "pod p50", "pod p99", "writes/Job", "cpu s", "MB"
+    );
+    for Row { case, system, load, measured } in rows {
+        let (jobs, pods) = (load.jobs as f64, (load.jobs * load.pods) as f64);
+        println!(
+            "{case:<18} {:<24} {:>7.1} {:>8.0} {:>8.0} {:>8.0} {:>9.0} {:>9.0} {:>10.1} {:>7.1} {:>6.0}",
+            system.name(),
+            measured.seconds,
+            jobs / measured.seconds,
+            pods / measured.seconds,
+            jobs / measured.create_seconds,
+            measured.first_pod_ms(0.5),
+            measured.first_pod_ms(0.99),
+            measured.writes.total() as f64 / jobs,
+            measured.cpu_seconds,
+            measured.rss_mb,
+        );
+    }
+    println!("\nCPU and memory are those of the process with the Job controller. Writes per Job:");
+    for Row { case, system, load, measured } in rows {
+        println!("{case:<18} {:<24} {}", system.name(), measured.writes.per(load.jobs));
+    }
+}
+
+fn line(args: &Args, row: &Row) -> Value {
+    let Row { case, system, load, measured } = row;
+    json!({
+        "case": case, "system": system.name(), "nodes": args.nodes, "jobs": load.jobs, "pods": load.jobs * load.pods,
+        "seconds": measured.seconds, "jobs_per_second": load.jobs as f64 / measured.seconds,
+        "pods_per_second": (load.jobs * load.pods) as f64 / measured.seconds,
+        "create_seconds": measured.create_seconds,
+        "first_pod_ms_p50": measured.first_pod_ms(0.5), "first_pod_ms_p99": measured.first_pod_ms(0.99),
+        "writes_per_job": measured.writes.total() as f64 / load.jobs as f64, "writes": measured.writes.per_resource(),
+        "cpu_seconds": measured.cpu_seconds, "rss_mb": measured.rss_mb,
+    })
+}

@@ -1,0 +1,333 @@
+//! Jobs sent, and watched to their end.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use futures::StreamExt;
+use futures::future::{join, try_join_all};
+use kube::Client;
+use kube::core::WatchEvent;
+use runtime::{is_expired, request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::home::Home;
+use super::vitals::{Vitals, Writes};
+
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Requests of the load in flight at once.
+const IN_FLIGHT: usize = 32;
+/// No case takes longer than this; one that does has stopped.
+const SECONDS_MAX: u64 = 600;
+/// Jobs that are run first, so that connections and caches are there.
+const WARM_UP: usize = 16;
+/// How long after the last Job events may still be written.
+const EVENTS_SETTLE: Duration = Duration::from_secs(2);
+
+/// Jobs that are all alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// How many.
+    pub jobs: usize,
+    /// Pods that each has to see succeed.
+    pub pods: usize,
+    parallelism: usize,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Plain,
+    Gang,
+    Indexed,
+}
+
+impl Load {
+    /// Jobs of one pod.
+    pub fn single(jobs: usize) -> Load {
+        Load { jobs, pods: 1, parallelism: 1, shape: Shape::Plain }
+    }
+
+    /// Gangs.
+    pub fn gangs(jobs: usize, pods: usize) -> Load {
+        Load { jobs, pods, parallelism: pods, shape: Shape::Gang }
+    }
+
+    /// One Job with that many indexes, so many of them at a time.
+    pub fn indexed(completions: usize, parallelism: usize) -> Load {
+        Load { jobs: 1, pods: completions, parallelism, shape: Shape::Indexed }
+    }
+
+    /// Sends the Jobs and returns when the last is Complete.
+    pub async fn run(&self, home: &Home) -> anyhow::Result<Measured> {
+        let client = home.client().await?;
+        let warm_up = Load { jobs: WARM_UP, pods: 1, parallelism: 1, shape: Shape::Plain };
+        warm_up.follow(&client, "warm").await.context("warming up")?;
+        let before = Vitals::now(&client, home).await?;
+        let mut measured = self.follow(&client, "job").await?;
+        tokio::time::sleep(EVENTS_SETTLE).await;
+        let after = Vitals::now(&client, home).await?;
+        measured.writes = after.writes.since(&before.writes);
+        measured.cpu_seconds = after.cpu_seconds - before.cpu_seconds;
+        measured.rss_mb = after.rss_mb;
+        Ok(measured)
+    }
+
+    async fn follow(&self, client: &Client, prefix: &str) -> anyhow::Result<Measured> {
+        let started = Instant::now();
+        let limit = Duration::from_secs(SECONDS_MAX);
+        let jobs = Watch::begin(client, JOBS, &format!("status.successful%3D{}", self.pods)).await?;
+        // Only what has no node yet: of each pod its coming and its bind, not its life.
+        let pods = Watch::begin(client, PODS, "spec.nodeName%3D").await?;
+        let prefix = format!("{prefix}-");
+        let (complete, first_pods) = (complete(jobs, &prefix, self.jobs), first_pods(pods, &prefix, self.jobs));
+        let sent = self.send(client, &prefix);
+        let all = async {
+            let watching = join(complete, first_pods);
+            let (sent, (ended, first_pods)) = join(sent, watching).await;
+            anyhow::Ok((sent?, ended?, first_pods?))
+        };
+        let (sent, ended, first_pods) = match tokio::time::timeout(limit, all).await {
+            Ok(done) => done?,
+            Err(_) => bail!("not all Jobs were Complete within {SECONDS_MAX} s"),
+        };
+        let begun = sent.begun.values().min().copied().unwrap_or(started);
+        let waited = sent.acknowledged.iter().filter_map(|(name, at)| {
+            let seen = first_pods.get(name)?;
+            Some(seen.saturating_duration_since(*at).as_secs_f64() * 1000.0)
+        });
+        let mut first_pod_ms: Vec<f64> = waited.collect();
+        first_pod_ms.sort_by(f64::total_cmp);
+        Ok(Measured {
+            seconds: ended.duration_since(begun).as_secs_f64(),
+            create_seconds: sent.last.duration_since(begun).as_secs_f64(),
+            first_pod_ms,
+            writes: Writes::default(),
+            cpu_seconds: 0.0,
+            rss_mb: 0.0,
+        })
+    }
+
+    /// Each client sends its next Job when the last is answered.
+    async fn send(&self, client: &Client, prefix: &str) -> anyhow::Result<Sent> {
+        let next = AtomicUsize::new(0);
+        let sender = || async {
+            let mut sent = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= self.jobs {
+                    return Ok::<_, kube::Error>(sent);
+                }
+                let name = format!("{prefix}{index}");
+                let begun = Instant::now();
+                request::post(client, JOBS, &self.job(&name)).await?;
+                sent.push((name, begun, Instant::now()));
+            }
+        };
+        let sent = try_join_all((0..IN_FLIGHT).map(|_| sender())).await?;
+        let last = Instant::now();
+        let (mut begun, mut acknowledged) = (BTreeMap::new(), BTreeMap::new());
+        for (name, from, to) in sent.into_iter().flatten() {
+            begun.insert(name.clone(), from);
+            acknowledged.insert(name, to);
+        }
+        Ok(Sent { begun, acknowledged, last })
+    }
+
+    fn job(&self, name: &str) -> Value {
+        let scheduling = match self.shape {
+            Shape::Gang => json!({"schedulingPolicy": {"gang": {"minCount": self.pods}}}),
+            Shape::Plain | Shape::Indexed => Value::Null,
+        };
+        let mode = if self.shape == Shape::Indexed { "Indexed" } else { "NonIndexed" };
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+            "spec": {
+                "completions": self.pods, "parallelism": self.parallelism, "completionMode": mode,
+                "scheduling": scheduling,
+                "template": {
+                    "metadata": {"annotations": {"phalanx.dev/run-seconds": "0"}},
+                    "spec": {"restartPolicy": "Never", "containers": [{
+                        "name": "main", "image": "registry.example/main:1", "command": ["run"],
+                        "resources": {"requests": {"cpu": "100m", "memory": "100Mi"}},
+                    }]},
+                },
+            },
+        })
+    }
+}
+
+/// When each Job was sent.
+struct Sent {
+    begun: BTreeMap<String, Instant>,
+    acknowledged: BTreeMap<String, Instant>,
+    /// The last answer.
+    last: Instant,
+}
+
+/// What came of it.
+pub struct Measured {
+    /// From the first create to the last Complete.
+    pub seconds: f64,
+    /// From the first create to the answer to the last.
+    pub create_seconds: f64,
+    /// From the answer to a Job's create to its first pod being seen, in ascending order.
+    first_pod_ms: Vec<f64>,
+    /// What was written meanwhile, by anybody.
+    pub writes: Writes,
+    /// CPU time of the process with the Job controller.
+    pub cpu_seconds: f64,
+    /// Resident memory of that process at the end.
+    pub rss_mb: f64,
+}
+
+impl Measured {
+    /// The time from a Job to its first pod that this share of the Jobs stays below.
+    pub fn first_pod_ms(&self, share: f64) -> f64 {
+        let at = (self.first_pod_ms.len().saturating_sub(1) as f64 * share) as usize;
+        self.first_pod_ms.get(at).copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// What is read of a Job or a pod.
+#[derive(Clone, Debug, Deserialize)]
+struct Object {
+    metadata: Meta,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct List {
+    metadata: Meta,
+    items: VecDeque<Object>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Meta {
+    name: String,
+    resource_version: String,
+    owner_references: Vec<Owner>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Owner {
+    name: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+type Events = futures::stream::BoxStream<'static, Result<WatchEvent<Object>, kube::Error>>;
+
+/// A watch that goes on where it was when it ends: the real server ends those of watchers that read too slowly, and a client
+/// those on which nothing comes for long. Where that is too far back it lists, and tells of everything there is.
+struct Watch<'a> {
+    client: &'a Client,
+    /// The collection, and what is chosen of it.
+    path: String,
+    version: String,
+    listed: VecDeque<Object>,
+    events: Option<Events>,
+}
+
+impl<'a> Watch<'a> {
+    /// From now on, of what `selector` chooses in `collection`.
+    async fn begin(client: &'a Client, collection: &str, selector: &str) -> anyhow::Result<Watch<'a>> {
+        let path = format!("{collection}?fieldSelector={selector}");
+        let mut watch = Watch { client, path, version: String::new(), listed: VecDeque::new(), events: None };
+        watch.list().await?;
+        watch.listed.clear();
+        watch.open().await?;
+        Ok(watch)
+    }
+
+    async fn list(&mut self) -> anyhow::Result<()> {
+        let list: List = serde_json::from_slice(&request::get(self.client, &self.path).await?)?;
+        (self.version, self.listed) = (list.metadata.resource_version, list.items);
+        Ok(())
+    }
+
+    async fn open(&mut self) -> Result<(), kube::Error> {
+        let (path, version, timeout) = (&self.path, &self.version, 2 * SECONDS_MAX);
+        let path =
+            format!("{path}&watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout}&resourceVersion={version}");
+        let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        self.events = Some(self.client.request_events(request).await?.boxed());
+        Ok(())
+    }
+
+    /// The next object that came to be chosen or changed.
+    async fn next(&mut self) -> anyhow::Result<Object> {
+        loop {
+            if let Some(object) = self.listed.pop_front() {
+                return Ok(object);
+            }
+            let Some(events) = &mut self.events else {
+                match self.open().await {
+                    Err(error) if is_expired(&error) => self.list().await?,
+                    opened => opened?,
+                }
+                continue;
+            };
+            match events.next().await {
+                Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+                    self.version.clone_from(&object.metadata.resource_version);
+                    return Ok(object);
+                }
+                Some(Ok(WatchEvent::Deleted(object))) => self.version = object.metadata.resource_version,
+                Some(Ok(WatchEvent::Bookmark(bookmark))) => self.version = bookmark.metadata.resource_version,
+                Some(Ok(WatchEvent::Error(status))) if status.code == 410 => {
+                    self.events = None;
+                    self.list().await?;
+                }
+                Some(Ok(WatchEvent::Error(status))) => bail!("the watch ended: {}", status.message),
+                Some(Err(_)) | None => self.events = None,
+            }
+        }
+    }
+}
+
+/// Resolves at the last end.
+async fn complete(mut jobs: Watch<'_>, prefix: &str, count: usize) -> anyhow::Result<Instant> {
+    let mut ended = BTreeSet::new();
+    loop {
+        let job = jobs.next().await.with_context(|| format!("{} Jobs to go", count - ended.len()))?;
+        let is_complete = |it: &Condition| it.kind == "Complete" && it.status == "True";
+        let is_end = job.metadata.name.starts_with(prefix) && job.status.conditions.iter().any(is_complete);
+        if !is_end || !ended.insert(job.metadata.name) {
+            continue;
+        }
+        if ended.len() == count {
+            return Ok(Instant::now());
+        }
+        if ended.len().is_multiple_of(1_000) {
+            eprintln!("  {} Jobs to go", count - ended.len());
+        }
+    }
+}
+
+/// When the first pod of each Job was seen.
+async fn first_pods(mut pods: Watch<'_>, prefix: &str, count: usize) -> anyhow::Result<BTreeMap<String, Instant>> {
+    let mut seen = BTreeMap::new();
+    while seen.len() < count {
+        let pod = pods.next().await.context("waiting for pods")?;
+        let owner = pod.metadata.owner_references.into_iter().find(|owner| owner.name.starts_with(prefix));
+        owner.into_iter().for_each(|owner| _ = seen.entry(owner.name).or_insert_with(Instant::now));
+    }
+    Ok(seen)
+}

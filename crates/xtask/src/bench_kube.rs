@@ -1,0 +1,237 @@
+//! The same groups on one real kube-apiserver and etcd, kube-scheduler and ours in turn, then on our own server.
+//!
+//! Nodes, groups and pods are made first, then the scheduler under test is started; the clock runs from its readiness to
+//! the last bind that a watcher of ours sees. How long a decision takes is what each scheduler says of itself.
+
+mod load; // nodes, groups and pods, made and taken away
+mod systems; // the schedulers, and how they are asked about themselves
+mod embedded; // everything in one process of ours
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use crate::kube::{self, ControlPlane, Plan};
+use crate::shapes::{Case, Policy};
+use load::Made;
+use systems::{Decisions, Scheduler};
+
+/// Options of `cargo xtask bench kube`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run only this case; other sizes than the usual ones are named alike
+    #[arg(long)]
+    pub case: Option<String>,
+    /// Measure only these systems
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub systems: Vec<System>,
+    /// The program; built first with `cargo build --release`
+    #[arg(long, default_value = "target/release/phalanx")]
+    pub phalanx: PathBuf,
+    /// Folder for data directories and logs; it should lie on a disk, not in memory
+    #[arg(long, default_value = "target/bench-kube")]
+    pub folder: PathBuf,
+    /// Also write one JSON object a line to this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum System {
+    /// Nobody decides: 64 workers post binds as fast as the real server takes them
+    Bare,
+    /// kube-scheduler on the real server
+    KubeScheduler,
+    /// Ours on the real server
+    Phalanx,
+    /// Ours on our own durable server, pods posted directly, from the first create to the last bind
+    PhalanxEmbedded,
+    /// The same, but the pods come from gang Jobs and run on simulated nodes
+    PhalanxJobs,
+}
+
+impl System {
+    const ALL: [System; 5] =
+        [System::Bare, System::KubeScheduler, System::Phalanx, System::PhalanxEmbedded, System::PhalanxJobs];
+
+    fn name(self) -> &'static str {
+        match self {
+            System::Bare => "bare",
+            System::KubeScheduler => "kube-scheduler",
+            System::Phalanx => "phalanx",
+            System::PhalanxEmbedded => "phalanx-embedded",
+            System::PhalanxJobs => "phalanx-jobs",
+        }
+    }
+
+    fn is_on_the_real_server(self) -> bool {
+        matches!(self, System::Bare | System::KubeScheduler | System::Phalanx)
+    }
+
+    /// Whether it says anything about this case.
+    fn takes(self, case: &Case) -> bool {
+        match self {
+            System::Bare => case.policy == Policy::Single,
+            System::PhalanxJobs => case.policy == Policy::Gang,
+            _ => true,
+        }
+    }
+}
+
+const CASES: [&str; 6] = ["single-10000", "gang-1000x3", "gang-3x1000", "basic-1000x3", "tas-750x4", "tas-3x1000"];
+
+/// What one system did with one case.
+pub struct Row {
+    system: System,
+    case: Case,
+    /// From the scheduler's readiness (our own server: from the first create) to the last bind.
+    seconds: f64,
+    /// How long making groups and pods took; part of `seconds` on our own server.
+    create_seconds: f64,
+    decisions: Option<Decisions>,
+    rss_mb: Option<f64>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let systems = if args.systems.is_empty() { System::ALL.to_vec() } else { args.systems.clone() };
+    let names = args.case.as_deref().map_or(CASES.to_vec(), |case| vec![case]);
+    let cases: Vec<Case> = names.into_iter().map(str::parse).collect::<Result<_, _>>()?;
+    let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
+    std::fs::create_dir_all(&args.folder)?;
+    println!(
+        "{:<14} {:<17} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>10}",
+        "case", "system", "seconds", "pods/s", "decide ms", "p50 ms", "p99 ms", "rss MB", "creates/s"
+    );
+    let mut tell = |row: Row| -> anyhow::Result<()> {
+        println!("{}", row.text());
+        if let Some(file) = &mut json {
+            writeln!(file, "{}", row.to_json())?;
+        }
+        Ok(())
+    };
+    on_the_real_server(args, &cases, &systems, &mut tell)?;
+    for case in &cases {
+        for system in systems.iter().filter(|system| !system.is_on_the_real_server() && system.takes(case)) {
+            tell(embedded::measure(args, *system, case)?)?;
+        }
+    }
+    Ok(())
+}
+
+type Tell<'a> = dyn FnMut(Row) -> anyhow::Result<()> + 'a;
+
+fn on_the_real_server(args: &Args, cases: &[Case], systems: &[System], tell: &mut Tell<'_>) -> anyhow::Result<()> {
+    let wanted: Vec<System> = systems.iter().copied().filter(|system| system.is_on_the_real_server()).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    // As in upstream's own benchmark.
+    let plan =
+        Plan { without_admission: vec!["ServiceAccount", "TaintNodesByCondition", "Priority"], ..Plan::default() };
+    let mut programs = plan.programs();
+    programs.push("kube-scheduler");
+    if !kube::programs_are_there(&programs)? {
+        println!("the real programs are not there and cannot be built here: nothing is measured beside them");
+        return Ok(());
+    }
+    let mut control_plane = ControlPlane::start("bench-kube", &plan)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let client = runtime.block_on(control_plane.client())?;
+    let mut nodes = 0;
+    for case in cases {
+        if nodes != case.nodes {
+            eprintln!("making {} nodes", case.nodes);
+            anyhow::ensure!(nodes == 0, "all cases of one run need the same number of nodes");
+            runtime.block_on(load::make_nodes(&client, case.nodes))?;
+            nodes = case.nodes;
+        }
+        for system in wanted.iter().filter(|system| system.takes(case)) {
+            eprintln!("{case} on {}", system.name());
+            let made = runtime.block_on(load::make(&client, case))?;
+            let row = match system {
+                System::Bare => runtime.block_on(bare(&client, case, &made))?,
+                _ => {
+                    let start = || Scheduler::start(args, *system, &mut control_plane, &plan);
+                    scheduled(&runtime, &client, *system, case, &made, start)?
+                }
+            };
+            control_plane.stop_program("kube-scheduler");
+            tell(row)?;
+            runtime.block_on(load::take_away(&client, case))?;
+        }
+    }
+    Ok(())
+}
+
+/// Binds by hand: what the server can take.
+async fn bare(client: &::kube::Client, case: &Case, made: &Made) -> anyhow::Result<Row> {
+    let seconds = load::bind_all(client, case).await?;
+    let create_seconds = made.seconds;
+    Ok(Row { system: System::Bare, case: case.clone(), seconds, create_seconds, decisions: None, rss_mb: None })
+}
+
+fn scheduled(
+    runtime: &tokio::runtime::Runtime,
+    client: &::kube::Client,
+    system: System,
+    case: &Case,
+    made: &Made,
+    start: impl FnOnce() -> anyhow::Result<Scheduler>,
+) -> anyhow::Result<Row> {
+    let binds = runtime.block_on(load::Binds::from_now(client))?;
+    // Polled from now on, so that the last bind is seen when it comes.
+    let watching = runtime.spawn(binds.until(case.pods()));
+    let scheduler = start()?;
+    let ready = runtime.block_on(scheduler.ready())?;
+    let last = runtime.block_on(watching)??;
+    let decisions = runtime.block_on(scheduler.decisions(case))?;
+    let rss_mb = Some(scheduler.peak_mb()?);
+    let seconds = last.saturating_duration_since(ready).as_secs_f64();
+    Ok(Row { system, case: case.clone(), seconds, create_seconds: made.seconds, decisions, rss_mb })
+}
+
+impl Row {
+    fn pods_per_second(&self) -> f64 {
+        self.case.pods() as f64 / self.seconds
+    }
+
+    fn text(&self) -> String {
+        let number =
+            |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+        let decisions = self.decisions.as_ref();
+        format!(
+            "{:<14} {:<17} {:>8.2} {:>9.0} {:>11} {:>9} {:>9} {:>8} {:>10.0}",
+            self.case,
+            self.system.name(),
+            self.seconds,
+            self.pods_per_second(),
+            number(decisions.map(Decisions::mean_ms), 4),
+            number(decisions.map(|decisions| decisions.percentile_ms(50)), 2),
+            number(decisions.map(|decisions| decisions.percentile_ms(99)), 2),
+            number(self.rss_mb, 0),
+            self.case.pods() as f64 / self.create_seconds,
+        )
+    }
+
+    fn to_json(&self) -> Value {
+        let decisions = self.decisions.as_ref();
+        json!({
+            "case": self.case.name,
+            "system": self.system.name(),
+            "nodes": self.case.nodes,
+            "pods": self.case.pods(),
+            "groups": if self.case.policy == Policy::Single { 0 } else { self.case.groups },
+            "seconds": self.seconds,
+            "pods_per_second": self.pods_per_second(),
+            "decide_ms_mean": decisions.map(Decisions::mean_ms),
+            "decide_ms_p50": decisions.map(|decisions| decisions.percentile_ms(50)),
+            "decide_ms_p99": decisions.map(|decisions| decisions.percentile_ms(99)),
+            "rss_mb": self.rss_mb,
+            "creates_per_second": self.case.pods() as f64 / self.create_seconds,
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Everything in one process of ours, its data on disk: from the first create to the last bind.
+
+use std::time::Instant;
+
+use anyhow::Context;
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::Client;
+use runtime::request;
+use serde_json::json;
+
+use super::load::{self, Binds};
+use super::systems::program;
+use super::{Args, Row, System};
+use crate::bench_life::peak_mb_of;
+use crate::shapes::{Case, RACK};
+use crate::up::{Plan, Up};
+
+/// Requests at once.
+const WORKERS: usize = 64;
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// Measures one case.
+pub fn measure(args: &Args, system: System, case: &Case) -> anyhow::Result<Row> {
+    eprintln!("{case} on {}", system.name());
+    let folder = args.folder.join(system.name());
+    // Each start on an empty directory.
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut plan = Plan::new(&program(&args.phalanx)?, &folder)?;
+    let with_jobs = system == System::PhalanxJobs;
+    plan.options = if with_jobs {
+        vec!["--nodes".to_owned(), case.nodes.to_string()]
+    } else {
+        vec!["--without".to_owned(), "nodes".to_owned()]
+    };
+    let up = Up::start(&plan, "127.0.0.1:0")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let (seconds, create_seconds) = runtime.block_on(async {
+        let client = up.client().await?;
+        if with_jobs { through_jobs(&client, case).await } else { directly(&client, case).await }
+    })?;
+    let rss_mb = Some(peak_mb_of(std::path::Path::new(&format!("/proc/{}/status", up.id())))?);
+    up.stop()?;
+    Ok(Row { system, case: case.clone(), seconds, create_seconds, decisions: None, rss_mb })
+}
+
+async fn directly(client: &Client, case: &Case) -> anyhow::Result<(f64, f64)> {
+    load::make_nodes(client, case.nodes).await?;
+    let binds = Binds::from_now(client).await?;
+    let watching = tokio::spawn(binds.until(case.pods()));
+    let started = Instant::now();
+    let made = load::make(client, case).await?;
+    let last = watching.await??;
+    Ok((last.duration_since(started).as_secs_f64(), made.seconds))
+}
+
+async fn through_jobs(client: &Client, case: &Case) -> anyhow::Result<(f64, f64)> {
+    let binds = Binds::of(client, PODS).await?;
+    let watching = tokio::spawn(binds.until(case.pods()));
+    let started = Instant::now();
+    let jobs = (0..case.groups).map(|group| job(case, group));
+    let post = |job| async move { request::post(client, JOBS, &job).await.map(drop) };
+    stream::iter(jobs).map(post).buffer_unordered(WORKERS).try_collect::<()>().await.context("making the Jobs")?;
+    let made = started.elapsed().as_secs_f64();
+    let last = watching.await??;
+    Ok((last.duration_since(started).as_secs_f64(), made))
+}
+
+/// A gang Job whose pods run until the end of the benchmark.
+fn job(case: &Case, group: usize) -> serde_json::Value {
+    let mut spec = load::pod_spec(case, group * case.pods_per_group);
+    spec["restartPolicy"] = "Never".into();
+    let mut scheduling = json!({"schedulingPolicy": {"gang": {"minCount": case.pods_per_group}}});
+    if case.policy == crate::shapes::Policy::GangInRack {
+        scheduling["schedulingConstraints"] = json!({"topology": [{"key": RACK}]});
+    }
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": Case::group_name(group), "namespace": "default"},
+        "spec": {
+            "parallelism": case.pods_per_group, "completions": case.pods_per_group,
+            "scheduling": scheduling,
+            "template": {"metadata": {"annotations": {"phalanx.dev/run-seconds": "600"}}, "spec": spec},
+        },
+    })
+}

@@ -1,0 +1,221 @@
+//! Nodes, groups and pods, made and taken away by 64 workers, and a watcher of binds.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::Client;
+use kube::core::WatchEvent;
+use runtime::request::{self, PatchKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::shapes::{Case, NAMESPACE, Policy, RACK, rack};
+
+/// Requests at once.
+const WORKERS: usize = 64;
+/// No case takes longer than this; one that does has stopped.
+const SECONDS_MAX: u64 = 1_200;
+
+const PODS: &str = "/api/v1/namespaces/bench/pods";
+const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/bench/podgroups";
+
+/// What was made.
+pub struct Made {
+    /// How long that took.
+    pub seconds: f64,
+}
+
+/// Runs one request after the other, 64 at a time; the first error ends it.
+async fn side_by_side<T, F>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = Result<(), kube::Error>>,
+{
+    stream::iter(items).map(work).buffer_unordered(WORKERS).try_collect::<()>().await.context("making the load")
+}
+
+/// The nodes of upstream's benchmark, with racks.
+pub async fn make_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
+    side_by_side(0..count, |index| async move {
+        let name = format!("node-{index:05}");
+        let size = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
+        let rack = rack(index);
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {
+                "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": rack.replace("rack", "zone"), RACK: rack,
+            }},
+            "status": {
+                "capacity": size, "allocatable": size,
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Made", "message": "no kubelet is there"}],
+            },
+        });
+        request::post(client, "/api/v1/nodes", &node).await.map(drop)
+    })
+    .await
+}
+
+/// Makes the groups and then the pods of a case.
+pub async fn make(client: &Client, case: &Case) -> anyhow::Result<Made> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    match request::post(client, "/api/v1/namespaces", &namespace).await {
+        Err(error) if !runtime::is_already_exists(&error) => return Err(error).context("making the namespace"),
+        _ => {}
+    }
+    let started = Instant::now();
+    if case.policy != Policy::Single {
+        side_by_side(0..case.groups, |group| async move {
+            request::post(client, GROUPS, &pod_group(case, group)).await.map(drop)
+        })
+        .await?;
+    }
+    side_by_side(0..case.pods(), |number| async move {
+        let (group, index) = (number / case.pods_per_group, number % case.pods_per_group);
+        request::post(client, PODS, &pod(case, group, index)).await.map(drop)
+    })
+    .await?;
+    Ok(Made { seconds: started.elapsed().as_secs_f64() })
+}
+
+/// Leaves the server as it was before the case.
+pub async fn take_away(client: &Client, case: &Case) -> anyhow::Result<()> {
+    let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
+    let now = &now;
+    side_by_side(0..case.pods(), |number| async move {
+        let (group, index) = (number / case.pods_per_group, number % case.pods_per_group);
+        let path = format!("{PODS}/{}", Case::pod_name(group, index));
+        request::delete(client, &path, now).await.map(drop)
+    })
+    .await?;
+    if case.policy == Policy::Single {
+        return Ok(());
+    }
+    side_by_side(0..case.groups, |group| async move {
+        let path = format!("{GROUPS}/{}", Case::group_name(group));
+        // No controller is there that would take the protection off.
+        request::patch(client, &path, PatchKind::Merge, &json!({"metadata": {"finalizers": null}})).await?;
+        request::delete(client, &path, now).await.map(drop)
+    })
+    .await
+}
+
+/// Binds every pod of a case, the next to the next node; seconds.
+pub async fn bind_all(client: &Client, case: &Case) -> anyhow::Result<f64> {
+    let started = Instant::now();
+    side_by_side(0..case.pods(), |number| async move {
+        let name = Case::pod_name(number / case.pods_per_group, number % case.pods_per_group);
+        let node = format!("node-{:05}", number % case.nodes);
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": NAMESPACE},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        request::post(client, &format!("{PODS}/{name}/binding"), &binding).await.map(drop)
+    })
+    .await?;
+    Ok(started.elapsed().as_secs_f64())
+}
+
+fn pod_group(case: &Case, group: usize) -> Value {
+    let policy = match case.policy {
+        Policy::Gang | Policy::GangInRack => json!({"gang": {"minCount": case.pods_per_group}}),
+        Policy::Basic | Policy::Single => json!({"basic": {}}),
+    };
+    let mut spec = json!({"schedulingPolicy": policy});
+    if case.policy == Policy::GangInRack {
+        spec["schedulingConstraints"] = json!({"topology": [{"key": RACK}]});
+    }
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+        "metadata": {"name": Case::group_name(group), "namespace": NAMESPACE}, "spec": spec,
+    })
+}
+
+/// The pod template of a case's n-th pod.
+pub fn pod_spec(case: &Case, number: usize) -> Value {
+    let requests = json!({"cpu": format!("{}m", case.milli_cpu(number)), "memory": "100Mi"});
+    json!({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": requests}}]})
+}
+
+fn pod(case: &Case, group: usize, index: usize) -> Value {
+    let mut spec = pod_spec(case, group * case.pods_per_group + index);
+    if case.policy != Policy::Single {
+        spec["schedulingGroup"] = json!({"podGroupName": Case::group_name(group)});
+    }
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": Case::pod_name(group, index), "namespace": NAMESPACE}, "spec": spec,
+    })
+}
+
+/// A watch of pods, from a moment on.
+pub struct Binds {
+    client: Client,
+    version: String,
+    path: &'static str,
+}
+
+#[derive(Clone, Deserialize)]
+struct Pod {
+    metadata: PodMeta,
+    #[serde(default)]
+    spec: PodSpec,
+}
+
+#[derive(Clone, Deserialize)]
+struct PodMeta {
+    name: String,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    node_name: String,
+}
+
+impl Binds {
+    /// Binds that come after this.
+    pub async fn from_now(client: &Client) -> anyhow::Result<Binds> {
+        Binds::of(client, PODS).await
+    }
+
+    /// Binds of the pods in another collection.
+    pub async fn of(client: &Client, path: &'static str) -> anyhow::Result<Binds> {
+        let list: Value = serde_json::from_slice(&request::get(client, &format!("{path}?limit=1")).await?)?;
+        let version = list["metadata"]["resourceVersion"].as_str().context("a list has a version")?.to_owned();
+        Ok(Binds { client: client.clone(), version, path })
+    }
+
+    /// When the last of so many pods was seen with a node.
+    pub async fn until(self, count: usize) -> anyhow::Result<Instant> {
+        match tokio::time::timeout(Duration::from_secs(SECONDS_MAX), self.watch(count)).await {
+            Ok(last) => last,
+            Err(_) => bail!("not all {count} pods were bound within {SECONDS_MAX} s"),
+        }
+    }
+
+    async fn watch(self, count: usize) -> anyhow::Result<Instant> {
+        let (path, version) = (self.path, &self.version);
+        // Only those that have a node: of each pod its bind is the first event.
+        let path = format!(
+            "{path}?watch=true&resourceVersion={version}&timeoutSeconds={SECONDS_MAX}&fieldSelector=spec.nodeName%21%3D"
+        );
+        let request = http::Request::get(path).body(Vec::new())?;
+        let mut events = std::pin::pin!(self.client.request_events::<Pod>(request).await?);
+        let mut bound = BTreeSet::new();
+        while let Some(event) = events.next().await {
+            match event? {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) if !pod.spec.node_name.is_empty() => {
+                    bound.insert(pod.metadata.name);
+                    if bound.len() == count {
+                        return Ok(Instant::now());
+                    }
+                }
+                WatchEvent::Error(status) => bail!("the watch of pods ended: {}", status.message),
+                _ => {}
+            }
+        }
+        bail!("the watch of pods ended after {} of {count} binds", bound.len())
+    }
+}

@@ -1,0 +1,287 @@
+//! Our reading of schedules, held against the library behind Kubernetes' CronJobs: `cargo xtask conformance cron`.
+//!
+//! The library is asked through a small Go program (tests/kube/cron) that depends on the version which Kubernetes
+//! requires. Both are asked for the next five times; they must take and refuse the same texts, in the same words, and
+//! name the same times.
+
+mod questions; // what is asked
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use api::Timestamp;
+use api::cron::{Schedule, time_zone};
+use serde::{Deserialize, Serialize};
+
+use super::builder::Draw;
+use crate::kube;
+
+/// Options of `cargo xtask conformance cron`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What chooses schedules, zones and times
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How many questions are asked
+    #[arg(long, default_value_t = 20_000)]
+    pub cases: usize,
+}
+
+/// How many times are compared for each question, unless there are fewer.
+const TIMES: usize = 5;
+const MONTH: Duration = Duration::from_secs(31 * 86_400);
+/// So many differences are told in full.
+const TOLD_MAX: usize = 20;
+
+/// What is asked: the times after `after` that `schedule` names on the clocks of `zone`.
+#[derive(Clone, Debug, Serialize)]
+struct Question {
+    schedule: String,
+    zone: &'static str,
+    after: Timestamp,
+}
+
+impl Question {
+    /// The zone that the schedule names itself, or else the given one.
+    fn zone_in_force(&self) -> &str {
+        let named = self.schedule.strip_prefix("TZ=").or_else(|| self.schedule.strip_prefix("CRON_TZ="));
+        named.and_then(|rest| rest.split_once(' ')).map_or(self.zone, |(zone, _)| zone)
+    }
+}
+
+/// What one side says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Answer {
+    /// The next times; the last is none where there are no more within years.
+    next: Vec<Option<Timestamp>>,
+    /// Why the text is no schedule.
+    error: String,
+    /// It never returned.
+    hangs: bool,
+}
+
+/// Compares, tells, and fails where there is a difference that is not wanted.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !kube::go_is_there()? {
+        return Ok(());
+    }
+    let library = Library::build()?;
+    let draw = Draw::seeded(args.seed);
+    let questions: Vec<Question> = (0..args.cases).map(|_| questions::question(&draw)).collect();
+    let answers = library.ask(&questions)?;
+    let (mut refused, mut times, mut wanted, mut differences) = (0, 0, [0; WANTED.len()], Vec::new());
+    for (question, theirs) in questions.iter().zip(&answers) {
+        refused += usize::from(!theirs.error.is_empty());
+        times += theirs.next.iter().flatten().count();
+        let ours = answer(question)?;
+        if ours == *theirs {
+            continue;
+        }
+        match WANTED.iter().position(|row| (row.covers)(question, &ours, theirs)) {
+            Some(row) => wanted[row] += 1,
+            None => differences.push(format!("{question:?}\n  theirs: {theirs:?}\n  ours:   {ours:?}")),
+        }
+    }
+    println!(
+        "{} schedules: {refused} refused, {times} times of the others compared, {} differ",
+        questions.len(),
+        differences.len()
+    );
+    for (row, count) in WANTED.iter().zip(wanted) {
+        println!("  wanted: {}: {count}", row.id);
+    }
+    ensure!(refused * 20 >= questions.len(), "hardly any schedule was refused: the generator shows nothing");
+    ensure!(times >= questions.len(), "hardly any schedule was taken: the generator shows nothing");
+    let told: Vec<String> = differences.iter().take(TOLD_MAX).cloned().collect();
+    ensure!(differences.is_empty(), "the library behind CronJobs says otherwise:\n{}", told.join("\n"));
+    Ok(())
+}
+
+/// What we say.
+fn answer(question: &Question) -> anyhow::Result<Answer> {
+    let schedule = match Schedule::parse(&question.schedule) {
+        Ok(schedule) => schedule,
+        Err(error) => return Ok(Answer { error: error.to_string(), ..Answer::default() }),
+    };
+    let zone = time_zone(question.zone).with_context(|| format!("we know no zone {:?}", question.zone))?;
+    let (mut next, mut at) = (Vec::new(), question.after);
+    while next.len() < TIMES {
+        let found = schedule.next_after(at, &zone);
+        next.push(found);
+        let Some(found) = found else { break };
+        at = found;
+    }
+    Ok(Answer { next, ..Answer::default() })
+}
+
+/// The Go program.
+struct Library(PathBuf);
+
+impl Library {
+    fn build() -> anyhow::Result<Library> {
+        let program = crate::cache_folder()?.join(format!("kube-{}", kube::VERSION)).join("cron");
+        let mut build = go(&["build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-o"])?;
+        let output = build.arg(&program).arg("./cron").output().context("running `go build`")?;
+        ensure!(output.status.success(), "go build ./cron said: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(Library(program))
+    }
+
+    /// All answers, in order. The program ends at a question from which it does not return, so it is asked the rest anew.
+    fn ask(&self, questions: &[Question]) -> anyhow::Result<Vec<Answer>> {
+        let zones = Path::new(&go_root()?).join("lib/time/zoneinfo.zip");
+        let mut answers = Vec::new();
+        while answers.len() < questions.len() {
+            let before = answers.len();
+            answers.extend(self.ask_once(&questions[before..], &zones)?);
+            ensure!(answers.len() > before, "{} answers nothing", self.0.display());
+        }
+        Ok(answers)
+    }
+
+    fn ask_once(&self, questions: &[Question], zones: &Path) -> anyhow::Result<Vec<Answer>> {
+        let mut child = Command::new(&self.0)
+            // Not the machine's: the same answers everywhere.
+            .env("ZONEINFO", zones)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| self.0.display().to_string())?;
+        let mut asked = child.stdin.take().context("its standard input was asked for")?;
+        let lines: Vec<String> = questions.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+        // In a thread of its own: neither side may wait for the other to read. A program that ended early reads no more.
+        let writer = std::thread::spawn(move || lines.iter().try_for_each(|line| writeln!(asked, "{line}")));
+        let output = child.wait_with_output()?;
+        let _ = writer.join();
+        ensure!(output.status.success(), "{} ended with {}", self.0.display(), output.status);
+        let text = String::from_utf8(output.stdout)?;
+        text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    }
+}
+
+fn go(arguments: &[&str]) -> anyhow::Result<Command> {
+    let mut command = Command::new("go");
+    command.args(arguments).current_dir(crate::repository_root()?.join("tests/kube"));
+    Ok(command)
+}
+
+fn go_root() -> anyhow::Result<String> {
+    let output = go(&["env", "GOROOT"])?.output().context("running `go env`")?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// A difference that does not count.
+struct Wanted {
+    /// A short name.
+    id: &'static str,
+    /// Why we do otherwise.
+    reason: &'static str,
+    /// Whether this is one: question, our answer, theirs.
+    covers: fn(&Question, &Answer, &Answer) -> bool,
+}
+
+const WANTED: [Wanted; 3] = [
+    Wanted {
+        id: "days without midnight",
+        reason: "Where clocks are turned forward at midnight the library loses its way: it looks for that midnight for ever \
+                 (and the controller with it), leaves the day out, or takes a time of it for one of the day before. We pass \
+                 over the hour that is not there, and over nothing else.",
+        covers: |question, ours, theirs| is_turned(question, ours, theirs, skips_midnight),
+    },
+    Wanted {
+        id: "clocks turned by other than an hour",
+        reason: "Where clocks are turned by half an hour the library goes on in whole hours, and misses times in the first \
+                 half of those that follow; where they are turned back by two hours it leaves out some of what comes twice.",
+        covers: |question, ours, theirs| {
+            is_turned(question, ours, theirs, |turn| ![0, 3600].contains(&(turn.after - turn.before).abs()))
+        },
+    },
+    Wanted {
+        id: "clocks that differ by seconds",
+        reason: "Before there were time zones, clocks differed by seconds from place to place. The library rounds to minutes \
+                 of UTC there, and misses a minute now and then.",
+        covers: |question, _, _| {
+            let zone = time_zone(question.zone_in_force());
+            zone.is_some_and(|zone| zone.to_offset(question.after).seconds() % 60 != 0)
+        },
+    },
+];
+
+/// Clocks that are turned: what they show just before and from then on, in seconds.
+struct Turn {
+    before: i64,
+    after: i64,
+}
+
+/// Whether clocks are turned in such a way up to the last time that either side names. The library begins with the month.
+fn is_turned(question: &Question, ours: &Answer, theirs: &Answer, how: fn(&Turn) -> bool) -> bool {
+    let last = ours.next.iter().chain(&theirs.next).flatten().max().copied().unwrap_or(question.after);
+    let Some(zone) = time_zone(question.zone_in_force()) else { return false };
+    let Ok(begin) = question.after.checked_sub(MONTH) else { return false };
+    let mut offset = zone.to_offset(begin);
+    zone.following(begin).take_while(|turn| turn.timestamp() <= last).any(|turn| {
+        let shown = |offset: i32| turn.timestamp().as_second() + i64::from(offset);
+        let turned = Turn { before: shown(offset.seconds()), after: shown(turn.offset().seconds()) };
+        offset = turn.offset();
+        how(&turned)
+    })
+}
+
+/// Whether the clocks never show a midnight.
+fn skips_midnight(turn: &Turn) -> bool {
+    let midnight = turn.after - turn.after.rem_euclid(86_400);
+    (turn.before..turn.after).contains(&midnight)
+}
+
+/// The wanted differences for people, as docs/conformance.md has them.
+pub fn render() -> anyhow::Result<String> {
+    let mut text = "\n## Wanted differences from the schedules of Kubernetes 1.37.1\n\n".to_owned();
+    text.push_str("`cargo xtask conformance cron` finds them, and leaves them out of its count.\n\n");
+    text.push_str("| difference | reason |\n| --- | --- |\n");
+    for row in &WANTED {
+        writeln!(text, "| {} | {} |", row.id, row.reason)?;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::{Answer, Question, WANTED, answer};
+
+    fn question(schedule: &str, zone: &'static str, after: &str) -> Question {
+        Question { schedule: schedule.to_owned(), zone, after: after.parse().unwrap() }
+    }
+
+    #[test]
+    fn an_answer_ends_with_the_last_time_there_is() {
+        let never = answer(&question("0 0 31 2 *", "UTC", "2026-01-01T00:00:00Z")).unwrap();
+        assert_eq!(never, Answer { next: vec![None], ..Answer::default() });
+        assert_eq!(answer(&question("* * * * *", "UTC", "2026-01-01T00:00:00Z")).unwrap().next.len(), 5);
+        assert!(!answer(&question("* *", "UTC", "2026-01-01T00:00:00Z")).unwrap().error.is_empty());
+    }
+
+    #[test]
+    fn only_clocks_that_lose_a_midnight_or_are_turned_oddly_excuse_a_difference() {
+        let (march, april) = ("2026-03-15T00:00:00Z", "2026-04-20T00:00:00Z");
+        for (schedule, zone, after, want) in [
+            ("0 17 1 * *", "Australia/Lord_Howe", march, vec![1]),
+            ("0 17 1 * *", "Australia/Sydney", march, vec![]),
+            ("0 17 1 * *", "Asia/Beirut", march, vec![0]),
+            ("0 17 20 3 *", "Europe/Berlin", march, vec![]),
+            ("TZ=Africa/Cairo 0 17 1 * *", "UTC", april, vec![0]),
+            ("0 17 1 * *", "UTC", march, vec![]),
+            ("0 17 1 * *", "Antarctica/Troll", march, vec![1]),
+            ("0 17 1 * *", "Asia/Kolkata", "1800-03-15T00:00:00Z", vec![2]),
+        ] {
+            let asked = question(schedule, zone, after);
+            let ours = answer(&asked).unwrap();
+            let covers = |row: &usize| (WANTED[*row].covers)(&asked, &ours, &Answer::default());
+            assert_eq!((0..WANTED.len()).filter(covers).collect::<Vec<_>>(), want, "{schedule} {zone}");
+        }
+    }
+}

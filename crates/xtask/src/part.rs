@@ -1,0 +1,94 @@
+//! `phalanx scheduler`, `controllers` or `nodes` as a child process, on a server that is there already.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::kube;
+
+/// How long a part may take to start: it makes the nodes, too.
+const START_SECONDS_MAX: u64 = 60;
+const POLL: Duration = Duration::from_millis(20);
+/// How much of a part's log is told when it fails.
+const TOLD_LINES_MAX: usize = 15;
+
+/// A part of ours as a process. Dropping it kills it.
+pub struct Part {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Part {
+    /// Starts the part and returns when it says that it is ready.
+    pub fn start(
+        phalanx: &Path,
+        name: &'static str,
+        options: &[&str],
+        kubeconfig: &Path,
+        folder: &Path,
+    ) -> anyhow::Result<Part> {
+        let (said, log) = (folder.join(format!("{name}.stdout")), folder.join(format!("{name}.stderr")));
+        let child = kube::guarded(phalanx)?
+            .arg(name)
+            .args(options)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(File::create(&said)?)
+            .stderr(File::create(&log)?)
+            .spawn()
+            .with_context(|| format!("starting phalanx {name}"))?;
+        let mut part = Part { name, child, log };
+        let deadline = Instant::now() + Duration::from_secs(START_SECONDS_MAX);
+        while !std::fs::read_to_string(&said)?.starts_with("ready ") {
+            part.still_runs()?;
+            if Instant::now() > deadline {
+                bail!("phalanx {name} was not ready within {START_SECONDS_MAX} s:\n{}", part.last_words());
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(part)
+    }
+
+    /// `nodes`, `scheduler` or `controllers`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The line with which it said that it is ready.
+    pub fn ready_line(&self) -> anyhow::Result<String> {
+        Ok(std::fs::read_to_string(self.log.with_extension("stdout"))?.trim_end().to_owned())
+    }
+
+    /// An error when it has ended, with its last words.
+    pub fn still_runs(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("phalanx {} ended with {status}:\n{}", self.name, self.last_words()),
+        }
+    }
+
+    /// The end of its log.
+    pub fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(TOLD_LINES_MAX)..].join("\n")
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // Both fail only when the process has already ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
