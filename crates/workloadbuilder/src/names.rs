@@ -86,6 +86,7 @@ mod tests {
 
     // Shows: S000-48
     // Shows: S000-49
+    // Shows: U-TestComputeWorkloadName, U-TestComputePodGroupName
     #[test]
     fn names_are_those_of_the_kubernetes_job_controller() {
         let workload = workload_name("my-job", "uid-123");

@@ -281,6 +281,7 @@ mod tests {
     // Shows: S004-28
     // Shows: S004-29
     // Shows: S004-30
+    // Shows: U-builder
     #[test]
     fn each_block_is_judged_by_its_form() {
         let one_of = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";

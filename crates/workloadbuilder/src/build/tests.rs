@@ -100,6 +100,7 @@ fn spec(builder: &Builder) -> Value {
 // Shows: S004-02
 // Shows: S004-45
 // Shows: S004-60
+// Shows: U-builder
 #[test]
 fn a_leaf_becomes_a_workload_with_one_template() {
     let workload = Builder::new(item(gang()), options()).build_workload().expect("a workload");
@@ -143,6 +144,7 @@ fn an_item_that_says_nothing_is_basic() {
 
 // Shows: S000-10
 // Shows: S004-62
+// Shows: U-builder
 #[test]
 fn a_tree_becomes_a_tree_of_templates() {
     let whole = SchedulingConfig {
@@ -224,6 +226,7 @@ fn an_owner_in_the_core_group_has_no_group_to_name() {
 }
 
 /// Items that cannot be built, why, and as errors about the controller's fields.
+// Shows: U-builder
 #[test]
 fn what_the_server_would_refuse_is_refused_with_advice() {
     let many = |count: usize| (0..count).map(|i| named(&format!("w{i}"), basic())).collect::<Vec<_>>();

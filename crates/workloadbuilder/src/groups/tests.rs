@@ -70,6 +70,7 @@ fn document(group: &Group) -> Value {
 // Shows: S002-11
 // Shows: S002-41
 // Shows: S004-60
+// Shows: U-builder
 #[test]
 fn a_group_is_a_whole_copy_of_its_template_wherever_that_stands() {
     let group = builder().pod_group("train-workers", "workers").expect("a group");
