@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::meta::{Condition, Index, Meta};
+use super::meta::{Condition, Index, Meta, tight};
 use crate::pairs::Pairs;
 use crate::views::view;
 
@@ -155,6 +155,7 @@ impl<'de> Deserialize<'de> for PodTemplateView {
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatusView {
     /// Complete, Failed, Suspended and others.
+    #[serde(deserialize_with = "tight")]
     pub conditions: Vec<Condition>,
     /// When the controller first worked on it (again, after a resume).
     pub start_time: Option<Timestamp>,

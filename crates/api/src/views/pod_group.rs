@@ -5,7 +5,7 @@ use k8s_openapi::api::scheduling::v1beta1::{
 };
 use serde::Deserialize;
 
-use super::meta::{Condition, Index, Meta};
+use super::meta::{Condition, Index, Meta, tight};
 use crate::views::view;
 
 /// A group of pods that is scheduled as a unit.
@@ -87,5 +87,6 @@ pub struct PodGroupSpecView {
 #[serde(default)]
 pub struct PodGroupStatusView {
     /// `PodGroupInitiallyScheduled` and others.
+    #[serde(deserialize_with = "tight")]
     pub conditions: Vec<Condition>,
 }

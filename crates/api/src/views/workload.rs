@@ -1,7 +1,7 @@
 //! Workloads as the Job controller reads them.
 
 use k8s_openapi::api::scheduling::v1beta1::WorkloadSpec;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::meta::{Index, Meta};
 use crate::views::view;
@@ -13,7 +13,15 @@ pub struct WorkloadView {
     /// Metadata.
     pub metadata: Meta,
     /// Templates; small, so the full type.
+    #[serde(deserialize_with = "tight_spec")]
     pub spec: WorkloadSpec,
+}
+
+/// Most Workloads have one template, which is large: without room for three more.
+fn tight_spec<'de, D: Deserializer<'de>>(from: D) -> Result<WorkloadSpec, D::Error> {
+    let mut spec = WorkloadSpec::deserialize(from)?;
+    spec.pod_group_templates.iter_mut().for_each(Vec::shrink_to_fit);
+    Ok(spec)
 }
 
 view!(WorkloadView, "scheduling.k8s.io", "v1beta1", "Workload", "workloads", namespaced: true);
