@@ -146,7 +146,8 @@ fn one_failure_more_than_the_limit_ends_the_job_and_the_pods_that_run() {
             home.end(pod, 1).await;
         }
         let (failures, _) = failed(&home, "bad", "BackoffLimitExceeded").await;
-        assert_eq!(failures, 3, "two that failed, and the one that was ended with them");
+        // On a clock that nobody holds, the first may have been replaced before the second ended.
+        assert!((3..=4).contains(&failures), "{failures}: two that failed, and those that were ended with them");
         let_go(&home).await;
         home.eventually("nothing runs", MINUTE, |home| home.pods().iter().all(|pod| pod.is_finished()).then_some(()))
             .await;

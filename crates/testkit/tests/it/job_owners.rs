@@ -160,7 +160,7 @@ fn pods_that_are_ending_are_replaced_at_once_or_when_they_have_ended_as_the_poli
 // Shows: U-TestDelayTerminalPhaseCondition
 #[test]
 fn a_job_has_ended_only_when_its_last_pod_has() {
-    let deadline: fn(JobBuilder) -> JobBuilder = |job| job.spec("activeDeadlineSeconds", 3);
+    let deadline: fn(JobBuilder) -> JobBuilder = |job| job.spec("activeDeadlineSeconds", 20);
     let policy = json!({"rules": [{"succeededCount": 1}]});
     let enough = |job: JobBuilder| job.spec("successPolicy", policy.clone());
     for (interim, last, manifest) in [
