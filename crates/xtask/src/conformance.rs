@@ -6,6 +6,7 @@ mod api; // the real kube-apiserver and ours, asked the same; read this first
 mod builder; // what the real controllers make of Jobs, and what we do
 mod cron; // schedules as the library behind CronJobs reads them, and as we do
 mod scheduler; // filters and scores of the real kube-scheduler, and ours
+mod go_program; // a Go program that answers the questions of those two
 mod kinds; // what is asked about
 mod corpus; // objects that a server accepts
 mod place; // where something stands in a document

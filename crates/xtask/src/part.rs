@@ -12,7 +12,7 @@ use crate::kube;
 /// How long a part may take to start: it makes the nodes, too.
 const START_SECONDS_MAX: u64 = 60;
 const POLL: Duration = Duration::from_millis(20);
-/// How much of a part's log is told when it fails.
+/// How much of a log is told when its process fails.
 const TOLD_LINES_MAX: usize = 15;
 
 /// A part of ours as a process. Dropping it kills it.
@@ -79,9 +79,7 @@ impl Part {
 
     /// The end of its log.
     pub fn last_words(&self) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(TOLD_LINES_MAX)..].join("\n")
+        last_lines(&self.log)
     }
 }
 
@@ -91,4 +89,17 @@ impl Drop for Part {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The program under test, which must be there.
+pub fn program(path: &Path) -> anyhow::Result<PathBuf> {
+    let advice = || format!("--phalanx {}: build it first, with cargo build --release", path.display());
+    path.canonicalize().with_context(advice)
+}
+
+/// The end of a log, for people who want to know why its process ended.
+pub fn last_lines(log: &Path) -> String {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(TOLD_LINES_MAX)..].join("\n")
 }

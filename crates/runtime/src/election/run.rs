@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::decide::{Seen, Turn};
 use super::record::Record;
 use super::{Fence, Settings};
+use crate::backoff::Backoff;
 use crate::failure::{is_not_found, message};
 use crate::request::{get, post, put};
 
@@ -136,9 +137,8 @@ impl Election {
 
     /// Somewhere in the upper half of the time between attempts, so that candidates do not ask in step.
     async fn pause(&self) {
-        let half = u64::try_from(self.settings.retry.as_micros() / 2).unwrap_or(u64::MAX - 1);
-        let pause = self.settings.retry - Duration::from_micros(self.random.below(half + 1));
-        tokio::time::sleep(pause).await;
+        let every = Backoff { initial: self.settings.retry, max: self.settings.retry };
+        tokio::time::sleep(every.jittered(1, &self.random)).await;
     }
 
     fn complain(&self, why: &str) {

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 
 use super::{Args, System};
 use crate::kube::{self, ControlPlane};
-use crate::part::Part;
+use crate::part::{self, Part};
 use crate::up::{self, Up};
 
 /// A running system. Dropping it ends all of it.
@@ -23,9 +23,7 @@ impl Home {
     /// Starts `system` and returns when its parts are ready; `None` where the real programs cannot be had.
     pub(super) fn start(args: &Args, system: System, with_groups: bool) -> anyhow::Result<Option<Home>> {
         let nodes = args.nodes.to_string();
-        let phalanx = args.phalanx.canonicalize().with_context(|| {
-            format!("--phalanx {}: build it first, with cargo build --release", args.phalanx.display())
-        })?;
+        let phalanx = part::program(&args.phalanx)?;
         let name = format!("{}-{with_groups}", system.name());
         let folder = args.folder.join(name);
         if system == System::PhalanxEmbedded {

@@ -2,21 +2,16 @@
 
 use std::time::Instant;
 
-use anyhow::Context;
-use futures::{StreamExt, TryStreamExt, stream};
 use kube::Client;
 use runtime::request;
 use serde_json::json;
 
 use super::load::{self, Binds};
-use super::systems::program;
 use super::{Args, Row, System};
 use crate::bench_life::peak_mb_of;
 use crate::shapes::{Case, RACK};
 use crate::up::{Plan, Up};
 
-/// Requests at once.
-const WORKERS: usize = 64;
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -26,7 +21,7 @@ pub fn measure(args: &Args, system: System, case: &Case) -> anyhow::Result<Row> 
     let folder = args.folder.join(system.name());
     // Each start on an empty directory.
     let _ = std::fs::remove_dir_all(&folder);
-    let mut plan = Plan::new(&program(&args.phalanx)?, &folder)?;
+    let mut plan = Plan::new(&crate::part::program(&args.phalanx)?, &folder)?;
     let with_jobs = system == System::PhalanxJobs;
     plan.options = if with_jobs {
         vec!["--nodes".to_owned(), case.nodes.to_string()]
@@ -59,8 +54,7 @@ async fn through_jobs(client: &Client, case: &Case) -> anyhow::Result<(f64, f64)
     let watching = tokio::spawn(binds.until(case.pods()));
     let started = Instant::now();
     let jobs = (0..case.groups).map(|group| job(case, group));
-    let post = |job| async move { request::post(client, JOBS, &job).await.map(drop) };
-    stream::iter(jobs).map(post).buffer_unordered(WORKERS).try_collect::<()>().await.context("making the Jobs")?;
+    load::side_by_side(jobs, |job| async move { request::post(client, JOBS, &job).await.map(drop) }).await?;
     let made = started.elapsed().as_secs_f64();
     let last = watching.await??;
     Ok((last.duration_since(started).as_secs_f64(), made))

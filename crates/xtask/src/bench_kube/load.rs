@@ -29,7 +29,7 @@ pub struct Made {
 }
 
 /// Runs one request after the other, 64 at a time; the first error ends it.
-async fn side_by_side<T, F>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> F) -> anyhow::Result<()>
+pub async fn side_by_side<T, F>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> F) -> anyhow::Result<()>
 where
     F: Future<Output = Result<(), kube::Error>>,
 {

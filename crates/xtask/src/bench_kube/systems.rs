@@ -1,7 +1,7 @@
 //! The schedulers under test, and what they say of themselves.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -11,7 +11,7 @@ use runtime::request;
 use super::{Args, System};
 use crate::bench_life::peak_mb_of;
 use crate::kube::{ControlPlane, Plan, TOKEN};
-use crate::part::Part;
+use crate::part::{self, Part};
 use crate::shapes::{Case, Policy};
 
 const READY_SECONDS_MAX: u64 = 120;
@@ -33,7 +33,7 @@ impl Scheduler {
             let id = real.id("kube-scheduler").context("it was started")?;
             return Ok(Scheduler { id, url: format!("https://127.0.0.1:{port}"), _part: None });
         }
-        let phalanx = program(&args.phalanx)?;
+        let phalanx = part::program(&args.phalanx)?;
         let options = ["--leader-elect=false", "--metrics-listen", "127.0.0.1:0"];
         let part = Part::start(&phalanx, "scheduler", &options, &real.kubeconfig(), &args.folder)?;
         let url = part.ready_line()?.split("metrics=").nth(1).context("the ready line names the metrics")?.to_owned();
@@ -76,12 +76,6 @@ impl Scheduler {
         config.default_retry = false;
         Ok(Client::try_from(config)?)
     }
-}
-
-/// The program under test, which must be there.
-pub fn program(path: &Path) -> anyhow::Result<PathBuf> {
-    let advice = || format!("--phalanx {}: build it first, with cargo build --release", path.display());
-    path.canonicalize().with_context(advice)
 }
 
 /// The upper bound of a bucket: the label `le`, and not the end of another one's name.

@@ -7,9 +7,8 @@
 mod questions; // what is asked
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -18,6 +17,7 @@ use api::cron::{Schedule, time_zone};
 use serde::{Deserialize, Serialize};
 
 use super::builder::Draw;
+use super::go_program::GoProgram;
 use crate::kube;
 
 /// Options of `cargo xtask conformance cron`.
@@ -70,10 +70,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !kube::go_is_there()? {
         return Ok(());
     }
-    let library = Library::build()?;
     let draw = Draw::seeded(args.seed);
     let questions: Vec<Question> = (0..args.cases).map(|_| questions::question(&draw)).collect();
-    let answers = library.ask(&questions)?;
+    let answers = ask(&questions)?;
     let (mut refused, mut times, mut wanted, mut differences) = (0, 0, [0; WANTED.len()], Vec::new());
     for (question, theirs) in questions.iter().zip(&answers) {
         refused += usize::from(!theirs.error.is_empty());
@@ -119,58 +118,24 @@ fn answer(question: &Question) -> anyhow::Result<Answer> {
     Ok(Answer { next, ..Answer::default() })
 }
 
-/// The Go program.
-struct Library(PathBuf);
-
-impl Library {
-    fn build() -> anyhow::Result<Library> {
-        let program = crate::cache_folder()?.join(format!("kube-{}", kube::VERSION)).join("cron");
-        let mut build = go(&["build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-o"])?;
-        let output = build.arg(&program).arg("./cron").output().context("running `go build`")?;
-        ensure!(output.status.success(), "go build ./cron said: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(Library(program))
+/// All answers of the library, in order. Its program ends at a question from which it does not return, so it is asked the
+/// rest anew.
+fn ask(questions: &[Question]) -> anyhow::Result<Vec<Answer>> {
+    // Not the machine's zones: the same answers everywhere.
+    let zones = Path::new(&go_root()?).join("lib/time/zoneinfo.zip");
+    let library = GoProgram::build("./cron", "cron")?.with("ZONEINFO", zones);
+    let mut answers: Vec<Answer> = Vec::new();
+    while answers.len() < questions.len() {
+        let before = answers.len();
+        answers.extend(library.ask::<_, Answer>(&questions[before..])?);
+        ensure!(answers.len() > before, "the library answers nothing");
     }
-
-    /// All answers, in order. The program ends at a question from which it does not return, so it is asked the rest anew.
-    fn ask(&self, questions: &[Question]) -> anyhow::Result<Vec<Answer>> {
-        let zones = Path::new(&go_root()?).join("lib/time/zoneinfo.zip");
-        let mut answers = Vec::new();
-        while answers.len() < questions.len() {
-            let before = answers.len();
-            answers.extend(self.ask_once(&questions[before..], &zones)?);
-            ensure!(answers.len() > before, "{} answers nothing", self.0.display());
-        }
-        Ok(answers)
-    }
-
-    fn ask_once(&self, questions: &[Question], zones: &Path) -> anyhow::Result<Vec<Answer>> {
-        let mut child = Command::new(&self.0)
-            // Not the machine's: the same answers everywhere.
-            .env("ZONEINFO", zones)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| self.0.display().to_string())?;
-        let mut asked = child.stdin.take().context("its standard input was asked for")?;
-        let lines: Vec<String> = questions.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-        // In a thread of its own: neither side may wait for the other to read. A program that ended early reads no more.
-        let writer = std::thread::spawn(move || lines.iter().try_for_each(|line| writeln!(asked, "{line}")));
-        let output = child.wait_with_output()?;
-        let _ = writer.join();
-        ensure!(output.status.success(), "{} ended with {}", self.0.display(), output.status);
-        let text = String::from_utf8(output.stdout)?;
-        text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
-    }
-}
-
-fn go(arguments: &[&str]) -> anyhow::Result<Command> {
-    let mut command = Command::new("go");
-    command.args(arguments).current_dir(crate::repository_root()?.join("tests/kube"));
-    Ok(command)
+    Ok(answers)
 }
 
 fn go_root() -> anyhow::Result<String> {
-    let output = go(&["env", "GOROOT"])?.output().context("running `go env`")?;
+    let folder = crate::repository_root()?.join("tests/kube");
+    let output = Command::new("go").args(["env", "GOROOT"]).current_dir(folder).output().context("running `go env`")?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 

@@ -10,8 +10,6 @@ mod end_to_end; // the same with the real scheduler on the real control plane
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use api::field::Path;
@@ -23,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::builder::Draw;
+use super::go_program::GoProgram;
 use crate::kube;
 
 /// Options of `cargo xtask conformance scheduler`.
@@ -90,11 +89,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !kube::go_is_there()? {
         return Ok(());
     }
-    let plugins = Plugins::build()?;
     let draw = Draw::seeded(args.seed);
     let mut questions: Vec<Question> = kept()?.into_iter().map(|kept| kept.question).collect();
     questions.extend((0..args.cases).map(|_| clusters::question(&draw)));
-    let answers = plugins.ask(&questions)?;
+    let answers = ask(&questions)?;
     let (mut counts, mut differing, mut told) = (Counts::default(), Vec::new(), Vec::new());
     for (question, theirs) in questions.iter().zip(answers) {
         counts.add(&theirs, question.nodes.len());
@@ -256,46 +254,12 @@ fn keep(differing: &[Kept]) -> anyhow::Result<()> {
     differing.iter().try_for_each(|kept| Ok(writeln!(file, "{}", serde_json::to_string(kept)?)?))
 }
 
-/// The Go program.
-struct Plugins(PathBuf);
-
-impl Plugins {
-    fn build() -> anyhow::Result<Plugins> {
-        let program = crate::cache_folder()?.join(format!("kube-{}", kube::VERSION)).join("scheduler-plugins");
-        eprintln!("building the real plugins, which takes some minutes the first time");
-        let output = Command::new("nice")
-            .args(["-n", "15", "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-o"])
-            .arg(&program)
-            .arg("./scheduler")
-            .current_dir(crate::repository_root()?.join("tests/kube"))
-            .output()
-            .context("running `go build`")?;
-        ensure!(output.status.success(), "go build ./scheduler said: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(Plugins(program))
-    }
-
-    /// All answers, in order.
-    fn ask(&self, questions: &[Question]) -> anyhow::Result<Vec<Answer>> {
-        let mut child = Command::new(&self.0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| self.0.display().to_string())?;
-        let mut asked = child.stdin.take().context("its standard input was asked for")?;
-        let lines: Vec<String> = questions.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-        // In a thread of its own: neither side may wait for the other to read.
-        let writer = std::thread::spawn(move || lines.iter().try_for_each(|line| writeln!(asked, "{line}")));
-        let output = child.wait_with_output()?;
-        let _ = writer.join();
-        ensure!(output.status.success(), "{} ended with {}", self.0.display(), output.status);
-        let text = String::from_utf8(output.stdout)?;
-        let answers: Vec<Answer> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
-            .collect::<Result<_, _>>()?;
-        ensure!(answers.len() == questions.len(), "{} of {} questions were answered", answers.len(), questions.len());
-        Ok(answers)
-    }
+/// All answers of the real plugins, in order.
+fn ask(questions: &[Question]) -> anyhow::Result<Vec<Answer>> {
+    eprintln!("building the real plugins, which takes some minutes the first time");
+    let answers: Vec<Answer> = GoProgram::build("./scheduler", "scheduler-plugins")?.ask(questions)?;
+    ensure!(answers.len() == questions.len(), "{} of {} questions were answered", answers.len(), questions.len());
+    Ok(answers)
 }
 
 #[cfg(test)]

@@ -13,13 +13,12 @@ use runtime::request;
 use serde_json::json;
 
 use super::{build, guard};
+use crate::part;
 use crate::up::Scratch;
 
 /// How long a start may take, a busy machine included.
 const START_SECONDS_MAX: u64 = 120;
 const POLL: Duration = Duration::from_millis(50);
-/// How much of a program's output is told when it fails.
-const TOLD_LINES_MAX: usize = 15;
 
 /// What workload-aware scheduling needs; everything else is as a release ships it (facts/api.md section 10).
 const GATES: [&str; 6] = [
@@ -213,10 +212,7 @@ impl Program {
         let Some(status) = self.child.try_wait()? else {
             return Ok(());
         };
-        let output = std::fs::read_to_string(&self.output).unwrap_or_default();
-        let lines: Vec<&str> = output.lines().collect();
-        let last = lines[lines.len().saturating_sub(TOLD_LINES_MAX)..].join("\n");
-        bail!("{} ended with {status}:\n{last}", self.name)
+        bail!("{} ended with {status}:\n{}", self.name, part::last_lines(&self.output))
     }
 }
 
