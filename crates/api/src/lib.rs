@@ -19,15 +19,19 @@ pub mod coordination; // Leases: rules
 pub mod conversion; // older forms and drafts, to and from the present one
 pub mod cron; // when a CronJob is due
 pub mod pairs; // small maps that take no more room than their entries
+pub mod word; // texts that repeat, in little room
 pub mod quantity; // amounts of resources
 pub mod clock; // the time, as an argument
 pub mod random; // randomness, as an argument
 pub mod revision; // versions of objects and of the store
+pub mod uid; // identities of objects, in little room
 
 pub use clock::{Clock, Timestamp};
 pub use gates::{Gate, Gates};
 pub use pairs::Pairs;
 pub use random::Random;
 pub use revision::Revision;
+pub use uid::Uid;
+pub use word::Word;
 
 pub use workloadbuilder::field;

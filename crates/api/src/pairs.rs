@@ -10,9 +10,11 @@ use std::ops::Index;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
+use crate::word::Word;
+
 /// Entries in the order of their keys, each key once, in one allocation of just their size.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pairs<V>(Box<[(Box<str>, V)]>);
+pub struct Pairs<V>(Box<[(Word, V)]>);
 
 impl<V> Pairs<V> {
     /// What stands under `key`.
@@ -51,7 +53,7 @@ impl<V> Pairs<V> {
     }
 
     /// Puts `value` under `key`. Everything else moves: for building, not for use in a loop.
-    pub fn insert(&mut self, key: impl Into<Box<str>>, value: V) {
+    pub fn insert(&mut self, key: impl Into<Word>, value: V) {
         let key = key.into();
         match self.find(&key) {
             Ok(index) => self.0[index].1 = value,
@@ -69,7 +71,7 @@ impl<V> Pairs<V> {
     }
 
     /// Of entries with one key the last one stays.
-    fn from_entries(mut entries: Vec<(Box<str>, V)>) -> Pairs<V> {
+    fn from_entries(mut entries: Vec<(Word, V)>) -> Pairs<V> {
         if !entries.is_sorted_by(|(one, _), (next, _)| one < next) {
             // Backwards, so that the one to keep comes first; the sort leaves equal keys in that order.
             entries.reverse();
@@ -101,20 +103,20 @@ impl<V> Index<&str> for Pairs<V> {
     }
 }
 
-impl<K: Into<Box<str>>, V> FromIterator<(K, V)> for Pairs<V> {
+impl<K: Into<Word>, V> FromIterator<(K, V)> for Pairs<V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Pairs<V> {
         Pairs::from_entries(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
 }
 
-impl<K: Into<Box<str>>, V, const N: usize> From<[(K, V); N]> for Pairs<V> {
+impl<K: Into<Word>, V, const N: usize> From<[(K, V); N]> for Pairs<V> {
     fn from(entries: [(K, V); N]) -> Pairs<V> {
         entries.into_iter().collect()
     }
 }
 
 /// The entries of [`Pairs`], in the order of their keys.
-pub struct Iter<'a, V>(std::slice::Iter<'a, (Box<str>, V)>);
+pub struct Iter<'a, V>(std::slice::Iter<'a, (Word, V)>);
 
 impl<'a, V> Iterator for Iter<'a, V> {
     type Item = (&'a str, &'a V);

@@ -30,7 +30,10 @@ pub use workload::WorkloadView;
 
 /// Implements [`View`] in this crate, so that decoding is compiled once, here, and not in every crate that uses it.
 macro_rules! view {
-    ($view:ty, $group:literal, $version:literal, $kind:literal, $plural:literal, namespaced: $namespaced:literal) => {
+    (
+        $view:ty, $group:literal, $version:literal, $kind:literal, $plural:literal, namespaced: $namespaced:literal
+        $(, lighten: $lighten:expr)?
+    ) => {
         impl $crate::views::View for $view {
             const RESOURCE: $crate::views::ResourceRef = $crate::views::ResourceRef {
                 group: $group,
@@ -47,6 +50,10 @@ macro_rules! view {
             fn decode(bytes: &[u8]) -> Result<Self, serde_json::Error> {
                 serde_json::from_slice(bytes)
             }
+
+            $(fn lighten(&mut self) {
+                $lighten(self);
+            })?
         }
     };
 }

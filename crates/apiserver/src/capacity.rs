@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::Revision;
 use api::core::requests::{self, Amounts};
 use api::views::{NodeView, View};
+use api::{Revision, Uid};
 use futures::FutureExt;
 use store::{Event, Key, List, Op, Store, Stored, Watcher};
 
@@ -33,11 +33,11 @@ struct Ledger {
     log: Option<Watcher>,
     nodes: BTreeMap<String, Node>,
     /// What each pod that is on a node takes of it, by uid.
-    placed: BTreeMap<String, Taken>,
+    placed: BTreeMap<Uid, Taken>,
     /// What pods take, each amount once: most pods are like many others.
     shapes: BTreeSet<Arc<Amounts>>,
     /// What binds under way will take, by uid of the pod.
-    held: BTreeMap<String, Vec<Held>>,
+    held: BTreeMap<Uid, Vec<Held>>,
     /// The number of the next bind.
     next: u64,
     /// The number of the first bind since the ledger was last made anew.
@@ -85,7 +85,7 @@ impl fmt::Display for Short {
 /// Room that is held for a bind under way.
 pub(crate) struct Hold<'a> {
     capacity: &'a Capacity,
-    uid: String,
+    uid: Uid,
     number: u64,
     settled: bool,
 }
@@ -126,7 +126,7 @@ impl Capacity {
     /// Holds what `pod` asks for on `node`, if it is free. A node without an object has no capacity that could be
     /// exceeded.
     pub fn hold(&self, pod: &Object, node: &str) -> Result<Hold<'_>, Short> {
-        let uid = pod.uid().to_owned();
+        let uid = Uid::from(pod.uid());
         let mut ledger = self.up_to_date();
         let amounts = ledger.shared(taken_by(&pod.document()["spec"]));
         if let Some(object) = self.store.get(&Key::new(&self.nodes, "", node)) {
@@ -194,7 +194,7 @@ impl Ledger {
         if before == after {
             return;
         }
-        let uid = event.object.meta.uid.as_str();
+        let uid = &event.object.meta.uid;
         match after {
             // Who bound it has counted it already.
             Some(node) if self.placed.get(uid).is_some_and(|taken| *taken.node == *node) => {}
@@ -211,9 +211,9 @@ impl Ledger {
     /// Counts a pod that is on a node. Where it came there by a bind, what was held is what it takes.
     fn place_stored(&mut self, stored: &Stored) {
         let Some(node) = node_of(stored) else { return };
-        let uid = stored.meta.uid.as_str();
+        let uid = &stored.meta.uid;
         match self.end_hold(uid, |held| *held.taken.node == *node) {
-            Some(held) => drop(self.placed.insert(uid.to_owned(), held.taken)),
+            Some(held) => drop(self.placed.insert(uid.clone(), held.taken)),
             None => {
                 let amounts = self.shared(read_taken(stored));
                 self.place(uid, Taken { node: node.into(), amounts });
@@ -234,13 +234,13 @@ impl Ledger {
         new
     }
 
-    fn place(&mut self, uid: &str, taken: Taken) {
+    fn place(&mut self, uid: &Uid, taken: Taken) {
         self.node(&taken.node).take(&taken.amounts);
-        self.placed.insert(uid.to_owned(), taken);
+        self.placed.insert(uid.clone(), taken);
     }
 
     /// Takes a hold of this pod out of the books; what it holds still counts as taken.
-    fn end_hold(&mut self, uid: &str, is_it: impl Fn(&Held) -> bool) -> Option<Held> {
+    fn end_hold(&mut self, uid: &Uid, is_it: impl Fn(&Held) -> bool) -> Option<Held> {
         let held = self.held.get_mut(uid)?;
         let ended = held.iter().position(is_it).map(|position| held.swap_remove(position));
         if held.is_empty() {
@@ -250,13 +250,13 @@ impl Ledger {
     }
 
     /// The pod was placed or is gone: a bind that nobody waited for has taken effect, or never will.
-    fn forget_abandoned(&mut self, uid: &str) {
+    fn forget_abandoned(&mut self, uid: &Uid) {
         while let Some(held) = self.end_hold(uid, |held| held.abandoned) {
             self.node(&held.taken.node).free(&held.taken.amounts);
         }
     }
 
-    fn check(&mut self, node: &Stored, uid: &str, asked: &Amounts) -> Result<(), Short> {
+    fn check(&mut self, node: &Stored, uid: &Uid, asked: &Amounts) -> Result<(), Short> {
         let name = &node.key.name;
         // What an abandoned bind of this very pod holds is what is now asked for again.
         let own = self.held.get(uid).into_iter().flatten();
@@ -297,7 +297,7 @@ impl Node {
         if self.allocatable.as_ref().is_some_and(|(revision, _)| *revision == node.revision) {
             return;
         }
-        let view = NodeView::decode(&node.bytes).unwrap_or_default();
+        let view = NodeView::decode(&node.bytes()).unwrap_or_default();
         self.allocatable = Some((node.revision, requests::amounts(&view.status.allocatable)));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) async fn delete(call: &Call<'_>, body: &Bytes) -> Answer<Response<Bod
     let options = Options::read(call, body)?;
     let deleted = delete_one(call, &call.key(), &options).await?;
     let mut response = if deleted.gone && !call.resource.returns_deleted {
-        Status::deleted(call.resource, call.name(), &deleted.stored.meta.uid).into_response()
+        Status::deleted(call.resource, call.name(), &deleted.stored.meta.uid.to_string()).into_response()
     } else {
         write::answer_stored(call, StatusCode::OK, &deleted.stored, &[])
     };
@@ -222,8 +222,9 @@ impl Options {
             Err(Status::conflict(call.resource, &stored.key.name, &why))
         };
         let Preconditions { uid, resource_version } = &self.preconditions;
-        if let Some(uid) = uid.as_ref().filter(|uid| **uid != stored.meta.uid) {
-            return refuse("UID", uid, &stored.meta.uid);
+        let found = stored.meta.uid.to_string();
+        if let Some(uid) = uid.as_ref().filter(|uid| **uid != found) {
+            return refuse("UID", uid, &found);
         }
         match resource_version {
             Some(version) if Revision::parse(version) != Some(stored.revision) => {

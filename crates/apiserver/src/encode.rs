@@ -62,11 +62,9 @@ fn write_field(name: &str, value: &Value, bytes: &mut Vec<u8>) {
 pub fn meta(resource: &Resource, object: &Object) -> Meta {
     let metadata = object.metadata();
     let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
-    let owners = metadata.get("ownerReferences").and_then(Value::as_array).into_iter().flatten();
     Meta {
-        uid: object.uid().to_owned(),
+        uid: object.uid().into(),
         labels: labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?.to_owned()))).collect(),
-        owner_uids: owners.filter_map(|owner| Some(owner["uid"].as_str()?.to_owned())).collect(),
         fields: (resource.strategy.fields)(object).into_iter().collect(),
         deleting: object.is_deleting(),
         expires: None,

@@ -39,6 +39,7 @@ mod body; // what an answer is made of
 mod identity; // who asks
 mod health; // whether all is well
 mod metrics; // what is counted
+mod others; // what others in the process answer
 mod audit; // who wrote
 mod server; // the service around all of it
 pub mod edge; // the network in front of it
@@ -49,5 +50,6 @@ pub use expiry::EVENT_TTL;
 pub use health::Health;
 pub use identity::Identity;
 pub use metrics::OtherMetrics;
+pub use others::{OtherAnswer, OtherAnswers};
 pub use resource::Resource;
 pub use server::{BeginError, Config, Server};

@@ -56,7 +56,7 @@ impl Object {
 
     /// Reads what the store holds.
     pub fn stored(stored: &Stored) -> Object {
-        Object::parse(&stored.bytes).expect("the store holds only documents that this server wrote")
+        Object::parse(&stored.bytes()).expect("the store holds only documents that this server wrote")
     }
 
     /// The whole document.

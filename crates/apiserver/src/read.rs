@@ -139,7 +139,7 @@ impl Iterator for Pages {
                 frame.append(&mut std::mem::take(&mut self.tail).into_bytes());
                 break;
             };
-            self.shown.append_item(&stored.bytes, &mut frame);
+            self.shown.append_item(&stored.bytes(), &mut frame);
             if self.items.peek().is_some() {
                 frame.push(b',');
             }

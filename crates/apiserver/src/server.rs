@@ -30,6 +30,7 @@ use crate::health::Health;
 use crate::identity::{ANONYMOUS, Identified, Identity};
 use crate::metrics::{Metrics, OtherMetrics};
 use crate::openapi::OpenApi;
+use crate::others::{self, OtherAnswers};
 use crate::request::{self, Options, RequestInfo, Route, Verb};
 use crate::resource::{Resource, Subresource};
 use crate::status::{Answer, Status};
@@ -97,6 +98,7 @@ pub(crate) struct Home {
     health: Health,
     metrics: Metrics,
     other_metrics: Option<OtherMetrics>,
+    other_answers: Option<OtherAnswers>,
     audit: Option<Audit>,
     /// How much of every node is taken; `None` where binds are not checked against it.
     pub capacity: Option<Capacity>,
@@ -180,6 +182,7 @@ impl Server {
             health: Health::default(),
             metrics: Metrics::new(&gates),
             other_metrics: None,
+            other_answers: None,
             audit: None,
             capacity,
         };
@@ -216,6 +219,13 @@ impl Server {
         self
     }
 
+    /// The same server, below whose `/apis/phalanx.dev/v1alpha1` `others` answer. To be called before it is cloned.
+    #[must_use]
+    pub fn with_answers(mut self, others: OtherAnswers) -> Server {
+        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").other_answers = Some(others);
+        self
+    }
+
     /// The same server, which binds pods to whatever node is asked for, as upstream does: whether they fit is left to
     /// the scheduler. To be called before it is cloned.
     #[must_use]
@@ -249,6 +259,11 @@ impl Server {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
+        if let Some(others) = &self.0.other_answers
+            && let Some(answered) = others::answer(others, &parts).await
+        {
+            return answered.unwrap_or_else(Status::into_response);
+        }
         let route = match request::parse(&parts.method, &parts.uri) {
             Ok(route) => route,
             Err(status) => return status.into_response(),

@@ -58,7 +58,7 @@ fn open(call: &Call<'_>, options: &Options, lines: &mut Lines) -> Option<Watcher
             List { namespace: lines.selection.namespace().map(str::to_owned), ..List::all(&call.resource.store_name) };
         let listed = store.list(&query, &mut |stored| lines.selection.matches(stored));
         let listed = listed.expect("the present is never gone");
-        listed.items.iter().for_each(|stored| lines.object("ADDED", &stored.bytes));
+        listed.items.iter().for_each(|stored| lines.object("ADDED", &stored.bytes()));
         if options.send_initial_events == Some(true) && options.allow_watch_bookmarks {
             lines.bookmark(listed.revision, true);
         }
@@ -154,9 +154,9 @@ impl Lines {
         let before = previous.as_ref().filter(|previous| self.selection.matches(previous));
         let now = *op == Op::Put && self.selection.matches(object);
         match (before, now) {
-            (None, true) => self.object("ADDED", &object.bytes),
-            (Some(_), true) => self.object("MODIFIED", &object.bytes),
-            (Some(_), false) if *op == Op::Delete => self.object("DELETED", &object.bytes),
+            (None, true) => self.object("ADDED", &object.bytes()),
+            (Some(_), true) => self.object("MODIFIED", &object.bytes()),
+            (Some(_), false) if *op == Op::Delete => self.object("DELETED", &object.bytes()),
             (Some(before), false) => {
                 let last = last_match(before, object.revision);
                 self.object("DELETED", &last);

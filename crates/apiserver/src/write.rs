@@ -302,7 +302,7 @@ pub(crate) async fn commit(
 
 /// The stored object as an answer.
 pub(crate) fn answer_stored(call: &Call<'_>, code: StatusCode, stored: &Stored, warnings: &[String]) -> Response<Body> {
-    answer(call, code, &stored.bytes, warnings)
+    answer(call, code, &stored.bytes(), warnings)
 }
 
 /// An object in the storage version as an answer, in the version and the form asked for.

@@ -76,7 +76,7 @@ fn sha256<'a>(objects: impl Iterator<Item = &'a Arc<Stored>>) -> String {
     let mut hash = Sha256::new();
     for object in objects {
         let Key { resource, namespace, name } = &*object.key;
-        for part in [resource.as_bytes(), namespace.as_bytes(), name.as_bytes(), &object.bytes] {
+        for part in [resource.as_bytes(), namespace.as_bytes(), name.as_bytes(), &object.bytes()] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }

@@ -8,6 +8,7 @@ use api::Revision;
 
 use crate::backend::Room;
 use crate::object::{Document, Key, Meta, Op, Stored};
+use crate::packing::Text;
 use crate::state::State;
 use crate::watch::Event;
 
@@ -81,7 +82,7 @@ pub(crate) fn judge(state: &State, batch: Vec<Write>, room: Room) -> Judged {
         }
         revision = revision.next();
         let object = Arc::new(Stored {
-            bytes: write.document.fill(revision),
+            text: Text::Plain(write.document.fill(revision)),
             created: current.as_ref().map_or(revision, |current| current.created),
             key: current.as_ref().map_or_else(|| Arc::new(write.key), |current| Arc::clone(&current.key)),
             meta: write.meta,
@@ -112,7 +113,7 @@ fn meets(write: &Write, current: Option<&Arc<Stored>>) -> Result<(), Refused> {
 /// Whether more is kept after the write than before.
 fn grows(write: &Write, current: Option<&Stored>) -> bool {
     // A stored document is longer by its revision, whose digits must not count as room that the write gives back.
-    let held = current.map_or(0, |current| current.bytes.len() - current.revision.to_string().len());
+    let held = current.map_or(0, |current| current.size() - current.revision.to_string().len());
     // Deleting takes several writes when someone holds the object, and the first one only adds a mark.
     write.op == Op::Put && !write.meta.deleting && write.document.size() > held
 }

@@ -59,11 +59,11 @@ pub struct DiskOptions {
 }
 
 impl DiskOptions {
-    /// What serves most: 16 MiB of cache, 64 MiB of reserve.
+    /// What serves most: 4 MiB of cache, 64 MiB of reserve.
     pub fn at(now: Timestamp) -> DiskOptions {
         DiskOptions {
             now,
-            cache_bytes: 16 << 20,
+            cache_bytes: 4 << 20,
             reserve_bytes: 64 << 20,
             space: None,
             slack_bytes: 4 << 20,

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use api::{Revision, Timestamp};
 
-use crate::object::{Key, Stored};
+use crate::object::{Key, Op};
+use crate::watch::Event;
 
 /// Bounds of the history, over all resources together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// About how much memory old versions may take. The first bound: whatever the load, memory holds.
+    /// About how much memory is taken by what only history keeps: old versions, deleted objects, and the order of events.
+    /// The first bound: whatever the load, memory holds.
     pub history_bytes: usize,
     /// How long an event is remembered when there is room.
     pub history_age: Duration,
@@ -20,12 +22,14 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { history_bytes: 64 << 20, history_age: Duration::from_secs(5 * 60) }
+        Limits { history_bytes: 32 << 20, history_age: Duration::from_secs(5 * 60) }
     }
 }
 
-/// What an event takes besides its document: key, `Meta`, its places in the log, the versions and here.
-const BYTES_PER_EVENT: usize = 512;
+/// What an event takes: its places in the log and here.
+const BYTES_PER_EVENT: usize = 96;
+/// What a version takes besides its document: the object around it, its `Meta`, its place among its key's versions.
+const BYTES_PER_VERSION: usize = 448;
 
 pub(crate) struct History {
     limits: Limits,
@@ -46,8 +50,13 @@ impl History {
         History { limits, marks: VecDeque::new(), bytes: 0 }
     }
 
-    pub fn remember(&mut self, object: &Stored, now: Timestamp) {
-        let bytes = object.bytes.len() + BYTES_PER_EVENT;
+    pub fn remember(&mut self, event: &Event, now: Timestamp) {
+        let Event { op, object, previous } = event;
+        // What is forgotten with the event: the version that it replaced, and the last one of a deleted object. The
+        // current one stays, whatever becomes of its event.
+        let deleted = Some(object).filter(|_| *op == Op::Delete);
+        let old = previous.iter().chain(deleted).map(|version| version.size() + BYTES_PER_VERSION);
+        let bytes = BYTES_PER_EVENT + old.sum::<usize>();
         self.bytes += bytes;
         self.marks.push_back(Mark { revision: object.revision, key: Arc::clone(&object.key), at: now, bytes });
     }

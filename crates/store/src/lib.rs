@@ -9,6 +9,7 @@
 
 pub mod object; // what is kept: key, bytes, what selectors read
 mod fields; // what field selectors read, packed
+mod packing; // documents that have come to rest, in less room
 pub mod commit; // a batch of writes becomes records, or refusals; read this first
 mod state; // every key's versions, every resource's log
 mod history; // how far back the log reaches, and who holds it

@@ -1,14 +1,14 @@
 //! An object as the store keeps it: bytes, and beside them the few values that selectors and collectors read.
 
 use std::fmt;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use api::views::ObjectKey;
-use api::{Pairs, Revision, Timestamp};
+use api::{Pairs, Revision, Timestamp, Uid};
 use bytes::Bytes;
 
 use crate::fields::Fields;
+use crate::packing::Text;
 
 /// Names an object of one resource.
 ///
@@ -45,15 +45,14 @@ impl fmt::Display for Key {
     }
 }
 
-/// What may be asked of an object without decoding its bytes. The writer of the object fills it in.
+/// What may be asked of an object without decoding its bytes. The writer of the object fills it in. Every version of every
+/// object has one, so what nobody asks for is not here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Identity over the object's life.
-    pub uid: String,
+    pub uid: Uid,
     /// What label selectors read.
     pub labels: Pairs<String>,
-    /// Whose objects these are, for garbage collection.
-    pub owner_uids: Vec<String>,
     /// What field selectors read.
     pub fields: Fields,
     /// Whether deletion was asked for.
@@ -66,9 +65,8 @@ pub struct Meta {
 impl Meta {
     /// Whether both say the same about the object, the end of its life aside.
     pub fn says_the_same(&self, other: &Meta) -> bool {
-        let Meta { uid, labels, owner_uids, fields, deleting, expires: _ } = self;
-        (uid, labels, owner_uids, fields, deleting)
-            == (&other.uid, &other.labels, &other.owner_uids, &other.fields, &other.deleting)
+        let Meta { uid, labels, fields, deleting, expires: _ } = self;
+        (uid, labels, fields, deleting) == (&other.uid, &other.labels, &other.fields, &other.deleting)
     }
 }
 
@@ -99,11 +97,8 @@ impl Document {
     /// The JSON with `revision` in its place.
     pub fn fill(&self, revision: Revision) -> Bytes {
         let (head, tail) = self.bytes.split_at(self.hole);
-        let mut filled = Vec::with_capacity(self.bytes.len() + 20);
-        filled.extend_from_slice(head);
-        write!(filled, "{revision}").expect("writing to a Vec does not fail");
-        filled.extend_from_slice(tail);
-        Bytes::from(filled)
+        // Joined in a single go, in just the room that they need: every object is kept like this.
+        Bytes::from([head, revision.to_string().as_bytes(), tail].concat())
     }
 
     /// Whether `stored` is this document, its revision aside.
@@ -111,7 +106,7 @@ impl Document {
         let (head, tail) = self.bytes.split_at(self.hole);
         // Compared in place: most writes differ early on, and none needs a copy for this question.
         stored
-            .bytes
+            .bytes()
             .strip_prefix(head)
             .and_then(|rest| rest.strip_suffix(tail))
             .is_some_and(|between| between == stored.revision.to_string().as_bytes())
@@ -139,13 +134,25 @@ pub struct Stored {
     /// Its name, which all versions of an object share.
     pub key: Arc<Key>,
     /// Its canonical JSON, with `revision` as resource version.
-    pub bytes: Bytes,
+    pub(crate) text: Text,
     /// What selectors read.
     pub meta: Meta,
     /// The revision that created the object.
     pub created: Revision,
     /// The revision of this version.
     pub revision: Revision,
+}
+
+impl Stored {
+    /// Its canonical JSON, with `revision` as resource version. Not free for an object at rest: to be asked for once.
+    pub fn bytes(&self) -> Bytes {
+        self.text.bytes()
+    }
+
+    /// How many bytes the JSON has.
+    pub fn size(&self) -> usize {
+        self.text.size()
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +173,7 @@ mod tests {
     fn a_document_is_the_same_as_what_it_became() {
         let stored = |bytes: Bytes| Stored {
             key: Arc::new(Key::new(&Arc::from("pods"), "a", "b")),
-            bytes,
+            text: Text::Plain(bytes),
             meta: Meta::default(),
             created: Revision(42),
             revision: Revision(42),

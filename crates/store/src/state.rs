@@ -46,6 +46,14 @@ enum Versions {
     More(VecDeque<(Op, Arc<Stored>)>),
 }
 
+/// What a commit leaves to be done.
+pub(crate) struct Published {
+    /// Whom to tell, in order of the resources' first events.
+    pub tell: Vec<Arc<Notify>>,
+    /// Objects that have come to rest: current, and unchanged for as long as history reaches.
+    pub at_rest: Vec<Arc<Stored>>,
+}
+
 /// A piece of a list.
 pub(crate) struct Piece {
     pub objects: Vec<Arc<Stored>>,
@@ -78,11 +86,13 @@ impl State {
         replaced
     }
 
-    /// Ends loading: history begins here.
-    pub fn loaded(&mut self, revision: Revision) {
+    /// Ends loading: history begins here. Returns what was loaded.
+    pub fn loaded(&mut self, revision: Revision) -> Vec<Arc<Stored>> {
         self.revision = revision;
         self.opened = revision;
         self.resources.values_mut().for_each(|resource| resource.oldest = revision);
+        let versions = self.resources.values().flat_map(|resource| resource.keys.values());
+        versions.map(|versions| Arc::clone(&versions.current().1)).collect()
     }
 
     pub fn revision(&self) -> Revision {
@@ -93,14 +103,13 @@ impl State {
         self.resources.get(&key.resource)?.keys.get(key)?.at(self.revision)
     }
 
-    /// Takes in what a commit decided and forgets what the limits no longer allow, but nothing behind `held`. Returns
-    /// whom to tell, in order of the resources' first events.
-    pub fn publish(&mut self, events: Vec<Event>, now: Timestamp, held: Option<Revision>) -> Vec<Arc<Notify>> {
+    /// Takes in what a commit decided and forgets what the limits no longer allow, but nothing behind `held`.
+    pub fn publish(&mut self, events: Vec<Event>, now: Timestamp, held: Option<Revision>) -> Published {
         let mut tell: Vec<Arc<Notify>> = Vec::new();
         for event in events {
             debug_assert_eq!(event.object.revision, self.revision.next(), "revisions have no gaps");
             self.revision = event.object.revision;
-            self.history.remember(&event.object, now);
+            self.history.remember(&event, now);
             self.note_expiry(event.op, &event.object, event.previous.as_deref());
             let resource = self.resource_mut(&event.object.key.resource);
             let version = (event.op, Arc::clone(&event.object));
@@ -113,11 +122,23 @@ impl State {
                 tell.push(Arc::clone(&resource.grown));
             }
         }
+        let mut at_rest = Vec::new();
         while let Some((key, revision)) = self.history.forget_oldest(now, held) {
             let resource = self.resources.get_mut(&key.resource).expect("an event's resource is known");
-            resource.forget(&key, revision);
+            at_rest.extend(resource.forget(&key, revision));
         }
-        tell
+        Published { tell, at_rest }
+    }
+
+    /// Keeps `object` in the place of the same version in another form.
+    pub fn replace_form(&mut self, object: Arc<Stored>) {
+        let resource = self.resources.get_mut(&object.key.resource);
+        let versions = resource.and_then(|resource| resource.keys.get_mut(&object.key));
+        if let Some(Versions::One((Op::Put, current))) = versions
+            && current.revision == object.revision
+        {
+            *current = object;
+        }
     }
 
     /// Up to `count` current objects that have expired at `now`, longest ago first.
@@ -210,8 +231,9 @@ impl State {
 }
 
 impl Resource {
-    /// Forgets the event of `revision`, which is the oldest there is, and the versions that ended with it.
-    fn forget(&mut self, key: &Key, revision: Revision) {
+    /// Forgets the event of `revision`, which is the oldest there is, and the versions that ended with it. Returns the
+    /// object if it is still as that event left it.
+    fn forget(&mut self, key: &Key, revision: Revision) -> Option<Arc<Stored>> {
         let event = self.log.pop_front().expect("an event stands in the log until it is forgotten");
         debug_assert_eq!(event.object.revision, revision, "events are forgotten in order");
         self.oldest = revision;
@@ -219,7 +241,9 @@ impl Resource {
         versions.forget(revision);
         if matches!(versions, Versions::One((Op::Delete, _))) {
             self.keys.remove(key);
+            return None;
         }
+        Some(event.object).filter(|object| versions.current().1.revision == object.revision)
     }
 }
 
@@ -267,6 +291,7 @@ impl Versions {
 mod tests {
     use super::*;
     use crate::object::Meta;
+    use crate::packing::Text;
 
     impl Versions {
         fn count(&self) -> usize {
@@ -284,7 +309,7 @@ mod tests {
         let version = |revision, op| {
             let (key, bytes) = (Arc::new(Key::new(&pods, "a", "b")), bytes::Bytes::from_static(b"{}"));
             let (created, revision) = (Revision(1), Revision(revision));
-            let object = Arc::new(Stored { key, bytes, meta: Meta::default(), created, revision });
+            let object = Arc::new(Stored { key, text: Text::Plain(bytes), meta: Meta::default(), created, revision });
             vec![Event { op, object, previous: None }]
         };
         let kept = |state: &State| {

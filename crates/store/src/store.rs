@@ -10,6 +10,7 @@ use crate::commit::{self, Refused, Write};
 use crate::history::{Hold, Holds, Limits};
 use crate::list::{self, Gone, List, Listed};
 use crate::object::{Key, Stored};
+use crate::packing::Packer;
 use crate::state::State;
 use crate::watch::{Event, Watcher};
 
@@ -30,9 +31,17 @@ struct Shared {
 
 struct Writer {
     backend: Box<dyn Backend>,
+    packer: Packer,
+    /// Objects as they were loaded, which get their turn to be packed with the commits: not at the start, which is waited
+    /// for.
+    loaded: Vec<Arc<Stored>>,
     /// Set once the backend failed, and for good.
     failed: Option<BackendError>,
 }
+
+/// How many loaded objects are packed with each commit: enough that all get their turn, and not so many that a write would
+/// wait for them.
+const LOADED_PER_COMMIT: usize = 16;
 
 const LOCK: &str = "nothing panics while it holds the store";
 
@@ -46,9 +55,9 @@ impl Store {
     pub fn open(mut backend: Box<dyn Backend>, limits: Limits) -> Result<Store, BackendError> {
         let mut state = State::new(limits);
         let revision = backend.scan(&mut |record| state.load(record))?;
-        state.loaded(revision);
+        let loaded = state.loaded(revision);
         Ok(Store(Arc::new(Shared {
-            writer: Mutex::new(Writer { backend, failed: None }),
+            writer: Mutex::new(Writer { backend, packer: Packer::default(), loaded, failed: None }),
             state: RwLock::new(state),
             holds: Holds::default(),
             advanced: Notify::new(),
@@ -75,10 +84,13 @@ impl Store {
             self.state().get(key).is_some_and(|current| current.revision == revision)
         })?;
         let mut state = self.0.state.write().expect(LOCK);
-        let tell = state.publish(judged.events, now, self.0.holds.lowest());
+        let published = state.publish(judged.events, now, self.0.holds.lowest());
         drop(state);
-        tell.iter().for_each(|grown| grown.notify_waiters());
+        published.tell.iter().for_each(|grown| grown.notify_waiters());
         self.0.advanced.notify_waiters();
+        let packed = writer.pack(published.at_rest);
+        let mut state = self.0.state.write().expect(LOCK);
+        packed.into_iter().for_each(|object| state.replace_form(object));
         Ok(judged.answers)
     }
 
@@ -141,6 +153,13 @@ impl Store {
 }
 
 impl Writer {
+    /// These objects in less room, and a few of those that were loaded.
+    fn pack(&mut self, at_rest: Vec<Arc<Stored>>) -> Vec<Arc<Stored>> {
+        let loaded = self.loaded.split_off(self.loaded.len().saturating_sub(LOADED_PER_COMMIT));
+        let objects = at_rest.iter().chain(&loaded);
+        objects.filter_map(|object| self.packer.pack(object)).map(Arc::new).collect()
+    }
+
     fn room(&mut self) -> Result<Room, BackendError> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());

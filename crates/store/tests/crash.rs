@@ -97,7 +97,7 @@ impl Run {
         let before = shown(store);
         let batch = self.batch(&before);
         let answers = store.commit(batch, at(0)).unwrap();
-        self.written_bytes += answers.iter().flatten().map(|object| object.bytes.len() as u64).sum::<u64>();
+        self.written_bytes += answers.iter().flatten().map(|object| object.size() as u64).sum::<u64>();
         let after = shown(store);
         for image in self.platter.take_images() {
             self.verify(image, &[&before, &after]);
@@ -170,7 +170,7 @@ impl Run {
     /// The test is worth something only if checkpoints were cut, too.
     fn assert_log_is_bounded(&self) {
         let shown = shown(self.store.as_ref().unwrap());
-        let live_bytes: u64 = shown.objects.iter().map(|object| object.bytes.len() as u64 + 100).sum();
+        let live_bytes: u64 = shown.objects.iter().map(|object| object.size() as u64 + 100).sum();
         let platter = Platter::new(self.platter.image(), Syncs::Honestly, &self.random);
         let database = Database::builder().create_with_backend(platter).unwrap();
         let batches: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("batches");
@@ -185,7 +185,11 @@ impl Run {
 fn write(name: &str, expect: Expect, pad: usize) -> Write {
     let head = r#"{"metadata":{"resourceVersion":""#;
     let text = format!(r#"{head}"}},"name":"{name}","pad":"{}"}}"#, "x".repeat(pad));
-    let meta = Meta { uid: format!("uid-{pad}"), labels: [("pad", pad.to_string())].into(), ..Meta::default() };
+    let meta = Meta {
+        uid: format!("uid-{pad}").as_str().into(),
+        labels: [("pad", pad.to_string())].into(),
+        ..Meta::default()
+    };
     Write { key: pod(name), expect, op: Op::Put, document: Document::new(text.into_bytes(), head.len()), meta }
 }
 

@@ -60,15 +60,27 @@ async fn a_batch_is_bounded_and_the_next_one_goes_on() {
 
 #[tokio::test]
 async fn a_watcher_that_history_has_passed_is_told_so() {
-    let store = Store::in_memory(Limits { history_bytes: 2_000, ..Limits::default() });
+    let store = Store::in_memory(Limits { history_bytes: 300, ..Limits::default() });
     let mut slow = store.watch(&pods(), Revision::ZERO).unwrap();
     for name in ["a", "b", "c", "d", "e"] {
         create(&store, name);
     }
     let gone = slow.next().await.unwrap_err();
-    assert_eq!(gone, Gone { oldest: Revision(2) }, "three events of about 560 bytes fit into 2,000");
+    assert_eq!(gone, Gone { oldest: Revision(2) }, "three creations of 96 bytes each fit into 300");
     assert_eq!(slow.position(), Revision::ZERO);
     assert_eq!(store.watch(&pods(), gone.oldest).unwrap().next().await.unwrap().len(), 3);
+}
+
+#[test]
+fn history_is_measured_by_what_only_it_keeps() {
+    let store = Store::in_memory(Limits { history_bytes: 3_000, ..Limits::default() });
+    let mut revision = create(&store, "a");
+    (0..10).for_each(|n| _ = create(&store, &format!("other-{n}")));
+    assert!(store.watch(&pods(), Revision::ZERO).is_ok(), "the objects are there whether history knows of them or not");
+    for value in 1..=4 {
+        revision = commit(&store, put(pod("a"), Expect::At(revision), value)).unwrap().revision;
+    }
+    assert!(store.watch(&pods(), Revision::ZERO).is_err(), "old versions of some 900 bytes each are not");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub struct JobView {
     pub status: JobStatusView,
 }
 
-view!(JobView, "batch", "v1", "Job", "jobs", namespaced: true);
+view!(JobView, "batch", "v1", "Job", "jobs", namespaced: true, lighten: JobView::lighten_ended);
 
 impl JobView {
     /// Jobs by the uid of the owner that manages them.
@@ -53,6 +53,24 @@ impl JobView {
             job.spec.selector.iter().map(handle).collect()
         },
     };
+
+    /// The condition that says how and when the Job reached its end; none while it has not.
+    pub fn end(&self) -> Option<&Condition> {
+        let is_end = |condition: &&Condition| matches!(condition.kind.as_str(), "Complete" | "Failed");
+        self.status.conditions.iter().filter(is_end).find(|condition| condition.status == "True")
+    }
+
+    /// A Job that has ended makes no more pods, takes on none, and judges none.
+    fn lighten_ended(&mut self) {
+        if self.end().is_none() {
+            return;
+        }
+        self.spec.template = PodTemplateView::default();
+        self.spec.selector = None;
+        self.spec.scheduling = None;
+        self.spec.pod_failure_policy = None;
+        self.spec.success_policy = None;
+    }
 }
 
 /// `job.spec`.

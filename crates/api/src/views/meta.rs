@@ -18,6 +18,10 @@ pub trait View: Send + Sync + fmt::Debug + Sized + 'static {
 
     /// Reads the view from the object's JSON; fields that no view has are skipped without being decoded.
     fn decode(bytes: &[u8]) -> Result<Self, serde_json::Error>;
+
+    /// Lets go of what no control loop reads of an object in this state. Caches hold objects so: most objects of a
+    /// cluster have ended, and only those that have not are looked at closely.
+    fn lighten(&mut self) {}
 }
 
 /// Names a resource on the wire.

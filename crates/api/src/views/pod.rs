@@ -21,7 +21,7 @@ pub struct PodView {
     pub status: PodStatusView,
 }
 
-view!(PodView, "", "v1", "Pod", "pods", namespaced: true);
+view!(PodView, "", "v1", "Pod", "pods", namespaced: true, lighten: PodView::lighten_ended);
 
 impl PodView {
     /// Pods by the uid of the owner that manages them.
@@ -60,6 +60,28 @@ impl PodView {
     /// Whether the pod has ended, well or not.
     pub fn is_finished(&self) -> bool {
         matches!(self.status.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// A pod that has ended is neither placed nor run. Why it failed is still asked; why it succeeded is not.
+    fn lighten_ended(&mut self) {
+        if !self.is_finished() {
+            return;
+        }
+        let PodSpecView { node_name, scheduler_name, scheduling_group, priority, restart_policy, .. } =
+            std::mem::take(&mut self.spec);
+        self.spec = PodSpecView {
+            node_name,
+            scheduler_name,
+            scheduling_group,
+            priority,
+            restart_policy,
+            ..PodSpecView::default()
+        };
+        if self.status.phase == PodPhase::Succeeded {
+            // Tells when a pod ended whose containers do not.
+            self.status.conditions.retain(|condition| condition.kind == "Ready");
+            self.status.conditions.shrink_to_fit();
+        }
     }
 }
 

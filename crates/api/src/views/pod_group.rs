@@ -57,6 +57,19 @@ impl PodGroupView {
         !always && Condition::is_true(&self.status.conditions, "PodGroupInitiallyScheduled")
     }
 
+    /// Annotation of the objects that our controllers make: who made them.
+    pub const MANAGED_BY: &str = "phalanx.dev/managed-by";
+    /// The Job controller, as [`PodGroupView::MANAGED_BY`] names it.
+    pub const JOB_CONTROLLER: &str = "job-controller";
+
+    /// Whether our Job controller made the group.
+    pub fn is_of_our_jobs(&self) -> bool {
+        self.metadata
+            .annotations
+            .get(PodGroupView::MANAGED_BY)
+            .is_some_and(|maker| maker == PodGroupView::JOB_CONTROLLER)
+    }
+
     /// The node label whose value all pods of the group must share.
     pub fn topology_key(&self) -> Option<&str> {
         let constraints = self.spec.scheduling_constraints.as_ref()?;

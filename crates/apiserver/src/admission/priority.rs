@@ -66,7 +66,7 @@ fn global_defaults(call: &Call<'_>) -> Vec<PriorityClass> {
 }
 
 fn read_class(stored: &Stored) -> PriorityClass {
-    let class: PriorityClass = serde_json::from_slice(&stored.bytes).expect("a stored class was judged");
+    let class: PriorityClass = serde_json::from_slice(&stored.bytes()).expect("a stored class was judged");
     PriorityClass { name: stored.key.name.clone(), ..class }
 }
 

@@ -6,21 +6,23 @@
 //! ```text
 //! record   = length of payload (u32), crc32 of payload (u32), payload
 //! payload  = op (u8: 1 put, 2 delete), revision (u64), resource, namespace, name, and for a put:
-//!            created (u64), uid, marks (u8), labels, owner uids, fields, then the document up to the end
+//!            created (u64), uid, marks (u8), labels, nobody, fields, then the document up to the end
 //! marks    = 1 if deleting, plus 2 if the object expires; then seconds (i64) and nanoseconds (i32) since 1970 follow
-//! labels   = count (u32), each a name and a value; fields alike; owner uids = count (u32), each a text
+//! labels   = count (u32), each a name and a value; fields alike
+//! nobody   = count (u32), each a text: once the uids of owners, which nobody asked for; now none is written
 //! ```
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use api::{Revision, Timestamp};
+use api::{Revision, Timestamp, Uid};
 use bytes::Bytes;
 
 use crate::backend::Record;
 use crate::fields::shared_name;
 use crate::object::{Key, Meta, Op, Stored};
+use crate::packing::Text;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -82,6 +84,10 @@ trait Sink {
         self.count(text.len());
         self.take(text.as_bytes());
     }
+
+    fn document(&mut self, object: &Stored) {
+        self.take(&object.bytes());
+    }
 }
 
 impl Sink for Vec<u8> {
@@ -96,6 +102,11 @@ impl Sink for Count {
     fn take(&mut self, bytes: &[u8]) {
         self.0 += bytes.len() as u64;
     }
+
+    // Counted without being unpacked.
+    fn document(&mut self, object: &Stored) {
+        self.0 += object.size() as u64;
+    }
 }
 
 fn payload(op: Op, object: &Stored, sink: &mut impl Sink) {
@@ -108,9 +119,9 @@ fn payload(op: Op, object: &Stored, sink: &mut impl Sink) {
         // History begins anew with each start, so nobody will ask for the last state.
         return;
     }
-    let Meta { uid, labels, owner_uids, fields, deleting, expires } = &object.meta;
+    let Meta { uid, labels, fields, deleting, expires } = &object.meta;
     sink.take(&object.created.0.to_le_bytes());
-    sink.text(uid);
+    sink.text(&uid.to_string());
     let mark = |is_set: bool, mark: u8| if is_set { mark } else { 0 };
     sink.take(&[mark(*deleting, DELETING) | mark(expires.is_some(), EXPIRES)]);
     if let Some(expires) = expires {
@@ -122,14 +133,13 @@ fn payload(op: Op, object: &Stored, sink: &mut impl Sink) {
         sink.text(name);
         sink.text(value);
     }
-    sink.count(owner_uids.len());
-    owner_uids.iter().for_each(|uid| sink.text(uid));
+    sink.count(0);
     sink.count(fields.len());
     for (name, value) in fields.iter() {
         sink.text(name);
         sink.text(value);
     }
-    sink.take(&object.bytes);
+    sink.document(object);
 }
 
 /// A record whose checksum holds, still as bytes.
@@ -186,15 +196,25 @@ impl Reader {
     pub fn whole(&self, batch: Revision, raw: Raw<'_>) -> Result<Record, Damaged> {
         let Raw { op, key, revision, rest, index, .. } = raw;
         let object = match op {
-            Op::Delete => {
-                Stored { key: Arc::new(key), bytes: Bytes::new(), meta: Meta::default(), created: revision, revision }
-            }
+            Op::Delete => Stored {
+                key: Arc::new(key),
+                text: Text::Plain(Bytes::new()),
+                meta: Meta::default(),
+                created: revision,
+                revision,
+            },
             Op::Put => {
                 let mut fields = Fields(rest);
                 let Some((created, meta)) = created_and_meta(&mut fields) else {
                     return Err(Damaged { key: Some(key), batch, index, why: "it cannot be read" });
                 };
-                Stored { key: Arc::new(key), bytes: Bytes::copy_from_slice(fields.0), meta, created, revision }
+                Stored {
+                    key: Arc::new(key),
+                    text: Text::Plain(Bytes::copy_from_slice(fields.0)),
+                    meta,
+                    created,
+                    revision,
+                }
             }
         };
         Ok(Record { op, object: Arc::new(object), previous: None })
@@ -223,7 +243,7 @@ impl Reader {
 
 fn created_and_meta(from: &mut Fields<'_>) -> Option<(Revision, Meta)> {
     let created = from.revision()?;
-    let uid = from.text()?.to_owned();
+    let uid = Uid::from(from.text()?);
     let marks = from.byte()?;
     let deleting = marks & DELETING != 0;
     let expires = if marks & EXPIRES != 0 { Some(from.timestamp()?) } else { None };
@@ -232,9 +252,8 @@ fn created_and_meta(from: &mut Fields<'_>) -> Option<(Revision, Meta)> {
         let name = from.text()?;
         labels.push((name, from.text()?.to_owned()));
     }
-    let mut owner_uids = Vec::new();
     for _ in 0..from.count()? {
-        owner_uids.push(from.text()?.to_owned());
+        from.text()?;
     }
     let mut fields = Vec::new();
     for _ in 0..from.count()? {
@@ -242,7 +261,7 @@ fn created_and_meta(from: &mut Fields<'_>) -> Option<(Revision, Meta)> {
         fields.push((name, from.text()?));
     }
     let fields = fields.into_iter().collect();
-    Some((created, Meta { uid, labels: labels.into_iter().collect(), owner_uids, fields, deleting, expires }))
+    Some((created, Meta { uid, labels: labels.into_iter().collect(), fields, deleting, expires }))
 }
 
 /// What is left of a payload.
@@ -286,16 +305,15 @@ mod tests {
 
     fn object(revision: u64) -> Stored {
         let meta = Meta {
-            uid: "u-1".to_owned(),
+            uid: Uid::from("u-1"),
             labels: [("app", "web".to_owned())].into(),
-            owner_uids: vec!["u-0".to_owned()],
             fields: [("spec.nodeName", "n-1")].into_iter().collect(),
             deleting: true,
             expires: Timestamp::new(1_900_000_000, 7).ok(),
         };
         let bytes = Bytes::from(format!(r#"{{"revision":"{revision}"}}"#));
         let key = Arc::new(Key::new(&Arc::from("pods"), "default", "a"));
-        Stored { key, bytes, meta, created: Revision(3), revision: Revision(revision) }
+        Stored { key, text: Text::Plain(bytes), meta, created: Revision(3), revision: Revision(revision) }
     }
 
     fn batch() -> Vec<u8> {

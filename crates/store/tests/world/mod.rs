@@ -8,16 +8,22 @@ use std::sync::Arc;
 use api::{Revision, Timestamp};
 use store::{Document, Expect, Key, Meta, Op, Refused, Store, Stored, Write};
 
+/// What documents begin with: enough text that they are packed when they have come to rest.
+fn filled_head() -> String {
+    format!(r#"{{"filling":"{}","metadata":{{"resourceVersion":""#, "lorem ipsum ".repeat(25))
+}
+
 /// A document that carries one number.
 pub fn document(value: u32) -> Document {
-    let head = r#"{"metadata":{"resourceVersion":""#;
+    let head = filled_head();
     Document::new(format!(r#"{head}"}},"value":{value}}}"#).into_bytes(), head.len())
 }
 
 /// The number in a stored document.
 pub fn value(object: &Stored) -> u32 {
-    let text = std::str::from_utf8(&object.bytes).expect("documents are text");
-    let expected_head = format!(r#"{{"metadata":{{"resourceVersion":"{}"}},"value":"#, object.revision);
+    let bytes = object.bytes();
+    let text = std::str::from_utf8(&bytes).expect("documents are text");
+    let expected_head = format!(r#"{}{}"}},"value":"#, filled_head(), object.revision);
     let rest = text.strip_prefix(&expected_head).expect("the object's revision is filled in");
     rest.trim_end_matches('}').parse().expect("the value is a number")
 }

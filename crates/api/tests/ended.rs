@@ -1,0 +1,92 @@
+//! What is kept of objects that have ended, and that nothing is lost of others.
+#![allow(clippy::unwrap_used)]
+
+use api::views::{JobView, PodView, View};
+use serde_json::{Value, json};
+
+/// The view before and after it let go of what nobody reads.
+fn lightened<V: View>(document: &Value) -> (String, V) {
+    let mut view = V::decode(document.to_string().as_bytes()).unwrap();
+    let before = format!("{view:?}");
+    view.lighten();
+    (before, view)
+}
+
+fn pod(phase: &str) -> Value {
+    let conditions = json!([
+        {"type": "PodScheduled", "status": "True"},
+        {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "DisruptionTarget", "status": "True"},
+    ]);
+    let ended = json!({"exitCode": 3, "finishedAt": "2026-01-01T00:00:00Z"});
+    json!({
+        "metadata": {"name": "p", "uid": "u", "labels": {"a": "b"}, "finalizers": ["f"]},
+        "spec": {
+            "nodeName": "n", "schedulerName": "s", "restartPolicy": "Never", "priority": 7,
+            "schedulingGroup": {"podGroupName": "g"}, "nodeSelector": {"a": "b"},
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            "tolerations": [{"key": "k", "operator": "Exists"}],
+        },
+        "status": {
+            "phase": phase, "conditions": conditions,
+            "containerStatuses": [{"name": "c", "restartCount": 2, "state": {"terminated": ended}}],
+        },
+    })
+}
+
+#[test]
+fn a_pod_that_has_not_ended_keeps_everything() {
+    for phase in ["Pending", "Running", "Unknown"] {
+        let (before, view) = lightened::<PodView>(&pod(phase));
+        assert_eq!(format!("{view:?}"), before, "{phase}");
+    }
+}
+
+#[test]
+fn an_ended_pod_keeps_who_it_is_where_it_was_and_how_it_ended() {
+    for (phase, conditions) in [("Succeeded", "Ready"), ("Failed", "PodScheduled Ready DisruptionTarget")] {
+        let (_, view) = lightened::<PodView>(&pod(phase));
+        assert!(view.spec.containers.is_empty() && view.spec.tolerations.is_empty(), "{phase}: nobody places it");
+        let spec = &view.spec;
+        let placed = (view.node_name(), view.group_name(), &*spec.scheduler_name, &*spec.restart_policy, spec.priority);
+        assert_eq!(placed, (Some("n"), Some("g"), "s", "Never", Some(7)));
+        assert_eq!((view.metadata.labels["a"].as_str(), view.metadata.has_finalizer("f")), ("b", true));
+        let kinds: Vec<&str> = view.status.conditions.iter().map(|condition| condition.kind.as_str()).collect();
+        assert_eq!(kinds.join(" "), conditions, "{phase}");
+        let container = &view.status.container_statuses[0];
+        let end = container.state.terminated.as_ref().unwrap();
+        assert_eq!((container.restart_count, end.exit_code, end.finished_at.is_some()), (2, 3, true));
+    }
+}
+
+fn job(condition: &str, status: &str) -> Value {
+    json!({
+        "metadata": {"name": "j", "uid": "u"},
+        "spec": {
+            "completions": 3, "parallelism": 2, "ttlSecondsAfterFinished": 60, "workloadRef": {"name": "w"},
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never"}},
+        },
+        "status": {"succeeded": 3, "conditions": [{"type": condition, "status": status}]},
+    })
+}
+
+#[test]
+fn a_job_that_has_not_ended_keeps_everything() {
+    for (condition, status) in [("SuccessCriteriaMet", "True"), ("Suspended", "True"), ("Failed", "False")] {
+        let (before, view) = lightened::<JobView>(&job(condition, status));
+        assert_eq!(format!("{view:?}"), before, "{condition}");
+    }
+}
+
+#[test]
+fn an_ended_job_keeps_its_counts_and_when_it_goes() {
+    for condition in ["Complete", "Failed"] {
+        let (_, view) = lightened::<JobView>(&job(condition, "True"));
+        assert!(view.spec.template.raw.is_none() && view.spec.selector.is_none(), "it makes no more pods");
+        assert_eq!(view.end().map(|end| end.kind.as_str()), Some(condition));
+        let spec = &view.spec;
+        assert_eq!((spec.completions, spec.parallelism, spec.ttl_seconds_after_finished), (Some(3), Some(2), Some(60)));
+        assert_eq!((view.status.succeeded, spec.workload_ref.as_ref().map(|named| &*named.name)), (3, Some("w")));
+    }
+}

@@ -1,0 +1,197 @@
+//! Documents at rest. What has not changed for as long as history reaches is kept as its difference from another document
+//! of its resource: most are alike, and few are read again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lz4_flex::block::{compress_prepend_size_with_dict, decompress_size_prepended_with_dict, uncompressed_size};
+
+use crate::object::Stored;
+
+/// An object's canonical JSON, in one form or the other.
+#[derive(Clone)]
+pub(crate) enum Text {
+    /// As it is sent: whatever was written of late.
+    Plain(Bytes),
+    /// Its size and its difference from the model.
+    Packed(Box<[u8]>, Arc<Bytes>),
+}
+
+impl Text {
+    /// The JSON.
+    pub fn bytes(&self) -> Bytes {
+        match self {
+            Text::Plain(bytes) => bytes.clone(),
+            Text::Packed(difference, model) => {
+                let whole = decompress_size_prepended_with_dict(difference, model);
+                Bytes::from(whole.expect("what was packed is unpacked with the same model"))
+            }
+        }
+    }
+
+    /// How many bytes the JSON has.
+    pub fn size(&self) -> usize {
+        match self {
+            Text::Plain(bytes) => bytes.len(),
+            Text::Packed(difference, _) => {
+                let (size, _) = uncompressed_size(difference).expect("what was packed begins with its size");
+                size
+            }
+        }
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Text) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Text {}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.bytes()))
+    }
+}
+
+/// Shorter documents are left as they are.
+const BYTES_MIN: usize = 256;
+/// A model is no longer than this: it is read through for every document that is packed.
+const MODEL_BYTES_MAX: usize = 8 << 10;
+/// A document that is not packed to a third of its size is the model of those after it, if the present one was used this
+/// often. Resources whose objects are all different do not change their model with each.
+const MODEL_USES_MIN: u32 = 256;
+
+/// Packs documents, each against the model of its resource.
+#[derive(Default)]
+pub(crate) struct Packer {
+    models: BTreeMap<Arc<str>, Model>,
+}
+
+struct Model {
+    text: Arc<Bytes>,
+    uses: u32,
+}
+
+impl Packer {
+    /// The same version of the object, in less room; `None` where that is not to be had.
+    pub fn pack(&mut self, object: &Stored) -> Option<Stored> {
+        let Text::Plain(plain) = &object.text else { return None };
+        if plain.len() < BYTES_MIN {
+            return None;
+        }
+        let resource = &object.key.resource;
+        if !self.models.contains_key(resource) {
+            self.models.insert(Arc::clone(resource), Model::of(plain));
+        }
+        let model = self.models.get_mut(resource).expect("inserted when it was missing");
+        model.uses += 1;
+        let difference = compress_prepend_size_with_dict(plain, &model.text);
+        let like = Arc::clone(&model.text);
+        if difference.len() * 3 > plain.len() && model.uses >= MODEL_USES_MIN {
+            *model = Model::of(plain);
+        }
+        // Unpacking has its price: a little room is not worth it.
+        (difference.len() * 4 < plain.len() * 3).then(|| Stored {
+            text: Text::Packed(difference.into_boxed_slice(), like),
+            key: Arc::clone(&object.key),
+            meta: object.meta.clone(),
+            created: object.created,
+            revision: object.revision,
+        })
+    }
+}
+
+impl Model {
+    fn of(text: &Bytes) -> Model {
+        Model { text: Arc::new(Bytes::copy_from_slice(&text[..text.len().min(MODEL_BYTES_MAX)])), uses: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use api::{Revision, Timestamp};
+
+    use super::*;
+    use crate::commit::{Expect, Write};
+    use crate::object::{Document, Key, Meta, Op};
+    use crate::{Limits, Store};
+
+    fn document(name: &str, filling: &str) -> Document {
+        let head = format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":""#);
+        Document::new(format!(r#"{head}"}},"spec":"{filling}"}}"#).into_bytes(), head.len())
+    }
+
+    fn object(resource: &str, name: &str, filling: &str) -> Stored {
+        Stored {
+            key: Arc::new(Key::new(&Arc::from(resource), "ns", name)),
+            text: Text::Plain(document(name, filling).fill(Revision(7))),
+            meta: Meta::default(),
+            created: Revision(1),
+            revision: Revision(7),
+        }
+    }
+
+    /// A text in which nothing repeats.
+    fn noise(seed: u32, length: usize) -> String {
+        let next = |state: &u32| Some(state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+        let letter = |state: u32| char::from(b'A' + (state >> 24) as u8 % 26);
+        std::iter::successors(Some(seed), next).skip(1).take(length).map(letter).collect()
+    }
+
+    #[test]
+    fn what_is_packed_is_the_same_object_in_less_room() {
+        let (mut packer, filling) = (Packer::default(), noise(1, 2_000));
+        for name in ["one", "another", "a-third"] {
+            let plain = object("pods", name, &filling);
+            let packed = packer.pack(&plain).unwrap();
+            assert_eq!((&packed, packed.bytes(), packed.size()), (&plain, plain.bytes(), plain.size()), "{name}");
+            let Text::Packed(difference, _) = &packed.text else { panic!("{name} is packed") };
+            assert!(difference.len() < plain.size() / 10, "{name}: {} of {}", difference.len(), plain.size());
+            assert!(packer.pack(&packed).is_none(), "once is enough");
+        }
+    }
+
+    #[test]
+    fn what_is_like_no_other_is_left_as_it_is() {
+        let mut packer = Packer::default();
+        packer.pack(&object("pods", "first", &noise(1, 2_000)));
+        assert!(packer.pack(&object("pods", "other", &noise(2, 2_000))).is_none());
+        assert!(packer.pack(&object("pods", "short", "")).is_none(), "and so is what is short anyway");
+        let large = object("configs", "large", &noise(3, 100_000));
+        packer.pack(&large);
+        assert_eq!(packer.models[&large.key.resource].text.len(), MODEL_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_model_that_no_longer_fits_is_replaced() {
+        let (mut packer, filling) = (Packer::default(), noise(2, 2_000));
+        packer.pack(&object("pods", "old", &noise(1, 2_000)));
+        let tries =
+            (0..2 * MODEL_USES_MIN).filter(|n| packer.pack(&object("pods", &n.to_string(), &filling)).is_some());
+        assert_eq!(tries.count() as u32, MODEL_USES_MIN + 1, "the old one was used often enough first");
+    }
+
+    #[test]
+    fn an_object_that_history_has_passed_is_packed_and_goes_on_as_before() {
+        let store = Store::in_memory(Limits { history_bytes: 0, ..Limits::default() });
+        let pods: Arc<str> = Arc::from("pods");
+        let filling = noise(1, 2_000);
+        let write = |name: &str, expect| {
+            let (key, document) = (Key::new(&pods, "ns", name), document(name, &filling));
+            let write = Write { key, expect, op: Op::Put, document, meta: Meta::default() };
+            store.commit(vec![write], Timestamp::UNIX_EPOCH).unwrap().remove(0).unwrap()
+        };
+        let answered = write("a", Expect::Absent);
+        let kept = store.get(&answered.key).unwrap();
+        assert!(matches!((&answered.text, &kept.text), (Text::Plain(_), Text::Packed(..))));
+        assert_eq!(answered, kept);
+        let unchanged = write("a", Expect::At(kept.revision));
+        assert_eq!(unchanged.revision, kept.revision, "a write that changes nothing keeps its revision");
+    }
+}
