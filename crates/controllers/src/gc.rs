@@ -11,13 +11,13 @@ pub mod decide; // what is to be done about one object
 pub mod graph; // who owns whom
 mod carry_out; // does what was decided
 
-use api::views::{Meta, ResourceRef, View};
+use api::views::{ResourceRef, View};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use runtime::Cache;
 
-use graph::{Id, Object};
+use graph::Object;
 
 pub use run::run;
 
@@ -56,35 +56,11 @@ impl Parts {
         let awaited = cache.clone();
         let cursor = cache.subscribe();
         let changes = stream::unfold(cursor, |mut cursor| async move {
-            loop {
-                let change = cursor.next().await;
-                let (old, new) = (change.old.as_ref().map(|old| old.meta()), change.new.as_ref().map(|new| new.meta()));
-                if !is_same_to_us(old, new) {
-                    let reduce = |meta| object::<V>(meta);
-                    return Some((ObjectChange { old: old.map(reduce), new: new.map(reduce) }, cursor));
-                }
-            }
+            let change = cursor.next().await;
+            Some((ObjectChange { old: change.old.map(Object::of), new: change.new.map(Object::of) }, cursor))
         });
         let synced = Box::pin(async move { awaited.synced().await });
         self.kinds.push(Kind { resource: V::RESOURCE, synced, changes: changes.boxed() });
         self
-    }
-}
-
-/// Whether nothing changed that ownership depends on; so it is for nearly all changes.
-fn is_same_to_us(old: Option<&Meta>, new: Option<&Meta>) -> bool {
-    let (Some(old), Some(new)) = (old, new) else { return false };
-    old.owner_references == new.owner_references
-        && old.finalizers == new.finalizers
-        && old.is_deleting() == new.is_deleting()
-}
-
-fn object<V: View>(meta: &Meta) -> Object {
-    Object {
-        id: Id { resource: V::RESOURCE, key: meta.key() },
-        uid: meta.uid.clone(),
-        owners: meta.owner_references.clone(),
-        finalizers: meta.finalizers.clone(),
-        deleting: meta.is_deleting(),
     }
 }

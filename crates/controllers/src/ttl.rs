@@ -18,7 +18,6 @@ use runtime::{Backoff, Cache, WorkQueue, Worked, is_not_found, was_set};
 use serde_json::json;
 
 use crate::Metrics;
-use crate::job::shape::end_of;
 
 /// How many Jobs are worked on side by side.
 const WORKERS: usize = 5;
@@ -137,7 +136,7 @@ fn next_step(job: &JobView, now: Timestamp) -> NextStep {
 /// When the Job's time comes; never, if it has not ended, asks for nothing, or goes already.
 fn expires_at(job: &JobView) -> Option<Timestamp> {
     let seconds = job.spec.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting())?;
-    let ended = end_of(job)?.last_transition_time?;
+    let ended = job.end()?.last_transition_time?;
     ended.checked_add(SignedDuration::from_secs(seconds.into())).ok()
 }
 

@@ -17,7 +17,7 @@ use crate::status::{self, Write};
 pub(crate) struct Agenda {
     /// Nodes that are simulated.
     nodes: BTreeSet<String>,
-    /// Every bound pod, also on nodes that are not (or not yet known to be) ours.
+    /// Every pod that concerns its node, also on nodes that are not (or not yet known to be) ours.
     pods: BTreeMap<ObjectKey, Entry>,
     /// When a pod is due; equal times go by key.
     due: BTreeSet<(Timestamp, ObjectKey)>,
@@ -84,7 +84,7 @@ impl Agenda {
     /// Takes in a change of a pod, seen at `now`.
     pub fn observe_pod(&mut self, change: &Change<PodView>, now: Timestamp) {
         let key = change.latest().metadata.key();
-        match change.new.as_ref().filter(|pod| pod.node_name().is_some()) {
+        match change.new.as_ref().filter(|pod| concerns_a_node(pod)) {
             None => self.forget(&key),
             Some(pod) => {
                 match self.pods.get_mut(&key) {
@@ -166,6 +166,12 @@ impl Agenda {
             self.due.insert((due, key.clone()));
         }
     }
+}
+
+/// Whether the pod is on a node that has something to do for it, now or later. For one that has ended there is only its
+/// removal, once somebody asks for that.
+fn concerns_a_node(pod: &PodView) -> bool {
+    pod.node_name().is_some() && (pod.metadata.is_deleting() || !pod.is_finished())
 }
 
 impl Entry {

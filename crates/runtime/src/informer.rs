@@ -41,7 +41,15 @@ struct State<V: View> {
 struct Indexed<V> {
     index: Index<V>,
     /// By index value; an entry without objects is removed.
-    entries: BTreeMap<String, BTreeMap<Arc<ObjectKey>, Arc<V>>>,
+    entries: BTreeMap<Box<str>, Found<V>>,
+}
+
+/// The objects under one value, in key order, never none.
+enum Found<V> {
+    /// Under most values of most indexes: no room for more.
+    One(Arc<ObjectKey>, Arc<V>),
+    /// At least two.
+    More(BTreeMap<Arc<ObjectKey>, Arc<V>>),
 }
 
 /// One object before and after. Created: `old` is `None`; deleted: `new` is `None`. Both always have the same uid:
@@ -122,7 +130,11 @@ impl<V: View> Cache<V> {
         let Some(indexed) = state.indexes.iter().find(|indexed| indexed.index.name == index.name) else {
             panic!("the cache of {} was made without index {}", V::RESOURCE.plural, index.name)
         };
-        indexed.entries.get(value).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
+        match indexed.entries.get(value) {
+            None => Vec::new(),
+            Some(Found::One(_, object)) => vec![object.clone()],
+            Some(Found::More(objects)) => objects.values().cloned().collect(),
+        }
     }
 
     /// The highest revision seen: every write to this kind up to it shows.
@@ -322,16 +334,43 @@ impl<V> Indexed<V> {
             if values.contains(&value) {
                 continue;
             }
-            if let Some(objects) = self.entries.get_mut(&value) {
-                objects.remove(&**key);
-                if objects.is_empty() {
-                    self.entries.remove(&value);
-                }
+            if self.entries.get_mut(&*value).is_some_and(|found| found.remove(key)) {
+                self.entries.remove(&*value);
             }
         }
         let Some(new) = new else { return };
         for value in values {
-            self.entries.entry(value).or_default().insert(key.clone(), new.clone());
+            match self.entries.get_mut(&*value) {
+                Some(found) => found.put(key, new),
+                None => drop(self.entries.insert(value.into(), Found::One(key.clone(), new.clone()))),
+            }
+        }
+    }
+}
+
+impl<V> Found<V> {
+    fn put(&mut self, key: &Arc<ObjectKey>, object: &Arc<V>) {
+        let new = (key.clone(), object.clone());
+        match self {
+            Found::One(held, old) if *held == new.0 => *old = new.1,
+            Found::One(held, other) => *self = Found::More([(held.clone(), other.clone()), new].into()),
+            Found::More(objects) => drop(objects.insert(new.0, new.1)),
+        }
+    }
+
+    /// Takes the object at `key` out; whether none is left.
+    fn remove(&mut self, key: &ObjectKey) -> bool {
+        match self {
+            Found::One(held, _) => **held == *key,
+            Found::More(objects) => {
+                objects.remove(key);
+                if objects.len() == 1
+                    && let Some((last, object)) = objects.pop_first()
+                {
+                    *self = Found::One(last, object);
+                }
+                false
+            }
         }
     }
 }

@@ -149,7 +149,7 @@ async fn list<V: View>(client: &Client, cache: &Cache<V>, config: &ListWatchConf
         let bytes = request::send(client, request.map(Body::from)).await.map_err(broken)?;
         let page: Page = serde_json::from_slice(&bytes).map_err(|error| broken(Error::SerdeError(error)))?;
         for item in page.items {
-            match V::decode(item.get().as_bytes()) {
+            match decode::<V>(item.get().as_bytes()) {
                 Ok(object) => objects.push(object),
                 Err(error) => unread.extend(skip::<V>(item.get().as_bytes(), &error)),
             }
@@ -241,7 +241,7 @@ fn read<V: View>(line: &[u8]) -> Line<V> {
         return Line::Event(None, Revision::ZERO);
     };
     match kind.as_ref() {
-        "ADDED" | "MODIFIED" => match V::decode(object) {
+        "ADDED" | "MODIFIED" => match decode::<V>(object) {
             Ok(object) => {
                 let revision = object.meta().resource_version;
                 Line::Event(Some(Event::Put(object)), revision)
@@ -291,6 +291,13 @@ fn split(line: &[u8]) -> Option<(Cow<'_, str>, &[u8])> {
     }
     let parsed: Parsed = serde_json::from_slice(line).ok()?;
     Some((parsed.kind, parsed.object.get().as_bytes()))
+}
+
+/// An object as the cache keeps it.
+fn decode<V: View>(object: &[u8]) -> Result<V, serde_json::Error> {
+    let mut view = V::decode(object)?;
+    view.lighten();
+    Ok(view)
 }
 
 /// Logs an object that does not decode and returns its key, if that much can be read. One bad object must not blind

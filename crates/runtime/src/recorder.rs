@@ -98,6 +98,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Note>,
+    /// Whether something more urgent waits for the server.
+    gives_way: bool,
     dropped: u64,
 }
 
@@ -105,7 +107,8 @@ impl State {
     /// The oldest notes, up to the first about an object that one of them is about already.
     fn next_notes(&mut self) -> Vec<Note> {
         let mut notes: Vec<Note> = Vec::new();
-        while notes.len() < AT_ONCE
+        let at_once = if self.gives_way { 1 } else { AT_ONCE };
+        while notes.len() < at_once
             && let Some(next) = self.waiting.front()
             && notes.iter().all(|note| note.about.uid != next.about.uid)
         {
@@ -161,6 +164,11 @@ impl Recorder {
         state.waiting.push_back(note);
         drop(state);
         self.0.added.notify_one();
+    }
+
+    /// While others wait for the server, Events are written one at a time.
+    pub fn give_way(&self, gives_way: bool) {
+        self.lock().gives_way = gives_way;
     }
 
     /// How many Events never reached the server: the queue was full, or it would not take them.
@@ -373,6 +381,11 @@ impl Memory {
 mod tests {
     use super::*;
 
+    fn note(about: ObjectRef, message: &str) -> Note {
+        let (reason, action, message) = (String::new(), String::new(), message.to_owned());
+        Note { about, kind: EventKind::Normal, reason, action, message, at: Timestamp::UNIX_EPOCH }
+    }
+
     #[test]
     fn long_messages_are_cut_by_characters() {
         assert_eq!(cut("short"), "short");
@@ -386,13 +399,22 @@ mod tests {
         let mut state = State::default();
         for (number, uid) in ["a", "b", "a", "c", "d", "e", "f", "g", "h", "i", "j", "k"].into_iter().enumerate() {
             let about = ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() };
-            let message = format!("{uid}{number}");
-            let (reason, action) = (String::new(), String::new());
-            let at = Timestamp::UNIX_EPOCH;
-            state.waiting.push_back(Note { about, kind: EventKind::Normal, reason, action, message, at });
+            state.waiting.push_back(note(about, &format!("{uid}{number}")));
         }
         let mut taken = || state.next_notes().into_iter().map(|note| note.message).collect::<Vec<_>>().join(" ");
         assert_eq!([taken(), taken(), taken()], ["a0 b1", "a2 c3 d4 e5 f6 g7 h8 i9", "j10 k11"]);
         assert_eq!(taken(), "");
+    }
+
+    #[test]
+    fn one_event_at_a_time_is_written_while_others_wait_for_the_server() {
+        let mut state = State { gives_way: true, ..State::default() };
+        for uid in ["a", "b", "c"] {
+            let about = ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() };
+            state.waiting.push_back(note(about, uid));
+        }
+        assert_eq!(state.next_notes().len(), 1);
+        state.gives_way = false;
+        assert_eq!(state.next_notes().len(), 2);
     }
 }

@@ -8,7 +8,6 @@ use api::views::{ActiveJobView, CronJobStatusView, JobView};
 use super::News;
 use super::observe::Observed;
 use super::template::slot_of;
-use crate::job::shape::end_of;
 
 /// The status as it should be, and what there is to tell of the way there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +54,7 @@ impl Account {
         // A status that was never written after the Job was made is made good here.
         // Upstream: such a Job counts as unexpected, and a Forbid that should see it does not.
         self.status.last_schedule_time = self.status.last_schedule_time.max(slot);
-        if let Some(end) = end_of(job) {
+        if let Some(end) = job.end() {
             if let Some(position) = position {
                 self.status.active.remove(position);
                 let message = format!("Saw completed job: {}, condition: {}", meta.name, end.kind);
@@ -86,5 +85,5 @@ fn reference(job: &JobView) -> ActiveJobView {
 }
 
 fn succeeded_at(job: &JobView) -> Option<Timestamp> {
-    job.status.completion_time.filter(|_| end_of(job).is_some_and(|end| end.kind == "Complete"))
+    job.status.completion_time.filter(|_| job.end().is_some_and(|end| end.kind == "Complete"))
 }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use api::views::{CronJobSpecView, JobView};
 
-use crate::job::shape::end_of;
-
 /// The Jobs that have ended beyond the CronJob's limits, the oldest of each outcome first. A limit that is unset keeps
 /// everything.
 pub fn too_old(spec: &CronJobSpecView, jobs: &[Arc<JobView>]) -> Vec<Arc<JobView>> {
@@ -16,7 +14,7 @@ pub fn too_old(spec: &CronJobSpecView, jobs: &[Arc<JobView>]) -> Vec<Arc<JobView
 
 fn beyond(limit: Option<i32>, outcome: &str, jobs: &[Arc<JobView>]) -> Vec<Arc<JobView>> {
     let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };
-    let ended = |job: &&Arc<JobView>| end_of(job).is_some_and(|end| end.kind == outcome);
+    let ended = |job: &&Arc<JobView>| job.end().is_some_and(|end| end.kind == outcome);
     let mut ended: Vec<_> = jobs.iter().filter(ended).filter(|job| !job.metadata.is_deleting()).cloned().collect();
     ended.sort_by(|a, b| by_age(a, b));
     ended.truncate(ended.len().saturating_sub(limit));

@@ -13,7 +13,6 @@ use super::carry_out::{Then, carry_out};
 use super::due::next_time;
 use super::next_step::{NextStep, next_step};
 use super::observe::{Learned, observe};
-use crate::job::shape::end_of;
 
 /// A CronJob that takes more steps than this in a row lets others go first.
 const STEPS_MAX: usize = 16;
@@ -66,7 +65,7 @@ async fn jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<ObjectKey>) {
 fn matters(change: &Change<JobView>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let kept = |job: &JobView| {
-        (end_of(job).is_some(), job.status.completion_time, job.metadata.is_deleting(), job.metadata.uid.clone())
+        (job.end().is_some(), job.status.completion_time, job.metadata.is_deleting(), job.metadata.uid.clone())
     };
     kept(old) != kept(new) || old.metadata.owner_references != new.metadata.owner_references
 }

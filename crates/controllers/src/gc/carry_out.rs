@@ -12,17 +12,17 @@ use super::graph::{FOREGROUND, Object};
 
 /// Deletes `object` unless another has come to bear its name. `policy` is a propagation policy of the API.
 pub async fn delete_object(client: &Client, object: &Object, policy: &str) -> Result<(), Error> {
-    let options = json!({ "propagationPolicy": policy, "preconditions": { "uid": object.uid } });
+    let options = json!({ "propagationPolicy": policy, "preconditions": { "uid": object.uid() } });
     settled(delete(client, &path(object), &options).await.map(|_| ()))
 }
 
 /// Takes the owner references at `positions` (ascending) off `object`.
 pub async fn strip(client: &Client, object: &Object, positions: &[usize]) -> Result<(), Error> {
-    let mut operations = vec![same_uid("/metadata/uid", &object.uid)];
+    let mut operations = vec![same_uid("/metadata/uid", object.uid())];
     // From the end, so that a position still means the same reference when its turn comes.
     for position in positions.iter().rev() {
         let path = format!("/metadata/ownerReferences/{position}");
-        operations.push(same_uid(&format!("{path}/uid"), &object.owners[*position].uid));
+        operations.push(same_uid(&format!("{path}/uid"), &object.owners()[*position].uid));
         operations.push(json!({ "op": "remove", "path": path }));
     }
     settled(patch(client, &path(object), PatchKind::Json, &operations).await.map(|_| ()))
@@ -30,7 +30,7 @@ pub async fn strip(client: &Client, object: &Object, positions: &[usize]) -> Res
 
 /// Takes `finalizer` off `object`.
 pub async fn remove_finalizer(client: &Client, object: &Object, finalizer: &str) -> Result<(), Error> {
-    crate::finalizer::remove(client, &path(object), &object.uid, &object.finalizers, finalizer).await
+    crate::finalizer::remove(client, &path(object), object.uid(), &object.meta().finalizers, finalizer).await
 }
 
 /// Asks the server how an owner stands that no cache knows.
@@ -61,7 +61,7 @@ pub async fn ask(
 }
 
 fn path(object: &Object) -> String {
-    object.id.resource.object_path(&object.id.key)
+    object.resource().object_path(&object.meta().key())
 }
 
 fn same_uid(path: &str, uid: &str) -> Value {

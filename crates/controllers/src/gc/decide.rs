@@ -44,22 +44,22 @@ pub enum Action {
 /// Decides about `object`. `asked` holds what the server said about owners the graph does not know.
 pub fn decide(graph: &Graph, object: &Object, asked: &BTreeMap<String, OwnerState>) -> Action {
     if object.orphans_dependents() {
-        let has_dependents = graph.dependents(&object.uid).next().is_some();
+        let has_dependents = graph.dependents(object.uid()).next().is_some();
         return if has_dependents { Action::LetDependentsGo } else { Action::RemoveFinalizer(ORPHAN) };
     }
     if object.waits_for_dependents() {
-        let blocks = |owner: &OwnerRef| owner.uid == object.uid && owner.block_owner_deletion;
+        let blocks = |owner: &OwnerRef| owner.uid == object.uid() && owner.block_owner_deletion;
         let blocked = graph
-            .dependents(&object.uid)
+            .dependents(object.uid())
             .filter(|dependent| can_own(object, dependent))
-            .any(|dependent| dependent.owners.iter().any(blocks) && !waits_for(graph, dependent, &object.uid));
+            .any(|dependent| dependent.owners().iter().any(blocks) && !waits_for(graph, dependent, object.uid()));
         return if blocked { Action::Keep } else { Action::RemoveFinalizer(FOREGROUND) };
     }
-    if object.deleting || object.owners.is_empty() {
+    if object.meta().is_deleting() || object.owners().is_empty() {
         return Action::Keep;
     }
-    let states: Vec<_> = object.owners.iter().map(|owner| state(graph, object, owner, asked, DEPTH_MAX)).collect();
-    let unknown = object.owners.iter().zip(&states).filter(|(_, state)| state.is_none());
+    let states: Vec<_> = object.owners().iter().map(|owner| state(graph, object, owner, asked, DEPTH_MAX)).collect();
+    let unknown = object.owners().iter().zip(&states).filter(|(_, state)| state.is_none());
     let unknown: Vec<OwnerRef> = unknown.map(|(owner, _)| owner.clone()).collect();
     if !unknown.is_empty() {
         return Action::Ask(unknown);
@@ -69,7 +69,7 @@ pub fn decide(graph: &Graph, object: &Object, asked: &BTreeMap<String, OwnerStat
         let positions: Vec<usize> = (0..states.len()).filter(|position| spent(&states[*position])).collect();
         return if positions.is_empty() { Action::Keep } else { Action::Strip(positions) };
     }
-    let has_dependents = graph.dependents(&object.uid).next().is_some();
+    let has_dependents = graph.dependents(object.uid()).next().is_some();
     if has_dependents && states.contains(&Some(OwnerState::Waiting)) {
         Action::DeleteForeground
     } else {
@@ -83,11 +83,11 @@ fn waits_for(graph: &Graph, object: &Object, uid: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut waiting = vec![object];
     while let Some(object) = waiting.pop() {
-        if !object.waits_for_dependents() || !seen.insert(object.uid.as_str()) {
+        if !object.waits_for_dependents() || !seen.insert(object.uid()) {
             continue;
         }
-        for dependent in graph.dependents(&object.uid) {
-            if dependent.uid == uid {
+        for dependent in graph.dependents(object.uid()) {
+            if dependent.uid() == uid {
                 return true;
             }
             waiting.push(dependent);
@@ -98,8 +98,8 @@ fn waits_for(graph: &Graph, object: &Object, uid: &str) -> bool {
 
 /// Whether `owner` is where the owners of `dependent` can be: a reference names no namespace.
 fn can_own(owner: &Object, dependent: &Object) -> bool {
-    let namespace = &owner.id.key.namespace;
-    namespace.is_empty() || *namespace == dependent.id.key.namespace
+    let namespace = &owner.meta().namespace;
+    namespace.is_empty() || *namespace == dependent.meta().namespace
 }
 
 /// How an owner of `of` stands; `None` if neither the graph nor the server has said.
@@ -122,7 +122,7 @@ fn state(
     }
     // Upstream: an owner that is being deleted but held by a finalizer is as solid as any. For a PodGroup that would be
     // a deadlock: its protection finalizer waits for the pods, which would wait for it.
-    if object.deleting && object.id.resource.kind == "PodGroup" {
+    if object.meta().is_deleting() && object.resource().kind == "PodGroup" {
         return Some(OwnerState::Going);
     }
     // Upstream: an owner holds until it is deleted itself, so the dependents of a deleted Job first lose one reference
@@ -130,16 +130,18 @@ fn state(
     let goes = |owner: &OwnerRef| {
         state(graph, object, owner, asked, depth - 1).is_some_and(|state| state != OwnerState::Solid)
     };
-    let is_doomed = depth > 0 && !object.owners.is_empty() && object.owners.iter().all(goes);
+    let is_doomed = depth > 0 && !object.owners().is_empty() && object.owners().iter().all(goes);
     Some(if is_doomed { OwnerState::Going } else { OwnerState::Solid })
 }
 
 #[cfg(test)]
 mod tests {
-    use api::views::{JobView, ObjectKey, PodGroupView, PodView, View, WorkloadView};
+    use std::sync::Arc;
+
+    use api::Timestamp;
+    use api::views::{JobView, Meta, PodGroupView, PodView, WorkloadView};
 
     use super::*;
-    use crate::gc::graph::Id;
 
     /// `job`, `workload<job`, `group<job!,workload`: `!` blocks the owner's deletion; `~` is being deleted;
     /// `+finalizer` is held.
@@ -148,23 +150,25 @@ mod tests {
         let mut parts = head.split('+');
         let head = parts.next().unwrap_or_default();
         let uid = head.trim_end_matches('~').to_owned();
-        let resource = match uid.chars().next() {
-            Some('j') => JobView::RESOURCE,
-            Some('w') => WorkloadView::RESOURCE,
-            Some('g') => PodGroupView::RESOURCE,
-            _ => PodView::RESOURCE,
-        };
         let owner = |text: &str| OwnerRef {
             uid: text.trim_end_matches('!').to_owned(),
             block_owner_deletion: text.ends_with('!'),
             ..OwnerRef::default()
         };
-        Object {
-            id: Id { resource, key: ObjectKey::new("ns", &uid) },
-            uid,
-            owners: owners.split(',').filter(|text| !text.is_empty()).map(owner).collect(),
+        let metadata = Meta {
+            namespace: "ns".to_owned(),
+            name: uid.clone(),
+            owner_references: owners.split(',').filter(|text| !text.is_empty()).map(owner).collect(),
             finalizers: parts.map(str::to_owned).collect(),
-            deleting: head.ends_with('~'),
+            deletion_timestamp: head.ends_with('~').then_some(Timestamp::UNIX_EPOCH),
+            uid,
+            ..Meta::default()
+        };
+        match head.chars().next() {
+            Some('j') => Object::of(Arc::new(JobView { metadata, ..JobView::default() })),
+            Some('w') => Object::of(Arc::new(WorkloadView { metadata, ..WorkloadView::default() })),
+            Some('g') => Object::of(Arc::new(PodGroupView { metadata, ..PodGroupView::default() })),
+            _ => Object::of(Arc::new(PodView { metadata, ..PodView::default() })),
         }
     }
 
@@ -174,7 +178,13 @@ mod tests {
             ("no owner", "", "job", "job", Action::Keep),
             ("a living owner", "", "job pod<job!", "pod", Action::Keep),
             ("an owner that went", "job", "pod<job!", "pod", Action::Delete),
-            ("an owner nobody has seen", "", "pod<job!", "pod", Action::Ask(vec![object("x<job!").owners[0].clone()])),
+            (
+                "an owner nobody has seen",
+                "",
+                "pod<job!",
+                "pod",
+                Action::Ask(vec![object("x<job!").owners()[0].clone()]),
+            ),
             ("one owner of two went", "workload", "job group<job!,workload", "group", Action::Strip(vec![1])),
             ("already on its way", "job", "pod~<job!", "pod", Action::Keep),
             ("the Job went: its Workload", "job", "workload<job! group<job!,workload", "workload", Action::Delete),
@@ -285,7 +295,7 @@ mod tests {
             ("the owner is gone", object("job~"), None, vec!["workload"]),
         ];
         for (case, old, new, want) in cases {
-            assert_eq!(graph.apply(Some(&old), new), want, "{case}");
+            assert_eq!(graph.apply(Some(old), new), want, "{case}");
         }
         assert!(graph.is_absent("job") && !graph.is_absent("workload"));
     }

@@ -1,8 +1,12 @@
 //! Who owns whom, kept up to date from changes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
 
-use api::views::{ObjectKey, OwnerRef, ResourceRef};
+use api::Uid;
+use api::views::{Meta, OwnerRef, ResourceRef, View};
 
 /// On an owner: its dependents go first.
 pub const FOREGROUND: &str = "foregroundDeletion";
@@ -12,73 +16,113 @@ pub const ORPHAN: &str = "orphan";
 /// How many uids of vanished objects are remembered; a forgotten one is asked for again.
 const ABSENT_MAX: usize = 100_000;
 
-/// Where an object is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Id {
-    /// Its kind.
-    pub resource: ResourceRef,
-    /// Its namespace and name.
-    pub key: ObjectKey,
+/// An object as far as ownership goes. It is the one that its cache holds, not a copy: there are as many of these as
+/// there are objects.
+#[derive(Clone)]
+pub struct Object(Arc<dyn Owned>);
+
+/// What is asked of a view of any kind.
+trait Owned: Send + Sync {
+    fn resource(&self) -> ResourceRef;
+    fn metadata(&self) -> &Meta;
 }
 
-/// An object as far as ownership goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
-    /// Where it is.
-    pub id: Id,
-    /// Which it is.
-    pub uid: String,
-    /// Its owners, in the order of the document.
-    pub owners: Vec<OwnerRef>,
-    /// Its finalizers, in the order of the document.
-    pub finalizers: Vec<String>,
-    /// Whether deletion was asked for.
-    pub deleting: bool,
+impl<V: View> Owned for V {
+    fn resource(&self) -> ResourceRef {
+        V::RESOURCE
+    }
+
+    fn metadata(&self) -> &Meta {
+        self.meta()
+    }
 }
 
 impl Object {
+    /// The object that `view` shows.
+    pub fn of<V: View>(view: Arc<V>) -> Object {
+        Object(view)
+    }
+
+    /// Its kind.
+    pub fn resource(&self) -> ResourceRef {
+        self.0.resource()
+    }
+
+    /// Where it is, and which.
+    pub fn meta(&self) -> &Meta {
+        self.0.metadata()
+    }
+
+    /// Which it is.
+    pub fn uid(&self) -> &str {
+        &self.meta().uid
+    }
+
+    /// Its owners, in the order of the document.
+    pub fn owners(&self) -> &[OwnerRef] {
+        &self.meta().owner_references
+    }
+
     /// Whether it is being deleted and waits for its dependents to go first.
     pub fn waits_for_dependents(&self) -> bool {
-        self.deleting && self.finalizers.iter().any(|held| held == FOREGROUND)
+        self.meta().is_deleting() && self.meta().has_finalizer(FOREGROUND)
     }
 
     /// Whether it is being deleted and waits for its dependents to be let go.
     pub fn orphans_dependents(&self) -> bool {
-        self.deleting && self.finalizers.iter().any(|held| held == ORPHAN)
+        self.meta().is_deleting() && self.meta().has_finalizer(ORPHAN)
+    }
+
+    /// Whether nothing is different that ownership depends on; so it is for nearly all changes.
+    fn is_same_to_us(&self, other: &Object) -> bool {
+        let (one, other) = (self.meta(), other.meta());
+        one.owner_references == other.owner_references
+            && one.finalizers == other.finalizers
+            && one.is_deleting() == other.is_deleting()
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.resource().plural, self.meta().key())
     }
 }
 
 /// All objects and their owners.
 #[derive(Debug, Default)]
 pub struct Graph {
-    objects: BTreeMap<String, Object>,
-    /// Uids of dependents by the uid of an owner, which may be unknown here.
-    dependents: BTreeMap<String, BTreeSet<String>>,
-    absent: BTreeSet<String>,
+    objects: BTreeMap<Uid, Object>,
+    /// An owner, which may be unknown here, and one of its dependents.
+    dependents: BTreeSet<(Uid, Uid)>,
+    absent: BTreeSet<Uid>,
     /// The same uids, oldest first.
-    absent_in_order: VecDeque<String>,
+    absent_in_order: VecDeque<Uid>,
 }
 
 impl Graph {
     /// The object with that uid.
     pub fn get(&self, uid: &str) -> Option<&Object> {
-        self.objects.get(uid)
+        self.objects.get(&Uid::from(uid))
     }
 
     /// The objects that name `uid` as an owner.
     pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Object> {
-        self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.objects.get(uid))
+        let owner = Uid::from(uid);
+        let first = Bound::Included((owner.clone(), Uid::default()));
+        let pairs = self.dependents.range((first, Bound::Unbounded)).take_while(move |(of, _)| *of == owner);
+        pairs.filter_map(|(_, dependent)| self.objects.get(dependent))
     }
 
     /// Whether the object was there and is no more. Uids never come back.
     pub fn is_absent(&self, uid: &str) -> bool {
-        self.absent.contains(uid)
+        self.absent.contains(&Uid::from(uid))
     }
 
     /// Takes in that there is no object with this uid.
     pub fn note_absent(&mut self, uid: &str) {
-        if self.absent.insert(uid.to_owned()) {
-            self.absent_in_order.push_back(uid.to_owned());
+        let uid = Uid::from(uid);
+        if self.absent.insert(uid.clone()) {
+            self.absent_in_order.push_back(uid);
         }
         if self.absent_in_order.len() > ABSENT_MAX {
             self.absent_in_order.pop_front().into_iter().for_each(|oldest| _ = self.absent.remove(&oldest));
@@ -86,43 +130,51 @@ impl Graph {
     }
 
     /// Takes a change in, and returns the uids of the objects that have to be looked at because of it.
-    pub fn apply(&mut self, old: Option<&Object>, new: Option<Object>) -> Vec<String> {
+    pub fn apply(&mut self, old: Option<Object>, new: Option<Object>) -> Vec<String> {
         let mut affected = Vec::new();
-        let was_deleting = old.is_some_and(|old| old.deleting);
-        if let Some(old) = old {
+        if let (Some(old), Some(new)) = (&old, &new)
+            && old.is_same_to_us(new)
+        {
+            // Still taken in: the state that the cache has left behind is not to live on here.
+            self.objects.insert(Uid::from(new.uid()), new.clone());
+            return affected;
+        }
+        let was_deleting = old.as_ref().is_some_and(|old| old.meta().is_deleting());
+        if let Some(old) = &old {
             self.forget(old);
             // An owner that waits for this object may have waited for just this.
-            affected.extend(old.owners.iter().map(|owner| owner.uid.clone()));
+            affected.extend(old.owners().iter().map(|owner| owner.uid.clone()));
         }
         match new {
             Some(new) => {
-                for owner in &new.owners {
-                    self.dependents.entry(owner.uid.clone()).or_default().insert(new.uid.clone());
+                let uid = Uid::from(new.uid());
+                for owner in new.owners() {
+                    self.dependents.insert((Uid::from(owner.uid.as_str()), uid.clone()));
                 }
-                affected.push(new.uid.clone());
-                if new.deleting && !was_deleting {
-                    affected.extend(self.dependents.get(&new.uid).into_iter().flatten().cloned());
+                affected.push(new.uid().to_owned());
+                if new.meta().is_deleting() && !was_deleting {
+                    affected.extend(self.uids_of_dependents(new.uid()));
                 }
-                self.objects.insert(new.uid.clone(), new);
+                self.objects.insert(uid, new);
             }
             None => {
-                let uid = old.map(|old| old.uid.clone()).unwrap_or_default();
-                affected.extend(self.dependents.get(&uid).into_iter().flatten().cloned());
-                self.note_absent(&uid);
+                let uid = old.as_ref().map(Object::uid).unwrap_or_default();
+                affected.extend(self.uids_of_dependents(uid));
+                self.note_absent(uid);
             }
         }
         affected
     }
 
+    fn uids_of_dependents(&self, uid: &str) -> impl Iterator<Item = String> {
+        self.dependents(uid).map(|dependent| dependent.uid().to_owned())
+    }
+
     fn forget(&mut self, old: &Object) {
-        self.objects.remove(&old.uid);
-        for owner in &old.owners {
-            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
-                dependents.remove(&old.uid);
-                if dependents.is_empty() {
-                    self.dependents.remove(&owner.uid);
-                }
-            }
+        let uid = Uid::from(old.uid());
+        self.objects.remove(&uid);
+        for owner in old.owners() {
+            self.dependents.remove(&(Uid::from(owner.uid.as_str()), uid.clone()));
         }
     }
 }

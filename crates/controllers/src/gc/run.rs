@@ -55,7 +55,7 @@ impl Collector {
     async fn watch(&self, kinds: Vec<Kind>) {
         let mut changes = stream::select_all(kinds.into_iter().map(|kind| kind.changes));
         while let Some(change) = changes.next().await {
-            let affected = self.graph().apply(change.old.as_ref(), change.new);
+            let affected = self.graph().apply(change.old, change.new);
             affected.into_iter().for_each(|uid| self.queue.add(uid));
         }
     }
@@ -109,10 +109,10 @@ impl Collector {
     ) -> Result<(), Error> {
         for owner in owners {
             let state = match self.resource_of(&owner) {
-                Some(resource) => ask(&self.client, resource, &owner, &object.id.key.namespace).await?,
+                Some(resource) => ask(&self.client, resource, &owner, &object.meta().namespace).await?,
                 None => {
                     let (kind, api_version) = (&owner.kind, &owner.api_version);
-                    tracing::info!(object = %object.id.key, kind, api_version, "owner of an unknown kind: left alone");
+                    tracing::info!(object = %object.meta().key(), kind, api_version, "owner of an unknown kind: left alone");
                     OwnerState::Solid
                 }
             };
@@ -125,10 +125,10 @@ impl Collector {
     }
 
     async fn let_dependents_go(&self, owner: &Object) -> Result<(), Error> {
-        let dependents: Vec<Object> = self.graph().dependents(&owner.uid).cloned().collect();
+        let dependents: Vec<Object> = self.graph().dependents(owner.uid()).cloned().collect();
         for dependent in &dependents {
-            let is_it = |position: &usize| dependent.owners[*position].uid == owner.uid;
-            let positions: Vec<usize> = (0..dependent.owners.len()).filter(is_it).collect();
+            let is_it = |position: &usize| dependent.owners()[*position].uid == owner.uid();
+            let positions: Vec<usize> = (0..dependent.owners().len()).filter(is_it).collect();
             strip(&self.client, dependent, &positions).await?;
         }
         Ok(())

@@ -137,7 +137,7 @@ fn step_toward_pods(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) ->
         }
         (Scheduling::Plain(Some(fallback)), _) if !fallback.is_noted(job) => None,
         (Scheduling::Plain(_), PodPlan::Create(slots)) => Some(NextStep::CreatePods(slots.clone(), None)),
-        (Scheduling::NeedsParent | Scheduling::Waits(_) | Scheduling::Plain(_) | Scheduling::Join(_), _) => None,
+        (Scheduling::Waits(_) | Scheduling::Plain(_) | Scheduling::Join(_), _) => None,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use api::views::{JobView, Meta, NamespaceView, ObjectKey, OwnerRef, PodGroupView, PodView, View, WorkloadView};
-use futures::future::{join3, join5};
-use runtime::{Capabilities, Change, Cursor, WorkQueue, Worked};
+use futures::future::{join4, join5};
+use runtime::{Capabilities, Change, Cursor, WorkQueue, Worked, was_set};
 
 use super::Parts;
 use super::carry_out::{Failure, Then, carry_out, is_gone, release, warn};
@@ -46,7 +46,15 @@ pub async fn run(parts: Parts) {
         pod_groups(&queue, &parts),
         work(&queue, &parts),
     );
-    join3(caches, namespaces(&queue, &parts), server(capabilities, &queue, &parts)).await;
+    join4(caches, namespaces(&queue, &parts), server(capabilities, &queue, &parts), clock(&queue, &parts)).await;
+}
+
+/// On a clock that was set, deadlines and back-offs are nearer or further than they were.
+async fn clock(queue: &WorkQueue<Key>, parts: &Parts) {
+    loop {
+        was_set(&*parts.clock).await;
+        parts.jobs.all().iter().filter(|job| job.end().is_none()).for_each(|job| queue.add(key_of(&job.metadata)));
+    }
 }
 
 /// A server that comes to have other kinds may have what a Job waits for.

@@ -92,6 +92,8 @@ impl Fallback {
     pub const CONDITION: &str = "SchedulingFallback";
     /// Type of the condition on a Job that waits instead.
     pub const WAITING: &str = "SchedulingBlocked";
+    /// Reason of a child that waits for its parent's Workload.
+    pub const NO_PARENT: &str = "ParentWorkloadNotFound";
 
     /// Whether the Job's status says so already.
     pub fn is_noted(&self, job: &JobView) -> bool {
@@ -113,9 +115,7 @@ pub enum Scheduling {
     NeedsPodGroup(Box<PodGroup>),
     /// The Job's size moved on and an object we made has to follow.
     NeedsMinCount(MinCount),
-    /// The parent's Workload is not there yet; its coming wakes the Job.
-    NeedsParent,
-    /// What the Job asks for cannot be had here; once it can, the Job is woken.
+    /// What the Job asks for cannot be had here or is not there yet; once it is, the Job is woken.
     Waits(Fallback),
     /// Pods join this group.
     Join(Group),
@@ -176,7 +176,7 @@ fn own_group(
         ([], ManagementMode::ManageBoth) if may_create && wants() => {
             return Ok(Scheduling::NeedsWorkload(Box::new(compile(&observed.job, gates)?)));
         }
-        ([], ManagementMode::ManagePodGroupOnly) if may_create => return Ok(Scheduling::NeedsParent),
+        ([], ManagementMode::ManagePodGroupOnly) if may_create => return Ok(waits_for_parent(&observed.job)),
         ([], _) => return Ok(Scheduling::Plain(None)),
         ([workload], _) => workload,
         (several, _) => return Ok(ambiguous("AmbiguousWorkload", several)),
@@ -206,6 +206,13 @@ fn own_group(
         return Ok(Scheduling::NeedsMinCount(MinCount { object: Made::PodGroup(group.clone()), min_count }));
     }
     Ok(Scheduling::Join(group_of(group, config.own_gc)))
+}
+
+/// Parents mostly come with their Workload, but a child may be seen first.
+fn waits_for_parent(job: &JobView) -> Scheduling {
+    let parent = job.metadata.controller().map(|owner| format!("{} {}", owner.kind, owner.name)).unwrap_or_default();
+    let message = format!("there is no Workload of {parent}, which owns this Job and sees to its group");
+    Scheduling::Waits(Fallback { reason: Fallback::NO_PARENT, message })
 }
 
 /// The group as new pods join it.

@@ -1,16 +1,16 @@
 //! What a Job asks for, with the API's defaults filled in, and the wire names the Job controller uses.
 
-use api::views::{Condition, JobView, PodPhase, PodView};
+use api::views::{Condition, JobView, PodGroupView, PodPhase, PodView};
 use k8s_openapi::api::batch::v1::{PodFailurePolicy, SuccessPolicy};
 
 use super::Config;
 
 /// The controller's name: in `spec.managedBy`, in events, and in the annotation on the objects it makes.
-pub const CONTROLLER: &str = "job-controller";
+pub const CONTROLLER: &str = PodGroupView::JOB_CONTROLLER;
 /// `spec.managedBy` of a Job that is ours, if it is set at all.
 pub const MANAGED_BY: &str = "kubernetes.io/job-controller";
 /// Annotation on Workloads and PodGroups made by a controller of ours: which one.
-pub const MANAGED_BY_ANNOTATION: &str = "phalanx.dev/managed-by";
+pub const MANAGED_BY_ANNOTATION: &str = PodGroupView::MANAGED_BY;
 /// Finalizer that keeps a pod until its end is in the Job's counts.
 pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// Annotation and label with a pod's completion index.
@@ -122,13 +122,7 @@ impl<'a> Shape<'a> {
 
 /// Whether the Job has reached its end.
 pub fn is_finished(job: &JobView) -> bool {
-    end_of(job).is_some()
-}
-
-/// The condition that says how and when the Job reached its end.
-pub fn end_of(job: &JobView) -> Option<&Condition> {
-    let is_end = |condition: &&Condition| matches!(condition.kind.as_str(), "Complete" | "Failed");
-    job.status.conditions.iter().filter(is_end).find(|condition| condition.status == "True")
+    job.end().is_some()
 }
 
 /// Whether another controller runs this Job.

@@ -149,6 +149,10 @@ fn note_fallback(status: &mut JobStatusView, scheduling: &Scheduling, now: Times
         set_condition(conditions, Fallback::CONDITION, "False", "Resolved", message, now);
     }
     let goes_on = matches!(scheduling, Scheduling::Join(_) | Scheduling::Plain(_));
+    if goes_on {
+        // A child that was seen before its parent's Workload has nothing to tell afterwards.
+        conditions.retain(|held| held.kind != Fallback::WAITING || held.reason != Fallback::NO_PARENT);
+    }
     if goes_on && Condition::is_true(conditions, Fallback::WAITING) {
         set_condition(conditions, Fallback::WAITING, "False", "Resolved", "the Job waits for nothing", now);
     }

@@ -254,6 +254,12 @@ pub(crate) fn table(rows: Vec<(&str, JobBuilder, Vec<PodBuilder>, i64, &str)>) {
     }
 }
 
+/// The same, one status write further.
+pub(crate) fn written(seen: &mut Observed, step: NextStep) {
+    let NextStep::WriteStatus(status, _) = step else { panic!("a status, not {}", text(&step)) };
+    seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
+}
+
 /// The step in a line of text.
 pub(crate) fn text(step: &NextStep) -> String {
     let names = |pods: &[Arc<PodView>]| pods.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>().join(" ");

@@ -57,6 +57,25 @@ impl World {
 const PODS: &str = "GET /api/v1/pods?&";
 
 #[tokio::test(start_paused = true)]
+async fn of_what_has_ended_the_cache_keeps_only_what_is_read() {
+    let ended = |name: &str, revision| {
+        let spec = r#","spec":{"nodeName":"n","containers":[{"name":"c"}]},"status":{"phase":"Succeeded"}}"#;
+        pod(name, revision).replace("}}", &format!("}}{spec}"))
+    };
+    let mut watch = None;
+    let mut world = World::start(|server| {
+        server.reply(200, &list(5, "", &[ended("listed", 1)]));
+        watch = Some(server.reply_watch());
+    });
+    world.cache.synced().await;
+    watch.unwrap().send(&event("ADDED", &ended("watched", 6)));
+    assert_eq!(world.changes(2).await, "+listed +watched");
+    for pod in world.cache.all() {
+        assert_eq!((pod.node_name(), pod.spec.containers.len()), (Some("n"), 0), "{}", pod.metadata.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_in_pages_and_its_watch_fold_into_the_cache() {
     let mut watch = None;
     let mut world = World::start(|server| {

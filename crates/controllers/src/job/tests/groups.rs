@@ -223,7 +223,10 @@ pub(super) fn child(uid: &str, annotations: &[(&str, &str)]) -> JobBuilder {
 #[test]
 fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
     let mut seen = observed(child("job-uid", &[(TEMPLATE_ANNOTATION, "workers")]), vec![], 1);
-    assert_eq!(text(&step(&seen)), "rest");
+    let said = step(&seen);
+    assert!(text(&said).ends_with("SchedulingBlocked !ParentWorkloadNotFound"), "{}", text(&said));
+    written(&mut seen, said);
+    assert_eq!(text(&step(&seen)), "rest", "said once, and no plain pods meanwhile");
     let templates = json!([
         { "name": "driver", "schedulingPolicy": { "basic": {} } },
         { "name": "workers", "schedulingPolicy": { "gang": { "minCount": 3 } } },
