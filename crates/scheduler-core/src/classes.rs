@@ -1,6 +1,7 @@
 //! Pods that are alike: whatever no filter and no score reads does not tell two pods apart.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use api::Pairs;
@@ -235,7 +236,7 @@ impl Requirement {
 
 /// Stands for a class; never reused, so a stale one finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ClassId(u64);
+pub(crate) struct ClassId(NonZeroU64);
 
 /// The classes of pending pods, and of those that were pending not long ago: the next Job is often like the last.
 #[derive(Debug)]
@@ -243,11 +244,12 @@ pub(crate) struct Classes {
     profiles: Vec<Arc<Plugins>>,
     ids: FxHashMap<Arc<Class>, ClassId>,
     entries: FxHashMap<ClassId, Entry>,
-    next_id: u64,
+    next_id: NonZeroU64,
     /// Counts uses of indexes; the one with the smallest number was used least recently.
     uses: u64,
-    kept_count: usize,
-    kept_max: usize,
+    /// What all indexes take together.
+    bytes: usize,
+    bytes_max: usize,
 }
 
 #[derive(Debug)]
@@ -257,20 +259,22 @@ struct Entry {
     /// Pods that hold the class.
     pods_count: usize,
     index: Option<Box<KeptIndex>>,
+    /// What the index took when it was last used.
+    bytes: usize,
     last_use: u64,
 }
 
 impl Classes {
-    /// No classes yet, and at most `kept_max` indexes at a time.
-    pub(crate) fn new(kept_max: usize, profiles: &[Profile], cluster: &mut Cluster) -> Classes {
+    /// No classes yet. Their indexes will take at most `bytes_max`, or be only one.
+    pub(crate) fn new(bytes_max: usize, profiles: &[Profile], cluster: &mut Cluster) -> Classes {
         Classes {
             profiles: profiles.iter().map(|profile| Arc::new(Plugins::of(profile, cluster))).collect(),
             ids: FxHashMap::default(),
             entries: FxHashMap::default(),
-            next_id: 0,
+            next_id: NonZeroU64::MIN,
             uses: 0,
-            kept_count: 0,
-            kept_max: kept_max.max(1),
+            bytes: 0,
+            bytes_max,
         }
     }
 
@@ -292,6 +296,11 @@ impl Classes {
         &self.profiles[class.profile]
     }
 
+    /// The `schedulerName` of the pods of a class.
+    pub(crate) fn scheduler_name(&self, id: ClassId) -> Option<&str> {
+        self.get(id).map(|class| self.plugins(class).scheduler_name.as_str())
+    }
+
     /// How many more pods of a class a node takes.
     pub(crate) fn room(&self, id: ClassId, node: NodeIndex, cluster: &Cluster) -> u32 {
         let Some(class) = self.get(id) else { return 0 };
@@ -305,12 +314,19 @@ impl Classes {
             return *id;
         }
         let id = ClassId(self.next_id);
-        self.next_id += 1;
+        self.next_id = self.next_id.checked_add(1).expect("nobody lives to see that many classes");
         let class = Arc::new(class);
         self.ids.insert(Arc::clone(&class), id);
         self.entries.insert(
             id,
-            Entry { wakes: self.plugins(&class).wakes(&class), class, pods_count: 1, index: None, last_use: 0 },
+            Entry {
+                wakes: self.plugins(&class).wakes(&class),
+                class,
+                pods_count: 1,
+                index: None,
+                bytes: 0,
+                last_use: 0,
+            },
         );
         id
     }
@@ -337,50 +353,51 @@ impl Classes {
     /// The class with its index, which has seen every change of the cluster.
     pub(crate) fn caught_up(&mut self, id: ClassId, cluster: &Cluster) -> (&Arc<Class>, &mut KeptIndex) {
         self.uses += 1;
-        if self.entries[&id].index.is_none() {
-            self.make_room();
-            self.kept_count += 1;
-        }
         let entry = self.entries.get_mut(&id).expect("a held class is kept");
         entry.last_use = self.uses;
-        let index = match &mut entry.index {
+        match &mut entry.index {
             Some(index) => {
                 index.catch_up(&entry.class, cluster);
-                index
             }
             empty => {
                 let plugins = Arc::clone(&self.profiles[entry.class.profile]);
-                empty.insert(Box::new(KeptIndex::of(&entry.class, plugins, cluster)))
+                *empty = Some(Box::new(KeptIndex::of(&entry.class, plugins, cluster)));
             }
-        };
-        (&entry.class, index)
+        }
+        let bytes = entry.index.as_ref().map_or(0, |index| index.bytes());
+        self.bytes += bytes;
+        self.bytes -= std::mem::replace(&mut entry.bytes, bytes);
+        self.make_room();
+        let entry = self.entries.get_mut(&id).expect("a held class is kept");
+        (&entry.class, entry.index.as_mut().expect("it was made or there a moment ago"))
     }
 
     /// Panics unless every kept index, caught up, equals one made anew.
     #[cfg(test)]
     pub(crate) fn assert_fresh(&mut self, cluster: &Cluster) {
-        let kept = self.entries.iter().filter(|(_, entry)| entry.index.is_some());
-        let ids: Vec<_> = kept.map(|(id, _)| *id).collect();
-        assert!(ids.len() == self.kept_count && ids.len() <= self.kept_max);
-        for id in ids {
-            let (class, index) = self.caught_up(id, cluster);
+        let mut kept: Vec<_> = self.entries.values_mut().filter(|entry| entry.index.is_some()).collect();
+        assert_eq!(kept.iter().map(|entry| entry.bytes).sum::<usize>(), self.bytes);
+        assert!(self.bytes <= self.bytes_max || kept.len() == 1);
+        for Entry { class, index, .. } in kept.iter_mut().map(|entry| &mut **entry) {
+            let index = index.as_mut().expect("only such are looked at");
+            index.catch_up(class, cluster);
             index.assert_fresh(class, cluster);
         }
     }
 
-    /// Drops the index that was not used for the longest time, when there are too many.
+    /// Drops indexes that were not used for the longest time while all together are too large, but not the last used.
     fn make_room(&mut self) {
-        if self.kept_count < self.kept_max {
-            return;
-        }
-        let kept = self.entries.iter_mut().filter(|(_, entry)| entry.index.is_some());
-        // Each use has its own number, so the order of the map does not matter.
-        let (id, entry) = kept.min_by_key(|(_, entry)| entry.last_use).expect("there are kept indexes");
-        entry.index = None;
-        self.kept_count -= 1;
-        if entry.pods_count == 0 {
-            let id = *id;
-            self.forget(id);
+        while self.bytes > self.bytes_max {
+            let others =
+                self.entries.iter_mut().filter(|(_, entry)| entry.index.is_some() && entry.last_use < self.uses);
+            // Each use has its own number, so the order of the map does not matter.
+            let Some((id, entry)) = others.min_by_key(|(_, entry)| entry.last_use) else { return };
+            entry.index = None;
+            self.bytes -= std::mem::take(&mut entry.bytes);
+            if entry.pods_count == 0 {
+                let id = *id;
+                self.forget(id);
+            }
         }
     }
 

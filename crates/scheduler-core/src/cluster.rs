@@ -15,11 +15,11 @@ mod topology; // nodes by the value of a label
 use api::views::NodeView;
 use rustc_hash::FxHashMap;
 
-pub(crate) use dirty::Touch;
+pub(crate) use dirty::{Changed, Touch};
 pub(crate) use images::full_name;
 pub(crate) use node::{Effect, Node, Taint};
-pub use node_ref::NodeRef;
-pub(crate) use resources::ResourceId;
+pub use node_ref::{NodeRef, NodeRefs};
+pub(crate) use resources::{Column, ResourceId};
 pub(crate) use tentative::Tentative;
 pub(crate) use topology::{DomainId, Topology, TopologyId};
 
@@ -170,7 +170,7 @@ impl Cluster {
     /// Shows the hold to whom is decided next, or hides it.
     pub(crate) fn show_hold(&mut self, shown: bool) {
         for node in self.hold.show(shown) {
-            self.log.push(Touch::shape(*node), self.nodes.len());
+            self.log.push(*node, Changed::Shape, self.nodes.len());
         }
     }
 
@@ -202,6 +202,11 @@ impl Cluster {
     /// The name of a resource.
     pub(crate) fn resource_name(&self, resource: ResourceId) -> &str {
         self.resources.name(resource)
+    }
+
+    /// A resource over all nodes.
+    pub(crate) fn column(&self, resource: ResourceId) -> &Column {
+        self.resources.column(resource)
     }
 
     /// What pods may use of a resource on a node.
@@ -244,9 +249,19 @@ impl Cluster {
         &self.nodes[index.at()]
     }
 
+    /// Every label key that some node carries. Looks at all nodes.
+    pub(crate) fn label_keys(&self) -> std::collections::BTreeSet<NameId> {
+        self.nodes.iter().flat_map(Node::label_keys).collect()
+    }
+
     /// A node with what is taken from it.
     pub(crate) fn at(&self, index: NodeIndex) -> NodeRef<'_> {
         NodeRef { cluster: self, index }
+    }
+
+    /// Some nodes with what is taken from them.
+    pub(crate) fn several<'a>(&'a self, nodes: &'a [NodeIndex]) -> NodeRefs<'a> {
+        NodeRefs { cluster: self, nodes }
     }
 
     /// On how many nodes an image lies.
@@ -284,9 +299,10 @@ impl Cluster {
         self.log.end()
     }
 
-    /// What changed since position `seen`; `None` when it is more than a full pass over the nodes would be.
-    pub(crate) fn touched_since(&self, seen: u64) -> Option<&[Touch]> {
-        self.log.since(seen)
+    /// The nodes that changed since position `seen`, each once; `None` when there were more changes than there are nodes.
+    pub(crate) fn touched_since(&self, seen: u64) -> Option<impl Iterator<Item = Touch> + '_> {
+        let few = self.log.count_since(seen) <= self.nodes.len().max(64) as u64;
+        self.log.since(seen).filter(|_| few)
     }
 
     /// The domains of a node label; kept from the first time it is asked for.
@@ -331,12 +347,12 @@ impl Cluster {
         self.scored[at].cpu_milli += sign * usage.scored.cpu_milli;
         self.scored[at].memory_bytes += sign * usage.scored.memory_bytes;
         self.pods_count[at] += sign;
-        self.log.push(Touch::pods(index), self.nodes.len());
+        self.log.push(index, Changed::Pods, self.nodes.len());
     }
 
     fn reshaped(&mut self, index: NodeIndex) {
         self.shape += 1;
-        self.log.push(Touch::shape(index), self.nodes.len());
+        self.log.push(index, Changed::Shape, self.nodes.len());
     }
 
     fn release_if_unused(&mut self, index: NodeIndex) {

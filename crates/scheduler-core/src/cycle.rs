@@ -26,12 +26,67 @@ pub(crate) fn decide(need: &Need, cluster: &mut Cluster, classes: &mut Classes, 
     if let Some(refusal) = reasons::members_are_split(need, cluster) {
         return Answer::Refused(refusal);
     }
+    match find(need, cluster, classes, &mut effort) {
+        Ok((places, region)) => Answer::Placed { places, region },
+        Err(Some(short)) => Answer::Refused(explain(need, &short, cluster, classes)),
+        Err(None) => Answer::Refused(refuse(need, cluster, classes)),
+    }
+}
+
+/// What a decision would come to, if it were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trial {
+    /// Enough pods find a place, here.
+    Fits(Region),
+    /// They do not, as far as was found.
+    DoesNotFit { proven: bool },
+}
+
+/// Tries a decision and leaves everything as it was.
+pub(crate) fn try_out(need: &Need, cluster: &mut Cluster, classes: &mut Classes, mut effort: Effort) -> Trial {
+    if reasons::members_are_split(need, cluster).is_some() {
+        return Trial::DoesNotFit { proven: true };
+    }
+    match find(need, cluster, classes, &mut effort) {
+        Ok((places, region)) => {
+            take_back(need, &places, cluster, classes);
+            Trial::Fits(region)
+        }
+        Err(short) => Trial::DoesNotFit { proven: short.is_none_or(|short| short.proven) },
+    }
+}
+
+/// Why a unit finds no place, as [`decide`] would say; none if it does. Leaves everything as it was.
+pub(crate) fn judge(need: &Need, cluster: &mut Cluster, classes: &mut Classes, effort: Effort) -> Option<Refusal> {
+    match decide(need, cluster, classes, effort) {
+        Answer::Placed { places, .. } => {
+            take_back(need, &places, cluster, classes);
+            None
+        }
+        Answer::Refused(refusal) => Some(refusal),
+    }
+}
+
+fn take_back(need: &Need, places: &Places, cluster: &mut Cluster, classes: &Classes) {
+    for (lot, node) in &places.spots {
+        let class = classes.get(need.lots[*lot].class).expect("a pending pod's class is held");
+        cluster.give_back(*node, &class.usage);
+    }
+}
+
+/// Places enough pods of the unit, or says where most of them found a place; not even that where the sums reject all.
+fn find(
+    need: &Need,
+    cluster: &mut Cluster,
+    classes: &mut Classes,
+    effort: &mut Effort,
+) -> Result<(Places, Region), Option<Short>> {
     let mut ranking = slots::ranked(need, cluster, classes); // every domain rejected or ranked from sums
     let mut closest: Option<Short> = None;
     let mut proven = true;
     while let Some(region) = ranking.next_feasible() {
-        match in_region(need, region, cluster, classes, &mut effort) {
-            Tried::Placed(places) => return Answer::Placed { places, region },
+        match in_region(need, region, cluster, classes, effort) {
+            Tried::Placed(places) => return Ok((places, region)),
             // Only with several classes: each fits alone, but not all together.
             Tried::Short(short) => {
                 proven &= short.proven;
@@ -41,10 +96,7 @@ pub(crate) fn decide(need: &Need, cluster: &mut Cluster, classes: &mut Classes, 
             }
         }
     }
-    Answer::Refused(match closest {
-        Some(short) => explain(need, &Short { proven, ..short }, cluster, classes),
-        None => refuse(need, cluster, classes),
-    })
+    Err(closest.map(|short| Short { proven, ..short }))
 }
 
 /// Why pods find no place where the sums alone say so.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::views::{NodeView, ObjectKey, PodGroupView, PodView};
 
+use crate::overcommit::Overcommit;
 use crate::profile::Profile;
 use crate::refusal::Refusal;
 
@@ -22,8 +23,9 @@ pub struct Config {
     /// How long a group may lack pods or its PodGroup before the core says so. Pods of a healthy group arrive one by
     /// one; without this pause each of them would be announced as missing.
     pub incomplete_after: Duration,
-    /// For how many classes the core keeps an index over the nodes; the least recently used one is dropped.
-    pub kept_classes: usize,
+    /// How many bytes the indexes over the nodes may take, one for each class of pods; the least recently used one is
+    /// dropped. An index takes about nine bytes a node. The one in use is kept whatever it takes.
+    pub index_bytes_max: usize,
     /// How many steps one decision may search for a way to place pods of several classes, when the quick ways fail. With
     /// a longer search more refusals are proven, and a decision may take longer: about a microsecond a step.
     pub search_steps_max: usize,
@@ -37,8 +39,15 @@ pub struct Config {
     /// How long a gang that never had its `minCount` may have some of its pods placed before they are released, so that
     /// it starts as a whole; `None`: for ever.
     pub release_after: Option<Duration>,
+    /// Only gangs are released whose PodGroup our Job controller made: another may count released pods as failed.
+    pub release_only_ours: bool,
+    /// How long a node may have more pods than it has room for, when it was a bind that brought it there, before those that
+    /// were bound beyond are released; `None`: for ever.
+    pub overcommit_after: Option<Duration>,
     /// What becomes of a pod whose priority is not that of its group.
     pub other_priority: OtherPriority,
+    /// How often ways out are looked for, at most, for one group that waits; `None`: only when somebody asks.
+    pub advise_every: Option<Duration>,
 }
 
 /// What becomes of a pod whose own priority is not that of the group it names.
@@ -69,13 +78,16 @@ impl Default for Config {
             backoff_initial: Duration::from_secs(1),
             backoff_max: Duration::from_secs(10),
             incomplete_after: Duration::from_secs(1),
-            kept_classes: 128,
+            index_bytes_max: 256 << 20,
             search_steps_max: 5000,
             recount_after: Duration::from_secs(1),
             hold_after: Some(Duration::from_secs(60)),
             hold_for: Duration::from_secs(900),
             release_after: Some(Duration::from_secs(15)),
+            release_only_ours: false,
+            overcommit_after: Some(Duration::from_secs(10)),
             other_priority: OtherPriority::default(),
+            advise_every: Some(Duration::from_secs(10)),
         }
     }
 }
@@ -155,25 +167,45 @@ pub enum Verdict {
     Bind(Vec<Placement>),
     /// Nothing now. The unit comes back by itself when something changes that could help.
     Wait(Refusal),
-    /// Take these pods of a gang off their nodes: it never had as many as it needs, and does not come to it. The core
-    /// counts them until the watch shows that they leave.
+    /// Take these pods off their nodes. The core counts them until the watch shows that they leave.
     Release(Release),
 }
 
-/// Pods of a gang that is to start as a whole.
+/// Pods that are to leave their nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The pods. Never empty.
     pub pods: Vec<Member>,
-    /// How many members the gang needs.
-    pub min_count: usize,
+    /// Why they have to.
+    pub why: WhyReleased,
+}
+
+/// Why pods have to leave their nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhyReleased {
+    /// Their gang never had as many as it needs, and does not come to it.
+    HalfBound {
+        /// How many members the gang needs.
+        min_count: usize,
+    },
+    /// They were bound beyond what their node has.
+    Overcommit(Overcommit),
 }
 
 impl Release {
     /// Why, in words.
     pub fn message(&self) -> String {
-        let (bound, wanted) = (self.pods.len(), self.min_count);
-        format!("only {bound} of minCount {wanted} pods could be placed; they make way until the gang fits as a whole")
+        match &self.why {
+            WhyReleased::HalfBound { min_count } => {
+                let bound = self.pods.len();
+                format!(
+                    "only {bound} of minCount {min_count} pods could be placed; they make way until the gang fits as a whole"
+                )
+            }
+            WhyReleased::Overcommit(overcommit) => {
+                format!("{overcommit}: this one was bound when nothing was left for it, and makes way")
+            }
+        }
     }
 }
 

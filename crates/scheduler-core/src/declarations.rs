@@ -67,6 +67,16 @@ pub enum Broken {
         /// The pod, in words.
         pod: String,
     },
+    /// It says something else about many nodes at once than about one of them.
+    #[error("{filter} contradicts itself: {one} fit by its `room`, {many} by its `lower`")]
+    Contradicts {
+        /// The filter.
+        filter: String,
+        /// What it says about the node.
+        one: u32,
+        /// What it says about the node as one of many.
+        many: u32,
+    },
     /// It refuses a node and has nothing to say about it.
     #[error("{filter} refuses a node without a reason")]
     Speechless {
@@ -138,6 +148,11 @@ impl World<'_> {
             }
             if filter.kind() == Kind::Static && !matches!(seen, 0 | NO_LIMIT) {
                 return Err(Broken::NotStatic { filter: name(), before: seen, after: seen });
+            }
+            let mut rooms = [NO_LIMIT];
+            filter.lower(class, cluster.several(&[node]), load, &mut rooms);
+            if rooms != [seen] {
+                return Err(Broken::Contradicts { filter: name(), one: seen, many: rooms[0] });
             }
             let mut spoke = false;
             filter.reasons(class, cluster.at(node), 0, &mut |_| spoke = true);
@@ -282,7 +297,7 @@ mod tests {
 
     use super::{Broken, check};
     use crate::profile::{FilterPlugin, FitArgs, NodeAffinityArgs};
-    use crate::{Class, Filter, Kind, Load, NO_LIMIT, NodeRef, Parts, Profile, Reads, Reason, Wakes};
+    use crate::{Class, Filter, Kind, Load, NO_LIMIT, NodeRef, NodeRefs, Parts, Profile, Reads, Reason, Wakes};
 
     #[test]
     fn what_the_built_in_filters_declare_is_what_they_do() {
@@ -315,6 +330,7 @@ mod tests {
         Static,
         Counts,
         Wakes,
+        Many,
         Reasons,
     }
 
@@ -346,6 +362,13 @@ mod tests {
             u32::try_from(node.allocatable("example.com/device") - taken).unwrap_or(0)
         }
 
+        fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
+            let spare = u32::from(matches!(self, Lie::Many));
+            for (node, room) in nodes.iter().zip(rooms) {
+                *room = (*room).min(self.room(class, node, load).saturating_add(spare));
+            }
+        }
+
         fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
             if !matches!(self, Lie::Reasons) {
                 say(Reason::new("node(s) had no free device"));
@@ -361,6 +384,7 @@ mod tests {
         assert!(matches!(found(Lie::Static), Err(Broken::NotStatic { .. })));
         assert!(matches!(found(Lie::Counts), Err(Broken::Rises { .. })));
         assert!(matches!(found(Lie::Wakes), Err(Broken::Sleeps { .. })));
+        assert!(matches!(found(Lie::Many), Err(Broken::Contradicts { .. })));
         assert!(matches!(found(Lie::Reasons), Err(Broken::Speechless { .. })));
     }
 }

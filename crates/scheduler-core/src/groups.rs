@@ -56,6 +56,8 @@ pub(crate) struct Terms {
     pub(crate) satisfied: bool,
     /// Who manages the group.
     pub(crate) owner: Option<Owner>,
+    /// Whether our Job controller made the group.
+    pub(crate) ours: bool,
 }
 
 /// Who manages an object.
@@ -63,12 +65,14 @@ pub(crate) struct Terms {
 pub(crate) struct Owner {
     uid: String,
     api_version: String,
-    kind: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
 }
 
 impl Owner {
     pub(crate) fn of(owner: &OwnerRef) -> Owner {
-        Owner { uid: owner.uid.clone(), api_version: owner.api_version.clone(), kind: owner.kind.clone() }
+        let OwnerRef { uid, api_version, kind, name, .. } = owner;
+        Owner { uid: uid.clone(), api_version: api_version.clone(), kind: kind.clone(), name: name.clone() }
     }
 
     /// Whether a pod that `other` manages may belong to a group of this owner: it is the same, or something in between,
@@ -170,6 +174,11 @@ impl Groups {
 
     pub(crate) fn get(&self, id: GroupId) -> &Group {
         self.entries[id.0 as usize].as_ref().expect("an id is used only while its group is known")
+    }
+
+    /// The same where the group may be gone. Another may have its id by then.
+    pub(crate) fn known(&self, id: GroupId) -> Option<&Group> {
+        self.entries.get(id.0 as usize)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, id: GroupId) -> &mut Group {

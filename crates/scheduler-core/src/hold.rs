@@ -32,14 +32,14 @@ pub(crate) fn nodes_for(need: &Need, cluster: &Cluster, classes: &mut Classes) -
     held.into_iter().find(|nodes| !nodes.is_empty()).unwrap_or_default()
 }
 
-/// Slots of one class on every node.
-struct Rooms {
-    now: Vec<u32>,
-    empty: Vec<u32>,
+/// Slots of one class on every node, as it is and without any pods.
+pub(crate) struct Rooms {
+    pub(crate) now: Vec<u32>,
+    pub(crate) empty: Vec<u32>,
 }
 
 impl Rooms {
-    fn of(class: crate::classes::ClassId, cluster: &Cluster, classes: &mut Classes) -> Rooms {
+    pub(crate) fn of(class: crate::classes::ClassId, cluster: &Cluster, classes: &mut Classes) -> Rooms {
         let (class, index) = classes.caught_up(class, cluster);
         let now = cluster.indices().map(|node| index.slots(node)).collect();
         Rooms { now, empty: index.slots_when_empty(class, cluster).to_vec() }

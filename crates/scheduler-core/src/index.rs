@@ -5,16 +5,18 @@
 use std::sync::Arc;
 
 use crate::classes::Class;
-use crate::cluster::{Cluster, NodeIndex, TopologyId};
+use crate::cluster::{Changed, Cluster, NodeIndex, NodeRefs, TopologyId, Touch};
 use crate::filters::{Filter, Load, NO_LIMIT};
 use crate::plugins::Plugins;
 use crate::reasons::Findings;
 use crate::tournament::Tournament;
 
+mod batch; // some nodes, to be asked about with one call
 mod marks; // what scores give to each node
+use batch::{BATCH, Batch, batches};
 use marks::Marks;
 
-/// The kept answer of all filters and scores for one class.
+/// The kept answer of all filters and scores for one class: about nine bytes a node.
 #[derive(Debug)]
 pub(crate) struct KeptIndex {
     plugins: Arc<Plugins>,
@@ -26,6 +28,7 @@ pub(crate) struct KeptIndex {
     slots: Vec<u32>,
     slots_total: u64,
     marks: Marks,
+    /// Totals of all scores, per node that takes pods.
     tree: Tournament,
     /// Slots per domain, for each topology key that was asked for.
     sums: Vec<Sums>,
@@ -55,6 +58,11 @@ impl Refuser {
     fn is_static(self, plugins: &Plugins) -> bool {
         self == Refuser::ABSENCE || self.filter().is_some_and(|at| plugins.is_static(at))
     }
+
+    /// Whether the node stays refused whatever pods come and go.
+    fn is_lasting(self, plugins: &Plugins) -> bool {
+        self == Refuser::HOLD || self.is_static(plugins)
+    }
 }
 
 #[derive(Debug)]
@@ -74,60 +82,72 @@ impl KeptIndex {
             refused_by: Vec::new(),
             slots: Vec::new(),
             slots_total: 0,
-            tree: Tournament::of(std::iter::empty()),
+            tree: Tournament::of(&[]),
             sums: Vec::new(),
             findings: Vec::new(),
             empty: None,
         };
         index.widen(cluster.width());
-        for node in cluster.indices() {
-            index.look_at(class, cluster, node, true);
+        let mut marks = vec![0; cluster.width()];
+        for batch in batches(cluster.indices()) {
+            index.look_at(class, cluster, &batch, Changed::Shape, |_, node, mark| marks[node.at()] = mark);
         }
-        index.weigh_all();
+        index.tree = Tournament::of(&marks);
+        index.weigh_anew_if_needed(class, cluster);
         index
     }
 
     /// Takes in what changed since the last look. Says whether all scores were weighed anew.
     pub(crate) fn catch_up(&mut self, class: &Class, cluster: &Cluster) -> bool {
-        let touched = match cluster.touched_since(self.seen) {
-            Some([]) => return false,
-            Some(touched) if touched.len() <= cluster.width().max(64) && self.marks.hold(class, cluster) => touched,
-            _ => {
-                *self = KeptIndex::of(class, Arc::clone(&self.plugins), cluster);
-                return true;
-            }
+        if self.seen == cluster.log_end() {
+            return false;
+        }
+        let Some(touched) = cluster.touched_since(self.seen).filter(|_| self.marks.hold(class, cluster)) else {
+            *self = KeptIndex::of(class, Arc::clone(&self.plugins), cluster);
+            return true;
         };
-        let narrow = self.slots.len() < cluster.width();
-        self.widen(cluster.width());
+        if self.slots.len() < cluster.width() {
+            self.widen(cluster.width());
+        }
         self.seen = cluster.log_end();
         self.findings.clear();
-        for touch in touched {
-            let node = touch.node();
-            self.look_at(class, cluster, node, touch.is_shape());
-            if self.tree.holds(node.at()) {
-                self.tree.set(node.at(), self.key(node));
+        let set = |tree: &mut Tournament, node: NodeIndex, mark| tree.set(node.at(), mark);
+        let (mut with_other_pods, mut reshaped) = (Batch::default(), Batch::default());
+        for Touch { node, changed } in touched {
+            let batch = if changed == Changed::Pods { &mut with_other_pods } else { &mut reshaped };
+            batch.push(node);
+            if batch.is_full() {
+                self.look_at(class, cluster, batch, changed, set);
+                batch.clear();
             }
         }
-        let reweigh = narrow || self.marks.are_out_of_proportion();
-        if reweigh {
-            self.weigh_all();
-        }
-        reweigh
+        self.look_at(class, cluster, &with_other_pods, Changed::Pods, set);
+        self.look_at(class, cluster, &reshaped, Changed::Shape, set);
+        self.weigh_anew_if_needed(class, cluster)
     }
 
     /// The node with the highest total score that takes another pod; the first seen among equals.
     pub(crate) fn best(&self) -> Option<NodeIndex> {
-        self.tree.best().map(node_of)
+        self.tree.best().map(|at| NodeIndex(at as u32))
     }
 
     /// Orders nodes as [`best`](Self::best) does; 0 for a node that takes none.
     pub(crate) fn key(&self, node: NodeIndex) -> u64 {
-        if self.slots[node.at()] == 0 {
-            return 0;
-        }
-        // Negative scores do not exist, but a total is kept positive whatever comes.
-        let total = self.marks.total(node).clamp(0, i64::from(i32::MAX)) as u64;
-        (total + 1) << 32 | u64::from(u32::MAX - node.0)
+        let mark = u64::from(self.mark(node));
+        if mark == 0 { 0 } else { mark << 32 | u64::from(u32::MAX - node.0) }
+    }
+
+    /// The same among nodes that come in the order they were seen.
+    pub(crate) fn mark(&self, node: NodeIndex) -> u32 {
+        self.tree.entry(node.at())
+    }
+
+    /// How many bytes it takes, but for what is kept of reasons.
+    pub(crate) fn bytes(&self) -> usize {
+        let sums: usize = self.sums.iter().map(|sums| sums.by_domain.capacity() * size_of::<u64>()).sum();
+        let empty = self.empty.as_ref().map_or(0, |(_, slots)| slots.capacity());
+        let per_node = self.refused_by.capacity() + (self.slots.capacity() + empty) * size_of::<u32>();
+        size_of::<KeptIndex>() + per_node + sums + self.tree.bytes() + self.marks.bytes()
     }
 
     /// How many more pods of the class a node takes.
@@ -178,18 +198,21 @@ impl KeptIndex {
 
     /// The sum of all scores of a node that takes pods.
     pub(crate) fn total(&self, node: NodeIndex) -> i64 {
-        self.marks.total(node)
+        i64::from(self.mark(node)) - 1
     }
 
     /// How many pods of the class each node would take without any pods on it.
     pub(crate) fn slots_when_empty(&mut self, class: &Class, cluster: &Cluster) -> &[u32] {
         let shape = cluster.shape();
         if self.empty.as_ref().is_none_or(|(seen, _)| *seen != shape) {
-            let room = |node: NodeIndex| {
-                let refused = self.refused_by[node.at()].is_static(&self.plugins);
-                if refused { 0 } else { room(&self.plugins, class, cluster, node, Load::Empty).0 }
-            };
-            self.empty = Some((shape, cluster.indices().map(room).collect()));
+            let mut slots = vec![0; cluster.width()];
+            let open = cluster.indices().filter(|node| !self.refuser(*node).is_static(&self.plugins));
+            for batch in batches(open) {
+                let mut found = Rooms::unlimited();
+                found.lower(self.plugins.counted_filters(), class, cluster.several(&batch), Load::Empty);
+                batch.iter().zip(found.slots).for_each(|(node, room)| slots[node.at()] = room);
+            }
+            self.empty = Some((shape, slots));
         }
         self.empty.as_ref().map_or(&[], |(_, slots)| slots)
     }
@@ -197,35 +220,90 @@ impl KeptIndex {
     fn widen(&mut self, width: usize) {
         self.refused_by.resize(width, Refuser::ABSENCE);
         self.slots.resize(width, 0);
+        self.tree.widen(width);
         self.marks.widen(width);
     }
 
-    /// Asks the filters and scores about one node: the static ones only if more than its pods changed.
-    fn look_at(&mut self, class: &Class, cluster: &Cluster, node: NodeIndex, shape_changed: bool) {
-        let at = node.at();
-        let before = self.slots[at];
-        if before > 0 {
-            self.marks.leave(node);
+    /// Asks the filters and scores about nodes: the static ones only if more than their pods changed. `set` writes the
+    /// marks of those that take pods.
+    fn look_at(
+        &mut self,
+        class: &Class,
+        cluster: &Cluster,
+        nodes: &[NodeIndex],
+        changed: Changed,
+        mut set: impl FnMut(&mut Tournament, NodeIndex, u32),
+    ) {
+        if nodes.is_empty() {
+            return;
         }
-        if shape_changed {
-            self.refused_by[at] = static_refuser(&self.plugins, class, cluster, node);
+        let slots = &self.slots;
+        self.marks.leave(nodes.iter().copied().filter(|node| slots[node.at()] > 0));
+        // Of nodes that take pods it is known that nobody refuses them, unless they changed by themselves.
+        let are_known = changed == Changed::Pods && nodes.iter().all(|node| slots[node.at()] > 0);
+        let still_open;
+        let open = if are_known {
+            nodes
+        } else {
+            still_open = self.open_among(class, cluster, nodes, changed);
+            &*still_open
+        };
+        let mut found = Rooms::unlimited();
+        found.lower(self.plugins.counted_filters(), class, cluster.several(open), Load::Now);
+        let (mut taking, mut fresh, mut marks) = (Batch::default(), Batch::default(), [0; BATCH]);
+        for (at, node) in open.iter().enumerate() {
+            let (before, now) = (self.slots[node.at()], found.slots[at]);
+            if before == 0 || now == 0 {
+                self.refused_by[node.at()] = found.refusers[at];
+            }
+            self.set_slots(cluster, *node, now);
+            if now > 0 {
+                // Read for all before the first is written: the processor then waits for memory once, not for each.
+                marks[taking.len()] = self.mark(*node);
+                taking.push(*node);
+                // A node that took no pods has no marks that could have been kept.
+                if before == 0 || changed == Changed::Shape {
+                    fresh.push(*node);
+                }
+            }
         }
-        let mut slots = 0;
-        if !self.refused_by[at].is_static(&self.plugins) && self.refused_by[at] != Refuser::HOLD {
-            (slots, self.refused_by[at]) = room(&self.plugins, class, cluster, node, Load::Now);
-        }
-        if slots > 0 {
-            // A node that took no pods has no marks that could have been kept.
-            self.marks.enter(class, cluster.at(node), shape_changed || before == 0);
-        }
-        if slots != before {
-            self.count(cluster, node, before, slots);
+        let mut totals = [0; BATCH];
+        self.marks.enter(class, cluster.several(&taking), cluster.several(&fresh), &mut totals);
+        for ((node, before), total) in taking.iter().zip(marks).zip(totals) {
+            let mark = mark(total);
+            if mark != before {
+                set(&mut self.tree, *node, mark);
+            }
         }
     }
 
-    fn count(&mut self, cluster: &Cluster, node: NodeIndex, before: u32, now: u32) {
+    /// The nodes that no static filter refuses, and that are not held.
+    fn open_among(&mut self, class: &Class, cluster: &Cluster, nodes: &[NodeIndex], changed: Changed) -> Batch {
+        if changed == Changed::Shape {
+            let refusers = static_refusers(&self.plugins, class, cluster, nodes);
+            nodes.iter().zip(refusers).for_each(|(node, refuser)| self.refused_by[node.at()] = refuser);
+        }
+        let mut open = Batch::default();
+        for node in nodes {
+            if self.refuser(*node).is_lasting(&self.plugins) {
+                self.set_slots(cluster, *node, 0);
+            } else {
+                open.push(*node);
+            }
+        }
+        open
+    }
+
+    /// How many pods a node takes from now on. One that takes some is to be marked.
+    fn set_slots(&mut self, cluster: &Cluster, node: NodeIndex, now: u32) {
+        let before = std::mem::replace(&mut self.slots[node.at()], now);
+        if before == now {
+            return;
+        }
+        if now == 0 {
+            self.tree.set(node.at(), 0);
+        }
         let moved = |sum: u64| sum + u64::from(now) - u64::from(before);
-        self.slots[node.at()] = now;
         self.slots_total = moved(self.slots_total);
         for sums in &mut self.sums {
             let topology = cluster.topology(sums.topology);
@@ -236,19 +314,26 @@ impl KeptIndex {
         }
     }
 
-    fn weigh_all(&mut self) {
-        self.marks.measure();
-        self.tree = Tournament::of((0..self.slots.len()).map(|at| self.key(NodeIndex(at as u32))));
+    /// Reckons all totals anew where those of nodes that did not change are no longer right.
+    fn weigh_anew_if_needed(&mut self, class: &Class, cluster: &Cluster) -> bool {
+        if !self.marks.are_out_of_proportion() {
+            return false;
+        }
+        let mut marks = vec![0; self.slots.len()];
+        let open = cluster.indices().filter(|node| self.slots[node.at()] > 0);
+        let told = |node: NodeIndex, total| marks[node.at()] = mark(total);
+        self.marks.weigh_anew(class, cluster, batches(open), told);
+        self.tree = Tournament::of(&marks);
+        true
     }
 
     /// Everything an index promises about the cluster, in a form two indexes can be compared by.
     #[cfg(test)]
     fn facts(&mut self, topologies: &[TopologyId], cluster: &Cluster) -> String {
-        let keys: Vec<_> = cluster.indices().map(|node| self.tree.key(node.at())).collect();
+        let marks: Vec<_> = cluster.indices().map(|node| self.mark(node)).collect();
         let sums: Vec<_> = topologies.iter().map(|id| self.slots_by_domain(*id, cluster).to_vec()).collect();
-        let (best, total) = (self.tree.best(), self.slots_total);
-        let scores = self.marks.facts(cluster.indices().filter(|node| self.slots[node.at()] > 0));
-        format!("{:?} {:?} {total} {scores} {keys:?} {best:?} {sums:?}", self.refused_by, self.slots)
+        let (best, total, raws) = (self.tree.best(), self.slots_total, self.marks.facts());
+        format!("{:?} {:?} {total} {raws} {marks:?} {best:?} {sums:?}", self.refused_by, self.slots)
     }
 
     /// Panics unless this index, having caught up, equals one made anew.
@@ -260,30 +345,60 @@ impl KeptIndex {
     }
 }
 
-/// The node behind a key.
-pub(crate) fn node_of(key: u64) -> NodeIndex {
-    NodeIndex(u32::MAX - (key & u64::from(u32::MAX)) as u32)
+/// The place of a total in the tree; never 0, which means that a node takes no pods.
+fn mark(total: i64) -> u32 {
+    // Negative scores do not exist, but a mark is kept positive whatever comes.
+    total.clamp(0, i64::from(i32::MAX)) as u32 + 1
 }
 
-fn static_refuser(plugins: &Plugins, class: &Class, cluster: &Cluster, node: NodeIndex) -> Refuser {
-    if !cluster.node(node).present {
-        return Refuser::ABSENCE;
+/// What filters leave of the nodes of a batch, and which of them leaves nothing.
+struct Rooms {
+    slots: [u32; BATCH],
+    refusers: [Refuser; BATCH],
+}
+
+impl Rooms {
+    fn unlimited() -> Rooms {
+        Rooms { slots: [NO_LIMIT; BATCH], refusers: [Refuser::NOBODY; BATCH] }
     }
-    let mut filters = plugins.static_filters();
-    let refuser = filters.find(|(_, filter)| filter.room(class, cluster.at(node), Load::Now) == 0);
-    // A hold comes last: it says nothing about whether the node would do.
-    let unrefused = if cluster.is_held(node) { Refuser::HOLD } else { Refuser::NOBODY };
-    refuser.map_or(unrefused, |(at, _)| Refuser(at as u8))
-}
 
-/// What the counted filters leave of a node, and which of them leaves nothing.
-fn room(plugins: &Plugins, class: &Class, cluster: &Cluster, node: NodeIndex, load: Load) -> (u32, Refuser) {
-    let mut slots = NO_LIMIT;
-    for (at, filter) in plugins.counted_filters() {
-        slots = slots.min(filter.room(class, cluster.at(node), load));
-        if slots == 0 {
-            return (0, Refuser(at as u8));
+    fn refuse(&mut self, at: usize, refuser: Refuser) {
+        (self.slots[at], self.refusers[at]) = (0, refuser);
+    }
+
+    /// Asks these filters, each with its place in the profile.
+    fn lower<'a>(
+        &mut self,
+        filters: impl Iterator<Item = (usize, &'a Arc<dyn Filter>)>,
+        class: &Class,
+        nodes: NodeRefs<'_>,
+        load: Load,
+    ) {
+        let count = nodes.nodes.len();
+        for (place, filter) in filters {
+            filter.lower(class, nodes, load, &mut self.slots[..count]);
+            for (slots, refuser) in self.slots[..count].iter().zip(&mut self.refusers) {
+                if *slots == 0 && *refuser == Refuser::NOBODY {
+                    *refuser = Refuser(place as u8);
+                }
+            }
         }
     }
-    (slots, Refuser::NOBODY)
+}
+
+fn static_refusers(plugins: &Plugins, class: &Class, cluster: &Cluster, nodes: &[NodeIndex]) -> [Refuser; BATCH] {
+    let mut rooms = Rooms::unlimited();
+    for (at, node) in nodes.iter().enumerate() {
+        if !cluster.node(*node).present {
+            rooms.refuse(at, Refuser::ABSENCE);
+        }
+    }
+    rooms.lower(plugins.static_filters(), class, cluster.several(nodes), Load::Now);
+    for (at, node) in nodes.iter().enumerate() {
+        // A hold comes last: it says nothing about whether the node would do.
+        if rooms.slots[at] > 0 && cluster.is_held(*node) {
+            rooms.refuse(at, Refuser::HOLD);
+        }
+    }
+    rooms.refusers
 }

@@ -1,8 +1,8 @@
 //! Decides where the pods of a group go.
 //!
 //! In: changes of pods, nodes and PodGroups (`observe`), the time (`next`), what became of a bind (`settled`).
-//! Out: one [`Decision`] at a time: bind these pods to these nodes, or wait, with reasons, or release the pods of a gang
-//! that was left half bound.
+//! Out: one [`Decision`] at a time: bind these pods to these nodes, or wait, with reasons, or release pods of a gang
+//! that was left half bound, or of a node that was given too many.
 //! Promises: same input, same output. A decision brings a gang to its `minCount` or binds none of it. No node is
 //! over-committed by a decision. All pods of a group with a topology key go to one domain of that key.
 //! Never: reads a clock, talks to the API server, spawns a task.
@@ -32,24 +32,37 @@ mod tournament; // the best of many, again and again
 mod slots; // how many fit, per topology domain
 mod place; // puts a group's pods on nodes, tentatively
 mod search; // pods of several classes: finds a way where there is one
+mod overcommit; // who has to leave a node that was given too many
+mod alarms; // things to look at again after a while
 mod hold; // which nodes to keep free for a group that is passed over
 mod reasons; // counts who refused
 pub mod refusal; // a "no", and its words
+pub mod ways_out; // what would turn it into a yes, in words
+mod advice; // looks for ways out
+mod absence; // a cluster without some of its pods
+pub mod why_here; // why pods are where they are
+pub mod explained; // all that can be said about a unit, and the queue
 mod names; // strings as numbers
 
 #[cfg(test)]
 mod tests;
 
 pub use classes::Class;
-pub use cluster::NodeRef;
+pub use cluster::{NodeRef, NodeRefs};
 pub use decision::{
     Change, ChosenDomain, Config, Decision, Member, OtherPriority, Outcome, Placement, Release, Unit, Verdict,
+    WhyReleased,
 };
+pub use explained::{Explained, Queued, State};
 pub use filters::{Filter, Kind, Load, NO_LIMIT, Reason};
+pub use overcommit::Overcommit;
 pub use profile::Profile;
+pub use queue::counts::{Arrival, Came, Line, Standing};
 pub use reads::{Parts, Reads};
 pub use refusal::{Cause, DomainReport, Histogram, NearestDomain, Refusal, SetAside};
 pub use scores::{MAX_SCORE, Nodes, Scale, Score};
 pub use state::Core;
 pub use survey::Survey;
 pub use wakes::Wakes;
+pub use ways_out::{Advice, Advised, Lacking, Leaving, WayOut};
+pub use why_here::{DomainChoice, NodeChoice, WhyHere};

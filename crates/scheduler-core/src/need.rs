@@ -6,7 +6,7 @@ use crate::decision::Unit;
 use crate::requests::Usage;
 
 /// The demand of one unit at one moment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Need {
     pub(crate) unit: Unit,
     pub(crate) policy: Policy,
@@ -36,7 +36,7 @@ pub(crate) enum Policy {
 }
 
 /// All pods in one domain of a topology key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Constraint {
     pub(crate) topology: TopologyId,
     /// Domains of members already placed: none, one that all others must join, or, by someone else's doing, several.

@@ -2,7 +2,7 @@
 
 use crate::classes::{ClassId, Classes};
 use crate::cluster::{NodeIndex, Tentative};
-use crate::index::node_of;
+use crate::index::KeptIndex;
 use crate::need::Need;
 use crate::slots::Region;
 use crate::tournament::Tournament;
@@ -78,16 +78,17 @@ fn inside(
 ) {
     let (class, index) = classes.caught_up(class, tentative.cluster());
     let nodes = region.nodes(tentative.cluster()).unwrap_or_default().to_vec();
-    let mut tree = Tournament::of(nodes.iter().map(|node| index.key(*node)));
+    let tree_of = |index: &KeptIndex| Tournament::of(&nodes.iter().map(|node| index.mark(*node)).collect::<Vec<_>>());
+    let mut tree = tree_of(index);
     for _ in 0..count {
-        let Some(node) = tree.best().map(node_of) else { return };
+        let Some(at) = tree.best() else { return };
+        let node = nodes[at];
         tentative.place(node, &class.usage);
         let weighed_anew = index.catch_up(class, tentative.cluster());
         if weighed_anew {
-            tree = Tournament::of(nodes.iter().map(|node| index.key(*node)));
+            tree = tree_of(index);
         } else {
-            let at = nodes.binary_search(&node).expect("the best node of a domain is one of its nodes");
-            tree.set(at, index.key(node));
+            tree.set(at, index.mark(node));
         }
         places.spots.push((lot, node));
     }

@@ -21,6 +21,8 @@ pub(crate) struct Plugins {
     /// What all of them read.
     pub(crate) reads: Reads,
     pub(crate) scheduling_gates: bool,
+    /// Whether pods must fit into what their node has, and what then counts.
+    fit: Option<filters::Resources>,
 }
 
 impl Plugins {
@@ -38,7 +40,13 @@ impl Plugins {
             filters,
             scores,
             scheduling_gates: profile.scheduling_gates,
+            fit: profile.filters.iter().find_map(fit),
         }
+    }
+
+    /// What counts when pods must fit into what their node has; none where they need not.
+    pub(crate) fn fit(&self) -> Option<&filters::Resources> {
+        self.fit.as_ref()
     }
 
     /// All filters, in the order they are asked.
@@ -83,6 +91,13 @@ impl Plugins {
     }
 }
 
+fn fit(plugin: &FilterPlugin) -> Option<filters::Resources> {
+    match plugin {
+        FilterPlugin::NodeResourcesFit(args) => Some(filters::Resources::of(args)),
+        _ => None,
+    }
+}
+
 /// A filter with its names looked up.
 pub(crate) fn filter(plugin: &FilterPlugin, cluster: &mut Cluster) -> Arc<dyn Filter> {
     match plugin {
@@ -96,10 +111,7 @@ pub(crate) fn filter(plugin: &FilterPlugin, cluster: &mut Cluster) -> Arc<dyn Fi
             Arc::new(filters::NodeAffinity { added: terms })
         }
         FilterPlugin::NodePorts => Arc::new(filters::HostPorts),
-        FilterPlugin::NodeResourcesFit(args) => Arc::new(filters::Resources {
-            ignored: args.ignored_resources.clone(),
-            ignored_groups: args.ignored_resource_groups.clone(),
-        }),
+        FilterPlugin::NodeResourcesFit(args) => Arc::new(filters::Resources::of(args)),
         FilterPlugin::Own(filter) => Arc::clone(filter),
     }
 }

@@ -1,13 +1,15 @@
 //! Pods as the core keeps them: only what decides who is placed when, and where each one stands.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use api::Timestamp;
 use api::views::{ObjectKey, PodPhase, PodView};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::classes::ClassId;
 use crate::cluster::NodeIndex;
+use crate::decision::Member;
 use crate::groups::{GroupId, Owner};
 use crate::plugins::Plugins;
 use crate::requests::Usage;
@@ -16,10 +18,12 @@ use crate::requests::Usage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodId(u32);
 
-/// One pod.
+/// One pod. There are many: two bytes here are a megabyte in a large cluster.
 #[derive(Debug)]
 pub(crate) struct Pod {
     pub(crate) key: ObjectKey,
+    /// The next pod whose key has the same hash.
+    next: Option<PodId>,
     pub(crate) uid: String,
     /// Counts pods in the order they are first seen.
     pub(crate) seen: u64,
@@ -34,6 +38,19 @@ pub(crate) struct Pod {
     /// Held from the first sight of the pending pod until it is bound.
     pub(crate) class: Option<ClassId>,
     pub(crate) usage: Arc<Usage>,
+    /// When it was bound, if that was seen.
+    pub(crate) bound_at: Option<Timestamp>,
+    /// It is on a node, and on its way out.
+    pub(crate) leaving: bool,
+    /// By whose rules it may be asked to leave a node that has too many. None unless it was seen to be bound, as a pod of
+    /// a scheduler of ours that somebody would make anew.
+    pub(crate) judge: Option<Arc<Plugins>>,
+}
+
+impl Pod {
+    pub(crate) fn as_member(&self) -> Member {
+        Member { pod: self.key.clone(), uid: self.uid.clone() }
+    }
 }
 
 /// Where a pod stands.
@@ -113,13 +130,26 @@ impl Sighting {
 pub(crate) struct Pods {
     entries: Vec<Option<Pod>>,
     free: Vec<PodId>,
-    by_key: FxHashMap<ObjectKey, PodId>,
+    /// The first pod for each hash of a key. The keys themselves stand only with the pods.
+    by_hash: FxHashMap<u32, PodId>,
     seen_count: u64,
 }
 
 impl Pods {
     pub(crate) fn find(&self, key: &ObjectKey) -> Option<PodId> {
-        self.by_key.get(key).copied()
+        self.find_named(&key.namespace, &key.name)
+    }
+
+    pub(crate) fn find_named(&self, namespace: &str, name: &str) -> Option<PodId> {
+        let mut next = self.by_hash.get(&hash(namespace, name)).copied();
+        while let Some(id) = next {
+            let pod = self.get(id);
+            if pod.key.name == name && pod.key.namespace == namespace {
+                return Some(id);
+            }
+            next = pod.next;
+        }
+        None
     }
 
     pub(crate) fn get(&self, id: PodId) -> &Pod {
@@ -130,12 +160,23 @@ impl Pods {
         self.entries[id.0 as usize].as_mut().expect("an id is used only while its pod is known")
     }
 
+    /// The same where the pod may be gone. Another may have its id by then.
+    pub(crate) fn known(&self, id: PodId) -> Option<&Pod> {
+        self.entries.get(id.0 as usize)?.as_ref()
+    }
+
+    /// Every pod there is, with its id.
+    pub(crate) fn with_ids(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        (0..).map(PodId).zip(&self.entries).filter_map(|(id, pod)| Some((id, pod.as_ref()?)))
+    }
+
     /// Takes in a pod that stands nowhere yet.
     pub(crate) fn add(&mut self, pod: &PodView, group: Option<GroupId>, usage: Arc<Usage>) -> PodId {
         self.seen_count += 1;
-        let key = pod.metadata.key();
+        let id = self.free.pop().unwrap_or(PodId(self.entries.len() as u32));
         let entry = Pod {
-            key: key.clone(),
+            key: pod.metadata.key(),
+            next: self.by_hash.insert(hash(&pod.metadata.namespace, &pod.metadata.name), id),
             uid: pod.metadata.uid.clone(),
             seen: self.seen_count,
             created: pod.metadata.creation_timestamp,
@@ -146,19 +187,32 @@ impl Pods {
             unbound: Sighting::Aside(Aside::Leaving),
             class: None,
             usage,
+            bound_at: None,
+            leaving: false,
+            judge: None,
         };
-        let id = self.free.pop().unwrap_or(PodId(self.entries.len() as u32));
         if id.0 as usize == self.entries.len() {
             self.entries.push(None);
         }
         self.entries[id.0 as usize] = Some(entry);
-        self.by_key.insert(key, id);
         id
     }
 
     pub(crate) fn remove(&mut self, id: PodId) {
         let pod = self.entries[id.0 as usize].take().expect("a pod is removed once");
-        self.by_key.remove(&pod.key);
+        let hash = hash(&pod.key.namespace, &pod.key.name);
+        let first = self.by_hash[&hash];
+        if first != id {
+            let mut before = first;
+            while let Some(next) = self.get(before).next.filter(|next| *next != id) {
+                before = next;
+            }
+            self.get_mut(before).next = pod.next;
+        } else if let Some(next) = pod.next {
+            self.by_hash.insert(hash, next);
+        } else {
+            self.by_hash.remove(&hash);
+        }
         self.free.push(id);
     }
 
@@ -166,5 +220,59 @@ impl Pods {
     #[cfg(test)]
     pub(crate) fn all(&self) -> impl Iterator<Item = &Pod> {
         self.entries.iter().flatten()
+    }
+
+    /// The pods that were seen bound to a node. Looks at every pod there is.
+    pub(crate) fn bound_to(&self, node: NodeIndex) -> impl Iterator<Item = PodId> + '_ {
+        let here = move |pod: &&Pod| pod.stage == Stage::Bound(node);
+        let ids = (0..).map(PodId).zip(&self.entries);
+        ids.filter(move |(_, pod)| pod.as_ref().is_some_and(|pod| here(&pod))).map(|(id, _)| id)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+}
+
+fn hash(namespace: &str, name: &str) -> u32 {
+    let mut hasher = FxHasher::default();
+    (namespace, name).hash(&mut hasher);
+    let hash = hasher.finish();
+    (hash ^ hash >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> PodView {
+        let mut pod = PodView::default();
+        pod.metadata.name = name.to_owned();
+        pod
+    }
+
+    /// Names whose hashes are equal, found by trying.
+    fn alike() -> [String; 2] {
+        let mut by_hash: FxHashMap<u32, String> = FxHashMap::default();
+        let names = (0..).map(|number| format!("pod-{number}"));
+        let mut pairs =
+            names.filter_map(|name| by_hash.insert(hash("", &name), name.clone()).map(|other| [other, name]));
+        pairs.next().expect("numbers do not end, hashes do")
+    }
+
+    #[test]
+    fn pods_whose_names_have_the_same_hash_are_told_apart() {
+        let names = alike();
+        for (first, second) in [(0, 1), (1, 0)] {
+            let mut pods = Pods::default();
+            let ids = [0, 1].map(|at: usize| pods.add(&pod(&names[at]), None, Arc::default()));
+            assert_eq!([0, 1].map(|at: usize| pods.find_named("", &names[at])), ids.map(Some));
+            pods.remove(ids[first]);
+            assert_eq!(pods.find_named("", &names[first]), None);
+            assert_eq!(pods.find_named("", &names[second]), Some(ids[second]));
+            pods.remove(ids[second]);
+            assert_eq!((pods.find_named("", &names[second]), pods.len()), (None, 0));
+        }
     }
 }

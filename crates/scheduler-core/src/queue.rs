@@ -3,16 +3,21 @@
 //! Among equals the older unit goes first, also when several are woken at once. A unit that found no room lets others
 //! pass; [`Queue::passed_over`] tells who was passed for too long.
 
+pub(crate) mod counts; // how many stand where
+pub(crate) mod listing; // who stands where
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::Timestamp;
-use rustc_hash::FxHashMap;
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 
 use crate::classes::ClassId;
 use crate::groups::GroupId;
 use crate::pods::PodId;
+use crate::queue::counts::{Arrival, Counted, Counts, Line};
 
 /// A pod without a group, or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,13 +52,40 @@ enum Standing {
     },
     BackingOff(Timestamp),
     /// For pods or its PodGroup; a time is set until that has been said.
-    Incomplete(Option<Timestamp>),
+    Incomplete(Lack, Option<Timestamp>),
+}
+
+impl Standing {
+    /// The part of the queue that this is.
+    fn line(&self) -> Option<Line> {
+        match self {
+            Standing::Idle => None,
+            Standing::Ready => Some(Line::Active),
+            Standing::Waiting { .. } => Some(Line::Unschedulable),
+            Standing::BackingOff(_) => Some(Line::Backoff),
+            Standing::Incomplete(Lack::Pods, _) => Some(Line::Gated),
+            Standing::Incomplete(Lack::PodGroup, _) => Some(Line::Incomplete),
+        }
+    }
+}
+
+/// What an incomplete unit lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    Pods,
+    PodGroup,
 }
 
 #[derive(Debug)]
 struct Entry {
     turn: Turn,
     standing: Standing,
+    /// How many pods wait in it.
+    pods_count: usize,
+    /// How often it was tried since it was last placed.
+    tries_count: u32,
+    /// Whether the last try placed it.
+    placed: bool,
     /// Decisions to bind so far.
     attempts_count: u64,
     /// The last of them of which a bind failed.
@@ -67,7 +99,8 @@ struct Entry {
 /// All units that have something to be decided.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    entries: FxHashMap<UnitId, Entry>,
+    /// Entries side by side; a plain map would have room for as many again.
+    entries: IndexMap<UnitId, Entry, FxBuildHasher>,
     ready: BTreeSet<(Turn, UnitId)>,
     waiting: BTreeMap<ClassId, BTreeSet<UnitId>>,
     waiting_in_one_domain: BTreeSet<UnitId>,
@@ -81,6 +114,7 @@ pub(crate) struct Queue {
     newly_recounted: BTreeSet<UnitId>,
     /// Refused units that may be passed over, and until when.
     passed: BTreeSet<(Timestamp, UnitId)>,
+    pub(crate) counts: Counts,
     pauses: Pauses,
 }
 
@@ -108,7 +142,7 @@ pub(crate) struct Pauses {
 impl Queue {
     pub(crate) fn new(pauses: Pauses) -> Queue {
         Queue {
-            entries: FxHashMap::default(),
+            entries: IndexMap::default(),
             ready: BTreeSet::new(),
             waiting: BTreeMap::new(),
             waiting_in_one_domain: BTreeSet::new(),
@@ -118,6 +152,7 @@ impl Queue {
             recounts: BTreeSet::new(),
             newly_recounted: BTreeSet::new(),
             passed: BTreeSet::new(),
+            counts: Counts::default(),
             pauses,
         }
     }
@@ -126,8 +161,22 @@ impl Queue {
     pub(crate) fn offer(&mut self, unit: UnitId, turn: Turn) {
         self.entry(unit, turn);
         if !matches!(self.entries[&unit].standing, Standing::BackingOff(_)) {
-            self.stand(unit, Standing::Ready);
+            self.stand(unit, Standing::Ready, Arrival::Changed);
         }
+    }
+
+    /// So many pods wait in a group.
+    pub(crate) fn resize(&mut self, group: GroupId, pods_count: usize) {
+        let Some(entry) = self.entries.get_mut(&UnitId::Group(group)) else { return };
+        let before = std::mem::replace(&mut entry.pods_count, pods_count);
+        if let Some(line) = entry.standing.line() {
+            self.counts.resized(line, before, pods_count);
+        }
+    }
+
+    /// How often the unit was tried since it was last placed, or until it was.
+    pub(crate) fn tries_count(&self, unit: UnitId) -> u32 {
+        self.entries.get(&unit).map_or(0, |entry| entry.tries_count)
     }
 
     /// Fewer pods of the unit wait, or one more of `more`. That brings it back unless it is certain not to help.
@@ -148,10 +197,10 @@ impl Queue {
     }
 
     /// The unit lacks pods or its PodGroup.
-    pub(crate) fn set_incomplete(&mut self, unit: UnitId, turn: Turn) {
+    pub(crate) fn set_incomplete(&mut self, unit: UnitId, turn: Turn, lack: Lack) {
         self.entry(unit, turn);
         self.not_refused(unit);
-        self.stand(unit, Standing::Incomplete(None));
+        self.stand(unit, Standing::Incomplete(lack, None), Arrival::Changed);
         self.newly_incomplete.insert(unit);
     }
 
@@ -164,7 +213,8 @@ impl Queue {
         if in_one_domain {
             self.waiting_in_one_domain.insert(unit);
         }
-        self.stand_unlisted(unit, Standing::Waiting { classes, in_one_domain, proven, recount: None });
+        let waiting = Standing::Waiting { classes, in_one_domain, proven, recount: None };
+        self.stand_unlisted(unit, waiting, Arrival::Refused);
         match self.pauses.hold_after.filter(|_| can_be_held_for) {
             Some(pause) if self.entries[&unit].refused_since.is_none() => self.pass(unit, now, pause),
             Some(_) => {}
@@ -217,7 +267,7 @@ impl Queue {
     /// Nothing of the unit is to be decided now; its failures are remembered.
     pub(crate) fn idle(&mut self, unit: UnitId) {
         if self.entries.contains_key(&unit) {
-            self.stand(unit, Standing::Idle);
+            self.stand(unit, Standing::Idle, Arrival::Changed);
             self.not_refused(unit);
         }
     }
@@ -225,18 +275,20 @@ impl Queue {
     /// Forgets the unit.
     pub(crate) fn remove(&mut self, unit: UnitId) {
         self.idle(unit);
-        self.entries.remove(&unit);
+        self.entries.swap_remove(&unit);
     }
 
     /// Ends back-offs that are over, and notes since when incomplete units are so.
     pub(crate) fn tick(&mut self, now: Timestamp) {
         while let Some((_, unit)) = self.backing_off.first().copied().filter(|(until, _)| *until <= now) {
-            self.stand(unit, Standing::Ready);
+            self.stand(unit, Standing::Ready, Arrival::BackoffOver);
         }
         for unit in std::mem::take(&mut self.newly_incomplete) {
             let at = now + self.pauses.incomplete_after;
-            self.incomplete.insert((at, unit));
-            self.stand_unlisted(unit, Standing::Incomplete(Some(at)));
+            if let Some(Standing::Incomplete(_, said @ None)) = self.standing_mut(unit) {
+                *said = Some(at);
+                self.incomplete.insert((at, unit));
+            }
         }
         for unit in std::mem::take(&mut self.newly_recounted) {
             let at = now + self.pauses.recount_after;
@@ -246,21 +298,29 @@ impl Queue {
             }
         }
         while let Some((_, unit)) = self.recounts.first().copied().filter(|(at, _)| *at <= now) {
-            self.stand(unit, Standing::Ready);
+            self.stand(unit, Standing::Ready, Arrival::Recount);
         }
     }
 
     /// The next ready unit, idle from now on.
     pub(crate) fn pop(&mut self) -> Option<UnitId> {
         let (_, unit) = self.ready.pop_first()?;
-        self.stand_unlisted(unit, Standing::Idle);
+        self.stand_unlisted(unit, Standing::Idle, Arrival::Changed);
+        let entry = self.entries.get_mut(&unit).expect("a ready unit is in the queue");
+        if std::mem::take(&mut entry.placed) {
+            entry.tries_count = 0;
+        }
+        entry.tries_count += 1;
         Some(unit)
     }
 
     /// A unit that has been incomplete for long enough to say so; each is returned once.
     pub(crate) fn pop_incomplete(&mut self, now: Timestamp) -> Option<UnitId> {
         let (_, unit) = self.incomplete.first().copied().filter(|(at, _)| *at <= now)?;
-        self.stand(unit, Standing::Incomplete(None));
+        if let Some(Standing::Incomplete(_, said)) = self.standing_mut(unit) {
+            *said = None;
+        }
+        self.incomplete.pop_first();
         Some(unit)
     }
 
@@ -277,6 +337,7 @@ impl Queue {
             entry.failures_count = 0;
         }
         entry.attempts_count += 1;
+        entry.placed = true;
         self.not_refused(unit);
     }
 
@@ -294,7 +355,7 @@ impl Queue {
         let doublings = entry.failures_count.saturating_sub(1).min(16);
         let pause = (self.pauses.backoff_initial * (1 << doublings)).min(self.pauses.backoff_max);
         let until = now + pause;
-        self.stand(unit, Standing::BackingOff(until));
+        self.stand(unit, Standing::BackingOff(until), Arrival::Refused);
         self.backing_off.insert((until, unit));
     }
 
@@ -304,16 +365,16 @@ impl Queue {
     }
 
     /// There is more room for a class.
-    pub(crate) fn wake_class(&mut self, class: ClassId) {
+    pub(crate) fn wake_class(&mut self, class: ClassId, by: Arrival) {
         for unit in self.waiting.get(&class).cloned().unwrap_or_default() {
-            self.stand(unit, Standing::Ready);
+            self.stand(unit, Standing::Ready, by);
         }
     }
 
     /// Nodes changed domains.
     pub(crate) fn wake_in_one_domain(&mut self) {
         for unit in self.waiting_in_one_domain.clone() {
-            self.stand(unit, Standing::Ready);
+            self.stand(unit, Standing::Ready, Arrival::NodeChanged);
         }
     }
 
@@ -326,6 +387,10 @@ impl Queue {
         let fresh = || Entry {
             turn,
             standing: Standing::Idle,
+            // A group's are told by `resize`.
+            pods_count: usize::from(matches!(unit, UnitId::Pod(_))),
+            tries_count: 0,
+            placed: false,
             attempts_count: 0,
             failed_attempt: 0,
             failures_count: 0,
@@ -337,7 +402,7 @@ impl Queue {
     }
 
     /// Takes the unit off the list it stands on, and puts it on the ready list if that is where it goes.
-    fn stand(&mut self, unit: UnitId, next: Standing) {
+    fn stand(&mut self, unit: UnitId, next: Standing, by: Arrival) {
         let entry = self.entries.get(&unit).expect("a standing unit is in the queue");
         let turn = entry.turn;
         match &entry.standing {
@@ -363,7 +428,7 @@ impl Queue {
             Standing::BackingOff(until) => {
                 self.backing_off.remove(&(*until, unit));
             }
-            Standing::Incomplete(at) => {
+            Standing::Incomplete(_, at) => {
                 self.newly_incomplete.remove(&unit);
                 if let Some(at) = at {
                     self.incomplete.remove(&(*at, unit));
@@ -373,14 +438,36 @@ impl Queue {
         if next == Standing::Ready {
             self.ready.insert((turn, unit));
         }
-        self.stand_unlisted(unit, next);
+        self.stand_unlisted(unit, next, by);
     }
 
     fn standing_mut(&mut self, unit: UnitId) -> Option<&mut Standing> {
         self.entries.get_mut(&unit).map(|entry| &mut entry.standing)
     }
 
-    fn stand_unlisted(&mut self, unit: UnitId, next: Standing) {
-        self.entries.get_mut(&unit).expect("a standing unit is in the queue").standing = next;
+    fn stand_unlisted(&mut self, unit: UnitId, next: Standing, by: Arrival) {
+        let entry = self.entries.get_mut(&unit).expect("a standing unit is in the queue");
+        let counted = Counted { is_group: matches!(unit, UnitId::Group(_)), pods: entry.pods_count };
+        self.counts.moved(counted, entry.standing.line(), next.line(), by);
+        entry.standing = next;
+    }
+}
+
+#[cfg(test)]
+impl Queue {
+    /// Panics unless what is kept up to date equals what is counted anew. `pods_count`: how many pods of a group wait.
+    pub(crate) fn assert_counted(&self, pods_count: impl Fn(GroupId) -> usize) {
+        let mut anew = Counts::default();
+        for (unit, entry) in &self.entries {
+            let pods = match unit {
+                UnitId::Pod(_) => 1,
+                UnitId::Group(group) => pods_count(*group),
+            };
+            let counted = Counted { is_group: matches!(unit, UnitId::Group(_)), pods };
+            anew.moved(counted, None, entry.standing.line(), Arrival::Changed);
+        }
+        for line in Line::ALL {
+            assert_eq!(self.counts.of(line), anew.of(line), "{line:?}");
+        }
     }
 }

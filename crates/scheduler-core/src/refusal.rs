@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::views::ObjectKey;
 
 use crate::decision::Unit;
+use crate::ways_out::Advised;
 
 /// Why a unit waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Refusal {
     pub could_wait: bool,
     /// Pods that name the group and are not placed with it.
     pub set_aside: SetAside,
+    /// What would help.
+    pub advised: Advised,
 }
 
 /// Pods that name a group and are not placed with it now, by reason.
@@ -160,6 +163,7 @@ impl Refusal {
             proven: false,
             could_wait: false,
             set_aside: SetAside::default(),
+            advised: Advised::NotYet,
         }
     }
 
@@ -168,8 +172,13 @@ impl Refusal {
         self.placed_count >= self.wanted_count
     }
 
-    /// The text for the condition of the group, or of the pod if it has none.
+    /// The text for the condition of the group, or of the pod if it has none; with ways out, where some are known.
     pub fn message(&self) -> String {
+        self.plain_message() + &self.ways_out()
+    }
+
+    /// The same without ways out.
+    pub fn plain_message(&self) -> String {
         match &self.cause {
             Cause::Incomplete => {
                 let exist = self.pods_count + self.placed_count;
@@ -192,10 +201,18 @@ impl Refusal {
         }
     }
 
+    /// `; ways out: …`; nothing while none are known.
+    fn ways_out(&self) -> String {
+        match &self.advised {
+            Advised::Given(advice) => advice.clause(),
+            Advised::NotYet | Advised::Coming => String::new(),
+        }
+    }
+
     /// The text for the condition of each pod that waits, in kube-scheduler's form.
     pub fn pod_message(&self) -> String {
         if self.cause != Cause::NoRoom {
-            return self.message();
+            return self.plain_message();
         }
         if self.nodes_count == 0 {
             return "no nodes available to schedule pods".to_owned();
@@ -233,7 +250,7 @@ impl Refusal {
 
 impl Histogram {
     /// `Insufficient cpu on 2 of 8 nodes, 1 of 8 nodes were unschedulable`: most nodes first.
-    fn on(&self, nodes_count: usize) -> String {
+    pub fn on(&self, nodes_count: usize) -> String {
         let mut entries: Vec<_> = self.0.iter().collect();
         entries.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), reason.as_str()));
         let text = |(reason, count): (&String, &usize)| match reason.strip_prefix("node(s) ") {

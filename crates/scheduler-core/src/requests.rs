@@ -55,28 +55,26 @@ const ASSUMED: [(ResourceId, i64); 2] = [(ResourceId::CPU, 100), (ResourceId::ME
 impl Usage {
     /// What `pod` takes. New resource names get their column in `cluster`.
     pub(crate) fn of(pod: &PodSpecView, cluster: &mut Cluster) -> Usage {
-        let mut parts = of_containers(pod, cluster, &[]);
-        let before = Scored::of(&of_containers(pod, cluster, &ASSUMED), pod, cluster);
+        let asked = Asked::of(pod, cluster);
+        let mut parts = asked.together(&[]);
+        // Nearly all containers ask for both, and nothing is to be assumed.
+        let before = asked.scored(&if asked.says(&ASSUMED) { parts.clone() } else { asked.together(&ASSUMED) });
         let mut after = before;
         if let Some(whole) = &pod.resources {
             let whole = amounts(&whole.requests, cluster);
             let mut requests = parts.clone();
             put(&mut requests, &whole);
-            add(&mut requests, &amounts(&pod.overhead, cluster));
+            add(&mut requests, &asked.overhead);
             let unasked = |(resource, _): &&(ResourceId, i64)| !requests.iter().any(|(asked, _)| asked == resource);
             let assumed: SmallVec<[_; 2]> = ASSUMED.iter().filter(unasked).copied().collect();
-            let mut scored = of_containers(pod, cluster, if whole.is_empty() { &ASSUMED } else { &assumed });
+            let mut scored = asked.together(if whole.is_empty() { &ASSUMED } else { &assumed });
             put(&mut scored, &whole);
-            after = Scored::of(&scored, pod, cluster);
+            after = asked.scored(&scored);
             put(&mut parts, &whole);
         }
-        add(&mut parts, &amounts(&pod.overhead, cluster));
-        Usage {
-            scored: after,
-            scored_before: before,
-            requests: parts.into_iter().filter(|(_, amount)| *amount > 0).collect(),
-            ports: host_ports(pod, cluster),
-        }
+        add(&mut parts, &asked.overhead);
+        parts.retain(|(_, amount)| *amount > 0);
+        Usage { scored: after, scored_before: before, requests: parts, ports: host_ports(pod, cluster) }
     }
 
     /// The requested amount of `resource`.
@@ -85,50 +83,70 @@ impl Usage {
     }
 }
 
-impl Scored {
-    fn of(containers: &Amounts, pod: &PodSpecView, cluster: &mut Cluster) -> Scored {
-        let overhead = amounts(&pod.overhead, cluster);
-        let of = |resource| amount(containers, resource).saturating_add(amount(&overhead, resource));
-        Scored { cpu_milli: of(ResourceId::CPU), memory_bytes: of(ResourceId::MEMORY) }
-    }
+/// What the containers of a pod ask for, by resource numbers.
+struct Asked {
+    containers: SmallVec<[Amounts; 2]>,
+    /// One after another, each with whether it is a sidecar.
+    steps: SmallVec<[(Amounts, bool); 1]>,
+    overhead: Amounts,
 }
 
-/// The larger of what the init steps need one after another and what the containers need together. Sidecars run through
-/// all of it. A container that does not ask for a resource of `assumed` counts with that amount.
-fn of_containers(pod: &PodSpecView, cluster: &mut Cluster, assumed: &[(ResourceId, i64)]) -> Amounts {
-    let mut together = Amounts::new();
-    for container in &pod.containers {
-        add(&mut together, &of_container(container, cluster, assumed));
+impl Asked {
+    fn of(pod: &PodSpecView, cluster: &mut Cluster) -> Asked {
+        let mut own = |container: &ContainerView| amounts(&container.resources.requests, cluster);
+        let containers = pod.containers.iter().map(&mut own).collect();
+        let steps = pod.init_containers.iter().map(|container| (own(container), is_sidecar(container))).collect();
+        Asked { containers, steps, overhead: amounts(&pod.overhead, cluster) }
     }
-    let mut sidecars = Amounts::new();
-    let mut largest_step = Amounts::new();
-    for container in &pod.init_containers {
-        let mut step = of_container(container, cluster, assumed);
-        if is_sidecar(container) {
-            add(&mut together, &step);
-            add(&mut sidecars, &step);
-            step = sidecars.clone();
-        } else {
-            add(&mut step, &sidecars);
+
+    /// Whether every container says how much it wants of all these.
+    fn says(&self, assumed: &[(ResourceId, i64)]) -> bool {
+        let mut all = self.containers.iter().chain(self.steps.iter().map(|(step, _)| step));
+        all.all(|own| assumed.iter().all(|(resource, _)| own.iter().any(|(named, _)| named == resource)))
+    }
+
+    /// The larger of what the init steps need one after another and what the containers need together. Sidecars run
+    /// through all of it. A container that does not ask for a resource of `assumed` counts with that amount.
+    fn together(&self, assumed: &[(ResourceId, i64)]) -> Amounts {
+        let mut together = Amounts::new();
+        for container in &self.containers {
+            add(&mut together, &with_assumed(container, assumed));
         }
-        raise(&mut largest_step, &step);
+        let mut sidecars = Amounts::new();
+        let mut largest_step = Amounts::new();
+        for (step, is_sidecar) in &self.steps {
+            let mut step = with_assumed(step, assumed);
+            if *is_sidecar {
+                add(&mut together, &step);
+                add(&mut sidecars, &step);
+                step = sidecars.clone();
+            } else {
+                add(&mut step, &sidecars);
+            }
+            raise(&mut largest_step, &step);
+        }
+        raise(&mut together, &largest_step);
+        together
     }
-    raise(&mut together, &largest_step);
-    together
+
+    fn scored(&self, containers: &Amounts) -> Scored {
+        let of = |resource| amount(containers, resource).saturating_add(amount(&self.overhead, resource));
+        Scored { cpu_milli: of(ResourceId::CPU), memory_bytes: of(ResourceId::MEMORY) }
+    }
 }
 
 fn is_sidecar(container: &ContainerView) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-fn of_container(container: &ContainerView, cluster: &mut Cluster, assumed: &[(ResourceId, i64)]) -> Amounts {
-    let mut own = amounts(&container.resources.requests, cluster);
+fn with_assumed(own: &Amounts, assumed: &[(ResourceId, i64)]) -> Amounts {
+    let mut all = own.clone();
     for (resource, amount) in assumed {
         if !own.iter().any(|(named, _)| named == resource) {
-            *entry(&mut own, *resource) = *amount;
+            *entry(&mut all, *resource) = *amount;
         }
     }
-    own
+    all
 }
 
 fn amounts(quantities: &Pairs<Quantity>, cluster: &mut Cluster) -> Amounts {

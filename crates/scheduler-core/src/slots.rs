@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::classes::Classes;
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
+use crate::decision::ChosenDomain;
 use crate::need::{Constraint, Need};
 
 /// Where a unit's pods may go together.
@@ -25,16 +26,32 @@ impl Region {
             Region::Domain(topology, domain) => Some(cluster.topology(topology).nodes(domain)),
         }
     }
+
+    /// The domain that it is, in words; none where it is all nodes.
+    pub(crate) fn chosen(self, cluster: &Cluster) -> Option<ChosenDomain> {
+        let Region::Domain(id, domain) = self else { return None };
+        let topology = cluster.topology(id);
+        let text = |name| cluster.names.text(name).to_string();
+        Some(ChosenDomain { key: text(topology.key()), value: text(topology.value(domain)) })
+    }
+
+    /// Whether a node belongs to it.
+    pub(crate) fn contains(self, node: NodeIndex, cluster: &Cluster) -> bool {
+        match self {
+            Region::Everywhere => true,
+            Region::Domain(topology, domain) => cluster.topology(topology).domain_of(node) == Some(domain),
+        }
+    }
 }
 
 /// A region and what the sums say about it. Orders by preference, the best last: more pods of the unit, then fewer
 /// slots left over (so that large free domains stay free for large groups), then the smaller label value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Ranked {
-    fits_count: u64,
-    spare: Reverse<u64>,
-    value: Reverse<Arc<str>>,
-    domain: DomainId,
+pub(crate) struct Ranked {
+    pub(crate) fits_count: u64,
+    pub(crate) spare: Reverse<u64>,
+    pub(crate) value: Reverse<Arc<str>>,
+    pub(crate) domain: DomainId,
 }
 
 /// Regions for a unit.
@@ -86,7 +103,13 @@ pub(crate) fn ranked(need: &Need, cluster: &Cluster, classes: &mut Classes) -> R
     }
 }
 
-fn ranked_domains(need: &Need, constraint: &Constraint, cluster: &Cluster, classes: &mut Classes) -> Vec<Ranked> {
+/// What the sums say about every domain that the unit may go to.
+pub(crate) fn ranked_domains(
+    need: &Need,
+    constraint: &Constraint,
+    cluster: &Cluster,
+    classes: &mut Classes,
+) -> Vec<Ranked> {
     let topology = cluster.topology(constraint.topology);
     let mut fits = vec![0; topology.domains().len()];
     let mut slots = vec![0; fits.len()];

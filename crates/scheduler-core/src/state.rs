@@ -4,26 +4,32 @@ mod observe; // changes of pods, nodes and PodGroups
 mod members; // which pods belong to their group, and how the group stands after one came or went
 mod holding; // nodes kept free for a group that was passed over
 mod partial; // gangs that were left half placed
+mod surplus; // pods that were bound beyond what their node has
+mod advise; // ways out for groups that wait
+mod explain; // answers to whoever asks
+mod figures; // what is counted
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::Timestamp;
 
+use self::advise::Advisory;
+use self::explain::Recall;
 use self::holding::Holding;
-use self::partial::Partials;
+use self::surplus::Surplus;
+use crate::alarms::Alarms;
 use crate::classes::Classes;
 use crate::cluster::Cluster;
 use crate::cycle::{self, Answer};
-use crate::decision::{ChosenDomain, Config, Decision, Outcome, Placement, Unit, Verdict};
-use crate::groups::{Group, Groups, Readiness};
+use crate::decision::{Config, Decision, Outcome, Placement, Unit, Verdict};
+use crate::groups::{Group, GroupId, Groups, Readiness};
 use crate::need::{self, Constraint, Lot, Need, Policy};
 use crate::place::Places;
 use crate::pods::{PodId, Pods, Stage};
 use crate::queue::{Pauses, Queue, Turn, UnitId, Wait};
 use crate::refusal::{Cause, Refusal};
 use crate::search::Effort;
-use crate::slots::Region;
 
 /// Everything the scheduler knows, with one owner and no locks.
 #[derive(Debug)]
@@ -36,8 +42,14 @@ pub struct Core {
     queue: Queue,
     /// Pods that name a group and are refused alone; each is told once.
     untold: BTreeSet<PodId>,
-    partials: Partials,
+    /// Gangs that are half placed, and until when each may stay so.
+    partials: Alarms<GroupId>,
+    surplus: Surplus,
+    /// Pods that wait for gates of their own to open.
+    gated_count: usize,
     holding: Option<Holding>,
+    advisory: Advisory,
+    recall: Recall,
     /// Lots that were looked at.
     #[cfg(test)]
     lots_count: u64,
@@ -56,14 +68,18 @@ impl Core {
         };
         let mut cluster = Cluster::default();
         Core {
-            classes: Classes::new(config.kept_classes, &config.profiles, &mut cluster),
+            classes: Classes::new(config.index_bytes_max, &config.profiles, &mut cluster),
             cluster,
             pods: Pods::default(),
             groups: Groups::default(),
             queue: Queue::new(pauses),
             untold: BTreeSet::new(),
-            partials: Partials::default(),
+            partials: Alarms::default(),
+            surplus: Surplus::default(),
+            gated_count: 0,
             holding: None,
+            advisory: Advisory::default(),
+            recall: Recall::default(),
             #[cfg(test)]
             lots_count: 0,
             config,
@@ -80,7 +96,7 @@ impl Core {
                 return Some(self.decide(unit, &need, now));
             }
         }
-        let told = self.release(now).or_else(|| self.refused_alone());
+        let told = self.release(now).or_else(|| self.make_room(now)).or_else(|| self.refused_alone());
         told.or_else(|| self.queue.pop_incomplete(now).and_then(|unit| self.incomplete(unit)))
     }
 
@@ -90,7 +106,8 @@ impl Core {
             Some(holding) => Some(holding.until),
             None => self.queue.next_passed_over_at(),
         };
-        [self.queue.next_at(), hold_at, self.partials.next_at()].into_iter().flatten().min()
+        let releases = [self.partials.next_at(), self.surplus.next_at()];
+        [self.queue.next_at(), hold_at].into_iter().chain(releases).flatten().min()
     }
 
     /// Takes in what became of one bind. Unknown pods and pods the watch has shown bound are left as they are.
@@ -119,26 +136,20 @@ impl Core {
                 let placements = self.assume(unit, need, &places);
                 let rest = self.need(unit);
                 let unplaced = rest.map(|rest| {
-                    let refusal = cycle::refuse(&rest, &mut self.cluster, &mut self.classes);
-                    self.wait(unit, &rest, &refusal, now);
+                    let mut refusal = cycle::refuse(&rest, &mut self.cluster, &mut self.classes);
+                    self.wait(unit, &rest, &mut refusal, now);
                     refusal
                 });
                 self.end_hold_of(unit);
+                self.recall.note(unit);
                 (Verdict::Bind(placements), Some(region), unplaced)
             }
-            Answer::Refused(refusal) => {
-                self.wait(unit, need, &refusal, now);
+            Answer::Refused(mut refusal) => {
+                self.wait(unit, need, &mut refusal, now);
                 (Verdict::Wait(refusal), None, None)
             }
         };
-        let domain = match region {
-            Some(Region::Domain(id, domain)) => {
-                let topology = self.cluster.topology(id);
-                let text = |name| self.cluster.names.text(name).to_string();
-                Some(ChosenDomain { key: text(topology.key()), value: text(topology.value(domain)) })
-            }
-            _ => None,
-        };
+        let domain = region.and_then(|region| region.chosen(&self.cluster));
         Decision { unit: need.unit.clone(), verdict, domain, unplaced }
     }
 
@@ -191,35 +202,31 @@ impl Core {
     /// Notes that placed pods stand on their nodes, where the cluster counts them already. Of each class those go that
     /// were seen first.
     fn assume(&mut self, unit: UnitId, need: &Need, places: &Places) -> Vec<Placement> {
-        let mut counts = vec![0; need.lots.len()];
-        places.spots.iter().for_each(|(lot, _)| counts[*lot] += 1);
-        let first = |(lot, count): (&Lot, usize)| -> Vec<PodId> {
-            match unit {
-                UnitId::Pod(id) => vec![id],
-                UnitId::Group(group) => self.groups.get(group).pending.of(lot.class).take(count).collect(),
-            }
-        };
-        let mut pods: Vec<_> = need.lots.iter().zip(counts).map(|lot| first(lot).into_iter()).collect();
         let mut placements = Vec::with_capacity(places.spots.len());
         for (lot, node) in &places.spots {
-            let id = pods[*lot].next().expect("no more pods are placed than wait");
+            let id = match unit {
+                UnitId::Pod(id) => id,
+                UnitId::Group(group) => {
+                    let group = self.groups.get_mut(group);
+                    let first = group.pending.take_first(need.lots[*lot].class);
+                    let id = first.expect("no more pods are placed than wait");
+                    group.placed.insert(id, *node);
+                    id
+                }
+            };
             let pod = self.pods.get_mut(id);
             pod.stage = Stage::Assumed(*node);
-            if let Some(group) = pod.group {
-                let group = self.groups.get_mut(group);
-                group.pending.remove(need.lots[*lot].class, pod.seen);
-                group.placed.insert(id, *node);
-            }
             let node = self.cluster.node_name(*node).to_owned();
             placements.push(Placement { pod: pod.key.clone(), uid: pod.uid.clone(), node });
         }
         if let UnitId::Group(group) = unit {
             self.note_partial(group);
+            self.queue.resize(group, self.groups.get(group).pending.len());
         }
         placements
     }
 
-    fn wait(&mut self, unit: UnitId, need: &Need, refusal: &Refusal, now: Timestamp) {
+    fn wait(&mut self, unit: UnitId, need: &Need, refusal: &mut Refusal, now: Timestamp) {
         let lacks_room = refusal.cause == Cause::NoRoom && refusal.could_wait && !refusal.is_about_extra_pods();
         let wait = Wait {
             classes: need.lots.iter().map(|lot| lot.class).collect(),
@@ -230,6 +237,7 @@ impl Core {
             now,
         };
         self.queue.wait(unit, wait);
+        self.note_refused(unit, refusal, now);
     }
 
     /// Says what an incomplete group lacks.
@@ -294,6 +302,9 @@ impl Core {
             let counted = (self.cluster.pods_count(node), self.cluster.scored(node).cpu_milli);
             assert_eq!(counted, taken.get(&node).copied().unwrap_or_default(), "{}", self.cluster.node_name(node));
         }
+        self.queue.assert_counted(|group| self.groups.get(group).pending.len());
+        let gated = self.pods.all().filter(|pod| pod.stage == Stage::Aside(crate::pods::Aside::Gated)).count();
+        assert_eq!(self.gated_count, gated);
         self.classes.assert_fresh(&self.cluster);
     }
 }

@@ -6,8 +6,11 @@ mod membership; // stories about who belongs to a group
 mod mixed; // stories about groups whose pods differ
 mod fairness; // stories about who is next, and what it costs
 mod release; // stories about gangs that were left half bound
+mod overcommit; // stories about nodes that were given too many pods
 mod profiles; // stories about whose pods are judged by which plugins
 mod properties; // what holds on every generated cluster
 mod singles; // stories about filters, scores and single pods
 mod topology; // stories about groups that share a domain
+mod explaining; // stories about ways out, and why pods are where they are
+mod truth; // what is said holds, on every generated cluster
 mod world; // text in, text out

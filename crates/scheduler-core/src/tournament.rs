@@ -1,78 +1,145 @@
-//! The best of many, again and again: a binary tree of maxima over positions.
+//! The best of many, again and again: entries in blocks, above each block its largest entry, and the same over those.
 //!
-//! Taking the best costs nothing, changing one entry costs one path to the root. Placing n equal pods is thereby
-//! n paths, not n passes over the nodes.
+//! Changing one entry costs a look at the blocks it is in, and only if it was or becomes the largest there. Finding the
+//! best costs one block a level. Placing n equal pods is thereby n short walks, not n passes over the nodes.
 
-/// A complete binary tree whose leaves are the entries and whose inner nodes hold the larger child. Key 0 is "out".
+/// Entries by position; 0 is "out". Takes little more room than the entries themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct Tournament {
-    /// Number of leaves, a power of two; leaf `i` is at `width + i`.
-    width: usize,
-    tree: Vec<u64>,
+    /// The entries, then the largest of each block of the level before, up to a level of one block. What is beyond the
+    /// last entry is out.
+    levels: Vec<Vec<Block>>,
 }
 
+/// As many entries as a line of the processor's cache holds.
+type Block = [u32; BLOCK];
+
+const BLOCK: usize = 16;
+
 impl Tournament {
-    /// The tree over `keys`, by position.
-    pub(crate) fn of(keys: impl ExactSizeIterator<Item = u64>) -> Tournament {
-        let width = keys.len().next_power_of_two().max(1);
-        let mut tree = vec![0; 2 * width];
-        for (leaf, key) in tree[width..].iter_mut().zip(keys) {
-            *leaf = key;
+    /// The tree over `entries`, by position.
+    pub(crate) fn of(entries: &[u32]) -> Tournament {
+        let mut levels = vec![in_blocks(entries)];
+        while let Some(level) = levels.last().filter(|level| level.len() > 1) {
+            let above = above(level);
+            levels.push(above);
         }
-        for parent in (1..width).rev() {
-            tree[parent] = tree[2 * parent].max(tree[2 * parent + 1]);
-        }
-        Tournament { width, tree }
+        Tournament { levels }
     }
 
-    /// The largest key; `None` when every entry is out.
-    pub(crate) fn best(&self) -> Option<u64> {
-        Some(self.tree[1]).filter(|key| *key > 0)
+    /// Makes room for positions below `width`; new ones are out.
+    pub(crate) fn widen(&mut self, width: usize) {
+        let mut needed = width.div_ceil(BLOCK);
+        for at in 0.. {
+            match self.levels.get_mut(at) {
+                Some(level) => level.resize(needed.max(level.len()), [0; BLOCK]),
+                None => self.levels.push(above(&self.levels[at - 1])),
+            }
+            if needed <= 1 {
+                return;
+            }
+            needed = needed.div_ceil(BLOCK);
+        }
     }
 
-    /// Whether the tree has a leaf for `position`.
-    pub(crate) fn holds(&self, position: usize) -> bool {
-        position < self.width
+    /// The first position with the largest entry; `None` when every entry is out.
+    pub(crate) fn best(&self) -> Option<usize> {
+        let (top, below) = self.levels.split_last()?;
+        let top = top.first()?;
+        let largest = largest(top);
+        if largest == 0 {
+            return None;
+        }
+        let first = |block: &Block| block.iter().position(|entry| *entry == largest).expect("it is in its block");
+        let mut at = first(top);
+        for level in below.iter().rev() {
+            at = at * BLOCK + first(&level[at]);
+        }
+        Some(at)
     }
 
     /// Changes one entry.
-    pub(crate) fn set(&mut self, position: usize, key: u64) {
-        let mut at = self.width + position;
-        self.tree[at] = key;
-        while at > 1 {
-            at /= 2;
-            let larger = self.tree[2 * at].max(self.tree[2 * at + 1]);
-            if self.tree[at] == larger {
+    pub(crate) fn set(&mut self, position: usize, entry: u32) {
+        let (mut at, mut next) = (position, entry);
+        for level in 0..self.levels.len() {
+            let block = &mut self.levels[level][at / BLOCK];
+            let before = std::mem::replace(&mut block[at % BLOCK], next);
+            at /= BLOCK;
+            let Some(above) = self.levels.get(level + 1).filter(|_| before != next) else { return };
+            let known = above[at / BLOCK][at % BLOCK];
+            if next < known && before < known {
                 return;
             }
-            self.tree[at] = larger;
+            if next < known {
+                next = largest(&self.levels[level][at]);
+            }
         }
     }
 
     /// The entry at `position`.
-    #[cfg(test)]
-    pub(crate) fn key(&self, position: usize) -> u64 {
-        self.tree[self.width + position]
+    pub(crate) fn entry(&self, position: usize) -> u32 {
+        self.levels[0][position / BLOCK][position % BLOCK]
     }
+
+    /// How many bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.levels.iter().map(|level| level.capacity() * size_of::<Block>()).sum()
+    }
+}
+
+fn in_blocks(entries: &[u32]) -> Vec<Block> {
+    let block = |entries: &[u32]| {
+        let mut block = [0; BLOCK];
+        block[..entries.len()].copy_from_slice(entries);
+        block
+    };
+    entries.chunks(BLOCK).map(block).collect()
+}
+
+fn above(level: &[Block]) -> Vec<Block> {
+    in_blocks(&level.iter().map(largest).collect::<Vec<u32>>())
+}
+
+fn largest(block: &Block) -> u32 {
+    block.iter().copied().fold(0, u32::max)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Tournament;
+    use api::Random;
+
+    use super::{BLOCK, Tournament};
 
     #[test]
-    fn best_follows_every_change() {
-        let mut keys = [5, 0, 9, 3, 7];
-        let mut tree = Tournament::of(keys.iter().copied());
-        for (position, key) in [(2, 0), (0, 8), (4, 0), (0, 0), (3, 0), (1, 1), (1, 0)] {
-            keys[position] = key;
-            tree.set(position, key);
-            assert_eq!(tree.best(), keys.iter().copied().max().filter(|key| *key > 0));
+    fn best_follows_every_change_and_is_the_first_among_equals() {
+        let random = Random::seeded(1);
+        for width in [1, 2, BLOCK, BLOCK + 1, BLOCK * BLOCK, BLOCK * BLOCK + 3] {
+            let mut entries = vec![0; width];
+            let mut tree = Tournament::of(&entries);
+            for _ in 0..4 * width {
+                let (at, entry) = (random.below(width as u64) as usize, random.below(5) as u32);
+                entries[at] = entry;
+                tree.set(at, entry);
+                let largest = entries.iter().copied().max().filter(|largest| *largest > 0);
+                let first = largest.and_then(|largest| entries.iter().position(|entry| *entry == largest));
+                assert_eq!(tree.best(), first, "{width}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_widened_tree_is_the_tree_over_more_entries() {
+        for (narrow, wide) in [(0, 1), (3, BLOCK), (BLOCK, BLOCK + 1), (5, 3 * BLOCK * BLOCK), (40, 40)] {
+            let mut entries: Vec<u32> = (0..narrow as u32).collect();
+            let mut tree = Tournament::of(&entries);
+            tree.widen(wide);
+            entries.resize(wide, 0);
+            assert_eq!(tree.levels, Tournament::of(&entries).levels, "{narrow} {wide}");
         }
     }
 
     #[test]
     fn a_tree_over_nothing_has_no_best() {
-        assert_eq!(Tournament::of(std::iter::empty::<u64>()).best(), None);
+        assert_eq!(Tournament::of(&[]).best(), None);
     }
 }

@@ -2,30 +2,20 @@
 
 use super::NodeIndex;
 
-/// One change of one node.
+/// A node that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Touch(u32);
+pub(crate) struct Touch {
+    pub(crate) node: NodeIndex,
+    pub(crate) changed: Changed,
+}
 
-impl Touch {
+/// What changed about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changed {
     /// Only pods came or went.
-    pub(crate) fn pods(node: NodeIndex) -> Touch {
-        Touch(node.0 << 1)
-    }
-
-    /// Labels, taints, allocatable or the node's existence changed.
-    pub(crate) fn shape(node: NodeIndex) -> Touch {
-        Touch(node.0 << 1 | 1)
-    }
-
-    /// The node.
-    pub(crate) fn node(self) -> NodeIndex {
-        NodeIndex(self.0 >> 1)
-    }
-
-    /// Whether more than its pods changed.
-    pub(crate) fn is_shape(self) -> bool {
-        self.0 & 1 == 1
-    }
+    Pods,
+    /// Labels, taints, allocatable or the node's existence; perhaps pods, too.
+    Shape,
 }
 
 /// The last changes; at least as many as there are nodes, because whoever lags by more reads all nodes instead.
@@ -33,27 +23,58 @@ impl Touch {
 pub(crate) struct DirtyLog {
     /// Position of the first entry still here.
     base: u64,
-    entries: Vec<Touch>,
+    entries: Vec<NodeIndex>,
+    /// By node.
+    last: Vec<Last>,
+}
+
+/// Where the log ended after the last changes of a node; 0: there was none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    change: u64,
+    shape: u64,
 }
 
 impl DirtyLog {
-    pub(crate) fn push(&mut self, touch: Touch, width: usize) {
+    pub(crate) fn push(&mut self, node: NodeIndex, changed: Changed, width: usize) {
         let keep = width.max(64);
         if self.entries.len() >= 2 * keep {
             let drop = self.entries.len() - keep;
             self.entries.drain(..drop);
             self.base += drop as u64;
         }
-        self.entries.push(touch);
+        self.entries.push(node);
+        if self.last.len() <= node.at() {
+            self.last.resize(node.at() + 1, Last::default());
+        }
+        let end = self.end();
+        let last = &mut self.last[node.at()];
+        last.change = end;
+        if changed == Changed::Shape {
+            last.shape = end;
+        }
     }
 
     pub(crate) fn end(&self) -> u64 {
         self.base + self.entries.len() as u64
     }
 
-    pub(crate) fn since(&self, seen: u64) -> Option<&[Touch]> {
+    /// How many changes there were since position `seen`.
+    pub(crate) fn count_since(&self, seen: u64) -> u64 {
+        self.end() - seen
+    }
+
+    /// The nodes that changed since position `seen`, each once; `None` when it is too long ago to tell.
+    pub(crate) fn since(&self, seen: u64) -> Option<impl Iterator<Item = Touch> + '_> {
         let skip = usize::try_from(seen.checked_sub(self.base)?).ok()?;
-        self.entries.get(skip..)
+        let ends = seen + 1..;
+        let touches = self.entries.get(skip..)?.iter().zip(ends).filter_map(move |(node, end)| {
+            let last = self.last[node.at()];
+            // A node that changed again later is told of then.
+            let changed = if last.shape > seen { Changed::Shape } else { Changed::Pods };
+            (last.change == end).then_some(Touch { node: *node, changed })
+        });
+        Some(touches)
     }
 }
 
@@ -62,28 +83,43 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn read(log: &DirtyLog, seen: u64) -> Vec<(u32, Changed)> {
+        log.since(seen).unwrap().map(|touch| (touch.node.0, touch.changed)).collect()
+    }
+
     #[test]
     fn a_reader_that_keeps_up_sees_every_change_once() {
         let mut log = DirtyLog::default();
-        let (mut seen, mut read) = (0, Vec::new());
+        let (mut seen, mut all) = (0, Vec::new());
         for node in 0..1000 {
-            log.push(Touch::pods(NodeIndex(node)), 10);
+            log.push(NodeIndex(node), Changed::Pods, 10);
             if node % 7 == 0 {
-                read.extend(log.since(seen).unwrap().iter().map(|touch| touch.node().0));
+                all.extend(read(&log, seen));
                 seen = log.end();
             }
         }
-        read.extend(log.since(seen).unwrap().iter().map(|touch| touch.node().0));
-        assert_eq!(read, (0..1000).collect::<Vec<_>>());
+        all.extend(read(&log, seen));
+        assert_eq!(all, (0..1000).map(|node| (node, Changed::Pods)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_node_that_changed_often_is_told_of_once_with_all_that_changed() {
+        let mut log = DirtyLog::default();
+        for (node, changed) in [(1, Changed::Shape), (2, Changed::Pods), (1, Changed::Pods), (1, Changed::Pods)] {
+            log.push(NodeIndex(node), changed, 10);
+        }
+        assert_eq!(read(&log, 0), [(2, Changed::Pods), (1, Changed::Shape)]);
+        assert_eq!(read(&log, 1), [(2, Changed::Pods), (1, Changed::Pods)]);
+        assert_eq!(read(&log, 4), []);
     }
 
     #[test]
     fn a_reader_that_lags_too_far_is_told_so() {
         let mut log = DirtyLog::default();
         for node in 0..1000 {
-            log.push(Touch::pods(NodeIndex(node)), 10);
+            log.push(NodeIndex(node), Changed::Pods, 10);
         }
-        assert_eq!(log.since(0), None);
+        assert!(log.since(0).is_none() && log.since(log.end() - 64).is_some());
         assert!(log.entries.len() <= 128);
     }
 }

@@ -84,6 +84,11 @@ impl Node {
         Some(self.images[at].1)
     }
 
+    /// The keys of its labels.
+    pub(crate) fn label_keys(&self) -> impl Iterator<Item = NameId> + '_ {
+        self.labels.iter().map(|(key, _)| *key)
+    }
+
     /// The value of a label.
     pub(crate) fn label(&self, key: NameId) -> Option<NameId> {
         let at = self.labels.binary_search_by_key(&key, |(named, _)| *named).ok()?;

@@ -60,3 +60,17 @@ impl<'a> NodeRef<'a> {
         self.cluster.find_resource(resource)
     }
 }
+
+/// Some nodes at once.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeRefs<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) nodes: &'a [NodeIndex],
+}
+
+impl<'a> NodeRefs<'a> {
+    /// One by one.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = NodeRef<'a>> {
+        self.nodes.iter().map(move |index| NodeRef { cluster: self.cluster, index: *index })
+    }
+}

@@ -28,9 +28,9 @@ impl ResourceId {
 
 /// One resource over all nodes.
 #[derive(Debug, Default)]
-pub(super) struct Column {
-    pub(super) allocatable: Vec<i64>,
-    pub(super) requested: Vec<i64>,
+pub(crate) struct Column {
+    pub(crate) allocatable: Vec<i64>,
+    pub(crate) requested: Vec<i64>,
     pub(super) allocatable_total: i128,
 }
 

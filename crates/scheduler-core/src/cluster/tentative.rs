@@ -2,24 +2,34 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::{Cluster, NodeIndex};
 use crate::requests::Usage;
 
 /// Pods that count on their nodes for as long as this lives, or for good once it is kept.
 pub(crate) struct Tentative<'a> {
     cluster: &'a mut Cluster,
-    placed: Vec<(NodeIndex, Arc<Usage>)>,
+    /// Nodes, each with the place of what the pod takes there in `usages`.
+    placed: SmallVec<[(NodeIndex, u32); 8]>,
+    usages: SmallVec<[Arc<Usage>; 2]>,
 }
 
 impl<'a> Tentative<'a> {
     pub(super) fn over(cluster: &'a mut Cluster) -> Tentative<'a> {
-        Tentative { cluster, placed: Vec::new() }
+        Tentative { cluster, placed: SmallVec::new(), usages: SmallVec::new() }
     }
 
     /// Counts one more pod on a node.
     pub(crate) fn place(&mut self, node: NodeIndex, usage: &Arc<Usage>) {
         self.cluster.take(node, usage);
-        self.placed.push((node, Arc::clone(usage)));
+        // Pods come class by class, so the last usage is nearly always the one.
+        let known = self.usages.iter().rposition(|known| Arc::ptr_eq(known, usage));
+        let at = known.unwrap_or_else(|| {
+            self.usages.push(Arc::clone(usage));
+            self.usages.len() - 1
+        });
+        self.placed.push((node, at as u32));
     }
 
     /// How many pods were placed so far.
@@ -29,8 +39,8 @@ impl<'a> Tentative<'a> {
 
     /// Takes the last pods off again until so many are left.
     pub(crate) fn back_to(&mut self, len: usize) {
-        for (node, usage) in self.placed.drain(len..).rev() {
-            self.cluster.give_back(node, &usage);
+        for (node, at) in self.placed.drain(len..).rev() {
+            self.cluster.give_back(node, &self.usages[at as usize]);
         }
     }
 

@@ -1,8 +1,8 @@
 //! A pod with host ports shares its node with no other pod that has one of them; equal pods, then, come one a node.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Reason};
+use super::{Filter, Kind, Load, NO_LIMIT, Reason, lower_each};
 use crate::classes::Class;
-use crate::cluster::NodeRef;
+use crate::cluster::{NodeRef, NodeRefs};
 use crate::reads::{Parts, Reads};
 use crate::wakes::Wakes;
 
@@ -34,6 +34,12 @@ impl Filter for HostPorts {
         let used = if load == Load::Now { node.cluster.ports(node.index) } else { &[] };
         let taken = wanted.iter().any(|port| used.iter().any(|other| port.conflicts_with(*other)));
         u32::from(!taken)
+    }
+
+    fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
+        if !class.usage.ports.is_empty() {
+            lower_each(self, class, nodes, load, rooms);
+        }
     }
 
     fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, say: &mut dyn FnMut(Reason)) {

@@ -1,8 +1,8 @@
 //! `nodeSelector`, the required terms of node affinity, and those that the profile adds for all its pods.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Reason};
+use super::{Filter, Kind, Load, NO_LIMIT, Reason, lower_each};
 use crate::classes::{Class, Operator, Requirement, Term};
-use crate::cluster::{Cluster, Node, NodeRef};
+use crate::cluster::{Cluster, Node, NodeRef, NodeRefs};
 use crate::names::NameId;
 use crate::reads::{Parts, Reads};
 use crate::wakes::Wakes;
@@ -14,6 +14,10 @@ pub(crate) struct NodeAffinity {
 }
 
 impl NodeAffinity {
+    fn looks_at_labels(&self, class: &Class) -> bool {
+        !class.required.selector.is_empty() || class.required.terms.is_some() || self.added.is_some()
+    }
+
     fn admits_any(&self, node: NodeRef<'_>) -> bool {
         self.added.as_ref().is_none_or(|terms| terms.iter().any(|term| term_matches(term, node.fixed(), node.cluster)))
     }
@@ -33,9 +37,7 @@ impl Filter for NodeAffinity {
     }
 
     fn wakes(&self, class: &Class) -> Wakes {
-        let required = &class.required;
-        let looks_at_labels = !required.selector.is_empty() || required.terms.is_some() || self.added.is_some();
-        if looks_at_labels { Wakes::NODE_ADDED | Wakes::LABELS } else { Wakes::NONE }
+        if self.looks_at_labels(class) { Wakes::NODE_ADDED | Wakes::LABELS } else { Wakes::NONE }
     }
 
     fn room(&self, class: &Class, node: NodeRef<'_>, _: Load) -> u32 {
@@ -45,6 +47,12 @@ impl Filter for NodeAffinity {
         let matches =
             selected && wanted.is_none_or(|terms| terms.iter().any(|term| term_matches(term, fixed, node.cluster)));
         if matches && self.admits_any(node) { NO_LIMIT } else { 0 }
+    }
+
+    fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
+        if self.looks_at_labels(class) {
+            lower_each(self, class, nodes, load, rooms);
+        }
     }
 
     fn reasons(&self, _: &Class, node: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Filter, Kind, Load, Reason};
+use smallvec::SmallVec;
+
+use super::{Filter, Kind, Load, NO_LIMIT, Reason};
 use crate::classes::Class;
-use crate::cluster::{NodeRef, ResourceId};
+use crate::cluster::{Cluster, Column, NodeRef, NodeRefs, ResourceId};
+use crate::profile::FitArgs;
 use crate::reads::{Parts, Reads};
 use crate::wakes::Wakes;
 
@@ -17,16 +20,33 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    fn counts(&self, resource: ResourceId, node: NodeRef<'_>) -> bool {
+    pub(crate) fn of(args: &FitArgs) -> Resources {
+        Resources { ignored: args.ignored_resources.clone(), ignored_groups: args.ignored_resource_groups.clone() }
+    }
+
+    /// Whether a pod must find room for what it asks of this resource.
+    pub(crate) fn counts(&self, resource: ResourceId, node: NodeRef<'_>) -> bool {
+        self.counts_in(node.cluster, resource)
+    }
+
+    fn counts_in(&self, cluster: &Cluster, resource: ResourceId) -> bool {
         if self.ignored.is_empty() && self.ignored_groups.is_empty() {
             return true;
         }
-        let name = node.cluster.resource_name(resource);
+        let name = cluster.resource_name(resource);
         let group = name.split_once('/').map(|(group, _)| group);
         !is_extended(name)
             || !(self.ignored.contains(name) || group.is_some_and(|group| self.ignored_groups.contains(group)))
     }
+
+    /// What a pod of the class must find room for, each with what the nodes have of it.
+    fn wanted<'a>(&self, class: &Class, cluster: &'a Cluster) -> Wanted<'a> {
+        let counted = class.usage.requests.iter().filter(|(resource, _)| self.counts_in(cluster, *resource));
+        counted.map(|(resource, amount)| (cluster.column(*resource), *amount)).collect()
+    }
 }
+
+type Wanted<'a> = SmallVec<[(&'a Column, i64); 4]>;
 
 /// Whether a resource is none of Kubernetes' own.
 fn is_extended(name: &str) -> bool {
@@ -51,15 +71,28 @@ impl Filter for Resources {
     }
 
     fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32 {
-        let (cluster, index) = (node.cluster, node.index);
+        let mut rooms = [NO_LIMIT];
+        self.lower(class, node.cluster.several(&[node.index]), load, &mut rooms);
+        rooms[0]
+    }
+
+    fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
         let taken = |amount: i64| if load == Load::Now { amount } else { 0 };
-        let mut room = cluster.pods_allowed(index) - taken(cluster.pods_count(index));
-        for (resource, amount) in class.usage.requests.iter().filter(|(resource, _)| self.counts(*resource, node)) {
-            let free = cluster.allocatable(*resource, index) - taken(cluster.requested(*resource, index));
-            room = room.min(free / amount);
+        for (node, room) in nodes.iter().zip(&mut *rooms) {
+            // Never NO_LIMIT: a node allows a number of pods.
+            let left = (node.pods_allowed() - taken(node.pods_count())).clamp(0, i64::from(u32::MAX - 1));
+            *room = (*room).min(left as u32);
         }
-        // Never NO_LIMIT: a node allows a number of pods.
-        room.clamp(0, i64::from(u32::MAX - 1)) as u32
+        for (Column { allocatable, requested, .. }, amount) in self.wanted(class, nodes.cluster) {
+            for (node, room) in nodes.nodes.iter().zip(&mut *rooms) {
+                let free = allocatable[node.at()] - taken(requested[node.at()]);
+                let most = i64::from(*room);
+                // Mostly one resource is the scarce one: a product tells that others are not, sooner than a quotient.
+                if most.checked_mul(amount).is_none_or(|all| all > free) {
+                    *room = (free / amount).clamp(0, most) as u32;
+                }
+            }
+        }
     }
 
     fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, say: &mut dyn FnMut(Reason)) {

@@ -30,6 +30,17 @@ impl Pending {
         }
     }
 
+    /// Takes out the pod of a class that was seen first.
+    pub(crate) fn take_first(&mut self, class: ClassId) -> Option<PodId> {
+        let pods = self.by_class.get_mut(&class)?;
+        let (_, first) = pods.pop_first()?;
+        self.count -= 1;
+        if pods.is_empty() {
+            self.by_class.remove(&class);
+        }
+        Some(first)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -41,11 +52,6 @@ impl Pending {
     /// Every class with the number of its pods.
     pub(crate) fn lots(&self) -> impl Iterator<Item = (ClassId, usize)> + '_ {
         self.by_class.iter().map(|(class, pods)| (*class, pods.len()))
-    }
-
-    /// The pods of a class, the one seen first before all others.
-    pub(crate) fn of(&self, class: ClassId) -> impl Iterator<Item = PodId> + '_ {
-        self.by_class.get(&class).into_iter().flat_map(|pods| pods.values().copied())
     }
 }
 
@@ -103,6 +109,11 @@ impl Placed {
 
     pub(crate) fn pods(&self) -> impl Iterator<Item = PodId> + '_ {
         self.pods.iter().copied()
+    }
+
+    /// The nodes the pods are on.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.nodes.keys().copied()
     }
 
     /// The domains the pods are in, in the order of the first node in each. `topology` is what `id` stands for.

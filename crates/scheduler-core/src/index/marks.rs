@@ -1,11 +1,12 @@
-//! What scores give to each node for one class: sums of those that are points by themselves, raw values of those that
-//! are scaled by the largest among feasible nodes.
+//! What scores give to each node for one class. Those that are points by themselves are summed at once; of those that
+//! are scaled by the largest value among feasible nodes the raw values are kept, as soon as one of them is not 0.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::{BATCH, Batch};
 use crate::classes::Class;
-use crate::cluster::{Cluster, NodeIndex, NodeRef};
+use crate::cluster::{Cluster, NodeIndex, NodeRefs};
 use crate::filters::Kind;
 use crate::plugins::Plugins;
 use crate::scores::{Nodes, Scale, Score};
@@ -18,14 +19,18 @@ pub(super) struct Marks {
     /// Points that depend on the node alone.
     fixed: Vec<Weighed>,
     scaled: Vec<Scaled>,
-    /// Weighted sum of `counted`, per node that takes pods.
-    by_usage: Vec<i64>,
-    /// The same of `fixed`; empty when there are none.
+    width: usize,
+    /// Weighted sum of `fixed`, per node that takes pods; empty as long as all are 0.
     by_node: Vec<i64>,
+    /// Weighted sum of `counted` and `fixed`, per node that takes pods. Empty until it is needed to weigh nodes anew.
+    points: Vec<i64>,
     /// What the scores saw beyond the nodes, and in which shape of the cluster.
     beyond: u64,
     shape: u64,
 }
+
+/// One number for each node of a batch.
+pub(super) type Totals = [i64; BATCH];
 
 /// A score with its weight and its place in the profile.
 #[derive(Debug)]
@@ -41,7 +46,7 @@ struct Scaled {
     scale: Scale,
     /// Whether only the node itself reaches its values.
     is_static: bool,
-    /// Raw values per node that takes pods.
+    /// Raw values per node that takes pods; empty as long as all are 0.
     raw: Vec<i64>,
     /// How often each raw value other than zero occurs among those nodes.
     counts: BTreeMap<i64, usize>,
@@ -69,8 +74,9 @@ impl Marks {
             counted,
             fixed,
             scaled,
-            by_usage: Vec::new(),
+            width: 0,
             by_node: Vec::new(),
+            points: Vec::new(),
             beyond: 0,
             shape: cluster.shape(),
         };
@@ -79,12 +85,10 @@ impl Marks {
     }
 
     pub(super) fn widen(&mut self, width: usize) {
-        self.by_usage.resize(width, 0);
-        if !self.fixed.is_empty() {
-            self.by_node.resize(width, 0);
-        }
-        for scaled in &mut self.scaled {
-            scaled.raw.resize(width, 0);
+        self.width = width;
+        let raws = self.scaled.iter_mut().map(|scaled| &mut scaled.raw);
+        for column in raws.chain([&mut self.by_node, &mut self.points]).filter(|column| !column.is_empty()) {
+            column.resize(width, 0);
         }
     }
 
@@ -96,34 +100,25 @@ impl Marks {
         self.beyond == self.beyond_the_nodes(class, cluster)
     }
 
-    /// Marks a node that takes pods. Marks that depend on the node alone are kept unless it changed.
-    pub(super) fn enter(&mut self, class: &Class, node: NodeRef<'_>, node_changed: bool) {
-        let at = node.index.at();
-        self.by_usage[at] = sum(&self.counted, class, node);
-        if node_changed && !self.fixed.is_empty() {
-            self.by_node[at] = sum(&self.fixed, class, node);
+    /// Marks nodes that take pods, and adds up their totals. What depends on a node alone is asked of the `fresh` among
+    /// them, and kept of the others.
+    pub(super) fn enter(&mut self, class: &Class, nodes: NodeRefs<'_>, fresh: NodeRefs<'_>, totals: &mut Totals) {
+        if !self.fixed.is_empty() && !fresh.nodes.is_empty() {
+            let mut sums = [0; BATCH];
+            add_up(&self.fixed, class, fresh, &mut sums);
+            keep(&mut self.by_node, fresh.nodes, &sums, self.width);
         }
         for scaled in &mut self.scaled {
-            if node_changed || !scaled.is_static {
-                scaled.raw[at] = scaled.by.score.raw(class, node);
-            }
-            if scaled.raw[at] != 0 {
-                *scaled.counts.entry(scaled.raw[at]).or_default() += 1;
-            }
+            scaled.enter(class, nodes, if scaled.is_static { fresh } else { nodes }, self.width);
         }
+        self.add_points(class, nodes, totals);
+        self.scale(nodes.nodes, totals);
     }
 
-    /// A node that took pods may no longer, or has other marks.
-    pub(super) fn leave(&mut self, node: NodeIndex) {
-        for scaled in &mut self.scaled {
-            let raw = scaled.raw[node.at()];
-            if raw != 0 {
-                let count = scaled.counts.get_mut(&raw).expect("a counted value leaves");
-                *count -= 1;
-                if *count == 0 {
-                    scaled.counts.remove(&raw);
-                }
-            }
+    /// Nodes that took pods may no longer, or have other marks.
+    pub(super) fn leave(&mut self, nodes: impl Iterator<Item = NodeIndex> + Clone) {
+        for scaled in self.scaled.iter_mut().filter(|scaled| !scaled.raw.is_empty()) {
+            nodes.clone().for_each(|node| scaled.leave(node));
         }
     }
 
@@ -132,21 +127,28 @@ impl Marks {
         self.scaled.iter().any(|scaled| scaled.largest != scaled.largest_now())
     }
 
-    /// From now on totals are reckoned with the largest raw values there are.
-    pub(super) fn measure(&mut self) {
-        for scaled in &mut self.scaled {
-            scaled.largest = scaled.largest_now();
+    /// From now on totals are reckoned with the largest raw values there are. `batches` are all nodes that take pods,
+    /// and `told` gets their totals.
+    pub(super) fn weigh_anew(
+        &mut self,
+        class: &Class,
+        cluster: &Cluster,
+        batches: impl Iterator<Item = Batch>,
+        mut told: impl FnMut(NodeIndex, i64),
+    ) {
+        self.scaled.iter_mut().for_each(|scaled| scaled.largest = scaled.largest_now());
+        let are_kept = !self.points.is_empty();
+        self.points.resize(self.width, 0);
+        for batch in batches {
+            let mut totals = [0; BATCH];
+            if are_kept {
+                batch.iter().zip(&mut totals).for_each(|(node, total)| *total = self.points[node.at()]);
+            } else {
+                self.add_points(class, cluster.several(&batch), &mut totals);
+            }
+            self.scale(&batch, &mut totals);
+            batch.iter().zip(totals).for_each(|(node, total)| told(*node, total));
         }
-    }
-
-    /// The weighted sum of all scores of a node that takes pods.
-    pub(super) fn total(&self, node: NodeIndex) -> i64 {
-        let at = node.at();
-        let mut total = self.by_usage[at] + self.by_node.get(at).copied().unwrap_or(0);
-        for scaled in &self.scaled {
-            total += scaled.by.weight * scaled.scale.points(scaled.raw[at], scaled.largest);
-        }
-        total
     }
 
     /// The weighted points of each score, by its place in the profile.
@@ -154,19 +156,45 @@ impl Marks {
         let single = self.counted.iter().chain(&self.fixed);
         let mut points: Vec<_> =
             single.map(|by| (by.place, by.weight * by.score.raw(class, cluster.at(node)))).collect();
-        points.extend(self.scaled.iter().map(|scaled| {
-            (scaled.by.place, scaled.by.weight * scaled.scale.points(scaled.raw[node.at()], scaled.largest))
-        }));
+        points.extend(self.scaled.iter().map(|scaled| (scaled.by.place, scaled.weighed(node))));
         points.sort_unstable();
         points
     }
 
-    /// What is promised about these nodes, in a form two can be compared by.
+    /// How many bytes the columns take.
+    pub(super) fn bytes(&self) -> usize {
+        let raws: usize = self.scaled.iter().map(|scaled| scaled.raw.capacity()).sum();
+        (raws + self.by_node.capacity() + self.points.capacity()) * size_of::<i64>()
+    }
+
+    /// What is promised about raw values, in a form two can be compared by.
     #[cfg(test)]
-    pub(super) fn facts(&self, nodes: impl Iterator<Item = NodeIndex>) -> String {
-        let totals: Vec<_> = nodes.map(|node| (node, self.total(node))).collect();
+    pub(super) fn facts(&self) -> String {
         let scaled: Vec<_> = self.scaled.iter().map(|scaled| (&scaled.counts, scaled.largest)).collect();
-        format!("{totals:?} {scaled:?}")
+        format!("{scaled:?}")
+    }
+
+    /// Adds all scores that are points by themselves.
+    fn add_points(&mut self, class: &Class, nodes: NodeRefs<'_>, totals: &mut Totals) {
+        add_up(&self.counted, class, nodes, totals);
+        if !self.by_node.is_empty() {
+            nodes.nodes.iter().zip(&mut *totals).for_each(|(node, sum)| *sum += self.by_node[node.at()]);
+        }
+        if !self.points.is_empty() {
+            nodes.nodes.iter().zip(totals).for_each(|(node, sum)| self.points[node.at()] = *sum);
+        }
+    }
+
+    /// Adds the points of scaled scores.
+    fn scale(&self, nodes: &[NodeIndex], totals: &mut Totals) {
+        for scaled in &self.scaled {
+            if scaled.raw.is_empty() {
+                let everywhere = scaled.by.weight * scaled.scale.points(0, scaled.largest);
+                totals[..nodes.len()].iter_mut().for_each(|total| *total += everywhere);
+            } else {
+                nodes.iter().zip(&mut *totals).for_each(|(node, total)| *total += scaled.weighed(*node));
+            }
+        }
     }
 
     fn beyond_the_nodes(&self, class: &Class, cluster: &Cluster) -> u64 {
@@ -177,11 +205,52 @@ impl Marks {
 }
 
 impl Scaled {
+    fn enter(&mut self, class: &Class, nodes: NodeRefs<'_>, asked: NodeRefs<'_>, width: usize) {
+        if !asked.nodes.is_empty() {
+            let mut raws = [0; BATCH];
+            self.by.score.add(class, asked, 1, &mut raws[..asked.nodes.len()]);
+            keep(&mut self.raw, asked.nodes, &raws, width);
+        }
+        if !self.raw.is_empty() {
+            for raw in nodes.nodes.iter().map(|node| self.raw[node.at()]).filter(|raw| *raw != 0) {
+                *self.counts.entry(raw).or_default() += 1;
+            }
+        }
+    }
+
+    fn leave(&mut self, node: NodeIndex) {
+        let raw = self.raw[node.at()];
+        if raw != 0 {
+            let count = self.counts.get_mut(&raw).expect("a counted value leaves");
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&raw);
+            }
+        }
+    }
+
+    fn weighed(&self, node: NodeIndex) -> i64 {
+        let raw = self.raw.get(node.at()).copied().unwrap_or(0);
+        self.by.weight * self.scale.points(raw, self.largest)
+    }
+
     fn largest_now(&self) -> i64 {
         self.counts.last_key_value().map_or(0, |(value, _)| (*value).max(0))
     }
 }
 
-fn sum(scores: &[Weighed], class: &Class, node: NodeRef<'_>) -> i64 {
-    scores.iter().map(|by| by.weight * by.score.raw(class, node)).sum()
+/// Writes values of nodes into a column that is empty as long as all are 0.
+fn keep(column: &mut Vec<i64>, nodes: &[NodeIndex], values: &Totals, width: usize) {
+    if column.is_empty() && values[..nodes.len()].iter().any(|value| *value != 0) {
+        column.resize(width, 0);
+    }
+    if !column.is_empty() {
+        nodes.iter().zip(values).for_each(|(node, value)| column[node.at()] = *value);
+    }
+}
+
+fn add_up(scores: &[Weighed], class: &Class, nodes: NodeRefs<'_>, sums: &mut Totals) {
+    for by in scores {
+        by.score.add(class, nodes, by.weight, &mut sums[..nodes.nodes.len()]);
+    }
 }

@@ -1,9 +1,11 @@
 //! Better where less is taken, or more, or along a line, as the profile asks. Containers that ask for no CPU or memory
 //! count with stand-in amounts.
 
+use smallvec::SmallVec;
+
 use super::{MAX_SCORE, Score, share};
 use crate::classes::Class;
-use crate::cluster::{NodeRef, ResourceId};
+use crate::cluster::{Cluster, Column, NodeRef, NodeRefs, ResourceId};
 use crate::filters::Kind;
 use crate::reads::{Parts, Reads};
 
@@ -39,35 +41,67 @@ impl Score for Allocation {
     }
 
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
+        self.points(&self.matters(class, node.cluster), node)
+    }
+
+    fn add(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
+        let matters = self.matters(class, nodes.cluster);
+        nodes.iter().zip(sums).for_each(|(node, sum)| *sum += weight * self.points(&matters, node));
+    }
+}
+
+/// A resource that has a say for a class.
+struct Matter<'a> {
+    resource: ResourceId,
+    column: &'a Column,
+    weight: i64,
+    /// What a pod of the class takes of it.
+    own: i64,
+}
+
+impl Allocation {
+    /// Devices and the like that the pod does not ask for are no matter.
+    fn matters<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[Matter<'a>; 2]> {
+        let own = |resource: ResourceId| match resource {
+            ResourceId::CPU => class.usage.scored_before.cpu_milli,
+            ResourceId::MEMORY => class.usage.scored_before.memory_bytes,
+            _ => class.usage.requested(resource),
+        };
+        let matters = self.resources.iter().map(|(resource, weight)| Matter {
+            resource: *resource,
+            column: cluster.column(*resource),
+            weight: *weight,
+            own: own(*resource),
+        });
+        matters.filter(|matter| matter.own > 0 || matter.resource.is_everybodys()).collect()
+    }
+
+    #[inline]
+    fn points(&self, matters: &[Matter<'_>], node: NodeRef<'_>) -> i64 {
+        let at = node.index.at();
+        let scored = node.cluster.scored(node.index);
         let (mut sum, mut weights) = (0, 0);
-        for (resource, weight) in &self.resources {
-            let allocatable = node.cluster.allocatable(*resource, node.index);
-            let Some(used) = used(*resource, class, node).filter(|_| allocatable > 0) else { continue };
-            let points = self.strategy.points(used, allocatable);
+        for matter in matters {
+            let allocatable = matter.column.allocatable[at];
+            if allocatable <= 0 {
+                continue;
+            }
+            let taken = match matter.resource {
+                ResourceId::CPU => scored.cpu_milli,
+                ResourceId::MEMORY => scored.memory_bytes,
+                _ => matter.column.requested[at],
+            };
+            let points = self.strategy.points(taken + matter.own, allocatable);
             // A line may give nothing: such a resource has no say at all.
             if points > 0 || !matches!(self.strategy, Strategy::Line(_)) {
-                sum += points * weight;
-                weights += weight;
+                sum += points * matter.weight;
+                weights += matter.weight;
             }
         }
         match (weights, &self.strategy) {
             (0, _) => 0,
             (_, Strategy::Line(_)) => (sum as f64 / weights as f64).round() as i64,
             _ => sum / weights,
-        }
-    }
-}
-
-/// What would be taken of a resource with the pod there. Devices and the like that the pod does not ask
-/// for are no matter.
-fn used(resource: ResourceId, class: &Class, node: NodeRef<'_>) -> Option<i64> {
-    let (taken, own) = (node.cluster.scored(node.index), class.usage.scored_before);
-    match resource {
-        ResourceId::CPU => Some(taken.cpu_milli + own.cpu_milli),
-        ResourceId::MEMORY => Some(taken.memory_bytes + own.memory_bytes),
-        _ => {
-            let own = class.usage.requested(resource);
-            (own > 0 || resource.is_everybodys()).then(|| node.cluster.requested(resource, node.index) + own)
         }
     }
 }

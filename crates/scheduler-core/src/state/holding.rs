@@ -7,6 +7,7 @@ use api::Timestamp;
 
 use super::Core;
 use crate::hold;
+use crate::queue::counts::Arrival;
 use crate::queue::{Turn, UnitId};
 
 /// For whom nodes are held.
@@ -65,7 +66,7 @@ impl Core {
         let waiting: Vec<_> = self.queue.waiting_classes().collect();
         for class in waiting {
             if nodes.iter().any(|node| self.room(class, *node) > 0) {
-                self.queue.wake_class(class);
+                self.queue.wake_class(class, Arrival::NodeChanged);
             }
         }
     }

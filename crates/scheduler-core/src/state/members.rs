@@ -9,7 +9,7 @@ use crate::classes::ClassId;
 use crate::decision::{Decision, OtherPriority, Unit, Verdict};
 use crate::groups::{Group, GroupId, Owner, Readiness, Terms};
 use crate::pods::{Aside, PodId, Sighting, Stage};
-use crate::queue::UnitId;
+use crate::queue::{Lack, UnitId};
 use crate::refusal::{Cause, Refusal};
 
 /// How the pods of a group changed.
@@ -33,6 +33,7 @@ impl Core {
             reached: Condition::is_true(&view.status.conditions, "PodGroupInitiallyScheduled"),
             satisfied: view.is_satisfied(),
             owner: view.metadata.controller().map(Owner::of),
+            ours: view.is_of_our_jobs(),
         };
         let group = self.groups.get_mut(id);
         // Conditions are written by our own shell; but for having been satisfied once they change nothing here.
@@ -62,6 +63,7 @@ impl Core {
         if group.terms.is_none() && group.members.is_empty() {
             self.queue.remove(UnitId::Group(id));
             self.forget_partial(id);
+            self.advisory.forget(UnitId::Group(id));
             self.groups.remove(id);
         }
     }
@@ -152,13 +154,15 @@ impl Core {
         let (unit, turn) = (UnitId::Group(id), group.turn);
         match group.readiness() {
             Readiness::NothingPending => self.queue.idle(unit),
-            Readiness::NoPodGroup | Readiness::Incomplete | Readiness::Gated => self.queue.set_incomplete(unit, turn),
+            Readiness::NoPodGroup => self.queue.set_incomplete(unit, turn, Lack::PodGroup),
+            Readiness::Incomplete | Readiness::Gated => self.queue.set_incomplete(unit, turn, Lack::Pods),
             Readiness::Ready => match change {
                 Membership::Other => self.queue.offer(unit, turn),
                 Membership::Fewer => self.queue.offer_unless_hopeless(unit, turn, None),
                 Membership::More(class) => self.queue.offer_unless_hopeless(unit, turn, Some(class)),
             },
         }
+        self.queue.resize(id, self.groups.get(id).pending.len());
     }
 
     /// A pod that its group does not take, and why. Each is told once.

@@ -12,6 +12,7 @@ use crate::cluster::{Cluster, NodeIndex};
 use crate::decision::Change;
 use crate::groups::Owner;
 use crate::pods::{Aside, PodId, Sighting, Stage};
+use crate::queue::counts::Arrival;
 use crate::queue::{Turn, UnitId};
 use crate::requests::Usage;
 use crate::wakes::Wakes;
@@ -21,7 +22,7 @@ impl Core {
     pub fn observe(&mut self, change: Change) {
         match change {
             Change::Pod { new: Some(pod), .. } => self.saw_pod(&pod),
-            Change::Pod { old: Some(pod), new: None } => self.lost_pod(&pod.metadata.key()),
+            Change::Pod { old: Some(pod), new: None } => self.lost_pod(&pod),
             Change::Node { new: Some(node), .. } => self.saw_node(&node),
             Change::Node { old: Some(node), new: None } => self.lost_node(&node.metadata.name),
             Change::PodGroup { new: Some(group), .. } => self.saw_group(&group),
@@ -33,18 +34,22 @@ impl Core {
     }
 
     fn saw_pod(&mut self, view: &PodView) {
-        let key = view.metadata.key();
-        let known = self.pods.find(&key).filter(|id| self.pods.get(*id).uid == view.metadata.uid);
+        let namesake = self.pods.find_named(&view.metadata.namespace, &view.metadata.name);
+        let known = namesake.filter(|id| self.pods.get(*id).uid == view.metadata.uid);
         let sighting = Sighting::of(view, self.classes.profile(&view.spec.scheduler_name).map(|profile| &**profile));
         if known.is_none() || sighting.is_none() {
             // It ended, or it was created anew under its name and has nothing of the old one.
-            self.lost_pod(&key);
+            self.lost_pod(view);
         }
         let Some(sighting) = sighting else { return };
         let id = known.unwrap_or_else(|| self.add_pod(view));
         match sighting {
             Sighting::Succeeded => self.restage(id, Stage::Succeeded),
-            Sighting::Bound => self.saw_bound(id, view),
+            Sighting::Bound => {
+                let came = known.is_some() && !matches!(self.pods.get(id).stage, Stage::Bound(_));
+                self.saw_bound(id, view);
+                self.note_bound(id, view, came);
+            }
             Sighting::Pending | Sighting::Aside(_) => self.saw_unbound(id, view, sighting),
         }
     }
@@ -136,9 +141,13 @@ impl Core {
                 self.cluster.take(node, &usage);
             }
             if let Some(node) = before.node() {
+                self.surplus.left(node, id);
                 self.change_node(node, Wakes::POD_LEFT, |cluster| cluster.give_back(node, &usage));
             }
         }
+        let gated = Stage::Aside(Aside::Gated);
+        self.gated_count += usize::from(next == gated);
+        self.gated_count -= usize::from(before == gated);
         if matches!(next, Stage::Aside(Aside::Foreign | Aside::OtherPriority)) {
             self.untold.insert(id);
         } else {
@@ -173,8 +182,8 @@ impl Core {
         held
     }
 
-    fn lost_pod(&mut self, key: &ObjectKey) {
-        let Some(id) = self.pods.find(key) else { return };
+    fn lost_pod(&mut self, view: &PodView) {
+        let Some(id) = self.pods.find_named(&view.metadata.namespace, &view.metadata.name) else { return };
         self.restage(id, Stage::Aside(Aside::Leaving));
         self.queue.remove(UnitId::Pod(id));
         let pod = self.pods.get_mut(id);
@@ -222,12 +231,23 @@ impl Core {
     fn wake(&mut self, node: NodeIndex, before: &[(ClassId, u32)], kinds: Wakes) {
         for (class, room) in before {
             if self.classes.wakes(*class).meets(kinds) && self.room(*class, node) > *room {
-                self.queue.wake_class(*class);
+                self.queue.wake_class(*class, arrival(kinds));
             }
         }
     }
 
     pub(super) fn room(&self, class: ClassId, node: NodeIndex) -> u32 {
         self.classes.room(class, node, &self.cluster)
+    }
+}
+
+/// What a change of these kinds is to those whom it wakes.
+fn arrival(kinds: Wakes) -> Arrival {
+    if kinds.meets(Wakes::NODE_ADDED) {
+        Arrival::NodeAdded
+    } else if kinds.meets(Wakes::POD_LEFT) {
+        Arrival::PodLeft
+    } else {
+        Arrival::NodeChanged
     }
 }

@@ -179,6 +179,7 @@ fn steps_for(size: usize) -> (u64, usize) {
     (world.core.steps_count() - before, decisions)
 }
 
+// Shows: U-TestPodGroupCycleStatePreserved
 #[test]
 fn work_grows_with_the_size_of_a_group_and_not_with_its_square() {
     let (small, small_decisions) = steps_for(50);

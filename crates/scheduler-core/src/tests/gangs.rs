@@ -67,6 +67,7 @@ fn competing_gangs_never_share_the_room_of_one() {
 }
 
 // Shows: S002-19
+// Shows: U-TestPodGroupSequentialQueueing
 #[test]
 fn higher_priority_goes_first_and_equals_go_in_order() {
     let mut world = World::of(
@@ -173,6 +174,7 @@ fn failed_bind_frees_the_place_and_backs_off_longer_each_time() {
     assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(1)));
 }
 
+// Shows: U-TestPodGroupQueueing
 #[test]
 fn refused_gang_is_retried_when_room_comes_and_not_before() {
     let mut world = World::of(

@@ -52,6 +52,7 @@ fn who_belongs_is_judged_anew_when_the_group_gets_an_owner() {
     assert_snapshot!(world.decide(), @"g: bind own to a, other to a");
 }
 
+// Shows: U-TestPodGroupDependentRequiredValidation
 #[test]
 fn a_member_of_another_scheduler_holds_back_only_itself() {
     let mut world = World::of(
@@ -67,6 +68,7 @@ fn a_member_of_another_scheduler_holds_back_only_itself() {
 }
 
 // Shows: S002-23
+// Shows: U-TestPodGroupDependentRequiredValidation
 #[test]
 fn a_pod_of_another_priority_counts_or_is_refused_alone_as_configured() {
     let text = "node a gpu=8; group g gang minCount=2 groupPriority=5; pod same group=g priority=5; pod low group=g";

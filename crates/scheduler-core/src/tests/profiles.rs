@@ -75,7 +75,7 @@ fn what_no_plugin_of_the_profile_reads_tells_no_pods_apart() {
 #[test]
 fn a_kept_index_follows_images_on_other_nodes() {
     let mut cluster = Cluster::default();
-    let mut classes = Classes::new(4, &[Profile::default()], &mut cluster);
+    let mut classes = Classes::new(1 << 20, &[Profile::default()], &mut cluster);
     let image = |name: &str| json!([{"names": [name], "sizeBytes": 900_000_000}]);
     for (name, images) in [("a", json!([])), ("b", image("x:1")), ("c", json!([]))] {
         cluster.set_node(&node(name, images));

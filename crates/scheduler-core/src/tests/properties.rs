@@ -10,7 +10,7 @@ use crate::{Cause, Config, Decision, Refusal, Verdict};
 
 /// Something that happens. Numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Node { name: u8, gpu: u8, pods: u8, rack: u8, tainted: bool, liked: bool },
     DropNode { name: u8 },
     Group { min_count: u8, extra: u8, gpu: u8, basic: bool, in_rack: bool, priority: u8 },
@@ -22,7 +22,7 @@ enum Step {
     Fail { pod: u8 },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..6u8, 0..8u8, 1..6u8, 0..4u8, prop::bool::weighted(0.2), any::<bool>())
             .prop_map(|(name, gpu, pods, rack, tainted, liked)| Step::Node { name, gpu, pods, rack, tainted, liked }),
@@ -42,75 +42,100 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The truth as a plain model keeps it.
 #[derive(Default)]
-struct Model {
-    nodes: BTreeMap<String, Node>,
-    pods: BTreeMap<String, Pod>,
-    groups: BTreeMap<String, Group>,
+pub(super) struct Model {
+    pub(super) nodes: BTreeMap<String, Node>,
+    pub(super) pods: BTreeMap<String, Pod>,
+    pub(super) groups: BTreeMap<String, Group>,
     created_count: usize,
 }
 
-struct Node {
-    gpu: i64,
-    pods: i64,
-    rack: Option<String>,
-    tainted: bool,
+pub(super) struct Node {
+    pub(super) gpu: i64,
+    pub(super) pods: i64,
+    pub(super) rack: Option<String>,
+    pub(super) tainted: bool,
 }
 
-struct Pod {
-    gpu: i64,
+pub(super) struct Pod {
+    pub(super) gpu: i64,
     port: bool,
-    group: Option<String>,
+    pub(super) group: Option<String>,
     /// Set from the decision on.
-    node: Option<String>,
+    pub(super) node: Option<String>,
     /// Whether the watch has shown it bound.
     seen_bound: bool,
-    succeeded: bool,
+    pub(super) succeeded: bool,
 }
 
-struct Group {
-    min_count: Option<usize>,
-    in_rack: bool,
+pub(super) struct Group {
+    pub(super) min_count: Option<usize>,
+    pub(super) in_rack: bool,
     priority: u8,
 }
 
 /// A core that neither holds nor releases, nor comes back to a group for the sake of numbers, which would hide that it
 /// had been forgotten.
-fn plain() -> Config {
+pub(super) fn plain() -> Config {
     let forever = std::time::Duration::from_secs(1 << 30);
-    Config { hold_after: None, release_after: None, recount_after: forever, ..Config::default() }
+    Config {
+        hold_after: None,
+        release_after: None,
+        overcommit_after: None,
+        recount_after: forever,
+        ..Config::default()
+    }
 }
 
-struct Run {
-    world: World,
-    model: Model,
-    log: Vec<String>,
+pub(super) struct Run {
+    pub(super) world: World,
+    pub(super) model: Model,
+    pub(super) log: Vec<String>,
     /// Whether everything that fits is to be placed. With holds some of it waits for others; without a search some of it
     /// is not found.
     all_fit: bool,
+    /// Whether every step is checked; a history that was is not checked again when it is repeated.
+    is_checked: bool,
 }
 
 impl Run {
-    fn of(steps: &[Step]) -> Run {
+    pub(super) fn of(steps: &[Step]) -> Run {
         Run::with(plain(), steps)
     }
 
-    fn with(config: Config, steps: &[Step]) -> Run {
-        let all_fit = config.hold_after.is_none() && config.search_steps_max > 0;
-        let mut run = Run { world: World::with(config, ""), model: Model::default(), log: Vec::new(), all_fit };
-        for step in steps {
-            run.take(step);
-            run.world.core.assert_consistent();
-        }
-        run.take(&Step::Decide { bind: true });
-        run
+    pub(super) fn with(config: Config, steps: &[Step]) -> Run {
+        Run::new(config, true).through(steps)
     }
 
-    fn take(&mut self, step: &Step) {
+    /// The same history once more.
+    pub(super) fn again(steps: &[Step]) -> Run {
+        Run::new(plain(), false).through(steps)
+    }
+
+    fn new(config: Config, is_checked: bool) -> Run {
+        let all_fit = config.hold_after.is_none() && config.search_steps_max > 0;
+        let (world, model) = (World::with(config, ""), Model::default());
+        Run { world, model, log: Vec::new(), all_fit, is_checked }
+    }
+
+    fn through(mut self, steps: &[Step]) -> Run {
+        for step in steps {
+            self.take(step);
+            if self.is_checked {
+                self.world.core.assert_consistent();
+            }
+        }
+        self.take(&Step::Decide { bind: true });
+        self
+    }
+
+    pub(super) fn take(&mut self, step: &Step) {
         match step {
             Step::Node { name, gpu, pods, rack, tainted, liked } => {
                 let rack = (*rack > 0).then(|| format!("r{rack}"));
                 let mut text = format!("node n{name} gpu={gpu} pods={pods}");
-                rack.iter().for_each(|rack| text += &format!(" rack={rack}"));
+                // Two racks make a zone.
+                let zone = |rack: &String| if rack == "r3" { "z2" } else { "z1" };
+                rack.iter().for_each(|rack| text += &format!(" rack={rack} zone={}", zone(rack)));
                 text += if *tainted { " taint=k:NoSchedule" } else { " taint=s:PreferNoSchedule" };
                 text += if *liked { " disk=ssd" } else { "" };
                 self.world.say(&text);
@@ -190,15 +215,18 @@ impl Run {
                 }
             }
         }
-        self.world.core.assert_consistent();
-        if self.all_fit {
+        if self.is_checked {
+            self.world.core.assert_consistent();
+        }
+        if self.all_fit && self.is_checked {
             self.model.assert_nothing_more_fits();
         }
     }
 
     fn check(&mut self, decision: &Decision) {
         let group = self.model.groups.contains_key(&decision.unit.key().name).then(|| decision.unit.key().name.clone());
-        let expected = group.as_deref().map(|group| (self.model.fits_at_most(group), self.model.is_mixed(group)));
+        let checked = group.as_deref().filter(|_| self.is_checked);
+        let expected = checked.map(|group| (self.model.fits_at_most(group), self.model.is_mixed(group)));
         match &decision.verdict {
             Verdict::Bind(placements) => {
                 for spot in placements {
@@ -257,12 +285,12 @@ impl Model {
         if node.tainted { 0 } else { (free_gpu / gpu).min(node.pods - on.len() as i64).max(0) }
     }
 
-    fn pending_sizes(&self, group: &str) -> Vec<i64> {
+    pub(super) fn pending_sizes(&self, group: &str) -> Vec<i64> {
         let members = self.pods.values().filter(|pod| pod.group.as_deref() == Some(group));
         members.filter(|pod| pod.node.is_none() && !pod.succeeded).map(|pod| pod.gpu).collect()
     }
 
-    fn is_mixed(&self, group: &str) -> bool {
+    pub(super) fn is_mixed(&self, group: &str) -> bool {
         self.pending_sizes(group).windows(2).any(|sizes| sizes[0] != sizes[1])
     }
 
@@ -286,7 +314,7 @@ impl Model {
     }
 
     /// GPUs and pods that a node still takes.
-    fn free_on(&self, name: &str, node: &Node) -> (i64, i64) {
+    pub(super) fn free_on(&self, name: &str, node: &Node) -> (i64, i64) {
         let on: Vec<_> = self.pods.values().filter(|pod| pod.node.as_deref() == Some(name)).collect();
         let free = (node.gpu - on.iter().map(|pod| pod.gpu).sum::<i64>(), node.pods - on.len() as i64);
         if node.tainted { (0, 0) } else { free }
@@ -332,7 +360,7 @@ impl Model {
 
 /// The most pods of these sizes that nodes with so much room take together: all numbers of each size that some way of
 /// filling the nodes leaves, node by node.
-fn most_that_fit(sizes: &[i64], nodes: Vec<(i64, i64)>) -> usize {
+pub(super) fn most_that_fit(sizes: &[i64], nodes: Vec<(i64, i64)>) -> usize {
     let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
     sizes.iter().for_each(|size| *counts.entry(*size).or_default() += 1);
     let (sizes, counts): (Vec<i64>, Vec<usize>) = counts.into_iter().unzip();

@@ -1,11 +1,13 @@
 //! Gangs that were left half bound, as by a crash between two binds: completed, or released.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use insta::assert_snapshot;
+use proptest::prelude::*;
 
 use super::world::World;
-use crate::Config;
+use crate::{Config, Verdict, WhyReleased};
 
 const PAUSE: Duration = Duration::from_secs(15);
 
@@ -105,4 +107,182 @@ fn pods_that_nobody_would_make_anew_stay() {
     world.decide();
     world.now += 10 * PAUSE;
     assert!(!world.decide().contains("release"));
+}
+
+#[test]
+fn where_another_job_controller_may_count_them_only_pods_of_our_own_groups_are_released() {
+    let text = "node a gpu=3; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4";
+    for (maker, want) in [("", ""), (" maker=job-controller", "g: release g-0, g-1"), (" maker=somebody", "")] {
+        let config = Config { release_only_ours: true, ..Config::default() };
+        let mut world = World::with(config, &format!("{text}{maker}; pods h 2 group=g gpu=1 owner=Job:j"));
+        world.decide();
+        world.now += PAUSE;
+        assert_eq!(world.decide(), want, "{maker}");
+    }
+}
+
+/// Something that happens to gangs.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A node, with so many GPUs.
+    Node {
+        name: u8,
+        gpu: u8,
+    },
+    /// A gang of which so many pods wait and so many were bound by a scheduler that died.
+    Gang {
+        min_count: u8,
+        bound: u8,
+        waiting: u8,
+        gpu: u8,
+        was_whole: bool,
+    },
+    /// A pod of another owner takes room.
+    Other {
+        node: u8,
+    },
+    Delete {
+        pod: u8,
+    },
+    /// The next binds of this gang fail.
+    Fail {
+        gang: u8,
+    },
+    Pass {
+        seconds: u8,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let gang = (1..5u8, 0..4u8, 0..5u8, 1..3u8, prop::bool::weighted(0.2));
+    let step = prop_oneof![
+        2 => (0..3u8, 0..6u8).prop_map(|(name, gpu)| Step::Node { name, gpu }),
+        4 => gang.prop_map(|(min_count, bound, waiting, gpu, was_whole)| {
+            Step::Gang { min_count, bound, waiting, gpu, was_whole }
+        }),
+        1 => (0..3u8).prop_map(|node| Step::Other { node }),
+        2 => any::<u8>().prop_map(|pod| Step::Delete { pod }),
+        1 => any::<u8>().prop_map(|gang| Step::Fail { gang }),
+        4 => (0..20u8).prop_map(|seconds| Step::Pass { seconds }),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+struct Gang {
+    min_count: usize,
+    /// It had as many as it needs once.
+    was_whole: bool,
+    fails: bool,
+}
+
+/// Gangs as a plain model keeps them; pods with their gang, and whether they are bound.
+struct Run {
+    world: World,
+    gangs: BTreeMap<String, Gang>,
+    pods: BTreeMap<String, (String, bool)>,
+    made: usize,
+}
+
+impl Run {
+    fn of(steps: &[Step]) -> Run {
+        let (gangs, pods) = (BTreeMap::new(), BTreeMap::new());
+        let config = Config { overcommit_after: None, hold_after: None, ..Config::default() };
+        let mut run = Run { world: World::with(config, ""), gangs, pods, made: 0 };
+        steps.iter().for_each(|step| run.take(step));
+        run
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Node { name, gpu } => self.world.say(&format!("node n{name} gpu={gpu}")),
+            Step::Gang { min_count, bound, waiting, gpu, was_whole } => {
+                self.made += 1;
+                let (name, min_count) = (format!("g{:02}", self.made), usize::from(*min_count));
+                let placed = if *was_whole { " placed=True" } else { "" };
+                let pods = format!("group={name} gpu={gpu} owner=Job:{name}");
+                self.world.say(&format!("group {name} gang minCount={min_count}{placed} owner=Job:{name}"));
+                self.world.say(&format!("pods {name}-b {bound} node=n0 {pods}; pods {name}-w {waiting} {pods}"));
+                (0..*bound).for_each(|n| drop(self.pods.insert(format!("{name}-b-{n}"), (name.clone(), true))));
+                (0..*waiting).for_each(|n| drop(self.pods.insert(format!("{name}-w-{n}"), (name.clone(), false))));
+                self.gangs.insert(name, Gang { min_count, was_whole: *was_whole, fails: false });
+            }
+            Step::Other { node } => {
+                self.made += 1;
+                self.world.say(&format!("pod other{} gpu=1 node=n{node}", self.made));
+            }
+            Step::Delete { pod } => {
+                let name = self.pods.keys().nth(usize::from(*pod) % self.pods.len().max(1)).cloned();
+                name.into_iter().for_each(|name| self.delete(&name));
+            }
+            Step::Fail { gang } => {
+                let at = usize::from(*gang) % self.gangs.len().max(1);
+                self.gangs.values_mut().nth(at).into_iter().for_each(|gang| gang.fails = true);
+            }
+            Step::Pass { seconds } => {
+                self.world.now += Duration::from_secs(u64::from(*seconds));
+                self.decide();
+            }
+        }
+    }
+
+    fn delete(&mut self, name: &str) {
+        self.pods.remove(name);
+        self.world.delete(name);
+    }
+
+    fn bound(&self, gang: &str) -> BTreeSet<String> {
+        let bound = self.pods.iter().filter(|(_, (of, bound))| of == gang && *bound);
+        bound.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn decide(&mut self) {
+        while let Some(decision) = self.world.core.next(self.world.now) {
+            let gang = decision.unit.key().name.clone();
+            match &decision.verdict {
+                Verdict::Wait(_) => {}
+                Verdict::Bind(placements) if std::mem::take(&mut self.gangs.get_mut(&gang).unwrap().fails) => {
+                    // All but the first are refused.
+                    let (first, rest) = placements.split_first().unwrap();
+                    self.world.show_bound(&first.pod.name, &first.node);
+                    self.pods.get_mut(&first.pod.name).unwrap().1 = true;
+                    rest.iter().for_each(|refused| self.world.settle_failed(&refused.pod.name));
+                }
+                Verdict::Bind(placements) => {
+                    self.world.bind(&decision);
+                    placements.iter().for_each(|spot| self.pods.get_mut(&spot.pod.name).unwrap().1 = true);
+                    let whole = self.bound(&gang).len() >= self.gangs[&gang].min_count;
+                    if whole && !std::mem::replace(&mut self.gangs.get_mut(&gang).unwrap().was_whole, true) {
+                        let min_count = self.gangs[&gang].min_count;
+                        let text = format!("group {gang} gang minCount={min_count} placed=True owner=Job:{gang}");
+                        self.world.say(&text);
+                    }
+                }
+                Verdict::Release(release) => {
+                    let WhyReleased::HalfBound { min_count } = release.why else { panic!("{release:?}") };
+                    let released: BTreeSet<String> =
+                        release.pods.iter().map(|member| member.pod.name.clone()).collect();
+                    assert!(!self.gangs[&gang].was_whole, "{gang} had its minCount");
+                    assert_eq!(released, self.bound(&gang), "all of {gang} or nothing");
+                    assert!(released.len() < min_count && min_count == self.gangs[&gang].min_count);
+                    released.iter().for_each(|name| self.delete(name));
+                }
+            }
+        }
+        self.world.core.assert_consistent();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Only a gang that never had its minCount is released, and then all of it; left alone, none stays half bound.
+    #[test]
+    fn a_gang_that_never_was_whole_ends_whole_or_without_any_pod(steps in steps()) {
+        let mut run = Run::of(&steps);
+        (0..3).for_each(|_| run.take(&Step::Pass { seconds: 16 }));
+        for (name, gang) in run.gangs.iter().filter(|(_, gang)| !gang.was_whole) {
+            let bound = run.bound(name).len();
+            prop_assert!(bound == 0 || bound >= gang.min_count, "{name} has {bound} of {} pods", gang.min_count);
+        }
+    }
 }

@@ -34,7 +34,7 @@ impl World {
 
     pub(super) fn with(config: Config, text: &str) -> World {
         let mut world = World {
-            core: Core::new(Config { kept_classes: 3, ..config }),
+            core: Core::new(Config { index_bytes_max: 2000, ..config }),
             now: Timestamp::UNIX_EPOCH,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -216,6 +216,9 @@ impl World {
         }
         if let Some(later) = options.get("later") {
             document["metadata"]["annotations"] = json!({"phalanx.dev/after-min-count": later});
+        }
+        if let Some(maker) = options.get("maker") {
+            document["metadata"]["annotations"] = json!({"phalanx.dev/managed-by": maker});
         }
         let new = Arc::new(PodGroupView::decode(document.to_string().as_bytes()).unwrap());
         let old = self.groups.insert(name.to_owned(), Arc::clone(&new));

@@ -1,0 +1,256 @@
+//! Whose end would make room.
+//!
+//! What a unit's end would free is first reckoned from requests alone, which touches nothing; those who free most are
+//! chosen until it should be enough. Then they are taken off in earnest and the decision is tried; whoever can be spared
+//! afterwards is.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{Asked, Desk};
+use crate::absence::Absence;
+use crate::classes::Class;
+use crate::cluster::{Cluster, DomainId, NodeIndex, ResourceId};
+use crate::cycle::Trial;
+use crate::hold::Rooms;
+use crate::need::Need;
+use crate::slots::Region;
+
+/// How many domains are looked at, those that lack least first.
+const DOMAINS_MAX: usize = 8;
+/// How many running units are looked at in one of them.
+const UNITS_MAX: usize = 2000;
+/// How many of them may have to leave; a longer list helps nobody.
+const LEAVING_MAX: usize = 32;
+
+/// Who would have to leave.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Places in the list of what runs.
+    pub(crate) leaving: Vec<usize>,
+    pub(crate) region: Region,
+}
+
+/// The fewest units that are found to be enough; of equally many those with fewer pods.
+pub(super) fn plan(asked: &Asked<'_>, desk: &mut Desk<'_>) -> Option<Plan> {
+    let need = asked.need;
+    let rooms: Vec<Rooms> = need.lots.iter().map(|lot| Rooms::of(lot.class, desk.cluster, desk.classes)).collect();
+    let cost = |plan: &Plan| {
+        let pods = plan.leaving.iter().map(|at| asked.running[*at].spots.len()).sum::<usize>();
+        (plan.leaving.len(), pods)
+    };
+    let mut best: Option<Plan> = None;
+    for region in regions(need, &rooms, desk) {
+        let Some(plan) = in_region(asked, region, &rooms, desk) else { continue };
+        if best.as_ref().is_none_or(|best| cost(&plan) < cost(best)) {
+            best = Some(plan);
+        }
+    }
+    best
+}
+
+/// Where the unit would fit if all pods left, the nearest to that first.
+fn regions(need: &Need, rooms: &[Rooms], desk: &mut Desk<'_>) -> Vec<Region> {
+    let Some(constraint) = &need.constraint else { return vec![Region::Everywhere] };
+    let topology = desk.cluster.topology(constraint.topology);
+    let fits = |domain: DomainId, slots: &dyn Fn(&Rooms, NodeIndex) -> u32| -> u64 {
+        let of_lot = |(lot, rooms): (&crate::need::Lot, &Rooms)| {
+            let sum: u64 = topology.nodes(domain).iter().map(|node| u64::from(slots(rooms, *node))).sum();
+            sum.min(lot.count as u64)
+        };
+        need.lots.iter().zip(rooms).map(of_lot).sum()
+    };
+    let allowed = |domain: &DomainId| {
+        let pinned = &constraint.members_in;
+        (pinned.is_empty() || pinned.contains(domain))
+            && fits(*domain, &|rooms, node| rooms.empty[node.at()]) >= need.required_count() as u64
+    };
+    let mut domains: Vec<DomainId> = topology.domains().filter(allowed).collect();
+    domains.sort_by_cached_key(|domain| {
+        let value = Arc::clone(desk.cluster.names.text(topology.value(*domain)));
+        (Reverse(fits(*domain, &|rooms, node| rooms.now[node.at()])), value)
+    });
+    desk.cut |= domains.len() > DOMAINS_MAX;
+    domains.into_iter().take(DOMAINS_MAX).map(|domain| Region::Domain(constraint.topology, domain)).collect()
+}
+
+fn in_region(asked: &Asked<'_>, region: Region, rooms: &[Rooms], desk: &mut Desk<'_>) -> Option<Plan> {
+    let need = asked.need;
+    let mut candidates = candidates(asked, region, desk);
+    let class_of = |lot: &crate::need::Lot| desk.classes.get(lot.class).map(Arc::clone);
+    let classes: Vec<Arc<Class>> = need.lots.iter().map(class_of).collect::<Option<_>>()?;
+    let mut outlook = Outlook::of(need, region, &classes, rooms, desk.cluster);
+    let mut leaving: Vec<usize> = Vec::new();
+    while leaving.len() < LEAVING_MAX {
+        let missing = outlook.missing();
+        let gain = |one: &Candidate| outlook.gain(one, desk.cluster).min(missing.max(1));
+        let gains = candidates.iter().enumerate().map(|(at, one)| (gain(one), Reverse(one.pods_count), Reverse(at)));
+        // Units that make no difference by themselves are chosen only where the reckoning went wrong.
+        let (gain, _, Reverse(chosen)) = gains.max()?;
+        if gain == 0 && missing > 0 {
+            return None;
+        }
+        let chosen = candidates.swap_remove(chosen);
+        outlook.leave(&chosen, desk.cluster);
+        leaving.push(chosen.at);
+        if outlook.missing() == 0 && fits_without(&leaving, asked, region, desk)? {
+            spare(&mut leaving, asked, region, desk);
+            leaving.sort_unstable();
+            return Some(Plan { leaving, region });
+        }
+    }
+    desk.cut = true;
+    None
+}
+
+/// Drops from the list whoever need not leave, those with the most pods first.
+fn spare(leaving: &mut Vec<usize>, asked: &Asked<'_>, region: Region, desk: &mut Desk<'_>) {
+    if leaving.len() == 1 {
+        return;
+    }
+    let mut dearest = leaving.clone();
+    dearest.sort_by_key(|at| (Reverse(asked.running[*at].spots.len()), *at));
+    for one in dearest {
+        let others: Vec<usize> = leaving.iter().copied().filter(|at| *at != one).collect();
+        match fits_without(&others, asked, region, desk) {
+            Some(true) => *leaving = others,
+            Some(false) => {}
+            None => return,
+        }
+    }
+}
+
+/// Whether the unit fits into the region when these have left; `None` when there were enough trials.
+fn fits_without(leaving: &[usize], asked: &Asked<'_>, region: Region, desk: &mut Desk<'_>) -> Option<bool> {
+    let mut need = asked.need.clone();
+    if let (Some(constraint), Region::Domain(_, domain)) = (&mut need.constraint, region) {
+        constraint.members_in = vec![domain];
+    }
+    let gone = leaving.iter().flat_map(|at| &asked.running[*at].spots);
+    let mut absence = Absence::of(gone, desk.cluster);
+    let mut there = Desk {
+        cluster: absence.cluster(),
+        classes: desk.classes,
+        trials_left: desk.trials_left,
+        steps_max: desk.steps_max,
+        cut: desk.cut,
+    };
+    let trial = there.try_out(&need);
+    (desk.trials_left, desk.cut) = (there.trials_left, there.cut);
+    trial.map(|trial| matches!(trial, Trial::Fits(_)))
+}
+
+/// A running unit with pods in the region.
+struct Candidate {
+    /// Its place in the list of what runs.
+    at: usize,
+    pods_count: usize,
+    loads: BTreeMap<NodeIndex, Load>,
+}
+
+/// What a unit takes from one node.
+#[derive(Clone, Default)]
+struct Load {
+    requests: FxHashMap<ResourceId, i64>,
+    pods: i64,
+}
+
+fn candidates(asked: &Asked<'_>, region: Region, desk: &mut Desk<'_>) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for (at, unit) in asked.running.iter().enumerate().filter(|(_, running)| running.unit != asked.unit) {
+        let mut loads: BTreeMap<NodeIndex, Load> = BTreeMap::new();
+        for (node, usage) in unit.spots.iter().filter(|(node, _)| region.contains(*node, desk.cluster)) {
+            let load = loads.entry(*node).or_default();
+            load.pods += 1;
+            usage.requests.iter().for_each(|(resource, amount)| *load.requests.entry(*resource).or_default() += amount);
+        }
+        if loads.is_empty() {
+            continue;
+        }
+        if candidates.len() == UNITS_MAX {
+            desk.cut = true;
+            break;
+        }
+        candidates.push(Candidate { at, pods_count: unit.spots.len(), loads });
+    }
+    candidates
+}
+
+/// What the region would look like with some gone, as requests tell.
+struct Outlook<'a> {
+    need: &'a Need,
+    classes: &'a [Arc<Class>],
+    rooms: &'a [Rooms],
+    /// Slots of each lot in the region.
+    sums: Vec<u64>,
+    freed: FxHashMap<NodeIndex, Load>,
+}
+
+impl<'a> Outlook<'a> {
+    fn of(need: &'a Need, region: Region, classes: &'a [Arc<Class>], rooms: &'a [Rooms], cluster: &Cluster) -> Self {
+        let sum = |rooms: &Rooms| -> u64 {
+            match region.nodes(cluster) {
+                Some(nodes) => nodes.iter().map(|node| u64::from(rooms.now[node.at()])).sum(),
+                None => rooms.now.iter().map(|slots| u64::from(*slots)).sum(),
+            }
+        };
+        Outlook { need, classes, rooms, sums: rooms.iter().map(sum).collect(), freed: FxHashMap::default() }
+    }
+
+    /// How many pods still find no place.
+    fn missing(&self) -> u64 {
+        (self.need.required_count() as u64).saturating_sub(self.fits(&self.sums))
+    }
+
+    fn fits(&self, sums: &[u64]) -> u64 {
+        self.need.lots.iter().zip(sums).map(|(lot, sum)| (*sum).min(lot.count as u64)).sum()
+    }
+
+    /// How many more pods would find a place if this one left, too.
+    fn gain(&self, one: &Candidate, cluster: &Cluster) -> u64 {
+        self.fits(&self.sums_without(one, cluster)) - self.fits(&self.sums)
+    }
+
+    fn leave(&mut self, one: &Candidate, cluster: &Cluster) {
+        self.sums = self.sums_without(one, cluster);
+        for (node, load) in &one.loads {
+            self.freed.entry(*node).or_default().add(load);
+        }
+    }
+
+    fn sums_without(&self, one: &Candidate, cluster: &Cluster) -> Vec<u64> {
+        let mut sums = self.sums.clone();
+        for (node, load) in &one.loads {
+            let before = self.freed.get(node);
+            let mut after = before.cloned().unwrap_or_default();
+            after.add(load);
+            for (lot, sum) in sums.iter_mut().enumerate() {
+                let had =
+                    before.map_or(self.rooms[lot].now[node.at()], |before| self.room(lot, *node, before, cluster));
+                *sum += u64::from(self.room(lot, *node, &after, cluster).saturating_sub(had));
+            }
+        }
+        sums
+    }
+
+    /// Slots of a lot on a node from which so much is gone, as far as requests go.
+    fn room(&self, lot: usize, node: NodeIndex, freed: &Load, cluster: &Cluster) -> u32 {
+        let mut room = cluster.pods_allowed(node) - cluster.pods_count(node) + freed.pods;
+        for (resource, amount) in &self.classes[lot].usage.requests {
+            let free = cluster.allocatable(*resource, node) - cluster.requested(*resource, node);
+            room = room.min((free + freed.requests.get(resource).copied().unwrap_or(0)) / amount);
+        }
+        let rooms = &self.rooms[lot];
+        (room.clamp(0, i64::from(u32::MAX)) as u32).max(rooms.now[node.at()]).min(rooms.empty[node.at()])
+    }
+}
+
+impl Load {
+    fn add(&mut self, other: &Load) {
+        self.pods += other.pods;
+        other.requests.iter().for_each(|(resource, amount)| *self.requests.entry(*resource).or_default() += amount);
+    }
+}

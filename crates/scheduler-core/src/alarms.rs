@@ -1,0 +1,62 @@
+//! Things to look at again after a while. The time is only known when decisions are made, so an alarm that is set in
+//! between begins to run with the next look at the clock.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::Timestamp;
+
+/// At most one alarm for each thing.
+#[derive(Debug)]
+pub(crate) struct Alarms<K> {
+    /// None until the next look at the time.
+    until: BTreeMap<K, Option<Timestamp>>,
+    new: BTreeSet<K>,
+    due: BTreeSet<(Timestamp, K)>,
+}
+
+// Not derived: no key is made up.
+impl<K> Default for Alarms<K> {
+    fn default() -> Alarms<K> {
+        Alarms { until: BTreeMap::new(), new: BTreeSet::new(), due: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord + Copy> Alarms<K> {
+    /// Sets an alarm, unless there is one.
+    pub(crate) fn set(&mut self, key: K) {
+        if let Entry::Vacant(none) = self.until.entry(key) {
+            none.insert(None);
+            self.new.insert(key);
+        }
+    }
+
+    /// Takes the alarm back, if there is one.
+    pub(crate) fn clear(&mut self, key: K) {
+        self.new.remove(&key);
+        if let Some(Some(at)) = self.until.remove(&key) {
+            self.due.remove(&(at, key));
+        }
+    }
+
+    /// Has the alarm ring at this time instead of any other.
+    pub(crate) fn ring_at(&mut self, key: K, at: Timestamp) {
+        self.clear(key);
+        self.until.insert(key, Some(at));
+        self.due.insert((at, key));
+    }
+
+    /// Something whose alarm rings by now. Those set since the last look begin to run, for as long as `pause`.
+    pub(crate) fn ringing(&mut self, now: Timestamp, pause: Duration) -> Option<K> {
+        for key in std::mem::take(&mut self.new) {
+            self.ring_at(key, now + pause);
+        }
+        self.due.first().filter(|(at, _)| *at <= now).map(|(_, key)| *key)
+    }
+
+    /// When the next one rings.
+    pub(crate) fn next_at(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+}

@@ -1,0 +1,251 @@
+//! Stories about what waiting and placed units are told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::{ObjectKey, PodView};
+use insta::assert_snapshot;
+
+use super::world::World;
+use crate::{Advised, Explained, State, Unit, Verdict};
+
+/// All that is said about a group of a world in which everything that could be decided is.
+fn told(text: &str, group: &str) -> String {
+    let mut world = World::of(text);
+    world.decide_and_bind();
+    explained(&mut world, &Unit::Group(ObjectKey::new("ns", group))).lines().join("\n")
+}
+
+fn told_of_pod(text: &str, pod: &str) -> String {
+    let mut world = World::of(text);
+    world.decide_and_bind();
+    explained(&mut world, &Unit::Pod(ObjectKey::new("ns", pod))).lines().join("\n")
+}
+
+fn explained(world: &mut World, unit: &Unit) -> Explained {
+    let name = unit.key().name.as_str();
+    let concerned = |pod: &&Arc<PodView>| match unit {
+        Unit::Group(_) => pod.group_name() == Some(name),
+        Unit::Pod(_) => pod.metadata.name == name,
+    };
+    let placed = world.pods.values().filter(concerned).filter(|pod| pod.node_name().is_some());
+    let placed: Vec<Arc<PodView>> = placed.cloned().collect();
+    let explained = world.core.explain(unit, &placed).unwrap();
+    world.core.assert_consistent();
+    explained
+}
+
+const RACKS: &str = "node a gpu=4 rack=r1 zone=z1; node b gpu=4 rack=r1 zone=z1; node c gpu=4 rack=r2 zone=z1;
+    node d gpu=4 rack=r3 zone=z2;";
+
+#[test]
+fn a_gang_that_is_too_large_for_its_rack_learns_of_fewer_pods_and_a_wider_key() {
+    assert_snapshot!(told(&format!("{RACKS} group g gang minCount=9 pods=9 gpu=1 key=rack"), "g"), @r"
+    podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
+    gang of 9 does not fit: 8 of 9 pods fit in the nearest domain rack=r1 (1 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)
+      rack=r1: room for 8 pods (Insufficient nvidia.com/gpu on 2 of 2 nodes)
+      rack=r2: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
+      rack=r3: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
+    ways out, each tried on the cluster as it is:
+      lower minCount to 8
+      use the topology key zone instead of rack
+      add 1 node like a to rack=r1
+    ");
+}
+
+#[test]
+fn a_gang_that_is_in_the_way_of_others_learns_whose_end_to_wait_for() {
+    let busy = "group small gang minCount=2 pods=2 gpu=1 owner=Job:short; pods solo 2 gpu=1 node=b;
+        group g gang minCount=8 pods=8 gpu=1 owner=Job:long key=rack";
+    let busy = busy
+        .replace("pods=2 gpu=1 owner=Job:short", "owner=Job:short; pods s 2 group=small gpu=1 node=a owner=Job:short");
+    assert_snapshot!(told(&format!("{RACKS} {busy}"), "g"), @r"
+    podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
+    gang of 8 does not fit: 4 of 8 pods fit in the nearest domain rack=r1 (4 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)
+      rack=r1: room for 4 pods (Insufficient nvidia.com/gpu on 2 of 2 nodes)
+      rack=r2: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
+      rack=r3: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
+    ways out, each tried on the cluster as it is:
+      lower minCount to 4
+      use the topology key zone instead of rack
+      wait for job ns/short (2 pods), pod ns/solo-0 and pod ns/solo-1 in rack=r1
+      add 1 node like a to rack=r1
+    ");
+}
+
+#[test]
+fn a_gang_that_no_cluster_like_this_takes_learns_how_many_nodes_are_missing() {
+    assert_snapshot!(told("node a gpu=4; node b gpu=4; group g gang minCount=20 pods=20 gpu=2", "g"), @r"
+    podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
+    gang of 20 does not fit: 4 of 20 pods fit (16 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)
+    ways out, each tried on the cluster as it is:
+      lower minCount to 4
+      add 8 nodes like a
+    ");
+}
+
+#[test]
+fn a_gang_whose_pods_differ_learns_how_many_fit_together() {
+    let mixed = "node a gpu=4; node b gpu=3; group g gang minCount=4; pods l 2 group=g gpu=3; pods s 2 group=g gpu=1";
+    assert_snapshot!(told(mixed, "g"), @r"
+    podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
+    gang of 4 does not fit: 3 of 4 pods fit (1 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)
+    ways out, each tried on the cluster as it is:
+      lower minCount to 3
+      add 1 node like a
+    ");
+}
+
+#[test]
+fn a_key_that_no_node_carries_is_told_with_one_that_some_do() {
+    assert_snapshot!(told(&format!("{RACKS} group g gang minCount=2 pods=2 gpu=1 key=block"), "g"), @r"
+    podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
+    no node carries the topology key block
+    ways out, each tried on the cluster as it is:
+      use the topology key rack instead of block
+    ");
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_learns_by_how_much() {
+    assert_snapshot!(told_of_pod("node a gpu=4; node b gpu=8; pod p gpu=16", "p"), @r"
+    pod ns/p waits until something changes that could help; number 1 of 1 in the queue, tried once
+    0/2 nodes are available: 2 Insufficient nvidia.com/gpu.
+    ways out, each tried on the cluster as it is:
+      add larger nodes or ask for less: a pod asks for nvidia.com/gpu 16, the largest node has 8
+    ");
+}
+
+#[test]
+fn a_pod_that_waits_learns_for_whom() {
+    assert_snapshot!(told_of_pod("node a gpu=4; pod x gpu=1 node=a; pod y gpu=2 node=a; pod p gpu=2", "p"), @r"
+    pod ns/p waits until something changes that could help; number 1 of 1 in the queue, tried once
+    0/1 nodes are available: 1 Insufficient nvidia.com/gpu.
+    ways out, each tried on the cluster as it is:
+      wait for pod ns/x
+      add 1 node like a
+    ");
+}
+
+#[test]
+fn a_gated_pod_is_told_so() {
+    assert_snapshot!(told_of_pod("node a gpu=4; pod p gate=later", "p"), @"pod ns/p is not placed: it has scheduling gates");
+}
+
+#[test]
+fn a_group_that_lacks_pods_is_told_so() {
+    let mut world = World::of("node a gpu=4; group g gang minCount=3 pods=2 gpu=1");
+    world.decide();
+    let lines = explained(&mut world, &Unit::Group(ObjectKey::new("ns", "g"))).lines();
+    assert_snapshot!(lines.join("\n"), @r"
+    podgroup ns/g waits to be complete; number 1 of 1 in the queue, not tried yet
+    waiting for pods: 2 of minCount 3 exist
+    ");
+}
+
+#[test]
+fn a_placed_group_is_told_why_this_domain_and_these_nodes() {
+    assert_snapshot!(told(&format!("{RACKS} group g gang minCount=4 pods=4 gpu=1 key=rack"), "g"), @r"
+    in rack=r2: 3 of 3 domains could take all 4; chosen: 4 of the pods fit, 0 slots left over; next best: r3 (4 of the pods fit, 0 slots left over)
+    4 pods on node c; of the nodes in rack=r2 1 could take one
+      c, 4 pods: score 399 (TaintToleration 300, NodeResourcesFit 99)
+    worked out anew: this is how it looks on the cluster as it is now
+    ");
+}
+
+#[test]
+fn a_placed_pod_is_told_which_score_made_the_difference() {
+    let nodes =
+        "node a cpu=8 memory=8Gi; node b cpu=16 memory=16Gi; node c cpu=8 memory=8Gi taint=slow:PreferNoSchedule;";
+    assert_snapshot!(told_of_pod(&format!("{nodes} pod p cpu=2 memory=2Gi"), "p"), @r"
+    1 pod on node b; of the nodes 3 could take one
+      b, 1 pod: score 462 (TaintToleration 300, NodeResourcesFit 87, NodeResourcesBalancedAllocation 75)
+      next best: a: score 450 (TaintToleration 300, NodeResourcesFit 75, NodeResourcesBalancedAllocation 75); NodeResourcesFit made the difference
+    worked out anew: this is how it looks on the cluster as it is now
+    ");
+}
+
+#[test]
+fn what_was_worked_out_right_after_a_decision_is_kept() {
+    let mut world = World::of("node a gpu=4; node b gpu=4; group g gang minCount=2 pods=2 gpu=1");
+    let decision = world.core.next(world.now).unwrap();
+    world.core.remember(world.now, 8);
+    world.bind(&decision);
+    let group = Unit::Group(ObjectKey::new("ns", "g"));
+    let kept = explained(&mut world, &group).placed.unwrap();
+    assert_eq!(kept.kept_since, Some(world.now));
+    // The pods are gone, and another group has the name.
+    world.say("delete g-0; delete g-1");
+    assert_eq!(explained(&mut world, &group).placed, None);
+}
+
+#[test]
+fn ways_out_come_after_the_first_refusal_and_then_at_most_every_ten_seconds() {
+    let mut world = World::of("node a gpu=4; group g gang minCount=6 pods=6 gpu=1");
+    let refused = |world: &mut World| {
+        let Verdict::Wait(refusal) = world.core.next(world.now).unwrap().verdict else { panic!("it fits") };
+        refusal.advised
+    };
+    assert_eq!(refused(&mut world), Advised::Coming);
+    let (unit, advice) = world.core.advise(world.now, 4).pop().unwrap();
+    assert_eq!((unit.key().name.as_str(), advice.ways[0].text().as_str()), ("g", "lower minCount to 4"));
+    assert_eq!((world.core.advise(world.now, 4).len(), world.core.advise_at()), (0, None));
+    // Refused once more, soon after.
+    world.now += Duration::from_secs(4);
+    world.say("node b gpu=1");
+    assert_eq!(refused(&mut world), Advised::NotYet);
+    assert_eq!(world.core.advise(world.now, 4), []);
+    assert_eq!(world.core.advise_at(), Some(world.now + Duration::from_secs(6)));
+    world.now += Duration::from_secs(6);
+    assert_eq!(world.core.advise(world.now, 4)[0].1.ways[0].text(), "lower minCount to 5");
+    // Whoever was placed needs no way out.
+    world.now += Duration::from_secs(60);
+    world.say("node c gpu=0");
+    world.say("node d gpu=8");
+    assert!(world.decide().contains("bind"));
+    assert_eq!(world.core.advise(world.now, 4), []);
+}
+
+#[test]
+fn the_queue_tells_who_does_what_and_in_which_order() {
+    let mut world = World::of(
+        "node a gpu=4; group full gang minCount=6 pods=6 gpu=1; group few gang minCount=3 pods=1 gpu=1;
+        pod first gpu=1 priority=7; pod unlucky gpu=1",
+    );
+    world.decide();
+    world.settle_failed("unlucky");
+    world.say("pod late gpu=1");
+    let queue = world.core.queue();
+    let line = |one: &crate::Queued| {
+        let (name, state) = (&one.unit.key().name, one.state.name());
+        format!(
+            "{} {name} {state} pods={} tries={} next={:?}",
+            one.position, one.pods_count, one.tries_count, one.next_try
+        )
+    };
+    assert_snapshot!(queue.iter().map(line).collect::<Vec<_>>().join("\n"), @r"
+    1 full Active pods=6 tries=1 next=None
+    2 few Incomplete pods=1 tries=0 next=None
+    3 unlucky BackOff pods=1 tries=1 next=Some(1970-01-01T00:00:01Z)
+    4 late Active pods=1 tries=0 next=None
+    ");
+    assert!(
+        queue.iter().all(|one| one.units_count == queue.len() && one.state != State::BackOff || one.next_try.is_some())
+    );
+}
+
+#[test]
+fn the_search_for_ways_out_is_bounded_and_says_where_it_stopped() {
+    let nodes: String = (0..150).map(|n| format!("node n{n} gpu=4; ")).collect();
+    let pods: String = (0..150).map(|n| format!("pods p{n} 4 gpu=1 node=n{n}; ")).collect();
+    let mut world = World::of(&format!("{nodes} {pods} group g gang minCount=100 pods=100 gpu=1"));
+    world.decide();
+    let before = world.core.steps_count();
+    let (_, advice) = world.core.advise(world.now, 1).pop().unwrap();
+    let ways: Vec<String> = advice.ways.iter().map(crate::WayOut::text).collect();
+    // A hundred single pods would have to end: nobody waits for a list like that.
+    assert_eq!((ways, advice.cut), (vec!["add 25 nodes like n0".to_owned()], true));
+    let steps = world.core.steps_count() - before;
+    assert!(steps < 5_000, "{steps} pods were put on nodes or taken off");
+    world.core.assert_consistent();
+}

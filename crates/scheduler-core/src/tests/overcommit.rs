@@ -1,0 +1,349 @@
+//! Nodes that were given more pods than they have room for, as by two schedulers on a server that looks at no bind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::world::World;
+use crate::profile::{FilterPlugin, FitArgs};
+use crate::{Config, Profile, Verdict, WhyReleased};
+
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The watch shows pods that somebody bound, one after the other.
+fn show(world: &mut World, pods: &[&str], node: &str) {
+    pods.iter().for_each(|pod| world.show_bound(pod, node));
+}
+
+/// What is decided once a node has had too many for long enough.
+fn decide_later(world: &mut World) -> String {
+    assert_eq!(world.decide(), "", "not at once");
+    world.now += PAUSE;
+    world.decide()
+}
+
+#[test]
+fn of_two_pods_in_the_same_room_the_one_that_was_bound_last_makes_way() {
+    let mut world = World::of("node a gpu=1; pod old gpu=1 owner=Job:j; pod new gpu=1 owner=Job:k");
+    show(&mut world, &["new", "old"], "a");
+    assert_eq!(world.decide(), "");
+    assert_eq!(world.core.next_at(), Some(world.now + PAUSE));
+    world.now += PAUSE;
+    let decision = world.core.next(world.now).unwrap();
+    let Verdict::Release(release) = &decision.verdict else { panic!("{decision:?}") };
+    assert_eq!(release.pods[0].pod.name, "old", "who was made first does not matter");
+    assert_snapshot!(release.message(), @"node a has 1 nvidia.com/gpu, and its pods ask for 2: this one was bound when nothing was left for it, and makes way");
+    assert_eq!(world.decide(), "", "once");
+    world.now += PAUSE;
+    assert_eq!(world.decide(), "old: release old", "it is asked again while it stays");
+    world.say("delete old");
+    world.now += PAUSE;
+    assert_eq!((world.decide(), world.core.next_at()), (String::new(), None));
+}
+
+#[test]
+fn whoever_fits_beside_the_others_stays() {
+    let mut world = World::of("node a gpu=4; pods p 4 gpu=2 owner=Job:j; pod small gpu=1 owner=Job:j");
+    show(&mut world, &["p-0", "p-1"], "a");
+    show(&mut world, &["p-2", "p-3", "small"], "a");
+    world.say("delete p-0");
+    assert_snapshot!(decide_later(&mut world), @"
+    small: release small
+    p-3: release p-3
+    ");
+}
+
+#[test]
+fn a_pod_that_leaves_in_time_is_enough() {
+    let mut world = World::of("node a gpu=1; pod x gpu=1 owner=Job:j; pod y gpu=1 owner=Job:k");
+    show(&mut world, &["x", "y"], "a");
+    assert_eq!(world.decide(), "");
+    world.change_pod("x", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+    world.now += PAUSE;
+    assert_eq!((world.decide(), world.core.next_at()), (String::new(), None));
+}
+
+#[test]
+fn a_node_that_shrinks_asks_nobody_to_leave() {
+    let mut world = World::of("node a gpu=2; pods p 2 gpu=1 owner=Job:j");
+    show(&mut world, &["p-0", "p-1"], "a");
+    world.say("node a gpu=0");
+    assert_eq!(decide_later(&mut world), "");
+    world.say("drop a");
+    world.now += PAUSE;
+    assert_eq!(world.decide(), "");
+}
+
+#[test]
+fn a_node_that_is_gone_asks_nobody_to_leave() {
+    let mut world = World::of("node a gpu=1; pods p 2 gpu=1 owner=Job:j");
+    show(&mut world, &["p-0", "p-1"], "a");
+    world.say("drop a");
+    assert_eq!(decide_later(&mut world), "");
+}
+
+#[test]
+fn only_pods_that_a_scheduler_of_ours_was_seen_to_bind_and_somebody_makes_anew_leave() {
+    for (case, second) in [
+        ("nobody makes it anew", "pod y gpu=1"),
+        ("another scheduler's", "pod y gpu=1 owner=Job:k scheduler=other"),
+        ("it asks for nothing that is short", "pod y cpu=1 owner=Job:k"),
+    ] {
+        let mut world = World::of(&format!("node a gpu=1; pod x gpu=1 owner=Job:j; {second}"));
+        show(&mut world, &["x", "y"], "a");
+        assert_eq!(decide_later(&mut world), "", "{case}");
+    }
+    let mut world = World::of("node a gpu=1; pods p 2 node=a gpu=1 owner=Job:k");
+    assert_eq!(decide_later(&mut world), "", "first seen on its node, as after a restart");
+}
+
+#[test]
+fn a_pod_of_ours_makes_way_behind_one_that_stays_anyway() {
+    let mut world =
+        World::of("node a gpu=1; pod x gpu=1 owner=Job:j; pod other gpu=1 scheduler=other; pod y gpu=1 owner=Job:k");
+    show(&mut world, &["x", "other", "y"], "a");
+    assert_snapshot!(decide_later(&mut world), @"y: release y");
+}
+
+#[test]
+fn a_bind_of_our_own_that_is_under_way_is_after_the_one_that_is_shown() {
+    let mut world = World::of("node a gpu=1; pod ours gpu=1 owner=Job:j");
+    assert_snapshot!(world.decide(), @"ours: bind ours to a");
+    world.say("pod theirs gpu=1 owner=Job:k");
+    show(&mut world, &["theirs", "ours"], "a");
+    assert_snapshot!(decide_later(&mut world), @"ours: release ours");
+}
+
+#[test]
+fn too_many_pods_are_too_many_whatever_they_ask_for() {
+    let mut world = World::of("node a pods=2; pods p 3 owner=Job:j");
+    show(&mut world, &["p-1", "p-2", "p-0"], "a");
+    assert_snapshot!(decide_later(&mut world), @"p-0: release p-0");
+}
+
+#[test]
+fn of_two_gangs_bound_at_once_the_first_to_begin_is_left_whole() {
+    let mut world = World::of("node a gpu=4; group red gang minCount=4; group blue gang minCount=4");
+    world.say("pods red 4 gpu=1 group=red owner=Job:r; pods blue 4 gpu=1 group=blue owner=Job:b");
+    for number in 0..4 {
+        for gang in ["blue", "red"] {
+            let second = if gang == "blue" { 3 } else { 4 };
+            world.change_pod(&format!("{gang}-{number}"), |pod| {
+                pod["spec"]["nodeName"] = json!("a");
+                let bound = json!({"type": "PodScheduled", "status": "True"});
+                pod["status"]["conditions"] = json!([bound]);
+                let at = format!("2026-01-01T00:00:0{second}Z");
+                pod["status"]["conditions"][0]["lastTransitionTime"] = json!(at);
+            });
+        }
+    }
+    // By the order of binds half of each would go, and neither could work.
+    assert_snapshot!(decide_later(&mut world), @"
+    red-3: release red-3
+    red-2: release red-2
+    red-1: release red-1
+    red-0: release red-0
+    ");
+}
+
+#[test]
+fn what_a_profile_does_not_count_is_not_short() {
+    let args = FitArgs { ignored_resource_groups: BTreeSet::from(["nvidia.com".to_owned()]), ..FitArgs::default() };
+    let ignoring = |filter: FilterPlugin| match filter {
+        FilterPlugin::NodeResourcesFit(_) => FilterPlugin::NodeResourcesFit(args.clone()),
+        other => other,
+    };
+    let mut profile = Profile::default();
+    profile.filters = profile.filters.into_iter().map(ignoring).collect();
+    let config = Config { profiles: vec![profile], ..Config::default() };
+    let mut world = World::with(config, "node a gpu=1; pods p 2 gpu=1 owner=Job:j");
+    show(&mut world, &["p-0", "p-1"], "a");
+    assert_eq!(decide_later(&mut world), "");
+}
+
+#[test]
+fn without_the_setting_nobody_leaves() {
+    let config = Config { overcommit_after: None, ..Config::default() };
+    let mut world = World::with(config, "node a gpu=1; pods p 2 gpu=1 owner=Job:j");
+    show(&mut world, &["p-0", "p-1"], "a");
+    assert_eq!(decide_later(&mut world), "");
+}
+
+/// Something that happens to a node.
+#[derive(Clone, Debug)]
+enum Step {
+    Node {
+        name: u8,
+        gpu: u8,
+        pods: u8,
+    },
+    /// Somebody binds a new pod, whether it fits or not.
+    Bind {
+        node: u8,
+        gpu: u8,
+        gang: Option<u8>,
+        who: Who,
+    },
+    Leave {
+        pod: u8,
+    },
+    Delete {
+        pod: u8,
+    },
+    /// Time passes, and whoever has to leave is gone.
+    Pass,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Ours,
+    Unmanaged,
+    Others,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let who = prop_oneof![6 => Just(Who::Ours), 1 => Just(Who::Unmanaged), 1 => Just(Who::Others)];
+    let step = prop_oneof![
+        2 => (0..3u8, 0..6u8, 1..6u8).prop_map(|(name, gpu, pods)| Step::Node { name, gpu, pods }),
+        8 => (0..3u8, 0..3u8, prop::option::weighted(0.4, 0..2u8), who)
+            .prop_map(|(node, gpu, gang, who)| Step::Bind { node, gpu, gang, who }),
+        1 => any::<u8>().prop_map(|pod| Step::Leave { pod }),
+        2 => any::<u8>().prop_map(|pod| Step::Delete { pod }),
+        2 => Just(Step::Pass),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+#[derive(Clone, Debug)]
+struct Pod {
+    node: String,
+    gpu: i64,
+    gang: Option<u8>,
+    who: Who,
+    leaving: bool,
+    /// It did not fit beside those that were there when it was bound.
+    beyond: bool,
+}
+
+struct Run {
+    world: World,
+    nodes: BTreeMap<String, (i64, i64)>,
+    pods: BTreeMap<String, Pod>,
+    made: usize,
+}
+
+impl Run {
+    fn of(steps: &[Step]) -> Run {
+        let world = World::of("group g0 gang minCount=2; group g1 gang minCount=3");
+        let mut run = Run { world, nodes: BTreeMap::new(), pods: BTreeMap::new(), made: 0 };
+        steps.iter().for_each(|step| run.take(step));
+        run.take(&Step::Pass);
+        run
+    }
+
+    fn take(&mut self, step: &Step) {
+        let nth = |number: u8, pods: &BTreeMap<String, Pod>| {
+            pods.keys().nth(usize::from(number) % pods.len().max(1)).cloned()
+        };
+        match step {
+            Step::Node { name, gpu, pods } => {
+                self.nodes.insert(format!("n{name}"), (i64::from(*gpu), i64::from(*pods)));
+                self.world.say(&format!("node n{name} gpu={gpu} pods={pods}"));
+            }
+            Step::Bind { node, gpu, gang, who } => self.bind(&format!("n{node}"), i64::from(*gpu), *gang, *who),
+            Step::Leave { pod } => {
+                if let Some(name) = nth(*pod, &self.pods) {
+                    self.pods.get_mut(&name).unwrap().leaving = true;
+                    let deleted = json!("2026-01-01T00:00:00Z");
+                    self.world.change_pod(&name, |pod| pod["metadata"]["deletionTimestamp"] = deleted);
+                }
+            }
+            Step::Delete { pod } => {
+                if let Some(name) = nth(*pod, &self.pods) {
+                    self.pods.remove(&name);
+                    self.world.delete(&name);
+                }
+            }
+            Step::Pass => self.pass(),
+        }
+    }
+
+    fn bind(&mut self, node: &str, gpu: i64, gang: Option<u8>, who: Who) {
+        if !self.nodes.contains_key(node) {
+            return;
+        }
+        self.made += 1;
+        let name = format!("p{:03}", self.made);
+        let owner = if who == Who::Unmanaged { "" } else { "owner=Job:j" };
+        let scheduler = if who == Who::Others { "scheduler=other" } else { "" };
+        let group = gang.map(|gang| format!("group=g{gang}")).unwrap_or_default();
+        self.world.say(&format!("pod {name} gpu={gpu} {owner} {scheduler} {group}"));
+        let beyond = self.exceeds(node, gpu, |_| true);
+        self.pods.insert(name.clone(), Pod { node: node.to_owned(), gpu, gang, who, leaving: false, beyond });
+        self.world.show_bound(&name, node);
+    }
+
+    /// Whether one more pod does not fit beside those of the node that count.
+    fn exceeds(&self, node: &str, gpu: i64, counts: impl Fn(&Pod) -> bool) -> bool {
+        let (gpus, pods) = self.nodes[node];
+        let on: Vec<&Pod> = self.pods.values().filter(|pod| pod.node == node && counts(pod)).collect();
+        let taken: i64 = on.iter().map(|pod| pod.gpu).sum();
+        on.len() as i64 + 1 > pods || (gpu > 0 && taken + gpu > gpus)
+    }
+
+    fn pass(&mut self) {
+        let mut released = Vec::new();
+        for pause in [Duration::ZERO, PAUSE] {
+            self.world.now += pause;
+            while let Some(decision) = self.world.core.next(self.world.now) {
+                let Verdict::Release(release) = decision.verdict else { continue };
+                if matches!(release.why, WhyReleased::Overcommit(_)) {
+                    released.push(release.pods[0].pod.name.clone());
+                }
+            }
+        }
+        let suspects = self.suspects();
+        let mut gone = BTreeMap::new();
+        for name in &released {
+            assert!(suspects.contains(name), "{name} was bound within what there was");
+            gone.insert(name.clone(), self.pods.remove(name).expect("a pod is released once"));
+            self.world.delete(name);
+        }
+        for (name, pod) in &gone {
+            assert!(self.exceeds(&pod.node, pod.gpu, |pod| !pod.leaving), "{name} could have stayed");
+        }
+        for name in suspects.iter().filter(|name| !gone.contains_key(*name)) {
+            let pod = self.pods.remove(name).unwrap();
+            assert!(!self.exceeds(&pod.node, pod.gpu, |pod| !pod.leaving), "{name} stays and is too many");
+            self.pods.insert(name.clone(), pod);
+        }
+        // Whoever kept its place keeps it.
+        self.pods.values_mut().for_each(|pod| pod.beyond = false);
+        self.world.core.assert_consistent();
+    }
+
+    /// Pods that may have to leave: those bound beyond what there was, and of their gangs all on that node.
+    fn suspects(&self) -> BTreeSet<String> {
+        let ours = |pod: &Pod| pod.who == Who::Ours && !pod.leaving;
+        let beyond = |pod: &&Pod| pod.beyond && pod.who == Who::Ours;
+        let gangs: BTreeSet<(&str, u8)> =
+            self.pods.values().filter(beyond).filter_map(|pod| Some((&*pod.node, pod.gang?))).collect();
+        let is_suspect = |pod: &Pod| pod.beyond || pod.gang.is_some_and(|gang| gangs.contains(&(&*pod.node, gang)));
+        let suspects = self.pods.iter().filter(|(_, pod)| ours(pod) && is_suspect(pod));
+        suspects.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whoever leaves was bound beyond what there was (or its gang was), could not have stayed, and nobody stays who was
+    /// and is too many.
+    #[test]
+    fn no_more_leave_than_have_to_and_none_that_was_bound_within_what_there_was(steps in steps()) {
+        Run::of(&steps);
+    }
+}

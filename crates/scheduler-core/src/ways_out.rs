@@ -1,0 +1,229 @@
+//! Ways out of a refusal, and their words. Each was tried on the cluster as it is before it is said.
+
+use std::sync::Arc;
+
+use api::core::requests;
+use api::views::ObjectKey;
+
+use crate::decision::ChosenDomain;
+
+/// How many ways the text of a condition names.
+const WAYS_IN_CONDITION_MAX: usize = 2;
+/// How many of those who are to leave a text names.
+const NAMES_MAX: usize = 3;
+
+/// What would help a refused unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advice {
+    /// What asks least of the user first. Each helps by itself, if nothing else changes.
+    pub ways: Vec<WayOut>,
+    /// Whether the search for ways ended before everything was looked at: there may be others, and cheaper ones.
+    pub cut: bool,
+}
+
+/// Whether ways out of a refusal are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Advised {
+    /// Nobody has looked for any.
+    #[default]
+    NotYet,
+    /// They are being looked for, and told next.
+    Coming,
+    /// These were found.
+    Given(Arc<Advice>),
+}
+
+/// One way out: with this change alone the unit would be placed now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WayOut {
+    /// A gang asks for fewer pods.
+    LowerMinCount {
+        /// The new `minCount`; members that have their place already count.
+        to: usize,
+        /// Whether it is certain that no larger number would do.
+        is_largest: bool,
+    },
+    /// The pods share a domain of another key.
+    OtherKey {
+        /// The key of the group.
+        from: String,
+        /// A wider one that nodes carry.
+        to: String,
+        /// The domain in which they would be.
+        value: String,
+    },
+    /// The pods need not share a domain.
+    NoKey {
+        /// The key of the group.
+        from: String,
+    },
+    /// Some of what runs ends.
+    WaitFor {
+        /// Whose end would make room, if all of them end. None of them can be spared.
+        leaving: Vec<Leaving>,
+        /// The domain in which that is.
+        domain: Option<ChosenDomain>,
+    },
+    /// There are more nodes.
+    AddNodes {
+        /// How many.
+        count: usize,
+        /// With the labels, taints and resources of this node.
+        like: String,
+        /// The domain they have to be in.
+        domain: Option<ChosenDomain>,
+    },
+    /// No node has enough of these for one pod, even without any others on it.
+    LargerNodes {
+        /// What is asked for, and what there is.
+        lacking: Vec<Lacking>,
+    },
+}
+
+/// A running unit whose end would help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// What runs: the kind in lower case (`job`, `podgroup`, `pod`).
+    pub kind: String,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// How many pods it has on nodes.
+    pub pods_count: usize,
+    /// The PodGroup of the pods, where they have one.
+    pub group: Option<ObjectKey>,
+}
+
+/// More of a resource is asked for than any node has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lacking {
+    /// The resource.
+    pub resource: String,
+    /// What one pod asks for: thousandths of a CPU, whole units of all others.
+    pub wanted: i64,
+    /// What the largest node has.
+    pub largest: i64,
+}
+
+impl Advice {
+    /// `; ways out: lower minCount to 6, or wait for job a/b (8 pods)`; nothing where there are none. The first few only:
+    /// a condition is a line.
+    pub(crate) fn clause(&self) -> String {
+        let ways: Vec<String> = self.ways.iter().take(WAYS_IN_CONDITION_MAX).map(WayOut::text).collect();
+        match ways.as_slice() {
+            [] => String::new(),
+            [one] => format!("; way out: {one}"),
+            many => format!("; ways out: {}", many.join(", or ")),
+        }
+    }
+}
+
+impl WayOut {
+    /// One word for it, for machines.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            WayOut::LowerMinCount { .. } => "LowerMinCount",
+            WayOut::OtherKey { .. } => "OtherKey",
+            WayOut::NoKey { .. } => "NoKey",
+            WayOut::WaitFor { .. } => "WaitFor",
+            WayOut::AddNodes { .. } => "AddNodes",
+            WayOut::LargerNodes { .. } => "LargerNodes",
+        }
+    }
+
+    /// In words, as something to do.
+    pub fn text(&self) -> String {
+        match self {
+            WayOut::LowerMinCount { to, .. } => format!("lower minCount to {to}"),
+            WayOut::OtherKey { from, to, .. } => format!("use the topology key {to} instead of {from}"),
+            WayOut::NoKey { from } => format!("drop the topology key {from}"),
+            WayOut::WaitFor { leaving, domain } => {
+                let place = domain.as_ref().map(|domain| format!(" in {}", domain.text())).unwrap_or_default();
+                format!("wait for {}{place}", names(leaving))
+            }
+            WayOut::AddNodes { count, like, domain } => {
+                let nodes = if *count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };
+                let place = domain.as_ref().map(|domain| format!(" to {}", domain.text())).unwrap_or_default();
+                format!("add {nodes} like {like}{place}")
+            }
+            WayOut::LargerNodes { lacking } => {
+                let each: Vec<String> = lacking.iter().map(Lacking::text).collect();
+                format!("add larger nodes or ask for less: {}", each.join(", "))
+            }
+        }
+    }
+}
+
+impl Lacking {
+    /// `nvidia.com/gpu 16, the largest node has 8`.
+    fn text(&self) -> String {
+        let Lacking { resource, wanted, largest } = self;
+        let amount = |amount: i64| requests::written(resource, amount);
+        format!("a pod asks for {resource} {}, the largest node has {}", amount(*wanted), amount(*largest))
+    }
+
+    /// What one pod asks for, as manifests write it.
+    pub fn wanted_text(&self) -> String {
+        requests::written(&self.resource, self.wanted)
+    }
+
+    /// What the largest node has, as manifests write it.
+    pub fn largest_text(&self) -> String {
+        requests::written(&self.resource, self.largest)
+    }
+}
+
+impl ChosenDomain {
+    /// `rack=r1`.
+    pub fn text(&self) -> String {
+        format!("{}={}", self.key, self.value)
+    }
+}
+
+fn names(leaving: &[Leaving]) -> String {
+    let name = |one: &Leaving| match (one.kind.as_str(), one.pods_count) {
+        ("pod", _) => format!("pod {}", one.key),
+        (kind, 1) => format!("{kind} {} (1 pod)", one.key),
+        (kind, count) => format!("{kind} {} ({count} pods)", one.key),
+    };
+    let mut named: Vec<String> = leaving.iter().take(NAMES_MAX).map(name).collect();
+    let rest = leaving.len() - named.len();
+    if rest > 0 {
+        named.push(format!("{rest} more"));
+    }
+    match named.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lacking, Leaving, WayOut};
+    use api::views::ObjectKey;
+
+    #[test]
+    fn those_who_leave_are_named_and_many_are_counted() {
+        let leaving = |count: usize| WayOut::WaitFor {
+            leaving: (0..count)
+                .map(|n| Leaving {
+                    kind: if n == 0 { "pod" } else { "job" }.to_owned(),
+                    key: ObjectKey::new("ns", format!("j{n}")),
+                    pods_count: n,
+                    group: None,
+                })
+                .collect(),
+            domain: None,
+        };
+        assert_eq!(leaving(1).text(), "wait for pod ns/j0");
+        assert_eq!(leaving(2).text(), "wait for pod ns/j0 and job ns/j1 (1 pod)");
+        assert_eq!(leaving(5).text(), "wait for pod ns/j0, job ns/j1 (1 pod), job ns/j2 (2 pods) and 2 more");
+    }
+
+    #[test]
+    fn what_no_node_has_is_told_with_what_there_is() {
+        let lacking = vec![Lacking { resource: "memory".to_owned(), wanted: 2 << 40, largest: 1 << 40 }];
+        let text = WayOut::LargerNodes { lacking }.text();
+        assert_eq!(text, "add larger nodes or ask for less: a pod asks for memory 2Ti, the largest node has 1Ti");
+    }
+}
