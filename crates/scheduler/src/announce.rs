@@ -9,7 +9,7 @@ use std::time::Duration;
 use api::Timestamp;
 use api::views::{Condition, ObjectKey, PodGroupView, PodView, View};
 use runtime::{Cache, EventKind, ObjectRef, Recorder, failure};
-use scheduler_core::{Placement, Unit};
+use scheduler_core::{Advised, Placement, Unit};
 
 use crate::answers::Answers;
 use crate::book::{Book, Topic};
@@ -147,6 +147,13 @@ impl Announcer {
         }
     }
 
+    /// Tells of a pod that has to leave a node which was given too many.
+    pub(crate) fn makes_way(&self, pod: &ObjectKey, message: &str) {
+        if let Some(pod) = self.pods.get(pod) {
+            self.recorder.event(&ObjectRef::of(&*pod), EventKind::Warning, "OvercommitReleased", "Scheduling", message);
+        }
+    }
+
     /// Writes pod conditions while there is room.
     pub(crate) fn pods(&self, book: &mut Book, writes: &mut Writes, now: Timestamp) {
         while writes.has_room_for_pod_condition()
@@ -186,8 +193,11 @@ impl Announcer {
         self.recorder.event(about, EventKind::Warning, "FailedScheduling", "Scheduling", message);
     }
 
+    /// Why the unit is refused. One for which ways out are just being looked for is not spoken of yet: they come next,
+    /// and then all is said at once.
     fn refusal(&self, unit: &Unit) -> Option<Words> {
-        self.answers.get(unit).map(|refusal| Words::of(&refusal))
+        let refusal = self.answers.get(unit).filter(|refusal| refusal.advised != Advised::Coming)?;
+        Some(Words::of(&refusal))
     }
 
     /// Takes the refusal of a group back when none of its pods waits any more and either some are there (others bound

@@ -1,9 +1,11 @@
 //! Binds and other writes on their way to the server, each kind with its own limit.
 //!
 //! Binds and releases come first: they are what everyone waits for. A PodGroup's condition has a limit of its own, so that it is
-//! not held up behind thousands of binds; a pod's condition is only written while no bind waits.
+//! not held up behind thousands of binds, and a smaller one while binds wait; a pod's condition is only written while no
+//! bind waits.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use api::Timestamp;
 use api::views::{Condition, ObjectKey, PodGroupView, PodView, View};
@@ -11,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use kube::{Client, Error};
-use runtime::{PatchKind, is_conflict, is_not_found, request};
+use runtime::{Cache, PatchKind, is_conflict, is_not_found, request};
 use scheduler_core::{Member, Placement, Release};
 use serde::Serialize;
 use serde_json::json;
@@ -20,6 +22,9 @@ use crate::conditions::{self, ConditionsPatch, DISRUPTION_TARGET, RELEASED};
 
 /// How often a pod is marked anew when others write to it at the same time.
 const CONFLICTS_MAX: u32 = 5;
+
+/// While binds wait, this part of the usual PodGroup conditions is in flight.
+const CROWDED_SHARE: usize = 8;
 
 /// How many writes of each kind may be in flight.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +51,7 @@ pub(crate) enum Done {
 #[derive(Debug)]
 enum Urgent {
     Bind(Placement),
-    Release { member: Member, message: String, now: Timestamp },
+    Release { member: Member, seen: Option<Arc<PodView>>, message: String, now: Timestamp },
 }
 
 /// Writes that wait and writes in flight.
@@ -84,10 +89,13 @@ impl Writes {
         self.start_urgent();
     }
 
-    /// Takes pods away, and says on each why, as soon as there is room.
-    pub(crate) fn release(&mut self, release: Release, now: Timestamp) {
+    /// Takes pods away, and says on each why, as soon as there is room. `seen` are the pods as they were last seen.
+    pub(crate) fn release(&mut self, release: Release, seen: &Cache<PodView>, now: Timestamp) {
         let message = release.message();
-        let urgent = |member| Urgent::Release { member, message: message.clone(), now };
+        let urgent = |member: Member| {
+            let seen = seen.get(&member.pod);
+            Urgent::Release { member, seen, message: message.clone(), now }
+        };
         self.waiting.extend(release.pods.into_iter().map(urgent));
         self.start_urgent();
     }
@@ -97,14 +105,20 @@ impl Writes {
         self.binding.contains(pod)
     }
 
+    /// Whether binds or releases wait for a free place.
+    pub(crate) fn are_crowded(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Whether another PodGroup's condition may be written now.
     pub(crate) fn has_room_for_group_condition(&self) -> bool {
-        self.group_conditions < self.limits.group_conditions
+        let most = self.limits.group_conditions;
+        self.group_conditions < if self.are_crowded() { most.div_ceil(CROWDED_SHARE) } else { most }
     }
 
     /// Whether another pod's condition may be written now.
     pub(crate) fn has_room_for_pod_condition(&self) -> bool {
-        self.waiting.is_empty() && self.pod_conditions < self.limits.pod_conditions
+        !self.are_crowded() && self.pod_conditions < self.limits.pod_conditions
     }
 
     /// Writes conditions of the PodGroup at `key`.
@@ -162,8 +176,8 @@ impl Writes {
             let client = self.client.clone();
             self.in_flight.push(match urgent {
                 Urgent::Bind(placement) => async move { bind(&client, placement).await }.boxed(),
-                Urgent::Release { member, message, now } => async move {
-                    let outcome = release(&client, &member, &message, now).await;
+                Urgent::Release { member, seen, message, now } => async move {
+                    let outcome = release(&client, &member, seen, &message, now).await;
                     Done::Release(member, outcome)
                 }
                 .boxed(),
@@ -179,19 +193,27 @@ async fn bind(client: &Client, placement: Placement) -> Done {
 }
 
 /// Marks the pod as taken away by somebody else's doing, so that its Job does not count it as a failure, and deletes it.
-async fn release(client: &Client, member: &Member, message: &str, now: Timestamp) -> Result<(), Error> {
+/// Only where others wrote to it since it was `seen` is it read once more.
+async fn release(
+    client: &Client,
+    member: &Member,
+    mut seen: Option<Arc<PodView>>,
+    message: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     let mut attempts = 0;
     loop {
-        let Some(pod) =
-            request::read::<PodView>(client, &member.pod).await?.filter(|pod| pod.metadata.uid == member.uid)
-        else {
-            return Ok(());
+        let pod = match seen.take() {
+            Some(seen) => Some(seen),
+            None => request::read::<PodView>(client, &member.pod).await?.map(Arc::new),
         };
+        let Some(pod) = pod.filter(|pod| pod.metadata.uid == member.uid) else { return Ok(()) };
         let mark = Condition { message: message.to_owned(), ..conditions::holds(DISRUPTION_TARGET, RELEASED) };
         let body = conditions::patch(&pod.metadata, &pod.status.conditions, &[mark], now);
         match write_conditions(client, &status_path::<PodView>(&member.pod), &body).await {
             // Its kubelet wrote as well.
             Err(error) if is_conflict(&error) && attempts < CONFLICTS_MAX => attempts += 1,
+            Err(error) if is_not_found(&error) => return Ok(()),
             outcome => break outcome?,
         }
     }

@@ -34,7 +34,21 @@ pub struct KubeSchedulerConfiguration {
     pub leader_election: LeaderElection,
     /// How the API server is reached.
     pub client_connection: ClientConnection,
+    /// Fields that the file has and that change nothing here, by their paths.
+    pub without_effect: Vec<&'static str>,
 }
+
+/// Fields that are understood and change nothing: every node is always looked at, one thread decides, binds have a limit of
+/// their own, and profiling is another program's.
+const WITHOUT_EFFECT: [&str; 7] = [
+    "percentageOfNodesToScore",
+    "parallelism",
+    "clientConnection.qps",
+    "clientConnection.burst",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "delayCacheUntilActive",
+];
 
 /// `leaderElection`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,9 +72,9 @@ pub struct LeaderElection {
 pub struct ClientConnection {
     /// A kubeconfig file; empty: where it is usually found.
     pub kubeconfig: String,
-    /// Requests per second that kube-scheduler would send at most.
+    /// Requests per second that kube-scheduler would send at most; without effect here.
     pub qps: f64,
-    /// The same for a short while.
+    /// The same for a short while; without effect here.
     pub burst: i64,
 }
 
@@ -91,6 +105,7 @@ impl Default for KubeSchedulerConfiguration {
             pod_max_backoff: Duration::from_secs(10),
             leader_election: LeaderElection::default(),
             client_connection: ClientConnection::default(),
+            without_effect: Vec::new(),
         }
     }
 }
@@ -102,7 +117,7 @@ impl KubeSchedulerConfiguration {
         let read = Fields::of(document, path, &mut errors).map(|mut fields| {
             let read = configuration(&mut fields);
             fields.refuse_the_rest();
-            read
+            KubeSchedulerConfiguration { without_effect: without_effect(document), ..read }
         });
         match read {
             Some(read) if errors.is_empty() => Ok(read),
@@ -122,9 +137,8 @@ fn configuration(fields: &mut Fields<'_>) -> KubeSchedulerConfiguration {
     fields.must_be("apiVersion", API_VERSION);
     fields.must_be("kind", KIND);
     let defaults = KubeSchedulerConfiguration::default();
-    // Every feasible node is looked at here, whatever the share: it costs nothing (design: section 4).
+    // Read for the sake of their errors: see `WITHOUT_EFFECT`.
     fields.number("percentageOfNodesToScore", 0..=100);
-    // Threads and profiling of another program.
     fields.number("parallelism", 1..=i64::MAX);
     for flag in ["enableProfiling", "enableContentionProfiling", "delayCacheUntilActive"] {
         fields.flag(flag);
@@ -148,7 +162,21 @@ fn configuration(fields: &mut Fields<'_>) -> KubeSchedulerConfiguration {
         pod_max_backoff: max,
         leader_election: leader_election(fields),
         client_connection: client_connection(fields),
+        without_effect: Vec::new(),
     }
+}
+
+/// Which of [`WITHOUT_EFFECT`] a document has.
+fn without_effect(document: &Value) -> Vec<&'static str> {
+    let has = |path: &&str| {
+        let found = path.split('.').try_fold(document, |value, field| value.get(field));
+        found.is_some_and(|value| !value.is_null())
+    };
+    let profiles = document.get("profiles").and_then(Value::as_array).into_iter().flatten();
+    let of_profile =
+        profiles.filter_map(|profile| profile.get("percentageOfNodesToScore")).any(|share| !share.is_null());
+    let of_profiles = of_profile.then_some("profiles[].percentageOfNodesToScore");
+    WITHOUT_EFFECT.into_iter().filter(has).chain(of_profiles).collect()
 }
 
 fn seconds(said: Option<i64>, default: Duration) -> Duration {

@@ -11,12 +11,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Clock, Timestamp};
-use scheduler_core::{Change, Core, Decision, Outcome};
+use scheduler_core::{Advice, Change, Core, Decision, Outcome, Unit, Verdict};
 use tokio::time::Instant;
 
 use self::core_thread::CoreThread;
+use crate::answers::Asked;
 use crate::metrics::Metrics;
 use crate::run::Config;
+
+/// For how many groups ways out are looked for in one turn.
+const ADVICES_PER_TURN: usize = 2;
+/// Of how many decisions of a turn it is kept why they were made so.
+const REMEMBERED_PER_TURN: usize = 2;
 
 /// Where the core runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +40,10 @@ pub(crate) struct Decide {
     clock: Arc<dyn Clock>,
     /// In the order in which it happened; the next turn takes it.
     told: Vec<Told>,
+    /// Answered at the end of the next turn.
+    asked: Vec<Asked>,
+    /// Ways out that were found and not taken from here yet.
+    advices: Vec<(Unit, Arc<Advice>)>,
     /// Whether the next turn may bring a decision, the passing of time aside.
     has_news: bool,
     /// When time alone makes a turn worth it.
@@ -56,13 +66,25 @@ enum Told {
 #[derive(Debug)]
 struct Turn {
     told: Vec<Told>,
+    asked: Vec<Asked>,
     now: Timestamp,
+}
+
+/// A decision, and what is told of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    /// The `schedulerName` of the pods it is about, where that is known.
+    pub(crate) profile: String,
+    /// How often the unit was tried, this time included.
+    pub(crate) tries: u32,
 }
 
 /// What a turn ends with.
 #[derive(Debug)]
 struct Made {
-    decisions: Vec<Decision>,
+    decisions: Vec<Decided>,
+    advices: Vec<(Unit, Arc<Advice>)>,
     /// Whether the turn ended because it was long enough.
     more: bool,
     next_at: Option<Timestamp>,
@@ -76,7 +98,8 @@ impl Decide {
             CoreRuns::InPlace => Seat::InPlace(Box::new(decider)),
             CoreRuns::OnThread => Seat::OnThread(CoreThread::start(move |turn| decider.take(turn))),
         };
-        Decide { seat, clock, told: Vec::new(), has_news: false, next_at: None }
+        let (told, asked, advices) = (Vec::new(), Vec::new(), Vec::new());
+        Decide { seat, clock, told, asked, advices, has_news: false, next_at: None }
     }
 
     /// Tells the core what has changed.
@@ -92,20 +115,32 @@ impl Decide {
         self.told.push(Told::Settled(outcome, self.clock.now()));
     }
 
+    /// Asks the core something. The answer comes with the next turn.
+    pub(crate) fn ask(&mut self, asked: Asked) {
+        self.asked.push(asked);
+        self.has_news = true;
+    }
+
+    /// Ways out that were found since the last call.
+    pub(crate) fn take_advices(&mut self) -> Vec<(Unit, Arc<Advice>)> {
+        std::mem::take(&mut self.advices)
+    }
+
     /// The decisions to be made now, a bounded number of them; [`Decide::has_news`] tells whether that was all. In
     /// place it waits for nothing.
-    pub(crate) async fn turn(&mut self) -> Vec<Decision> {
+    pub(crate) async fn turn(&mut self) -> Vec<Decided> {
         let now = self.clock.now();
         if !self.has_news && self.next_at.is_none_or(|at| at > now) {
             return Vec::new();
         }
-        let turn = Turn { told: std::mem::take(&mut self.told), now };
+        let turn = Turn { told: std::mem::take(&mut self.told), asked: std::mem::take(&mut self.asked), now };
         let made = match &mut self.seat {
             Seat::InPlace(decider) => decider.take(turn),
             Seat::OnThread(thread) => thread.take(turn).await,
         };
         self.has_news = made.more;
         self.next_at = made.next_at;
+        self.advices.extend(made.advices);
         made.decisions
     }
 
@@ -129,7 +164,7 @@ struct Decider {
 }
 
 impl Decider {
-    fn take(&mut self, Turn { told, now }: Turn) -> Made {
+    fn take(&mut self, Turn { told, asked, now }: Turn) -> Made {
         for told in told {
             match told {
                 Told::Changed(change) => self.core.observe(change),
@@ -141,11 +176,32 @@ impl Decider {
             // Tokio's clock, which in a simulation stands still: a figure that differs would make two runs differ.
             let started = Instant::now();
             let Some(decision) = self.core.next(now) else { break };
-            self.metrics.decided(&decision, started.elapsed());
-            decisions.push(decision);
+            let took = started.elapsed();
+            let (profile, tries) = (self.profile(&decision), self.core.tries_count(&decision.unit));
+            self.metrics.decided(&decision, &profile, took);
+            decisions.push(Decided { decision, profile, tries });
         }
         let more = decisions.len() == self.decisions_per_turn;
-        Made { decisions, more, next_at: self.core.next_at() }
+        self.metrics.turn_ended(&mut self.core);
+        let (advices, advise_at) = self.explain(asked, now);
+        let more = more || advise_at.is_some_and(|at| at <= now);
+        Made { decisions, advices, more, next_at: self.core.next_at().into_iter().chain(advise_at).min() }
+    }
+
+    /// What is said beyond the decisions, now that they are made: ways out, and answers to whoever asked.
+    fn explain(&mut self, asked: Vec<Asked>, now: Timestamp) -> (Vec<(Unit, Arc<Advice>)>, Option<Timestamp>) {
+        let advices = self.core.advise(now, ADVICES_PER_TURN);
+        self.core.remember(now, REMEMBERED_PER_TURN);
+        asked.into_iter().for_each(|asked| asked.answer(&mut self.core));
+        (advices, self.core.advise_at())
+    }
+
+    fn profile(&self, decision: &Decision) -> String {
+        let name = match &decision.verdict {
+            Verdict::Bind(placements) => self.core.scheduler_name(&Unit::Pod(placements[0].pod.clone())),
+            Verdict::Wait(_) | Verdict::Release(_) => self.core.scheduler_name(&decision.unit),
+        };
+        name.unwrap_or_default().to_owned()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! In: caches of pods, nodes and PodGroups; a client, a clock, a recorder.
 //! Out: binds, the conditions `PodGroupInitiallyScheduled`, `Degraded` and `PodScheduled`, events, releases of gangs that
-//! were left half bound, and [`Answers`]: what is refused right now, and why.
+//! were left half bound and of pods that were bound beyond what their node has, and [`Answers`]: what is refused right
+//! now, and why.
 //! Promises: binds go before all other writes. A PodGroup is called scheduled only once its `minCount` pods are bound.
 //! A condition is written when what it says changes, not each time it is found true again.
 //! Never: decides where a pod goes; spawns a task (one thread for the core, when asked for).
@@ -10,17 +11,21 @@
 pub mod run; // the loop: take in, decide, carry out, wait; read this first
 mod decide; // the seam to the core: in place, or on a thread of its own
 mod carry_out; // binds and other writes, each kind with its own limit
+mod attempts; // binds under way, as they are counted
 mod announce; // conditions and events for what is bound and what is refused
 mod book; // what the shell knows about each group: how many are bound, what was last said
 pub mod say; // when a refusal or a success is worth a write (pure)
 pub mod degraded; // whether a gang still has its minCount (pure)
 pub mod conditions; // the documents of those writes (pure)
-pub mod answers; // what is refused right now
+pub mod answers; // what is refused right now, and answers to whoever asks
+pub mod inquiry; // questions as paths, for those who ask from outside
+pub mod document; // explanations and the queue as JSON (pure)
 pub mod metrics; // what is counted
 pub mod configuration; // kube-scheduler's file, read as it is (pure)
 
-pub use answers::Answers;
+pub use answers::{Answers, NoScheduler};
 pub use configuration::KubeSchedulerConfiguration;
 pub use decide::CoreRuns;
+pub use inquiry::{Inquiry, Reply};
 pub use metrics::Metrics;
 pub use run::{Config, Parts, run};

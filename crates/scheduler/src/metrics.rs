@@ -1,13 +1,24 @@
 //! What the scheduler counts. Names are upstream's where upstream has the metric.
 
+mod unschedulable; // pods that wait, by the plugins that refuse them
+
 use std::time::Duration;
 
+use api::views::PodView;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit as Measure};
-use scheduler_core::{Decision, Unit, Verdict};
+use runtime::Cache;
+use scheduler_core::{Core, Decision, Line, Unit, Verdict, WhyReleased};
+
+use self::unschedulable::Unschedulable;
+use crate::answers::Answers;
+
+/// Beyond so many attempts pods are not told apart.
+const TOLD_ATTEMPTS_MAX: u32 = 15;
 
 /// The counters of the schedulers of a process. Clones count into the same.
 #[derive(Clone, Debug)]
@@ -16,19 +27,102 @@ pub struct Metrics {
     group_attempts: Family<Attempt, Counter>,
     pod_decisions: Histogram,
     group_decisions: Histogram,
+    /// From the decision to the end of the bind.
+    pod_attempt_durations: Family<Attempt, Histogram>,
+    group_attempt_durations: Family<Attempt, Histogram>,
     /// From a pod's creation to its bind.
-    pod_waits: Histogram,
+    pod_waits: Family<Tries, Histogram>,
+    pod_tries: Histogram,
+    pending_pods: Family<Queue, Gauge>,
+    queued_units: Family<QueueOf, Gauge>,
+    incoming_pods: Family<Incoming, Counter>,
+    incoming_units: Family<Incoming, Counter>,
+    unschedulable: Unschedulable,
+    known: Family<Known, Gauge>,
     failed_binds: Counter,
-    released_pods: Counter,
+    released_pods: Family<Released, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Attempt {
     result: &'static str,
+    profile: String,
 }
 
-const SCHEDULED: Attempt = Attempt { result: "scheduled" };
-const UNSCHEDULABLE: Attempt = Attempt { result: "unschedulable" };
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Scheduled,
+    Unschedulable,
+    Error,
+}
+
+impl Ended {
+    fn of(self, profile: &str) -> Attempt {
+        let result = match self {
+            Ended::Scheduled => "scheduled",
+            Ended::Unschedulable => "unschedulable",
+            Ended::Error => "error",
+        };
+        Attempt { result, profile: profile.to_owned() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Tries {
+    attempts: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Queue {
+    queue: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueOf {
+    queue: &'static str,
+    r#type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Incoming {
+    queue: &'static str,
+    event: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Known {
+    r#type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Released {
+    reason: &'static str,
+}
+
+/// One attempt to place a pod, as it is told when it has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PodAttempt<'a> {
+    pub(crate) profile: &'a str,
+    /// Attempts so far, this one included.
+    pub(crate) tries: u32,
+    pub(crate) took: Duration,
+    /// Since the pod was created.
+    pub(crate) waited: Option<Duration>,
+}
+
+// Upstream: the finest is a millisecond; a decision here takes a thousandth of that.
+fn from_a_microsecond() -> Histogram {
+    Histogram::new(exponential_buckets(1e-6, 2.0, 25))
+}
+
+fn from_a_millisecond() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 15))
+}
+
+fn from_ten_milliseconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 20))
+}
 
 impl Metrics {
     /// Has `registry` tell what is counted.
@@ -36,67 +130,160 @@ impl Metrics {
         let metrics = Metrics {
             pod_attempts: Family::default(),
             group_attempts: Family::default(),
-            // Upstream: the finest is a millisecond; a decision here takes a thousandth of that.
-            pod_decisions: Histogram::new(exponential_buckets(1e-6, 2.0, 25)),
-            group_decisions: Histogram::new(exponential_buckets(1e-6, 2.0, 25)),
-            pod_waits: Histogram::new(exponential_buckets(0.01, 2.0, 20)),
+            pod_decisions: from_a_microsecond(),
+            group_decisions: from_a_microsecond(),
+            pod_attempt_durations: Family::new_with_constructor(from_a_millisecond),
+            group_attempt_durations: Family::new_with_constructor(from_a_millisecond),
+            pod_waits: Family::new_with_constructor(from_ten_milliseconds),
+            pod_tries: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
+            pending_pods: Family::default(),
+            queued_units: Family::default(),
+            incoming_pods: Family::default(),
+            incoming_units: Family::default(),
+            unschedulable: Unschedulable::default(),
+            known: Family::default(),
             failed_binds: Counter::default(),
-            released_pods: Counter::default(),
+            released_pods: Family::default(),
         };
-        // The library appends `_total` to counters and the unit to names.
-        let pods = "Pods that were decided about, by result; a pod that waits counts each time";
-        registry.register("scheduler_schedule_attempts", pods, metrics.pod_attempts.clone());
-        let groups = "PodGroups that were decided about, by result; one that waits counts each time";
-        registry.register("scheduler_podgroup_schedule_attempts", groups, metrics.group_attempts.clone());
-        let mut durations = |name: &str, help: &str, histogram: &Histogram| {
-            registry.register_with_unit(name, help, Measure::Seconds, histogram.clone());
-        };
-        let help = "How long it takes to decide about a pod without a group";
-        durations("scheduler_scheduling_algorithm_duration", help, &metrics.pod_decisions);
-        let help = "How long it takes to decide about a PodGroup with all its pods";
-        durations("scheduler_podgroup_scheduling_algorithm_duration", help, &metrics.group_decisions);
-        let help = "From the creation of a pod to its bind";
-        durations("scheduler_pod_scheduling_sli_duration", help, &metrics.pod_waits);
-        let failed = "Binds that the server refused or that did not reach it";
-        registry.register("phalanx_scheduler_failed_binds", failed, metrics.failed_binds.clone());
-        let released = "Pods taken off their nodes because their gang never became whole";
-        registry.register("phalanx_scheduler_released_pods", released, metrics.released_pods.clone());
+        metrics.register_counts(registry);
+        metrics.register_durations(registry);
+        registry.register_collector(Box::new(metrics.unschedulable.clone()));
         metrics
     }
 
-    /// A decision was made, in this time.
-    pub(crate) fn decided(&self, decision: &Decision, took: Duration) {
-        let placed = match &decision.verdict {
-            Verdict::Bind(placements) => placements.len() as u64,
-            Verdict::Wait(_) => 0,
+    // The library appends `_total` to counters and the unit to names.
+    fn register_counts(&self, registry: &mut Registry) {
+        let help = "Attempts to place a pod, by result";
+        registry.register("scheduler_schedule_attempts", help, self.pod_attempts.clone());
+        let help = "Decisions about PodGroups, by result; one that waits counts each time";
+        registry.register("scheduler_podgroup_schedule_attempts", help, self.group_attempts.clone());
+        let help = "How many attempts it took to place a pod";
+        registry.register("scheduler_pod_scheduling_attempts", help, self.pod_tries.clone());
+        let help = "Pods without a node, by the part of the queue they are in";
+        registry.register("scheduler_pending_pods", help, self.pending_pods.clone());
+        let help = "PodGroups and pods without one, by the part of the queue they are in";
+        registry.register("scheduler_queued_entities", help, self.queued_units.clone());
+        let help = "Pods that came into a part of the queue, by what brought them there";
+        registry.register("scheduler_queue_incoming_pods", help, self.incoming_pods.clone());
+        let help = "PodGroups, and pods without one, that came into a part of the queue, by what brought them there";
+        registry.register("scheduler_queue_incoming_entities", help, self.incoming_units.clone());
+        let help = "Nodes and pods that the scheduler keeps account of, and pods whose bind is under way";
+        registry.register("scheduler_cache_size", help, self.known.clone());
+        let help = "Binds that the server refused or that did not reach it";
+        registry.register("phalanx_scheduler_failed_binds", help, self.failed_binds.clone());
+        let help =
+            "Pods taken off their nodes: because their gang never became whole, or because the node had too many";
+        registry.register("phalanx_scheduler_released_pods", help, self.released_pods.clone());
+    }
+
+    fn register_durations(&self, registry: &mut Registry) {
+        let seconds = Measure::Seconds;
+        let help = "How long it takes to decide about a pod without a group";
+        let name = "scheduler_scheduling_algorithm_duration";
+        registry.register_with_unit(name, help, seconds.clone(), self.pod_decisions.clone());
+        let help = "How long it takes to decide about a PodGroup with all its pods";
+        let name = "scheduler_podgroup_scheduling_algorithm_duration";
+        registry.register_with_unit(name, help, seconds.clone(), self.group_decisions.clone());
+        let help = "From the decision about a pod to the end of its bind, by result";
+        let name = "scheduler_scheduling_attempt_duration";
+        registry.register_with_unit(name, help, seconds.clone(), self.pod_attempt_durations.clone());
+        let help = "From the decision about a PodGroup to the end of its last bind, by result";
+        let name = "scheduler_podgroup_scheduling_attempt_duration";
+        registry.register_with_unit(name, help, seconds.clone(), self.group_attempt_durations.clone());
+        let help = "From the creation of a pod to its bind, by how many attempts it took";
+        let name = "scheduler_pod_scheduling_sli_duration";
+        registry.register_with_unit(name, help, seconds, self.pod_waits.clone());
+    }
+
+    /// Tells of the pods that `answers` refuses, from now on.
+    pub(crate) fn watch(&self, answers: &Answers, pods: &Cache<PodView>) {
+        self.unschedulable.watch(answers, pods);
+    }
+
+    /// A decision about pods of `profile` was made, in this time.
+    pub(crate) fn decided(&self, decision: &Decision, profile: &str, took: Duration) {
+        let refused = match &decision.verdict {
+            Verdict::Bind(_) => None,
+            Verdict::Wait(refusal) => Some(refusal.pods_count as u64),
             Verdict::Release(release) => {
-                self.released_pods.inc_by(release.pods.len() as u64);
+                let reason = match release.why {
+                    WhyReleased::HalfBound { .. } => "half_bound",
+                    WhyReleased::Overcommit(_) => "overcommit",
+                };
+                self.released_pods.get_or_create(&Released { reason }).inc_by(release.pods.len() as u64);
                 return;
             }
         };
-        let result = if placed > 0 { SCHEDULED } else { UNSCHEDULABLE };
+        let took = took.as_secs_f64();
         match decision.unit {
-            Unit::Pod(_) => {
-                self.pod_decisions.observe(took.as_secs_f64());
-                self.pod_attempts.get_or_create(&result).inc();
-            }
+            Unit::Pod(_) => self.pod_decisions.observe(took),
             Unit::Group(_) => {
-                self.group_decisions.observe(took.as_secs_f64());
-                self.group_attempts.get_or_create(&result).inc();
-                self.pod_attempts.get_or_create(&result).inc_by(placed);
+                self.group_decisions.observe(took);
+                let ended = if refused.is_some() { Ended::Unschedulable } else { Ended::Scheduled };
+                self.group_attempts.get_or_create(&ended.of(profile)).inc();
             }
+        }
+        // Those that are placed have not ended yet: their binds begin now.
+        if let Some(pods) = refused {
+            let attempt = Ended::Unschedulable.of(profile);
+            self.pod_attempts.get_or_create(&attempt).inc_by(pods);
+            let durations = match decision.unit {
+                Unit::Pod(_) => &self.pod_attempt_durations,
+                Unit::Group(_) => &self.group_attempt_durations,
+            };
+            durations.get_or_create(&attempt).observe(took);
         }
     }
 
-    /// A pod was bound this long after it was made.
-    pub(crate) fn bound(&self, waited: Duration) {
-        self.pod_waits.observe(waited.as_secs_f64());
+    /// The core has made all decisions of a turn.
+    pub(crate) fn turn_ended(&self, core: &mut Core) {
+        for line in Line::ALL {
+            let (standing, queue) = (core.standing(line), line.name());
+            set(&self.pending_pods.get_or_create(&Queue { queue }), standing.pods);
+            for (r#type, count) in [("pod", standing.single_pods), ("podgroup", standing.groups)] {
+                set(&self.queued_units.get_or_create(&QueueOf { queue, r#type }), count);
+            }
+        }
+        for ((line, arrival), came) in core.take_came() {
+            let label = Incoming { queue: line.name(), event: arrival.name() };
+            self.incoming_pods.get_or_create(&label).inc_by(came.pods);
+            self.incoming_units.get_or_create(&label).inc_by(came.units);
+        }
+        for (r#type, count) in [("nodes", core.nodes_count()), ("pods", core.pods_count())] {
+            set(&self.known.get_or_create(&Known { r#type }), count);
+        }
     }
 
-    /// A bind did not come about.
-    pub(crate) fn bind_failed(&self) {
-        self.failed_binds.inc();
+    /// So many binds wait or are under way.
+    pub(crate) fn binding(&self, pods: usize) {
+        set(&self.known.get_or_create(&Known { r#type: "assumed_pods" }), pods);
     }
+
+    /// A bind has ended.
+    pub(crate) fn bind_ended(&self, ended: Ended, attempt: PodAttempt<'_>) {
+        let label = ended.of(attempt.profile);
+        self.pod_attempts.get_or_create(&label).inc();
+        self.pod_attempt_durations.get_or_create(&label).observe(attempt.took.as_secs_f64());
+        if ended != Ended::Scheduled {
+            self.failed_binds.inc();
+            return;
+        }
+        self.pod_tries.observe(f64::from(attempt.tries));
+        if let Some(waited) = attempt.waited {
+            let more = attempt.tries >= TOLD_ATTEMPTS_MAX;
+            let attempts = if more { format!("{TOLD_ATTEMPTS_MAX}+") } else { attempt.tries.to_string() };
+            self.pod_waits.get_or_create(&Tries { attempts }).observe(waited.as_secs_f64());
+        }
+    }
+
+    /// The last bind of a PodGroup has ended, this long after the decision.
+    pub(crate) fn group_bound(&self, ended: Ended, profile: &str, took: Duration) {
+        self.group_attempt_durations.get_or_create(&ended.of(profile)).observe(took.as_secs_f64());
+    }
+}
+
+fn set(gauge: &Gauge, count: usize) {
+    gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
 }
 
 impl Default for Metrics {

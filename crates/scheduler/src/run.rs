@@ -8,14 +8,16 @@ use api::views::{NodeView, ObjectKey, PodGroupView, PodView};
 use api::{Clock, Timestamp};
 use kube::Client;
 use runtime::{Cache, Cursor, Recorder, failure, is_not_found};
-use scheduler_core::{Change, Decision, Outcome, Placement, Unit, Verdict};
+use scheduler_core::{Change, Decision, Outcome, Placement, Unit, Verdict, WhyReleased};
+use tokio::sync::mpsc;
 
 use crate::announce::Announcer;
-use crate::answers::Answers;
+use crate::answers::{Answers, Asked};
+use crate::attempts::{Attempt, Attempts};
 use crate::book::{Book, Topic};
 use crate::carry_out::{Done, Limits, Writes};
-use crate::decide::{CoreRuns, Decide};
-use crate::metrics::Metrics;
+use crate::decide::{CoreRuns, Decide, Decided};
+use crate::metrics::{Ended, Metrics};
 
 /// How long a failed condition waits for another attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -111,8 +113,10 @@ struct Shell {
     nodes: Cursor<NodeView>,
     pod_groups: Cursor<PodGroupView>,
     pods: Cursor<PodView>,
+    questions: mpsc::Receiver<Asked>,
     decide: Decide,
     writes: Writes,
+    attempts: Attempts,
     book: Book,
     by_groups: bool,
     announcer: Announcer,
@@ -123,6 +127,7 @@ struct Shell {
 impl Shell {
     fn new(parts: Parts) -> Shell {
         let Parts { client, pods, nodes, pod_groups, clock, recorder, config, answers, metrics } = parts;
+        metrics.watch(&answers, &pods);
         let limits = Limits {
             binds: config.binds_in_flight,
             group_conditions: config.group_conditions_in_flight,
@@ -132,8 +137,10 @@ impl Shell {
             nodes: nodes.subscribe(),
             pod_groups: pod_groups.subscribe(),
             pods: pods.subscribe(),
+            questions: answers.open(),
             decide: Decide::new(&config, clock.clone(), metrics.clone()),
             writes: Writes::new(client, limits),
+            attempts: Attempts::default(),
             book: Book::new(config.by_groups),
             by_groups: config.by_groups,
             announcer: Announcer { pods, pod_groups, recorder, answers, pause: config.refusal_pause },
@@ -144,6 +151,9 @@ impl Shell {
 
     /// Tells the core everything that changed: nodes and PodGroups first, so that pods find them.
     fn take_in(&mut self) {
+        while let Ok(asked) = self.questions.try_recv() {
+            self.decide.ask(asked);
+        }
         while let Some(runtime::Change { old, new }) = self.nodes.try_next() {
             self.decide.observe(Change::Node { old, new });
         }
@@ -179,22 +189,33 @@ impl Shell {
                 }
             }
         };
-        decisions.into_iter().for_each(|decision| self.carry_out(decision));
+        decisions.into_iter().for_each(|decided| self.carry_out(decided));
+        for (unit, advice) in self.decide.take_advices() {
+            if self.announcer.answers.advise(&unit, advice) {
+                self.book.unsaid.insert(unit);
+            }
+        }
         ended.into_iter().for_each(|done| self.settle(done));
     }
 
-    fn carry_out(&mut self, decision: Decision) {
+    fn carry_out(&mut self, Decided { decision, profile, tries }: Decided) {
         let Decision { unit, verdict, unplaced, .. } = decision;
         let refused = match verdict {
             Verdict::Bind(placements) => {
+                let attempt = Attempt { unit: unit.clone(), profile, tries, began: self.clock.now() };
+                self.attempts.begin(attempt, &placements);
                 self.writes.bind(placements);
+                self.metrics.binding(self.attempts.len());
                 unplaced
             }
             Verdict::Wait(refusal) => Some(refusal),
             Verdict::Release(release) => {
                 tracing::info!("{unit}: {}", release.message());
-                self.announcer.released(unit.key(), &release.message());
-                self.writes.release(release, self.clock.now());
+                match release.why {
+                    WhyReleased::HalfBound { .. } => self.announcer.released(unit.key(), &release.message()),
+                    WhyReleased::Overcommit(_) => self.announcer.makes_way(unit.key(), &release.message()),
+                }
+                self.writes.release(release, &self.announcer.pods, self.clock.now());
                 return;
             }
         };
@@ -214,6 +235,7 @@ impl Shell {
 
     fn announce(&mut self) {
         let now = self.clock.now();
+        self.announcer.recorder.give_way(self.writes.are_crowded());
         self.book.open_agenda(now);
         self.announcer.newcomers(&mut self.book);
         self.announcer.units(&mut self.book, &mut self.writes, now);
@@ -232,6 +254,10 @@ impl Shell {
                 () = self.nodes.ready() => None,
                 () = self.pod_groups.ready() => None,
                 () = self.pods.ready() => None,
+                Some(asked) = self.questions.recv() => {
+                    self.decide.ask(asked);
+                    None
+                }
                 () = sleep => None,
             };
             if let Some(done) = ended {
@@ -266,16 +292,13 @@ impl Shell {
     }
 
     fn settle_bind(&mut self, placement: Placement, outcome: Result<(), kube::Error>) {
-        match &outcome {
-            Ok(()) => {
-                let created = self.announcer.pods.get(&placement.pod).and_then(|pod| pod.metadata.creation_timestamp);
-                created.into_iter().for_each(|at| self.metrics.bound(until(self.clock.now(), at)));
-            }
-            Err(error) => {
-                self.metrics.bind_failed();
-                tracing::info!("pod {}: bind to {} failed: {}", placement.pod, placement.node, failure::message(error));
-            }
+        if let Err(error) = &outcome {
+            tracing::info!("pod {}: bind to {} failed: {}", placement.pod, placement.node, failure::message(error));
         }
+        let created = self.announcer.pods.get(&placement.pod).and_then(|pod| pod.metadata.creation_timestamp);
+        let ended = if outcome.is_ok() { Ended::Scheduled } else { Ended::Error };
+        self.attempts.end(&placement.pod, ended, created, self.clock.now(), &self.metrics);
+        self.metrics.binding(self.attempts.len());
         self.announcer.bind_ended(&placement, outcome.as_ref().err());
         let Placement { pod, uid, .. } = placement;
         self.decide.settled(match outcome {
@@ -291,7 +314,8 @@ impl Shell {
     }
 }
 
-fn until(at: Timestamp, now: Timestamp) -> Duration {
+/// How long after `now` that is; nothing if it is before.
+pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
 }
 

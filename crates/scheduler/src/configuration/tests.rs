@@ -170,3 +170,21 @@ fn what_is_not_there_is_refused_by_its_path() {
         assert!(errors.len() == 1 && errors[0].starts_with(want), "{body}: {errors:?}");
     }
 }
+
+#[test]
+fn what_changes_nothing_is_named() {
+    let said = json!({
+        "parallelism": 16, "percentageOfNodesToScore": 50, "enableProfiling": null,
+        "clientConnection": {"qps": 50.0, "burst": 100, "kubeconfig": "k"},
+        "profiles": [{"percentageOfNodesToScore": 10}],
+    });
+    let without_effect = [
+        "percentageOfNodesToScore",
+        "parallelism",
+        "clientConnection.qps",
+        "clientConnection.burst",
+        "profiles[].percentageOfNodesToScore",
+    ];
+    assert_eq!(read(said).unwrap().without_effect, without_effect);
+    assert!(read(json!({"podMaxBackoffSeconds": 5})).unwrap().without_effect.is_empty());
+}

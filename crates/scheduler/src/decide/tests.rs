@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use api::Random;
 use api::views::{NodeView, ObjectKey, PodGroupView, PodView, View};
 use futures::FutureExt;
-use scheduler_core::{Placement, Verdict};
+use scheduler_core::Placement;
 use serde_json::{Value, json};
 
 use super::*;
@@ -52,7 +52,7 @@ impl Both {
     }
 
     /// Takes turns until nothing is left to decide now.
-    async fn decisions(&mut self) -> Vec<Decision> {
+    async fn decisions(&mut self) -> Vec<Decided> {
         let mut all = Vec::new();
         loop {
             let decisions = self.in_place.turn().now_or_never().expect("in place nothing is waited for");
@@ -139,7 +139,7 @@ impl History {
         *self.both.clock.0.lock().unwrap() += Duration::from_millis(self.random.below(700));
         if self.chance(2) {
             for decision in self.both.decisions().await {
-                match decision.verdict {
+                match decision.decision.verdict {
                     Verdict::Bind(placements) => self.binding.extend(placements),
                     Verdict::Wait(_) => self.refused += 1,
                     Verdict::Release(_) => {}
@@ -198,7 +198,7 @@ async fn a_turn_without_news_does_not_reach_the_core() {
 #[tokio::test]
 async fn a_panic_of_the_core_is_a_panic_of_whoever_waits_for_it() {
     let mut thread = CoreThread::start(|_| panic!("a defect of the core"));
-    let turn = Turn { told: Vec::new(), now: Timestamp::UNIX_EPOCH };
+    let turn = Turn { told: Vec::new(), asked: Vec::new(), now: Timestamp::UNIX_EPOCH };
     let panic = AssertUnwindSafe(thread.take(turn)).catch_unwind().await.unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"a defect of the core"));
 }
@@ -208,7 +208,7 @@ async fn a_drop_waits_for_the_end_of_the_thread() {
     let (ended, has_ended) = channel::<()>();
     let thread = CoreThread::start(move |_| {
         let _held_until_the_end = &ended;
-        Made { decisions: Vec::new(), more: false, next_at: None }
+        Made { decisions: Vec::new(), advices: Vec::new(), more: false, next_at: None }
     });
     drop(thread);
     assert_eq!(has_ended.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));

@@ -2,5 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod small_server; // keeps objects, takes binds and merge patches, writes down what was asked
-mod group_life;
+mod group_life; // gangs after they were bound
+mod overcommit; // nodes that were given too many pods
+mod figures; // what is counted
+mod asking; // what would help, in conditions and to whoever asks
 mod walks; // what happens to groups and pods

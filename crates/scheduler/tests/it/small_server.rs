@@ -264,7 +264,8 @@ impl SmallServer {
 }
 
 fn metadata(name: &str) -> Value {
-    json!({"namespace": "ns", "name": name, "uid": format!("uid-{name}")})
+    let created = "1970-01-01T00:00:00Z";
+    json!({"namespace": "ns", "name": name, "uid": format!("uid-{name}"), "creationTimestamp": created})
 }
 
 fn ok(body: Value) -> Answer {

@@ -13,6 +13,11 @@ use crate::small_server::SmallServer;
 
 /// Starts a scheduler on `server`.
 pub fn start(server: &SmallServer, config: Config) -> Answers {
+    start_counting(server, config, Metrics::default())
+}
+
+/// The same where somebody reads what is counted.
+pub fn start_counting(server: &SmallServer, config: Config, metrics: Metrics) -> Answers {
     let clock = Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH));
     let (recorder, writer) = Recorder::new("test", server.client(), clock.clone(), Random::seeded(1));
     tokio::spawn(writer);
@@ -26,7 +31,7 @@ pub fn start(server: &SmallServer, config: Config) -> Answers {
         recorder,
         config,
         answers: answers.clone(),
-        metrics: Metrics::default(),
+        metrics,
     }));
     answers
 }

@@ -1,0 +1,74 @@
+//! Attempts whose binds are under way: who made them, when they began, and how many have yet to end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::Timestamp;
+use api::views::ObjectKey;
+use scheduler_core::{Placement, Unit};
+
+use crate::metrics::{Ended, Metrics, PodAttempt};
+use crate::run::until;
+
+/// What is known of an attempt.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) unit: Unit,
+    pub(crate) profile: String,
+    /// Attempts so far, this one included.
+    pub(crate) tries: u32,
+    pub(crate) began: Timestamp,
+}
+
+/// Attempts by the pods whose binds have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    pods: BTreeMap<ObjectKey, Arc<Attempt>>,
+    groups: BTreeMap<Unit, Group>,
+}
+
+/// The binds of a group.
+#[derive(Debug, Default)]
+struct Group {
+    binds_left: usize,
+    failed: bool,
+}
+
+impl Attempts {
+    /// Binds begin.
+    pub(crate) fn begin(&mut self, attempt: Attempt, placements: &[Placement]) {
+        if matches!(attempt.unit, Unit::Group(_)) {
+            self.groups.entry(attempt.unit.clone()).or_default().binds_left += placements.len();
+        }
+        let attempt = Arc::new(attempt);
+        self.pods.extend(placements.iter().map(|placement| (placement.pod.clone(), attempt.clone())));
+    }
+
+    /// Tells of a bind that has ended now, and with the last one of a group of that.
+    pub(crate) fn end(
+        &mut self,
+        pod: &ObjectKey,
+        ended: Ended,
+        created: Option<Timestamp>,
+        now: Timestamp,
+        metrics: &Metrics,
+    ) {
+        let Some(attempt) = self.pods.remove(pod) else { return };
+        let took = until(now, attempt.began);
+        let waited = created.map(|created| until(now, created));
+        metrics.bind_ended(ended, PodAttempt { profile: &attempt.profile, tries: attempt.tries, took, waited });
+        let Some(group) = self.groups.get_mut(&attempt.unit) else { return };
+        group.binds_left = group.binds_left.saturating_sub(1);
+        group.failed |= ended != Ended::Scheduled;
+        if group.binds_left == 0 {
+            let ended = if group.failed { Ended::Error } else { Ended::Scheduled };
+            metrics.group_bound(ended, &attempt.profile, took);
+            self.groups.remove(&attempt.unit);
+        }
+    }
+
+    /// How many binds have not ended.
+    pub(crate) fn len(&self) -> usize {
+        self.pods.len()
+    }
+}

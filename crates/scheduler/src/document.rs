@@ -1,0 +1,179 @@
+//! Explanations and the queue as JSON documents, for `/explain`, `/queue` and `phalanx explain` alike. Pure.
+
+use api::clock::rfc3339;
+use api::views::ObjectKey;
+use scheduler_core::why_here::DomainRoom;
+use scheduler_core::{
+    Advice, Advised, ChosenDomain, Explained, Histogram, NodeChoice, Queued, Refusal, Unit, WayOut, WhyHere,
+};
+use serde_json::{Value, json};
+
+/// Of documents of ours.
+pub const API_VERSION: &str = "phalanx.dev/v1alpha1";
+
+/// What the scheduler says about an object: one entry for each unit of it. `cut`: there are more.
+pub fn explanation(kind: &str, key: &ObjectKey, explained: &[Explained], cut: bool) -> Value {
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "SchedulerExplanation",
+        "about": {"kind": kind, "namespace": key.namespace, "name": key.name},
+        "units": explained.iter().map(unit).collect::<Vec<_>>(),
+        "cut": cut,
+    })
+}
+
+/// The queue. `reason` says why a unit waits, if that is known.
+pub fn queue(units: &[Queued], reason: impl Fn(&Unit) -> Option<String>) -> Value {
+    let entries = units.iter().map(|queued| {
+        let mut entry = place_in_queue(queued);
+        entry["unit"] = name(&queued.unit);
+        entry["reason"] = json!(reason(&queued.unit));
+        entry
+    });
+    json!({"apiVersion": API_VERSION, "kind": "SchedulerQueue", "units": entries.collect::<Vec<_>>()})
+}
+
+/// One unit of an explanation, with the same in words.
+pub fn unit(explained: &Explained) -> Value {
+    let state = match explained {
+        Explained { aside: Some(_), .. } => "NotPlacedByUs",
+        Explained { fits_now: true, .. } => "FitsNow",
+        Explained { refusal: Some(_), .. } => "Waits",
+        Explained { placed: Some(_), .. } => "Placed",
+        _ => "NothingToDo",
+    };
+    json!({
+        "unit": name(&explained.unit),
+        "state": state,
+        "why": explained.aside,
+        "queue": explained.queued.as_ref().map(place_in_queue),
+        "refusal": explained.refusal.as_ref().map(refusal),
+        "placed": explained.placed.as_ref().map(placed),
+        "text": explained.lines(),
+    })
+}
+
+fn name(unit: &Unit) -> Value {
+    let kind = match unit {
+        Unit::Pod(_) => "Pod",
+        Unit::Group(_) => "PodGroup",
+    };
+    json!({"kind": kind, "namespace": unit.key().namespace, "name": unit.key().name})
+}
+
+fn place_in_queue(queued: &Queued) -> Value {
+    json!({
+        "state": queued.state.name(),
+        "position": queued.position,
+        "priority": queued.priority,
+        "pods": queued.pods_count,
+        "tries": queued.tries_count,
+        "since": queued.since.map(rfc3339),
+        "nextTry": queued.next_try.map(rfc3339),
+    })
+}
+
+fn refusal(refusal: &Refusal) -> Value {
+    let domains = refusal.domains.iter().map(|domain| {
+        json!({
+            "value": domain.value, "nodes": domain.nodes_count, "fits": domain.slots_count,
+            "reasons": reasons(&domain.reasons),
+        })
+    });
+    let nearest = refusal.nearest.as_ref().map(|nearest| {
+        json!({
+            "key": nearest.key, "value": nearest.value, "nodes": nearest.nodes_count, "fits": nearest.fits_count,
+            "missing": nearest.missing_count, "pinned": nearest.pinned, "reasons": reasons(&nearest.reasons),
+        })
+    });
+    let advice = match &refusal.advised {
+        Advised::Given(advice) => Some(&**advice),
+        Advised::NotYet | Advised::Coming => None,
+    };
+    json!({
+        "message": refusal.plain_message(),
+        "podMessage": refusal.pod_message(),
+        "wanted": refusal.wanted_count,
+        "pods": refusal.pods_count,
+        "placed": refusal.placed_count,
+        "fits": refusal.fits_count,
+        "nodes": refusal.nodes_count,
+        "proven": refusal.proven,
+        "couldWait": refusal.could_wait,
+        "reasons": reasons(&refusal.reasons),
+        "nearest": nearest,
+        "domains": domains.collect::<Vec<_>>(),
+        "waysOut": advice.map(|advice| advice.ways.iter().map(way_out).collect::<Vec<_>>()),
+        "waysOutCut": advice.is_some_and(|advice: &Advice| advice.cut),
+    })
+}
+
+fn reasons(histogram: &Histogram) -> Value {
+    json!(histogram.0)
+}
+
+fn way_out(way: &WayOut) -> Value {
+    let mut document = match way {
+        WayOut::LowerMinCount { to, is_largest } => json!({"minCount": to, "isLargest": is_largest}),
+        WayOut::OtherKey { from, to, value } => json!({"from": from, "key": to, "value": value}),
+        WayOut::NoKey { from } => json!({"from": from}),
+        WayOut::WaitFor { leaving, domain } => {
+            let leaving = leaving.iter().map(|one| {
+                json!({
+                    "kind": one.kind, "namespace": one.key.namespace, "name": one.key.name, "pods": one.pods_count,
+                    "podGroup": one.group.as_ref().map(|group| &group.name),
+                })
+            });
+            json!({"leaving": leaving.collect::<Vec<_>>(), "domain": domain.as_ref().map(in_domain)})
+        }
+        WayOut::AddNodes { count, like, domain } => {
+            json!({"count": count, "like": like, "domain": domain.as_ref().map(in_domain)})
+        }
+        WayOut::LargerNodes { lacking } => {
+            let lacking = lacking.iter().map(|lacking| {
+                json!({
+                    "resource": lacking.resource, "wanted": lacking.wanted_text(), "largest": lacking.largest_text(),
+                })
+            });
+            json!({"lacking": lacking.collect::<Vec<_>>()})
+        }
+    };
+    document["type"] = json!(way.kind());
+    document["text"] = json!(way.text());
+    document
+}
+
+fn in_domain(domain: &ChosenDomain) -> Value {
+    json!({"key": domain.key, "value": domain.value})
+}
+
+fn placed(why: &WhyHere) -> Value {
+    let domain = why.domain.as_ref().map(|domain| {
+        json!({
+            "key": domain.key, "value": domain.value, "room": room(domain.room), "domains": domain.domains_count,
+            "feasible": domain.feasible_count,
+            "nextBest": domain.next_best.as_ref().map(|(value, next)| json!({"value": value, "room": room(*next)})),
+        })
+    });
+    json!({
+        "pods": why.pods_count,
+        "domain": domain,
+        "within": why.within.as_ref().map(in_domain),
+        "nodes": why.nodes.iter().map(node).collect::<Vec<_>>(),
+        "nodesChosen": why.nodes_count,
+        "nodesFeasible": why.feasible_count,
+        "nextBest": why.next_best.as_ref().map(node),
+        "decidedBy": why.decided_by,
+        "keptSince": why.kept_since.map(rfc3339),
+    })
+}
+
+fn room(room: DomainRoom) -> Value {
+    json!({"fits": room.fits_count, "spare": room.spare_count})
+}
+
+fn node(choice: &NodeChoice) -> Value {
+    let points: serde_json::Map<String, Value> =
+        choice.points.iter().map(|(name, points)| (name.clone(), json!(points))).collect();
+    json!({"node": choice.node, "pods": choice.pods_count, "score": choice.total, "points": points})
+}

@@ -1,0 +1,176 @@
+//! `/explain` and `/queue`: questions as paths, answers as documents. How they travel is no concern of this room.
+
+use std::sync::Arc;
+
+use api::views::{Meta, ObjectKey, PodGroupView, PodView};
+use runtime::Cache;
+use scheduler_core::Unit;
+use serde_json::Value;
+
+use crate::answers::{Answers, NoScheduler};
+use crate::document;
+
+/// How many pods of a Job that belong to no group are explained.
+const LOOSE_PODS_MAX: usize = 16;
+
+/// Answers questions about the scheduler of this process.
+#[derive(Clone)]
+pub struct Inquiry {
+    /// The scheduler.
+    pub answers: Answers,
+    /// Pods, indexed by group.
+    pub pods: Cache<PodView>,
+    /// PodGroups.
+    pub pod_groups: Cache<PodGroupView>,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// This document.
+    Found(Value),
+    /// Nothing, because of that; with the code of HTTP for it.
+    Refused(u16, String),
+}
+
+/// What is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct About {
+    kind: Kind,
+    key: ObjectKey,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Job,
+    PodGroup,
+    Pod,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Job => "job",
+            Kind::PodGroup => "podgroup",
+            Kind::Pod => "pod",
+        }
+    }
+}
+
+impl Inquiry {
+    /// The answer to `/queue` or `/explain?kind=…&namespace=…&name=…`; none for any other path.
+    pub async fn answer(&self, path: &str, query: &str) -> Option<Reply> {
+        match path {
+            "/queue" => Some(self.queue().await),
+            "/explain" => Some(match About::read(query) {
+                Ok(about) => self.explain(&about).await,
+                Err(why) => Reply::Refused(400, why),
+            }),
+            _ => None,
+        }
+    }
+
+    async fn queue(&self) -> Reply {
+        match self.answers.queue().await {
+            Ok(queue) => {
+                let waiting = self.answers.waiting();
+                Reply::Found(document::queue(&queue, |unit| waiting.get(unit).map(|refusal| refusal.plain_message())))
+            }
+            Err(NoScheduler) => no_scheduler(),
+        }
+    }
+
+    async fn explain(&self, about: &About) -> Reply {
+        let (units, cut) = self.units(about);
+        let mut explained = Vec::new();
+        for unit in units {
+            let placed = self.placed(&unit);
+            match self.answers.explain(unit, placed).await {
+                Ok(one) => explained.extend(one),
+                Err(NoScheduler) => return no_scheduler(),
+            }
+        }
+        if explained.is_empty() {
+            let About { kind, key } = about;
+            return Reply::Refused(404, format!("the scheduler knows nothing of {} {key}", kind.name()));
+        }
+        Reply::Found(document::explanation(about.kind.name(), &about.key, &explained, cut))
+    }
+
+    /// The units a question is about, and whether there are more.
+    fn units(&self, about: &About) -> (Vec<Unit>, bool) {
+        let key = &about.key;
+        match about.kind {
+            Kind::PodGroup => (vec![Unit::Group(key.clone())], false),
+            Kind::Pod => (vec![Unit::Pod(key.clone())], false),
+            Kind::Job => {
+                let groups = self.pod_groups.all().into_iter().filter(|group| is_of_job(&group.metadata, key));
+                let mut units: Vec<Unit> = groups.map(|group| Unit::Group(group.metadata.key())).collect();
+                let loose = |pod: &Arc<PodView>| {
+                    is_of_job(&pod.metadata, key) && pod.group_name().is_none() && !pod.is_finished()
+                };
+                let mut pods: Vec<Unit> =
+                    self.pods.all().into_iter().filter(loose).map(|pod| Unit::Pod(pod.metadata.key())).collect();
+                let cut = pods.len() > LOOSE_PODS_MAX;
+                pods.truncate(LOOSE_PODS_MAX);
+                units.append(&mut pods);
+                (units, cut)
+            }
+        }
+    }
+
+    /// The pods of a unit that have a node.
+    fn placed(&self, unit: &Unit) -> Vec<Arc<PodView>> {
+        let pods = match unit {
+            Unit::Group(key) => self.pods.by_index(&PodView::BY_GROUP, &key.to_string()),
+            Unit::Pod(key) => self.pods.get(key).into_iter().collect(),
+        };
+        pods.into_iter().filter(|pod| pod.node_name().is_some() && !pod.is_finished()).collect()
+    }
+}
+
+fn is_of_job(meta: &Meta, job: &ObjectKey) -> bool {
+    let owned = meta.controller().is_some_and(|owner| owner.kind == "Job" && owner.name == job.name);
+    owned && meta.namespace == job.namespace
+}
+
+fn no_scheduler() -> Reply {
+    Reply::Refused(503, "no scheduler runs in this process right now: ask the one that holds the Lease".to_owned())
+}
+
+impl About {
+    fn read(query: &str) -> Result<About, String> {
+        let value = |wanted: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value).filter(|value| !value.is_empty())
+        };
+        let kind = match value("kind").unwrap_or_default().to_lowercase().as_str() {
+            "job" | "jobs" => Kind::Job,
+            "podgroup" | "podgroups" => Kind::PodGroup,
+            "pod" | "pods" => Kind::Pod,
+            _ => return Err("ask with kind=job, podgroup or pod, namespace=… and name=…".to_owned()),
+        };
+        let name = value("name").ok_or("ask with name=…")?;
+        Ok(About { kind, key: ObjectKey::new(value("namespace").unwrap_or("default"), name) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_name_a_kind_and_an_object() {
+        let read = |query: &str| About::read(query).map(|about| format!("{} {}", about.kind.name(), about.key));
+        for (query, want) in [
+            ("kind=job&name=a", Ok("job default/a")),
+            ("name=a&kind=PodGroup&namespace=n", Ok("podgroup n/a")),
+            ("kind=pods&name=a&namespace=", Ok("pod default/a")),
+            ("kind=node&name=a", Err("ask with kind=job, podgroup or pod, namespace=… and name=…")),
+            ("kind=pod", Err("ask with name=…")),
+            ("", Err("ask with kind=job, podgroup or pod, namespace=… and name=…")),
+        ] {
+            assert_eq!(read(query), want.map(str::to_owned).map_err(str::to_owned), "{query}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Pods that wait, by the plugins that refuse them: counted when somebody asks, so that refusing costs nothing more.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::views::PodView;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use runtime::Cache;
+use scheduler_core::{Cause, Reason, Refusal, Unit};
+
+use crate::answers::Answers;
+
+/// The refusals of the scheduler that runs, if one does.
+#[derive(Clone, Default)]
+pub(super) struct Unschedulable(Arc<Mutex<Option<Watched>>>);
+
+/// Whose refusals, and about which pods.
+type Watched = (Answers, Cache<PodView>);
+
+impl Unschedulable {
+    pub(super) fn watch(&self, answers: &Answers, pods: &Cache<PodView>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((answers.clone(), pods.clone()));
+    }
+
+    /// How many pods wait, by plugin and profile. A pod counts for each plugin that refuses it.
+    fn counts(&self) -> BTreeMap<(&'static str, String), i64> {
+        let mut counts = BTreeMap::new();
+        let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((answers, pods)) = watched else { return counts };
+        for (unit, refusal) in answers.waiting() {
+            let profile = profile(&unit, &pods);
+            for plugin in plugins(&refusal) {
+                *counts.entry((plugin, profile.clone())).or_default() += refusal.pods_count as i64;
+            }
+        }
+        counts
+    }
+}
+
+/// The `schedulerName` of the pods of a unit.
+fn profile(unit: &Unit, pods: &Cache<PodView>) -> String {
+    let pod = match unit {
+        Unit::Pod(key) => pods.get(key),
+        Unit::Group(key) => {
+            let members = pods.by_index(&PodView::BY_GROUP, &key.to_string());
+            members.into_iter().find(|pod| pod.node_name().is_none())
+        }
+    };
+    pod.map(|pod| pod.spec.scheduler_name.to_string()).unwrap_or_default()
+}
+
+/// The plugins that refuse it, by kube-scheduler's names.
+fn plugins(refusal: &Refusal) -> Vec<&'static str> {
+    let mut plugins: Vec<&'static str> = match &refusal.cause {
+        Cause::NoRoom => refusal.reasons.0.keys().map(|reason| Reason::plugin_of(reason).unwrap_or("other")).collect(),
+        Cause::NoDomain { .. } | Cause::MembersSplit { .. } => vec!["TopologyPlacementGenerator"],
+        Cause::Gated => vec!["SchedulingGates"],
+        Cause::Incomplete | Cause::NoPodGroup | Cause::NotAMember { .. } | Cause::OtherPriority { .. } => {
+            vec!["GangScheduling"]
+        }
+    };
+    plugins.sort_unstable();
+    plugins.dedup();
+    plugins
+}
+
+impl Collector for Unschedulable {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let (name, help) = ("scheduler_unschedulable_pods", "Pods that wait, by the plugins that refuse them");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for ((plugin, profile), count) in self.counts() {
+            let labels = [("plugin", plugin), ("profile", profile.as_str())];
+            ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Unschedulable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Unschedulable").finish_non_exhaustive()
+    }
+}
