@@ -7,6 +7,7 @@ use api::gates::Gates;
 use apiserver::Audit;
 use nodes::cluster::Cluster;
 
+use crate::inquiries::Inquiries;
 use crate::metrics::Metrics;
 use crate::process::Wrap;
 
@@ -83,6 +84,8 @@ pub struct Config {
     pub audit: Option<Audit>,
     /// Where the parts count. Copies of a configuration share it.
     pub metrics: Metrics,
+    /// Where the scheduler is asked. Copies of a configuration share it.
+    pub inquiries: Inquiries,
     /// Put around every client that parts and caches get, not around the administrator's.
     pub wrap: Option<Wrap>,
     /// The lease that the parts of a cluster wait for; without one they run at once. No concern of a whole control plane,
@@ -105,6 +108,7 @@ impl Config {
             check_capacity: true,
             audit: None,
             metrics: Metrics::default(),
+            inquiries: Inquiries::default(),
             wrap: None,
             election: None,
         }

@@ -1,20 +1,23 @@
 //! Health and metrics of a process that serves nothing else: `/livez`, `/readyz`, `/healthz` and `/metrics` over plain
-//! HTTP.
+//! HTTP, and what its scheduler answers: `/queue` and `/explain`. It asks nobody who they are.
 
 use std::convert::Infallible;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::gates::{Gate, Gates};
 use apiserver::{Body, Health};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use scheduler::Reply;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::inquiries::Inquiries;
 use crate::metrics::Metrics;
 
 /// Connections at once; more wait for their turn.
@@ -25,7 +28,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Answers on `listener` for ever.
-pub async fn serve(listener: TcpListener, health: Health, gates: Gates, counted: Metrics) {
+pub async fn serve(listener: TcpListener, shown: Shown) {
     let connections = stream::unfold(listener, |listener| async {
         loop {
             match listener.accept().await {
@@ -37,19 +40,33 @@ pub async fn serve(listener: TcpListener, health: Health, gates: Gates, counted:
             }
         }
     });
-    let (health, counted) = (&health, &counted);
+    let shown = Arc::new(shown);
     connections
-        .for_each_concurrent(CONNECTIONS_MAX, |stream| async move {
+        .for_each_concurrent(CONNECTIONS_MAX, |stream| {
+            let shown = Arc::clone(&shown);
             // Nobody is owed more than an answer that was asked for in time.
-            let _ =
-                tokio::time::timeout(CONNECTION_TIMEOUT, speak(stream, health.clone(), gates, counted.clone())).await;
+            async move { drop(tokio::time::timeout(CONNECTION_TIMEOUT, speak(stream, shown)).await) }
         })
         .await;
 }
 
-async fn speak(stream: TcpStream, health: Health, gates: Gates, counted: Metrics) {
+/// What is shown.
+#[derive(Clone)]
+pub struct Shown {
+    /// Whether the process is well.
+    pub health: Health,
+    /// Which features are on.
+    pub gates: Gates,
+    /// What is counted.
+    pub counted: Metrics,
+    /// What its scheduler answers.
+    pub inquiries: Inquiries,
+}
+
+async fn speak(stream: TcpStream, shown: Arc<Shown>) {
     let service = tower::service_fn(move |request: Request<_>| {
-        std::future::ready(Ok::<_, Infallible>(answer(&health, &gates, &counted, &request)))
+        let shown = Arc::clone(&shown);
+        async move { Ok::<_, Infallible>(answer(&shown, &request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(CONNECTION_TIMEOUT);
@@ -58,19 +75,32 @@ async fn speak(stream: TcpStream, health: Health, gates: Gates, counted: Metrics
     }
 }
 
-fn answer<B>(health: &Health, gates: &Gates, counted: &Metrics, request: &Request<B>) -> Response<Body> {
-    let uri = request.uri();
-    if uri.path() == "/metrics" {
-        let mut response = Response::new(Body::whole(Bytes::from(metrics(health, gates, counted))));
-        let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        return response;
+async fn answer<B>(shown: &Shown, request: &Request<B>) -> Response<Body> {
+    let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    if path == "/metrics" {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        return response(StatusCode::OK, kind, metrics(&shown.health, &shown.gates, &shown.counted));
     }
-    health.answer(uri.path(), uri.query().unwrap_or_default()).unwrap_or_else(|| {
-        let mut response = Response::new(Body::whole(Bytes::from_static(b"404 page not found\n")));
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        response
-    })
+    if let Some(answer) = shown.health.answer(path, query) {
+        return answer;
+    }
+    let asked = if request.method() == Method::GET { shown.inquiries.answer(path, query).await } else { None };
+    match asked {
+        Some(Reply::Found(document)) => response(StatusCode::OK, "application/json", document.to_string()),
+        Some(Reply::Refused(code, why)) => {
+            response(StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST), PLAIN_TEXT, why + "\n")
+        }
+        None => response(StatusCode::NOT_FOUND, PLAIN_TEXT, "404 page not found\n".to_owned()),
+    }
+}
+
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
+fn response(code: StatusCode, kind: &'static str, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::whole(Bytes::from(text)));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
 }
 
 /// Names are upstream's where upstream has the metric.
@@ -93,14 +123,20 @@ fn metrics(health: &Health, gates: &Gates, counted: &Metrics) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use futures::FutureExt;
 
     #[test]
     fn readiness_features_and_nothing_else_are_answered() {
         let (health, gates, counted) = (Health::default(), Gates::default(), Metrics::default());
+        let inquiries = Inquiries::default();
+        let shown = Shown { health: health.clone(), gates, counted: counted.clone(), inquiries };
         health.fail("caches", "not yet");
-        let code =
-            |path: &str| answer(&health, &gates, &counted, &Request::get(path).body(()).unwrap()).status().as_u16();
+        let code = |path: &str| {
+            let request = Request::get(path).body(()).unwrap();
+            answer(&shown, &request).now_or_never().expect("nothing is waited for").status().as_u16()
+        };
         assert_eq!([code("/livez"), code("/readyz"), code("/metrics"), code("/secrets")], [200, 500, 200, 404]);
+        assert_eq!(code("/queue"), 404, "without a scheduler there is no queue");
         assert!(metrics(&health, &gates, &counted).contains("phalanx_ready 0\n"));
         health.pass("caches");
         let text = metrics(&health, &gates, &counted);

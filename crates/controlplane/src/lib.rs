@@ -12,6 +12,7 @@ mod config; // which parts, and with which settings
 mod caches; // one cache per kind, shared by all parts
 mod identity; // who each part is
 mod metrics; // what the parts count
+mod inquiries; // what the scheduler answers
 mod on_cluster; // some parts, against a server elsewhere
 pub mod health_listener; // health and metrics of such a process
 pub mod up; // a process that serves others
@@ -20,6 +21,7 @@ mod early; // its disk when a check wants to see a loss
 
 pub use caches::Caches;
 pub use config::{Config, Controller, Part};
+pub use inquiries::Inquiries;
 pub use metrics::Metrics;
 pub use on_cluster::OnCluster;
 pub use process::{Clients, Wrap};

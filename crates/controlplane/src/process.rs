@@ -9,7 +9,7 @@ use api::views::View;
 use api::{Clock, Random};
 use apiserver::Identity;
 use runtime::{Cache, Capabilities, ListWatchConfig, Recorder};
-use scheduler::Answers;
+use scheduler::{Answers, Inquiry};
 use tokio::task::JoinHandle;
 
 use crate::caches::{Caches, Kept, task_name};
@@ -52,6 +52,10 @@ impl Process {
         };
         let (caches, answers) = (Caches::new(), Answers::default());
         let (capabilities, tasks) = (Capabilities::everything(), BTreeMap::new());
+        if config.parts.contains(&Part::Scheduler) {
+            let (pods, pod_groups) = (caches.pods.clone(), caches.pod_groups.clone());
+            config.inquiries.open(Inquiry { answers: answers.clone(), pods, pod_groups });
+        }
         Process { clock, random, config, clients, list_watch, caches, answers, capabilities, tasks }
     }
 
@@ -159,11 +163,11 @@ impl Process {
     fn scheduler_config(&self) -> scheduler::Config {
         let mut config = self.config.scheduler.clone();
         config.by_groups &= self.config.gates.enabled(Gate::GenericWorkload);
-        // A pod that is released has to be made again, and not to be counted as a failure: another Job controller may
-        // not see to that.
+        // A pod of a gang that is released has to be made again, and not to be counted as a failure: another Job controller
+        // may not see to that. Where ours is another process, the groups that it made tell.
         let runs_jobs =
             self.config.parts.contains(&Part::Controllers) && self.config.controllers.contains(&Controller::Job);
-        config.core.release_after = config.core.release_after.filter(|_| runs_jobs);
+        config.core.release_only_ours = !runs_jobs;
         config
     }
 

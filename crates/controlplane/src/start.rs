@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use api::gates::{Gate, Gates};
 use api::{Clock, Random, Revision};
-use apiserver::{Identity, Server};
+use apiserver::{Identity, OtherAnswer, Server};
+use futures::FutureExt;
 use runtime::ListWatchConfig;
-use scheduler::Answers;
+use scheduler::{Answers, Reply};
 use store::{Committer, Store};
 
 use crate::caches::{Caches, Kept};
@@ -66,6 +67,13 @@ fn served(gates: &Gates, caches: &Caches) -> BTreeSet<Kept> {
     kinds
 }
 
+fn told(reply: Reply) -> OtherAnswer {
+    match reply {
+        Reply::Found(document) => OtherAnswer::Found(document),
+        Reply::Refused(code, why) => OtherAnswer::Refused(code, why),
+    }
+}
+
 /// A running control plane. Dropping it stops it, though [`ControlPlane::stop`] alone says when.
 pub struct ControlPlane {
     server: Server,
@@ -86,6 +94,12 @@ impl ControlPlane {
         .with_event_ttl(config.event_ttl);
         let counted = config.metrics.clone();
         server = server.with_metrics(Arc::new(move |text: &mut String| counted.write(text)));
+        let inquiries = config.inquiries.clone();
+        server = server.with_answers(Arc::new(move |path: &str, query: &str| {
+            let (inquiries, path, query) = (inquiries.clone(), path.to_owned(), query.to_owned());
+            let answering = async move { inquiries.answer(&path, &query).await };
+            answering.map(|reply| reply.map(told)).boxed()
+        }));
         if !config.check_capacity {
             server = server.without_capacity_check();
         }

@@ -78,6 +78,8 @@ pub struct Configuration {
     pub hold_for: Duration,
     /// How long a gang may be half bound before it is released.
     pub release_after: Option<Duration>,
+    /// How long a node may have more pods than it has room for before those bound beyond are released.
+    pub overcommit_after: Option<Duration>,
     /// What becomes of pods of another priority than their group's.
     pub other_priority: OtherPriority,
     /// How pods are judged, and by whom: kube-scheduler's own file.
@@ -122,6 +124,7 @@ impl Default for Configuration {
             hold_after: scheduler.core.hold_after,
             hold_for: scheduler.core.hold_for,
             release_after: scheduler.core.release_after,
+            overcommit_after: scheduler.core.overcommit_after,
             other_priority: scheduler.core.other_priority,
             kube_scheduler: KubeSchedulerConfiguration::default(),
             node_count: None,
@@ -134,7 +137,13 @@ impl Configuration {
     /// Reads `file`. Every problem is there, with its line.
     pub fn read(file: &Path) -> Result<Configuration, Vec<Problem>> {
         let text = manifest::read_text(file).map_err(|problem| vec![problem])?;
-        Configuration::parse(file, &text)
+        let read = Configuration::parse(file, &text)?;
+        let without_effect = &read.kube_scheduler.without_effect;
+        if !without_effect.is_empty() {
+            let fields = without_effect.join(", ");
+            tracing::warn!("{}: without effect here: {fields} (docs/guides/scheduler.md says why)", file.display());
+        }
+        Ok(read)
     }
 
     /// The parts with the settings of the file, on the nodes of `cluster`.
@@ -154,6 +163,7 @@ impl Configuration {
         plane.scheduler.core.hold_after = self.hold_after;
         plane.scheduler.core.hold_for = self.hold_for;
         plane.scheduler.core.release_after = self.release_after;
+        plane.scheduler.core.overcommit_after = self.overcommit_after;
         plane.scheduler.core.other_priority = self.other_priority;
         self.kube_scheduler.apply_to(&mut plane.scheduler);
         plane.event_ttl = self.event_ttl;
@@ -217,6 +227,7 @@ impl Reader<'_> {
         self.duration_or_never("scheduler.holdAfter", &mut read.hold_after);
         self.duration("scheduler.holdFor", &mut read.hold_for);
         self.duration_or_never("scheduler.releaseAfter", &mut read.release_after);
+        self.duration_or_never("scheduler.overcommitAfter", &mut read.overcommit_after);
         let other_priority = &mut read.other_priority;
         self.choice("scheduler.otherPriority", OtherPriority::parse, "member or refused", other_priority);
         if let Some(document) = self.value("scheduler.configuration").cloned() {
@@ -410,9 +421,11 @@ mod tests {
         assert_eq!(read.feature_gates, [("CompositePodGroup".to_owned(), "false".to_owned())]);
         assert_eq!(read.refusal_pause, Duration::from_secs(60));
         assert_eq!(read.listen, Configuration::default().listen);
-        let text = "scheduler:\n  holdAfter: never\n  releaseAfter: 20s\n  otherPriority: refused\n";
+        let text =
+            "scheduler:\n  holdAfter: never\n  releaseAfter: 20s\n  overcommitAfter: never\n  otherPriority: refused\n";
         let read = parse(&format!("{HEAD}{text}")).unwrap();
         assert_eq!((read.hold_after, read.release_after), (None, Some(Duration::from_secs(20))));
+        assert_eq!(read.overcommit_after, None);
         assert_eq!(read.other_priority, OtherPriority::Refused);
         assert_eq!(parse(&format!("{HEAD}server:\n")), Ok(Configuration::default()), "an empty section says nothing");
     }

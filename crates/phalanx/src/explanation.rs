@@ -4,13 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Timestamp;
 use api::views::{Condition, JobView, Meta, NodeView, PodGroupView, PodPhase, PodView, WorkloadView};
+use scheduler_core::Unit;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::inquire::Told;
 use crate::report::DOMAIN_KEYS;
 
 /// Events shown; older ones are left out.
 const EVENTS_MAX: usize = 10;
+/// Pods without a group that a scheduler is asked about.
+const LOOSE_PODS_MAX: usize = 3;
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
 const SILENCE: &str = "waits: no scheduler has said anything about it yet";
 
@@ -94,6 +98,8 @@ pub struct Explanation {
     conditions: Vec<Said>,
     /// The groups concerned, and pods that have none.
     parts: Vec<Part>,
+    /// What a scheduler says, if one was asked.
+    pub scheduler: Option<Told>,
     events: Vec<Happened>,
 }
 
@@ -181,6 +187,7 @@ impl Explanation {
             answer: evidence.answer(&parts),
             conditions: conditions.iter().map(Said::of).collect(),
             events: evidence.events_concerned(&groups),
+            scheduler: None,
             parts,
         }
     }
@@ -203,6 +210,10 @@ impl Explanation {
             lines.push(String::new());
             lines.extend(part.lines(&self.answer, now));
         }
+        if let Some(told) = self.scheduler.as_ref().map(Told::lines).filter(|told| !told.is_empty()) {
+            lines.push(String::new());
+            lines.extend(told);
+        }
         if !self.events.is_empty() {
             lines.extend([String::new(), "events".to_owned()]);
             lines.extend(self.events.iter().map(|event| format!("  {}", event.text(now))));
@@ -212,6 +223,22 @@ impl Explanation {
 }
 
 impl Evidence {
+    /// What a scheduler is asked about: a pod, or groups and some of the pods that have none, those without a node first.
+    pub fn units(&self) -> Vec<Unit> {
+        if let Subject::Pod(pod) = &self.subject {
+            return if pod.is_finished() { Vec::new() } else { vec![Unit::Pod(pod.metadata.key())] };
+        }
+        let mut units: Vec<Unit> =
+            self.groups_concerned().into_iter().map(|group| Unit::Group(group.metadata.key())).collect();
+        if let Subject::Job(job) = &self.subject {
+            let loose = self.pods_of(job).filter(|pod| pod.group_name().is_none() && !pod.is_finished());
+            let mut loose: Vec<&PodView> = loose.collect();
+            loose.sort_by_key(|pod| pod.node_name().is_some());
+            units.extend(loose.into_iter().take(LOOSE_PODS_MAX).map(|pod| Unit::Pod(pod.metadata.key())));
+        }
+        units
+    }
+
     fn groups_concerned(&self) -> Vec<&PodGroupView> {
         let owned = |owner: &Meta| {
             let uid = owner.uid.clone();

@@ -24,7 +24,12 @@ pub struct Home {
 impl Home {
     /// Everything runs, on so many nodes of 8 GPUs.
     pub async fn start(nodes: u32) -> Home {
-        let plane = ControlPlane::start(run::world(), Config::on(Cluster::default_of(nodes))).await.unwrap();
+        Home::with(Config::on(Cluster::default_of(nodes))).await
+    }
+
+    /// What `config` says runs.
+    pub async fn with(config: Config) -> Home {
+        let plane = ControlPlane::start(run::world(), config).await.unwrap();
         let connection =
             Connection { client: plane.client(), namespace: "default".to_owned(), namespace_is_chosen: false };
         Home { _plane: plane, connection }

@@ -14,6 +14,8 @@ mod delete; // objects away, and waiting for it
 mod wait; // until a condition holds
 mod explain; // why something waits: the evidence gathered
 mod explanation; // and weighed
+mod inquire; // what a scheduler says about it
+mod own_core; // or what one would say
 mod logs; // what a pod wrote, or what is known of it
 mod client; // from a kubeconfig to a client
 mod kinds; // which kinds a server has, and what people call them

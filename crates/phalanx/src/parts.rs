@@ -10,7 +10,8 @@ use std::time::Duration;
 use api::gates::Gates;
 use api::{Clock, Random};
 use clap::{Args, ValueEnum};
-use controlplane::{Config, Controller, CoreRuns, Health, OnCluster, Part, health_listener};
+use controlplane::health_listener::{self, Shown};
+use controlplane::{Config, Controller, CoreRuns, Health, OnCluster, Part};
 use nodes::cluster::Cluster;
 use runtime::election;
 use scheduler::configuration::LeaderElection;
@@ -72,7 +73,7 @@ pub struct PartArgs {
     /// Everything else; phalanx config prints it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Serves /livez, /readyz, /healthz and /metrics over plain HTTP on this machine; port 0 picks a free one [default: nowhere]
+    /// Serves /livez, /readyz, /healthz and /metrics (a scheduler also /queue and /explain) over plain HTTP on this machine; port 0 picks a free one [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_listen: Option<String>,
     /// What is logged to standard error, such as debug or runtime=trace [default: PHALANX_LOG, or info]
@@ -284,13 +285,14 @@ async fn run_until_told(args: &PartArgs, config: Config) -> Result<u8, Failure> 
         signals().map_err(|error| Failure::cannot_start(format!("cannot start: signals: {error}")))?;
     let listener = listen(args.metrics_listen.as_deref()).await?;
     let Server { client, url } = client::of_part(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let (health, gates, counted) = (Health::default(), config.gates, config.metrics.clone());
+    let health = Health::default();
+    let (gates, counted, inquiries) = (config.gates, config.metrics.clone(), config.inquiries.clone());
+    let shown = Shown { health: health.clone(), gates, counted, inquiries };
     health.fail("caches", "the server has not been read yet");
     let metrics = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let watched = health.clone();
     let answering = async move {
         match listener {
-            Some(listener) => health_listener::serve(listener, watched, gates, counted).await,
+            Some(listener) => health_listener::serve(listener, shown).await,
             None => std::future::pending().await,
         }
     };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::views::{NodeView, PodPhase, PodView};
 use comfy_table::{CellAlignment, Table, TableStyle};
+use scheduler_core::{Advised, Refusal, WayOut};
 use serde_json::{Value, json};
 
 use crate::progress::{Policy, State, Work};
@@ -135,9 +136,18 @@ impl Report<'_> {
             "refusal": work.refusal.as_ref().map(|refusal| json!({
                 "message": refusal.message(),
                 "proven": refusal.proven,
+                "waysOut": ways_out(refusal),
             })),
             "pods": pods.collect::<Vec<_>>(),
         })
+    }
+}
+
+/// What would help, each in words.
+fn ways_out(refusal: &Refusal) -> Vec<String> {
+    match &refusal.advised {
+        Advised::Given(advice) => advice.ways.iter().map(WayOut::text).collect(),
+        Advised::NotYet | Advised::Coming => Vec::new(),
     }
 }
 

@@ -125,5 +125,5 @@ fn message(work: &Work) -> String {
 }
 
 fn refusal_text(work: &Work) -> Option<String> {
-    work.refusal.as_ref().filter(|_| work.state == State::Waiting).map(|refusal| refusal.message())
+    work.refusal.as_ref().filter(|_| work.state == State::Waiting).map(|refusal| refusal.plain_message())
 }

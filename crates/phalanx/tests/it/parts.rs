@@ -78,6 +78,15 @@ fn gang_named(name: &str) -> Vec<u8> {
     job.to_string().into_bytes()
 }
 
+/// A gang of one GPU a pod for which two nodes are not enough.
+fn too_large() -> Vec<u8> {
+    let mut job: Value = serde_json::from_slice(&gang_named("too-large")).unwrap();
+    (job["spec"]["parallelism"], job["spec"]["completions"]) = (40.into(), 40.into());
+    let container = &mut job["spec"]["template"]["spec"]["containers"][0];
+    container["resources"] = serde_json::json!({"limits": {"nvidia.com/gpu": 1}});
+    job.to_string().into_bytes()
+}
+
 const NO_PARTS: [&str; 2] = ["--without", "scheduler,controllers,nodes"];
 
 #[tokio::test]
@@ -107,6 +116,18 @@ async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
     let counted = http_get(&counted, "/metrics");
     let created = "job_controller_job_pods_creation_total{reason=\"new\",status=\"succeeded\"} 4";
     assert!(counted.contains(created) && counted.contains("workqueue_depth{name=\"job\"}"), "{counted}");
+
+    post(&client, JOBS, too_large()).await.unwrap();
+    let is_refused = |job: &Value| job["status"]["conditions"][0]["reason"] == "Unschedulable";
+    eventually(&client, &format!("{JOBS}/too-large"), is_refused).await;
+    let queue = http_get(metrics, "/queue");
+    assert!(queue.contains("\"state\":\"Waiting\"") && queue.contains("gang of 40 does not fit"), "{queue}");
+    let explained = http_get(metrics, "/explain?kind=job&name=too-large");
+    assert!(explained.contains("\"text\":\"lower minCount to 16\""), "{explained}");
+    let asked = ["explain", "job/too-large", "--scheduler", &format!("http://{metrics}"), "--kubeconfig", &kubeconfig];
+    let said = text(&super::phalanx(&asked).stdout);
+    assert!(said.contains("as the scheduler at http://") && said.contains("  lower minCount to 16"), "{said}");
+    assert!(http_get(metrics, "/explain?kind=job&name=nobody").starts_with("HTTP/1.1 404"));
 
     let address = up.address.clone();
     assert_eq!(up.stop(), Some(0));

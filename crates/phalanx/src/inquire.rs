@@ -1,0 +1,140 @@
+//! Asks a scheduler about units: the one of the server, or one at an address; where none answers, a core of our own.
+
+use std::sync::Arc;
+
+use api::views::{NodeView, PodGroupView, PodView, View};
+use kube::{Client, Config, Error};
+use scheduler::document;
+use scheduler_core::Unit;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::ask;
+use crate::failure::Failure;
+use crate::kinds::Kinds;
+use crate::own_core::{self, Everything};
+
+/// Where the server of Phalanx has what its scheduler answers.
+const ON_SERVER: &str = "/apis/phalanx.dev/v1alpha1";
+
+/// What a scheduler says.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Told {
+    /// Who says it.
+    pub source: String,
+    /// A document for each unit that is known there.
+    pub units: Vec<Value>,
+}
+
+impl Told {
+    /// For people, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let texts: Vec<Vec<&str>> = self.units.iter().map(text).filter(|lines| !lines.is_empty()).collect();
+        if texts.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = vec![format!("scheduling, {}", self.source)];
+        for text in texts {
+            lines.extend(text.into_iter().map(|line| format!("  {line}")));
+        }
+        lines
+    }
+}
+
+fn text(unit: &Value) -> Vec<&str> {
+    unit["text"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// Asks about `units`: at `address` if there is one, else the server's own scheduler. Where no scheduler answers, the whole
+/// cluster is listed and a core of our own is asked.
+pub async fn about(
+    units: &[Unit],
+    client: &Client,
+    kinds: &Kinds,
+    address: Option<&str>,
+) -> Result<Option<Told>, Failure> {
+    if units.is_empty() {
+        return Ok(None);
+    }
+    let (asked, root, source) = match address {
+        Some(address) => (at(address)?, "", format!("as the scheduler at {address} sees it")),
+        None => (client.clone(), ON_SERVER, "as the server's scheduler sees it".to_owned()),
+    };
+    match each(units, &asked, root).await {
+        Ok(units) => return Ok(Some(Told { source, units })),
+        Err(error) if address.is_some() => {
+            anstream::eprintln!("note: the scheduler at {} does not answer: {error}", address.unwrap_or_default());
+        }
+        // Any other server than ours, or ours without a scheduler.
+        Err(Error::Api(status)) if matches!(status.code, 403 | 404 | 405 | 503) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let Some(everything) = everything(client, kinds).await? else { return Ok(None) };
+    let explained = own_core::explain(&everything, units);
+    let source = "worked out here from all nodes and pods: no scheduler was asked".to_owned();
+    Ok(Some(Told { source, units: explained.iter().map(document::unit).collect() }))
+}
+
+/// What the scheduler below `root` says about each of the units.
+async fn each(units: &[Unit], client: &Client, root: &str) -> Result<Vec<Value>, Error> {
+    let mut told = Vec::new();
+    for unit in units {
+        let kind = match unit {
+            Unit::Group(_) => "podgroup",
+            Unit::Pod(_) => "pod",
+        };
+        let key = unit.key();
+        let query = ask::query(&[("kind", kind), ("namespace", &key.namespace), ("name", &key.name)]);
+        match ask::get(client, &format!("{root}/explain{query}"), ask::JSON).await {
+            Ok(mut document) => {
+                told.extend(document["units"].as_array_mut().map(std::mem::take).unwrap_or_default());
+            }
+            // It answers, and does not know this one: its pods have ended, perhaps.
+            Err(Error::Api(status)) if status.code == 404 && status.message.contains("knows nothing of") => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(told)
+}
+
+/// A client for the plain HTTP of a scheduler.
+fn at(address: &str) -> Result<Client, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("--scheduler {address}: {why}; it looks like http://127.0.0.1:10259"))
+    };
+    let url: http::Uri = address.parse().map_err(|error| wrong(&error))?;
+    if url.scheme_str() != Some("http") || url.authority().is_none() {
+        return Err(wrong(&"not an address of plain HTTP"));
+    }
+    let mut config = Config::new(url);
+    config.default_retry = false;
+    Client::try_from(config).map_err(|error| wrong(&error))
+}
+
+/// The whole cluster; none if some of it may not be read.
+async fn everything(client: &Client, kinds: &Kinds) -> Result<Option<Everything>, Failure> {
+    let (nodes, groups, pods) = (
+        views::<NodeView>(client, kinds, "nodes").await?,
+        views::<PodGroupView>(client, kinds, "podgroups.scheduling.k8s.io").await?,
+        views::<PodView>(client, kinds, "pods").await?,
+    );
+    let (Some(nodes), Some(groups), Some(pods)) = (nodes, groups, pods) else { return Ok(None) };
+    Ok(Some(Everything { nodes, groups, pods }))
+}
+
+/// All objects of a kind over all namespaces; none at all where the server does not have the kind.
+async fn views<V: View>(client: &Client, kinds: &Kinds, kind: &str) -> Result<Option<Vec<Arc<V>>>, Failure> {
+    let Ok(kind) = kinds.called(kind) else { return Ok(Some(Vec::new())) };
+    match ask::list(client, &kind.collection(None), &[], ask::JSON).await {
+        Ok(list) => {
+            let views = ask::items(&list["items"]).map(|object| crate::explain::decode(object).map(Arc::new));
+            Ok(Some(views.collect::<Result<_, _>>()?))
+        }
+        Err(Error::Api(status)) if status.code == 403 => {
+            anstream::eprintln!("note: nothing is worked out here: {}", status.message);
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
