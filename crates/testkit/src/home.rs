@@ -50,6 +50,11 @@ pub fn on_home<T>(scenario: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(scenario)
 }
 
+/// Whether tests of both homes run on the real one, on the wall clock.
+pub fn is_on_kube() -> bool {
+    on_kube::is_chosen()
+}
+
 /// So many seeds on the embedded home; on kube one, because there it chooses nothing.
 pub fn seeds(count: u64) -> std::ops::Range<u64> {
     0..if on_kube::is_chosen() { 1 } else { count }
@@ -202,6 +207,11 @@ impl Home {
             Place::Embedded { world, .. } => world.clock.now(),
             Place::Kube(kube) => kube.now(),
         }
+    }
+
+    /// Whether a bind that would over-commit a node is refused here, as our server does unless it is told otherwise.
+    pub fn checks_binds(&self) -> bool {
+        matches!(self.place, Place::Embedded { .. })
     }
 
     /// Ends a part wherever it is and starts it again with nothing in memory.
@@ -360,7 +370,7 @@ fn history_of(world: &World, resource: &str) -> Vec<Change> {
                 resource: resource.to_owned(),
                 created: event.previous.is_none(),
                 deleted: event.op == Op::Delete,
-                object: serde_json::from_slice(&event.object.bytes).expect("the store keeps JSON"),
+                object: serde_json::from_slice(&event.object.bytes()).expect("the store keeps JSON"),
             });
         }
     }

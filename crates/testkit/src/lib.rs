@@ -12,5 +12,5 @@ pub mod fault; // what goes wrong between a part and the server
 pub mod fuzz; // what the fuzz targets check
 
 pub use build::{JobBuilder, PodBuilder, job, pod};
-pub use home::{Change, Home, on_home, on_shared_home, seeds};
+pub use home::{Change, Home, is_on_kube, on_home, on_shared_home, seeds};
 pub use simulator::on_virtual_time as on_paused_clock;

@@ -1,28 +1,31 @@
 //! The scheduler's decisions alone, no API: milliseconds per group for each shape.
 //!
-//! All nodes, groups and pods are shown to the core first. Then each `next` is timed by itself; telling the core that
-//! a bind went well, and showing it the bound pod as the watch would, is timed apart. Each case has a process of its own,
-//! so that its memory is its own, too.
+//! All nodes, groups and pods are made first, and kept as the scheduler's caches keep them; then they are shown to the core.
+//! Then each `next` is timed by itself; telling the core that a bind went well, and showing it the bound pod as the watch
+//! would, is timed apart. Each case has a process of its own, so that its memory is its own, too.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use api::quantity::Quantity;
-use api::views::{ContainerView, Meta, NodeView, PodGroupView, PodView, SchedulingGroupView};
+use api::views::{ContainerView, Meta, NodeView, ObjectKey, PodGroupView, PodView, SchedulingGroupView};
 use api::{Pairs, Timestamp};
 use k8s_openapi::api::scheduling::v1beta1::{
     BasicSchedulingPolicy, GangSchedulingPolicy, PodGroupSchedulingConstraints, TopologyConstraint,
 };
 use scheduler_core::{Change, Config, Core, Outcome, Verdict};
 
-use crate::bench_life::peak_mb_of;
+use crate::bench_life::{peak_mb_of, resident_mb_of};
 use crate::shapes::{Case, NAMESPACE, Policy, RACK, rack};
+
+mod instructions; // counted under valgrind, and held against those that were kept
 
 /// Options of `cargo xtask bench core`.
 #[derive(clap::Args)]
@@ -34,6 +37,9 @@ pub struct Args {
     /// Count instructions under valgrind instead of measuring time: the machine's load does not matter to them
     #[arg(long)]
     pub instructions: bool,
+    /// Compare the instructions with those in this file, and fail where they are a tenth more or less
+    #[arg(long, requires = "instructions", value_name = "FILE")]
+    pub check: Option<std::path::PathBuf>,
     /// Also write one JSON object a line to this file
     #[arg(long)]
     pub json: Option<std::path::PathBuf>,
@@ -62,30 +68,24 @@ const CASES: [&str; 21] = [
     "single-10000@50000",
     "single-500000@50000",
 ];
-/// Those whose instructions are counted: valgrind is fifty times slower.
-const COUNTED: [&str; 5] = ["gang-1000x3", "gang-3x1000", "tas-750x4", "tas-3x1000", "single-1000"];
-
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.instructions {
+        return instructions::run(args.case.as_deref(), args.check.as_deref());
+    }
     let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
-    if let (Some(case), false) = (&args.case, args.instructions) {
+    println!("{HEADING}");
+    if let Some(case) = &args.case {
         let measured = measure(&case.parse()?)?;
-        println!("{HEADING}\n{measured}");
+        println!("{measured}");
         return json.map_or(Ok(()), |mut file| Ok(writeln!(file, "{}", measured.to_json())?));
     }
-    let all: &[&str] = if args.instructions { &COUNTED } else { &CASES };
-    let names = args.case.as_deref().map_or(all.to_vec(), |case| vec![case]);
-    println!("{}", if args.instructions { COUNTED_HEADING } else { HEADING });
-    for name in names {
-        let case: Case = name.parse()?;
-        let line = if args.instructions { count(&case)? } else { apart(&case, json.as_mut())? };
-        println!("{line}");
+    for name in CASES {
+        println!("{}", apart(&name.parse()?, json.as_mut())?);
     }
     Ok(())
 }
 
-const HEADING: &str =
-    "case                         mean ms    p50 ms    p99 ms    max ms    observe µs    pods/s  total s   rss MB";
-const COUNTED_HEADING: &str = "case                         instructions  per decision       per pod";
+const HEADING: &str = "case                         mean ms    p50 ms    p99 ms    max ms    observe µs    pods/s  total s   rss MB  core MB";
 
 /// Measures one case in a process of its own, and returns its row.
 fn apart(case: &Case, json: Option<&mut File>) -> anyhow::Result<String> {
@@ -104,61 +104,49 @@ fn apart(case: &Case, json: Option<&mut File>) -> anyhow::Result<String> {
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
 
-/// Counts the instructions of all decisions of one case.
-fn count(case: &Case) -> anyhow::Result<String> {
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*scheduler_core::state::Core::next*"])
-        .arg("--callgrind-out-file=/dev/null")
-        .arg(std::env::current_exe()?)
-        .args(["bench", "core", "--case", &case.name])
-        .output()
-        .context("running valgrind, which counts the instructions: install it")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{case} under valgrind: {}: {said}", output.status);
-    let counted = said.lines().find_map(|line| line.split("Collected : ").nth(1));
-    let counted: u64 = counted.context("valgrind tells what it collected")?.trim().parse()?;
-    ensure!(counted > 0, "valgrind did not find Core::next");
-    let decisions = if case.policy == Policy::Single { case.pods() } else { case.groups } + case.blocked;
-    let per = |count: usize| counted / count.max(1) as u64;
-    Ok(format!("{case:<27} {counted:>13} {:>13} {:>13}", per(decisions), per(case.pods())))
-}
-
 struct Measured {
     case: Case,
     decides: Vec<Duration>,
     observing: Duration,
+    /// What the core takes, where the system tells. Names of nodes in the views of bound pods are in it.
+    core_mb: Option<f64>,
 }
 
-/// What has been shown to the core.
-struct Shown {
-    core: Core,
-    pods: BTreeMap<api::views::ObjectKey, Arc<PodView>>,
+/// All objects, as the caches of the scheduler's shell keep them: each once, shared with whom it is shown to.
+struct Views {
+    nodes: Vec<Arc<NodeView>>,
+    groups: Vec<Arc<PodGroupView>>,
+    blocked: Vec<Arc<PodView>>,
+    pods: BTreeMap<ObjectKey, Arc<PodView>>,
 }
 
-fn show(case: &Case) -> Shown {
-    let (mut core, mut pods) = (Core::new(Config::default()), BTreeMap::new());
-    for index in 0..case.nodes {
-        core.observe(Change::Node { old: None, new: Some(Arc::new(node(index))) });
-    }
-    for index in 0..case.blocked {
-        core.observe(Change::Pod { old: None, new: Some(Arc::new(blocked_pod(index))) });
-    }
-    for group in 0..case.groups {
-        if let Some(group) = pod_group(case, group) {
-            core.observe(Change::PodGroup { old: None, new: Some(Arc::new(group)) });
-        }
-        for index in 0..case.pods_per_group {
-            let pod = Arc::new(pod(case, group, index));
-            pods.insert(pod.metadata.key(), Arc::clone(&pod));
-            core.observe(Change::Pod { old: None, new: Some(pod) });
+impl Views {
+    fn of(case: &Case) -> Views {
+        let pods = (0..case.groups).flat_map(|group| (0..case.pods_per_group).map(move |index| (group, index)));
+        let pods = pods.map(|(group, index)| Arc::new(pod(case, group, index)));
+        Views {
+            nodes: (0..case.nodes).map(|index| Arc::new(node(index))).collect(),
+            groups: (0..case.groups).filter_map(|group| pod_group(case, group)).map(Arc::new).collect(),
+            blocked: (0..case.blocked).map(|index| Arc::new(blocked_pod(index))).collect(),
+            pods: pods.map(|pod| (pod.metadata.key(), pod)).collect(),
         }
     }
-    Shown { core, pods }
+
+    fn show(&self, core: &mut Core) {
+        let nodes = self.nodes.iter().map(|node| Change::Node { old: None, new: Some(Arc::clone(node)) });
+        let groups = self.groups.iter().map(|group| Change::PodGroup { old: None, new: Some(Arc::clone(group)) });
+        let pods = self.blocked.iter().chain(self.pods.values());
+        let pods = pods.map(|pod| Change::Pod { old: None, new: Some(Arc::clone(pod)) });
+        nodes.chain(groups).chain(pods).for_each(|change| core.observe(change));
+    }
 }
 
 fn measure(case: &Case) -> anyhow::Result<Measured> {
     let now = Timestamp::UNIX_EPOCH;
-    let Shown { mut core, mut pods } = show(case);
+    let mut views = Views::of(case);
+    let own_mb = memory_mb(resident_mb_of);
+    let mut core = Core::new(Config::default());
+    views.show(&mut core);
     let (mut decides, mut observing, mut bound, mut refused) = (Vec::new(), Duration::ZERO, 0, 0);
     loop {
         let started = Instant::now();
@@ -172,10 +160,12 @@ fn measure(case: &Case) -> anyhow::Result<Measured> {
         };
         bound += placements.len();
         for placement in placements {
-            let old = pods.remove(&placement.pod).context("a pod is bound once")?;
-            let mut new = (*old).clone();
+            let kept = views.pods.get_mut(&placement.pod).context("a pod that was shown is bound")?;
+            let mut new = (**kept).clone();
             new.spec.node_name = placement.node;
-            let change = Change::Pod { old: Some(old), new: Some(Arc::new(new)) };
+            let new = Arc::new(new);
+            let old = std::mem::replace(kept, Arc::clone(&new));
+            let change = Change::Pod { old: Some(Arc::clone(&old)), new: Some(new) };
             let started = Instant::now();
             core.settled(Outcome::Bound { pod: placement.pod, uid: placement.uid }, now);
             core.observe(change);
@@ -186,7 +176,8 @@ fn measure(case: &Case) -> anyhow::Result<Measured> {
     // Each once: nothing that happened meanwhile could have helped them.
     ensure!(refused == case.blocked, "{refused} refusals of {} pods that fit nowhere", case.blocked);
     decides.sort_unstable();
-    Ok(Measured { case: case.clone(), decides, observing })
+    let core_mb = memory_mb(resident_mb_of).zip(own_mb).map(|(all, own)| all - own);
+    Ok(Measured { case: case.clone(), decides, observing, core_mb })
 }
 
 impl Measured {
@@ -220,7 +211,8 @@ impl Measured {
             "decide_ms_mean": self.mean(),
             "decide_ms_p50": self.percentile(50),
             "decide_ms_p99": self.percentile(99),
-            "rss_mb": rss_mb(),
+            "rss_mb": memory_mb(peak_mb_of),
+            "core_mb": self.core_mb,
             "observe_us_per_pod": self.observe_us_per_pod(),
         })
     }
@@ -232,13 +224,14 @@ impl fmt::Display for Measured {
             [self.mean(), self.percentile(50), self.percentile(99), self.percentile(100)].map(|ms| format!("{ms:.4}"));
         let (observe, rate) = (self.observe_us_per_pod(), self.case.pods() as f64 / self.seconds());
         write!(f, "{:<26} {mean:>9} {p50:>9} {p99:>9} {max:>9} ", self.case)?;
-        write!(f, "{observe:>13.2} {rate:>9.0} {:>8.3} {:>8.0}", self.seconds(), rss_mb().unwrap_or(f64::NAN))
+        let [rss, core] = [memory_mb(peak_mb_of), self.core_mb].map(|mb| mb.unwrap_or(f64::NAN));
+        write!(f, "{observe:>13.2} {rate:>9.0} {:>8.3} {rss:>8.0} {core:>8.0}", self.seconds())
     }
 }
 
-/// Peak resident memory of this process, where the system tells.
-fn rss_mb() -> Option<f64> {
-    peak_mb_of(std::path::Path::new("/proc/self/status")).ok()
+/// Memory of this process, where the system tells.
+fn memory_mb(which: impl Fn(&Path) -> anyhow::Result<f64>) -> Option<f64> {
+    which(Path::new("/proc/self/status")).ok()
 }
 
 fn node(index: usize) -> NodeView {

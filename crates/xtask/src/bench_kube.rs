@@ -6,10 +6,12 @@
 mod load; // nodes, groups and pods, made and taken away
 mod systems; // the schedulers, and how they are asked about themselves
 mod embedded; // everything in one process of ours
+mod summary; // medians of all rounds, and how the systems compare
 
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -34,6 +36,9 @@ pub struct Args {
     /// Folder for data directories and logs; it should lie on a disk, not in memory
     #[arg(long, default_value = "target/bench-kube")]
     pub folder: PathBuf,
+    /// How often each case is measured on each system, the systems in turn; then medians are compared
+    #[arg(long, default_value_t = 1)]
+    pub rounds: usize,
     /// Also write one JSON object a line to this file
     #[arg(long)]
     pub json: Option<PathBuf>,
@@ -75,7 +80,6 @@ impl System {
     /// Whether it says anything about this case.
     fn takes(self, case: &Case) -> bool {
         match self {
-            System::Bare => case.policy == Policy::Single,
             System::PhalanxJobs => case.policy == Policy::Gang,
             _ => true,
         }
@@ -90,6 +94,8 @@ pub struct Row {
     case: Case,
     /// From the scheduler's readiness (our own server: from the first create) to the last bind.
     seconds: f64,
+    /// From the scheduler's start to its readiness.
+    ready_seconds: Option<f64>,
     /// How long making groups and pods took; part of `seconds` on our own server.
     create_seconds: f64,
     decisions: Option<Decisions>,
@@ -103,22 +109,25 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
     std::fs::create_dir_all(&args.folder)?;
     println!(
-        "{:<14} {:<17} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>10}",
-        "case", "system", "seconds", "pods/s", "decide ms", "p50 ms", "p99 ms", "rss MB", "creates/s"
+        "{:<14} {:<17} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>8} {:>10}",
+        "case", "system", "seconds", "pods/s", "decide ms", "p50 ms", "p99 ms", "rss MB", "ready s", "creates/s"
     );
+    let mut rows = Vec::new();
     let mut tell = |row: Row| -> anyhow::Result<()> {
         println!("{}", row.text());
         if let Some(file) = &mut json {
             writeln!(file, "{}", row.to_json())?;
         }
+        rows.push(row);
         Ok(())
     };
     on_the_real_server(args, &cases, &systems, &mut tell)?;
-    for case in &cases {
+    for (case, _) in cases.iter().flat_map(|case| (0..args.rounds).map(move |round| (case, round))) {
         for system in systems.iter().filter(|system| !system.is_on_the_real_server() && system.takes(case)) {
             tell(embedded::measure(args, *system, case)?)?;
         }
     }
+    print!("{}", summary::text(&rows));
     Ok(())
 }
 
@@ -149,7 +158,8 @@ fn on_the_real_server(args: &Args, cases: &[Case], systems: &[System], tell: &mu
             runtime.block_on(load::make_nodes(&client, case.nodes))?;
             nodes = case.nodes;
         }
-        for system in wanted.iter().filter(|system| system.takes(case)) {
+        let round = || wanted.iter().filter(|system| system.takes(case));
+        for system in (0..args.rounds).flat_map(|_| round()) {
             eprintln!("{case} on {}", system.name());
             let made = runtime.block_on(load::make(&client, case))?;
             let row = match system {
@@ -169,9 +179,20 @@ fn on_the_real_server(args: &Args, cases: &[Case], systems: &[System], tell: &mu
 
 /// Binds by hand: what the server can take.
 async fn bare(client: &::kube::Client, case: &Case, made: &Made) -> anyhow::Result<Row> {
-    let seconds = load::bind_all(client, case).await?;
+    let watching = tokio::spawn(load::Binds::from_now(client).await?.until(case.pods()));
+    let started = Instant::now();
+    load::bind_all(client, case).await?;
+    let seconds = watching.await??.duration_since(started).as_secs_f64();
     let create_seconds = made.seconds;
-    Ok(Row { system: System::Bare, case: case.clone(), seconds, create_seconds, decisions: None, rss_mb: None })
+    Ok(Row {
+        system: System::Bare,
+        case: case.clone(),
+        seconds,
+        ready_seconds: None,
+        create_seconds,
+        decisions: None,
+        rss_mb: None,
+    })
 }
 
 fn scheduled(
@@ -185,13 +206,15 @@ fn scheduled(
     let binds = runtime.block_on(load::Binds::from_now(client))?;
     // Polled from now on, so that the last bind is seen when it comes.
     let watching = runtime.spawn(binds.until(case.pods()));
+    let started = Instant::now();
     let scheduler = start()?;
     let ready = runtime.block_on(scheduler.ready())?;
     let last = runtime.block_on(watching)??;
     let decisions = runtime.block_on(scheduler.decisions(case))?;
     let rss_mb = Some(scheduler.peak_mb()?);
     let seconds = last.saturating_duration_since(ready).as_secs_f64();
-    Ok(Row { system, case: case.clone(), seconds, create_seconds: made.seconds, decisions, rss_mb })
+    let ready_seconds = Some(ready.duration_since(started).as_secs_f64());
+    Ok(Row { system, case: case.clone(), seconds, ready_seconds, create_seconds: made.seconds, decisions, rss_mb })
 }
 
 impl Row {
@@ -204,7 +227,7 @@ impl Row {
             |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
         let decisions = self.decisions.as_ref();
         format!(
-            "{:<14} {:<17} {:>8.2} {:>9.0} {:>11} {:>9} {:>9} {:>8} {:>10.0}",
+            "{:<14} {:<17} {:>8.2} {:>9.0} {:>11} {:>9} {:>9} {:>8} {:>8} {:>10.0}",
             self.case,
             self.system.name(),
             self.seconds,
@@ -213,6 +236,7 @@ impl Row {
             number(decisions.map(|decisions| decisions.percentile_ms(50)), 2),
             number(decisions.map(|decisions| decisions.percentile_ms(99)), 2),
             number(self.rss_mb, 0),
+            number(self.ready_seconds, 1),
             self.case.pods() as f64 / self.create_seconds,
         )
     }
@@ -231,6 +255,7 @@ impl Row {
             "decide_ms_p50": decisions.map(|decisions| decisions.percentile_ms(50)),
             "decide_ms_p99": decisions.map(|decisions| decisions.percentile_ms(99)),
             "rss_mb": self.rss_mb,
+            "ready_seconds": self.ready_seconds,
             "creates_per_second": self.case.pods() as f64 / self.create_seconds,
         })
     }

@@ -119,7 +119,7 @@ fn write(key: Key, expect: Expect, bytes: usize, round: usize) -> Write {
     let head = r#"{"metadata":{"resourceVersion":""#;
     let text = format!(r#"{head}"}},"round":{round},"pad":""#);
     let text = format!(r#"{text}{}"}}"#, "x".repeat(bytes.saturating_sub(text.len() + 2)));
-    let meta = Meta { uid: format!("00000000-0000-4000-8000-{round:012}"), ..Meta::default() };
+    let meta = Meta { uid: format!("00000000-0000-4000-8000-{round:012}").as_str().into(), ..Meta::default() };
     Write { key, expect, op: Op::Put, document: Document::new(text.into_bytes(), head.len()), meta }
 }
 

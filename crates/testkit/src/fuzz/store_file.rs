@@ -36,7 +36,7 @@ pub fn check(input: &[u8]) -> Outcome {
     if let Some(store) = &opened {
         for stored in objects(store).values() {
             let once = HISTORY.written.get(&(Key::clone(&stored.key), stored.revision));
-            assert_eq!(once, Some(&stored.bytes), "{} at {} was never written so", stored.key, stored.revision);
+            assert_eq!(once, Some(&stored.bytes()), "{} at {} was never written so", stored.key, stored.revision);
         }
     }
     let is_whole = opened.as_ref().is_some_and(|store| objects(store) == HISTORY.last);
@@ -201,7 +201,7 @@ impl History {
 
     fn note(&mut self, store: &Store) {
         let objects = objects(store).into_values();
-        self.written.extend(objects.map(|stored| ((Key::clone(&stored.key), stored.revision), stored.bytes.clone())));
+        self.written.extend(objects.map(|stored| ((Key::clone(&stored.key), stored.revision), stored.bytes())));
     }
 }
 
@@ -228,7 +228,7 @@ fn put(name: &str, expect: Expect, value: u32) -> Write {
     let head = r#"{"metadata":{"resourceVersion":""#;
     let document = Document::new(format!(r#"{head}"}},"value":{value}}}"#).into_bytes(), head.len());
     let meta = Meta {
-        uid: format!("uid-{name}"),
+        uid: format!("uid-{name}").as_str().into(),
         fields: [("status.phase", "Pending")].into_iter().collect(),
         ..Meta::default()
     };

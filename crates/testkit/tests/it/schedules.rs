@@ -111,10 +111,14 @@ fn a_job_goes_by_the_clock_that_was_set() {
         let home = Settled::start().await;
         let expires = job("expires").annotate("phalanx.dev/run-seconds", "1").spec("ttlSecondsAfterFinished", 3600);
         request::post(&home.plane.client(), JOBS, &expires.build()).await.unwrap();
+        let late = job("late").annotate("phalanx.dev/run-seconds", "86400").spec("activeDeadlineSeconds", 3600);
+        request::post(&home.plane.client(), JOBS, &late.build()).await.unwrap();
         pass(MINUTE).await;
         home.set(3600);
         pass(MINUTE / 2).await;
-        assert!(home.plane.caches().jobs.all().is_empty());
+        let left = home.plane.caches().jobs.all();
+        let ends: Vec<_> = left.iter().map(|job| (&*job.metadata.name, job.end().map(|end| &*end.reason))).collect();
+        assert_eq!(ends, [("late", Some("DeadlineExceeded"))]);
     });
 }
 

@@ -117,7 +117,7 @@ fn job(index: usize) -> Value {
 fn documents<V: View>(store: &Store) -> anyhow::Result<Vec<Vec<u8>>> {
     let resource = format!("{}/{}", V::RESOURCE.group, V::RESOURCE.plural);
     let listed = store.list(&List::all(&resource.into()), &mut |_| true)?;
-    Ok(listed.items.iter().map(|item| item.bytes.to_vec()).collect())
+    Ok(listed.items.iter().map(|item| item.bytes().to_vec()).collect())
 }
 
 fn filled<V: View>(documents: &[Vec<u8>], indexes: &[Index<V>]) -> anyhow::Result<Cache<V>> {

@@ -36,7 +36,7 @@ pub fn measure(args: &Args, system: System, case: &Case) -> anyhow::Result<Row> 
     })?;
     let rss_mb = Some(peak_mb_of(std::path::Path::new(&format!("/proc/{}/status", up.id())))?);
     up.stop()?;
-    Ok(Row { system, case: case.clone(), seconds, create_seconds, decisions: None, rss_mb })
+    Ok(Row { system, case: case.clone(), seconds, ready_seconds: None, create_seconds, decisions: None, rss_mb })
 }
 
 async fn directly(client: &Client, case: &Case) -> anyhow::Result<(f64, f64)> {

@@ -14,7 +14,8 @@ use crate::kube::{ControlPlane, Plan, TOKEN};
 use crate::part::{self, Part};
 use crate::shapes::{Case, Policy};
 
-const READY_SECONDS_MAX: u64 = 120;
+/// kube-scheduler takes minutes to fill its queue with large groups before it says that it is ready.
+const READY_SECONDS_MAX: u64 = 1_200;
 const POLL: Duration = Duration::from_millis(10);
 
 /// A scheduler that has been started. Dropping ours kills it; the control plane ends kube-scheduler.
@@ -120,8 +121,8 @@ impl Decisions {
     /// The upper bound of the bucket in which the percentile lies, in milliseconds.
     pub fn percentile_ms(&self, percent: u32) -> f64 {
         let rank = self.count * f64::from(percent) / 100.0;
-        let bound = self.buckets.iter().find(|(_, count)| **count >= rank);
-        bound.map_or(f64::INFINITY, |(bound, _)| *bound as f64 / 1e3)
+        let bound = self.buckets.iter().find(|(_, count)| **count >= rank).map(|(bound, _)| *bound);
+        bound.filter(|bound| *bound != u64::MAX).map_or(f64::INFINITY, |bound| bound as f64 / 1e3)
     }
 }
 
@@ -135,7 +136,7 @@ mod tests {
                     d_bucket{profile=\"a\",le=\"+Inf\"} 4\nd_sum{profile=\"a\"} 0.01\nd_count{profile=\"a\"} 4\nother 1\n";
         let read = Decisions::in_metrics(text, "d").expect("it is there");
         assert!((read.mean_ms() - 2.5).abs() < 1e-9, "{read:?}");
-        assert_eq!((read.percentile_ms(25), read.percentile_ms(75)), (1.0, 2.0));
+        assert_eq!((read.percentile_ms(25), read.percentile_ms(75), read.percentile_ms(99)), (1.0, 2.0, f64::INFINITY));
         assert_eq!(Decisions::in_metrics(text, "nothing"), None);
     }
 }

@@ -37,6 +37,8 @@ enum Suite {
     Walk,
     /// All or nothing, with our parts on the real control plane
     Gangs,
+    /// Our scheduler killed between two binds, and two schedulers at once, on the real control plane
+    Schedulers,
     /// Our controllers killed again and again while Jobs are under way, on the real control plane
     Restarts,
     /// What upstream tests of Jobs, CronJobs and what they leave, with our parts on the real control plane
@@ -55,8 +57,17 @@ impl Suite {
             Suite::Walk => &["walk::walk_one_gang_job"],
             Suite::Gangs => &[
                 "gangs::",
+                "pod_groups::gangs_wait_for_group_quorum_and_room_and_do_not_block_each_other",
+                "pod_groups::a_waiting_gang_wakes_when_a_node_opens_a_pod_leaves_or_fewer_are_wanted",
+                "pod_groups::of_gangs_that_wait_for_the_same_room_the_one_that_came_first_is_next",
+                "pod_groups::pods_beyond_min_count_are_placed_when_there_is_room_for_them",
                 "gang_life::a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again",
                 "gang_life::a_gang_that_was_whole_keeps_its_pods_when_the_scheduler_starts_anew",
+            ],
+            Suite::Schedulers => &[
+                "gang_life::a_gang_whose_scheduler_died_between_two_binds_is_completed",
+                "gang_life::a_gang_that_can_no_longer_be_completed_is_released_and_starts_as_a_whole",
+                "two_schedulers::of_two_schedulers_that_give_away_the_same_room_one_gets_it",
             ],
             Suite::Restarts => &["kills::"],
             Suite::Jobs => &[
@@ -103,6 +114,7 @@ impl Suite {
             | Suite::Scheduler
             | Suite::Walk
             | Suite::Gangs
+            | Suite::Schedulers
             | Suite::Restarts
             | Suite::Jobs => &[],
             Suite::Bare => &[GROUPS],
