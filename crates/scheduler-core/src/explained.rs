@@ -142,7 +142,7 @@ fn refusal_lines(refusal: &Refusal) -> Vec<String> {
     if advice.ways.is_empty() {
         lines.push("no way out was found".to_owned());
     } else {
-        lines.push("ways out, each tried on the cluster as it is:".to_owned());
+        lines.push("ways out, each checked against the cluster as it is:".to_owned());
         lines.extend(advice.ways.iter().map(|way| format!("  {}", way.text())));
     }
     if advice.cut {

@@ -49,6 +49,8 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
+const WITH_GROUPS: &str = "WorkloadWithJob=true";
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Case {
@@ -56,7 +58,7 @@ enum Case {
     Single,
     /// One Indexed Job
     Indexed,
-    /// 1,000 gangs of four, with groups and without (gate WorkloadWithJob)
+    /// 1,000 gangs of four, with groups, without (gate WorkloadWithJob), and of Workloads that the Jobs name
     Gangs,
     /// What 10,000 Workloads with their PodGroups take up
     Pairs,
@@ -104,17 +106,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             _ if args.kube_jobs == 0 => args.jobs,
             _ => args.kube_jobs.min(args.jobs),
         };
-        rows.extend(measure(args, format!("single-{jobs}"), system, Load::single(jobs), true)?);
+        rows.extend(measure(args, format!("single-{jobs}"), system, Load::single(jobs), WITH_GROUPS)?);
     }
     if on(System::PhalanxEmbedded) {
         let here = System::PhalanxEmbedded;
         if chosen(Case::Gangs) {
-            rows.extend(measure(args, "gangs-1000x4".to_owned(), here, Load::gangs(1_000, 4), true)?);
-            rows.extend(measure(args, "gangs-1000x4-off".to_owned(), here, Load::gangs(1_000, 4), false)?);
+            let (gangs, named) = (Load::gangs(1_000, 4), Load::named(1_000, 4));
+            for (case, load, gates) in [
+                ("gangs-1000x4", gangs, WITH_GROUPS),
+                ("gangs-1000x4-off", gangs, "WorkloadWithJob=false"),
+                ("gangs-1000x4-named", named, "WorkloadWithJob=true,JobWorkloadRef=true"),
+            ] {
+                rows.extend(measure(args, case.to_owned(), here, load, gates)?);
+            }
         }
         if chosen(Case::Indexed) {
             let load = Load::indexed(args.completions, args.completions.div_ceil(100));
-            rows.extend(measure(args, format!("indexed-{}", args.completions), here, load, true)?);
+            rows.extend(measure(args, format!("indexed-{}", args.completions), here, load, WITH_GROUPS)?);
         }
     }
     print(&rows);
@@ -133,9 +141,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Starts a system, sends it the Jobs, and stops it again. `None` where the real programs cannot be had.
-fn measure(args: &Args, case: String, system: System, load: Load, with_groups: bool) -> anyhow::Result<Option<Row>> {
+fn measure(args: &Args, case: String, system: System, load: Load, gates: &str) -> anyhow::Result<Option<Row>> {
     eprintln!("{case}, {}: starting", system.name());
-    let Some(mut home) = Home::start(args, system, with_groups)? else { return Ok(None) };
+    let Some(mut home) = Home::start(args, system, gates)? else { return Ok(None) };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let measured = runtime.block_on(load.run(&home)).with_context(|| format!("{case}, {}", system.name()));
     let measured = measured.map_err(|error| error.context(home.last_words()))?;
@@ -153,13 +161,13 @@ fn print(rows: &[Row]) {
         return;
     }
     println!(
-        "{:<18} {:<24} {:>7} {:>8} {:>8} {:>8} {:>9} {:>9} {:>10} {:>7} {:>6}",
+        "{:<20} {:<24} {:>7} {:>8} {:>8} {:>8} {:>9} {:>9} {:>10} {:>7} {:>6}",
         "case", "system", "s", "Jobs/s", "pods/s", "create/s", "pod p50", "pod p99", "writes/Job", "cpu s", "MB"
     );
     for Row { case, system, load, measured } in rows {
         let (jobs, pods) = (load.jobs as f64, (load.jobs * load.pods) as f64);
         println!(
-            "{case:<18} {:<24} {:>7.1} {:>8.0} {:>8.0} {:>8.0} {:>9.0} {:>9.0} {:>10.1} {:>7.1} {:>6.0}",
+            "{case:<20} {:<24} {:>7.1} {:>8.0} {:>8.0} {:>8.0} {:>9.0} {:>9.0} {:>10.1} {:>7.1} {:>6.0}",
             system.name(),
             measured.seconds,
             jobs / measured.seconds,
@@ -174,7 +182,7 @@ fn print(rows: &[Row]) {
     }
     println!("\nCPU and memory are those of the process with the Job controller. Writes per Job:");
     for Row { case, system, load, measured } in rows {
-        println!("{case:<18} {:<24} {}", system.name(), measured.writes.per(load.jobs));
+        println!("{case:<20} {:<24} {}", system.name(), measured.writes.per(load.jobs));
     }
 }
 

@@ -46,7 +46,7 @@ fn a_gang_that_is_too_large_for_its_rack_learns_of_fewer_pods_and_a_wider_key() 
       rack=r1: room for 8 pods (Insufficient nvidia.com/gpu on 2 of 2 nodes)
       rack=r2: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
       rack=r3: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
-    ways out, each tried on the cluster as it is:
+    ways out, each checked against the cluster as it is:
       lower minCount to 8
       use the topology key zone instead of rack
       add 1 node like a to rack=r1
@@ -65,7 +65,7 @@ fn a_gang_that_is_in_the_way_of_others_learns_whose_end_to_wait_for() {
       rack=r1: room for 4 pods (Insufficient nvidia.com/gpu on 2 of 2 nodes)
       rack=r2: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
       rack=r3: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
-    ways out, each tried on the cluster as it is:
+    ways out, each checked against the cluster as it is:
       lower minCount to 4
       use the topology key zone instead of rack
       wait for job ns/short (2 pods), pod ns/solo-0 and pod ns/solo-1 in rack=r1
@@ -78,7 +78,7 @@ fn a_gang_that_no_cluster_like_this_takes_learns_how_many_nodes_are_missing() {
     assert_snapshot!(told("node a gpu=4; node b gpu=4; group g gang minCount=20 pods=20 gpu=2", "g"), @r"
     podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
     gang of 20 does not fit: 4 of 20 pods fit (16 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)
-    ways out, each tried on the cluster as it is:
+    ways out, each checked against the cluster as it is:
       lower minCount to 4
       add 8 nodes like a
     ");
@@ -90,7 +90,7 @@ fn a_gang_whose_pods_differ_learns_how_many_fit_together() {
     assert_snapshot!(told(mixed, "g"), @r"
     podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
     gang of 4 does not fit: 3 of 4 pods fit (1 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)
-    ways out, each tried on the cluster as it is:
+    ways out, each checked against the cluster as it is:
       lower minCount to 3
       add 1 node like a
     ");
@@ -101,7 +101,7 @@ fn a_key_that_no_node_carries_is_told_with_one_that_some_do() {
     assert_snapshot!(told(&format!("{RACKS} group g gang minCount=2 pods=2 gpu=1 key=block"), "g"), @r"
     podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
     no node carries the topology key block
-    ways out, each tried on the cluster as it is:
+    ways out, each checked against the cluster as it is:
       use the topology key rack instead of block
     ");
 }
@@ -111,7 +111,7 @@ fn a_pod_that_fits_nowhere_learns_by_how_much() {
     assert_snapshot!(told_of_pod("node a gpu=4; node b gpu=8; pod p gpu=16", "p"), @r"
     pod ns/p waits until something changes that could help; number 1 of 1 in the queue, tried once
     0/2 nodes are available: 2 Insufficient nvidia.com/gpu.
-    ways out, each tried on the cluster as it is:
+    ways out, each checked against the cluster as it is:
       add larger nodes or ask for less: a pod asks for nvidia.com/gpu 16, the largest node has 8
     ");
 }
@@ -121,7 +121,7 @@ fn a_pod_that_waits_learns_for_whom() {
     assert_snapshot!(told_of_pod("node a gpu=4; pod x gpu=1 node=a; pod y gpu=2 node=a; pod p gpu=2", "p"), @r"
     pod ns/p waits until something changes that could help; number 1 of 1 in the queue, tried once
     0/1 nodes are available: 1 Insufficient nvidia.com/gpu.
-    ways out, each tried on the cluster as it is:
+    ways out, each checked against the cluster as it is:
       wait for pod ns/x
       add 1 node like a
     ");

@@ -91,9 +91,16 @@ async fn send(plane: &ControlPlane, method: &str, name: &str, body: &Value) {
     plane.client().request::<Value>(request).await.unwrap();
 }
 
+async fn delete_pod(plane: &ControlPlane, name: &str) {
+    let path = format!("/api/v1/namespaces/default/pods/{name}");
+    let request = http::Request::delete(path).body(Vec::new()).unwrap();
+    plane.client().request::<Value>(request).await.unwrap();
+}
+
 // Shows: S000-58
 // Shows: S000-80
 // Shows: S000-82
+// Shows: S000-83
 // Shows: S000-85
 // Shows: S000-86
 // Shows: S004-33
@@ -138,6 +145,15 @@ fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
         let grouped = pods.iter().filter(|pod| pod.group_name().is_some());
         assert!(grouped.map(|pod| pod.metadata.name.as_str()).all(|name| name.starts_with("fresh")));
         assert_eq!((groups_of(&plane, "late"), groups_of(&plane, "fresh")), (0, 1), "what is there stays");
+        assert!(running(&plane, "fresh"), "members of a gang go on");
+        let member = pods.iter().find(|pod| pod.group_name().is_some()).unwrap().metadata.name.clone();
+        delete_pod(&plane, &member).await;
+        until(&plane, "a pod without a group takes its place", |plane| {
+            let pods = plane.caches().pods.all();
+            let fresh = pods.iter().filter(|pod| pod.metadata.name.starts_with("fresh") && pod.node_name().is_some());
+            fresh.filter(|pod| pod.group_name().is_none()).count() == 1 && running(plane, "fresh")
+        })
+        .await;
         plane.stop().await;
     });
 }

@@ -369,6 +369,7 @@ fn with_every_gate_on_a_job_that_asks_for_nothing_is_no_gang() {
     });
 }
 
+// Shows: S001-13
 #[test]
 fn indexed_jobs_and_jobs_under_a_used_name_join_the_workload_they_name() {
     on_paused_clock(async {
@@ -387,6 +388,35 @@ fn indexed_jobs_and_jobs_under_a_used_name_join_the_workload_they_name() {
                 .unwrap();
             home.eventually("it is gone", MINUTE, |home| job_called(home, "again").is_none().then_some(())).await;
         }
+    });
+}
+
+// Shows: S001-13
+#[test]
+fn a_job_that_names_a_workload_fails_as_any_other_and_its_replacements_join_the_group() {
+    on_paused_clock(async {
+        let home = home_with(5, 1, with_workload_ref).await;
+        home.create(&workload("one", None, json!({"gang": {"minCount": 2}}))).await;
+        let mut manifest = naming("breaks", 2, "one");
+        manifest["spec"]["backoffLimit"] = json!(1);
+        manifest["spec"]["template"]["metadata"]["annotations"] =
+            json!({"phalanx.dev/run-seconds": "30", "phalanx.dev/exit-code": "1"});
+        home.create(&manifest).await;
+        let running = |home: &Home| {
+            let pods = pods_of(home, "breaks");
+            (pods.iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(pods)
+        };
+        let pods = home.eventually("both run", MINUTE, running).await;
+        delete_pod(&home, &pods[0]).await;
+        let failed = |home: &Home| {
+            let job = job_called(home, "breaks")?;
+            Condition::is_true(&job.status.conditions, "Failed").then_some(job)
+        };
+        let job = home.eventually("it fails", 5 * MINUTE, failed).await;
+        assert!(job.status.failed >= 2, "{:?}", job.status);
+        let made = home.history().into_iter().filter(|change| change.resource == "pods" && change.created);
+        let groups: Vec<Value> = made.map(|change| change.object["spec"]["schedulingGroup"].clone()).collect();
+        assert!(groups.len() > 2 && groups.iter().all(|group| *group == groups[0] && group.is_object()), "{groups:?}");
     });
 }
 

@@ -21,20 +21,19 @@ pub enum Home {
 
 impl Home {
     /// Starts `system` and returns when its parts are ready; `None` where the real programs cannot be had.
-    pub(super) fn start(args: &Args, system: System, with_groups: bool) -> anyhow::Result<Option<Home>> {
+    pub(super) fn start(args: &Args, system: System, gates: &str) -> anyhow::Result<Option<Home>> {
         let nodes = args.nodes.to_string();
         let phalanx = part::program(&args.phalanx)?;
-        let name = format!("{}-{with_groups}", system.name());
-        let folder = args.folder.join(name);
+        let folder = args.folder.join(system.name());
         if system == System::PhalanxEmbedded {
             // Each start on an empty directory.
             let _ = std::fs::remove_dir_all(&folder);
             let mut plan = up::Plan::new(&phalanx, &folder)?;
-            plan.options = ["--nodes", &nodes, "--feature-gates", gates(with_groups)].map(str::to_owned).to_vec();
+            plan.options = ["--nodes", &nodes, "--feature-gates", gates].map(str::to_owned).to_vec();
             plan.options.extend(settings(args)?);
             return Ok(Some(Home::Embedded(Box::new(Up::start(&plan, "127.0.0.1:0")?))));
         }
-        ensure!(with_groups, "the real server is measured with groups only");
+        ensure!(gates == super::WITH_GROUPS, "the real server is measured with groups only");
         let ours = system == System::Phalanx;
         let without_controllers = if ours { vec!["job-controller"] } else { Vec::new() };
         let plan = kube::Plan { controllers: true, without_controllers, ..kube::Plan::default() };
@@ -107,8 +106,4 @@ fn settings(args: &Args) -> anyhow::Result<Vec<String>> {
     let Some(file) = &args.config else { return Ok(Vec::new()) };
     let file = file.canonicalize().with_context(|| format!("--config {}", file.display()))?;
     Ok(vec!["--config".to_owned(), file.display().to_string()])
-}
-
-fn gates(with_groups: bool) -> &'static str {
-    if with_groups { "WorkloadWithJob=true" } else { "WorkloadWithJob=false" }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use futures::StreamExt;
 use futures::future::{join, try_join_all};
+use futures::{StreamExt, TryStreamExt};
 use kube::Client;
 use kube::core::WatchEvent;
 use runtime::{is_expired, request};
@@ -17,6 +17,7 @@ use super::home::Home;
 use super::vitals::{Vitals, Writes};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Requests of the load in flight at once.
 const IN_FLIGHT: usize = 32;
@@ -42,6 +43,8 @@ pub struct Load {
 enum Shape {
     Plain,
     Gang,
+    /// A gang of a Workload that is there before, and that the Job names.
+    Named,
     Indexed,
 }
 
@@ -56,6 +59,11 @@ impl Load {
         Load { jobs, pods, parallelism: pods, shape: Shape::Gang }
     }
 
+    /// Gangs of Workloads that users made, each named by its Job (`workloadRef`).
+    pub fn named(jobs: usize, pods: usize) -> Load {
+        Load { jobs, pods, parallelism: pods, shape: Shape::Named }
+    }
+
     /// One Job with that many indexes, so many of them at a time.
     pub fn indexed(completions: usize, parallelism: usize) -> Load {
         Load { jobs: 1, pods: completions, parallelism, shape: Shape::Indexed }
@@ -66,6 +74,9 @@ impl Load {
         let client = home.client().await?;
         let warm_up = Load { jobs: WARM_UP, pods: 1, parallelism: 1, shape: Shape::Plain };
         warm_up.follow(&client, "warm").await.context("warming up")?;
+        if self.shape == Shape::Named {
+            self.make_workloads(&client, "job").await.context("making Workloads")?;
+        }
         let before = Vitals::now(&client, home).await?;
         let mut measured = self.follow(&client, "job").await?;
         tokio::time::sleep(EVENTS_SETTLE).await;
@@ -111,6 +122,19 @@ impl Load {
         })
     }
 
+    async fn make_workloads(&self, client: &Client, prefix: &str) -> Result<(), kube::Error> {
+        let gang = json!([{"name": "workers", "schedulingPolicy": {"gang": {"minCount": self.pods}}}]);
+        let make = |index| {
+            let metadata = json!({"name": format!("{prefix}-{index}")});
+            let workload = json!({
+                "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "metadata": metadata,
+                "spec": {"podGroupTemplates": gang},
+            });
+            async move { request::post(client, WORKLOADS, &workload).await.map(drop) }
+        };
+        futures::stream::iter((0..self.jobs).map(make)).buffer_unordered(IN_FLIGHT).try_collect().await
+    }
+
     /// Each client sends its next Job when the last is answered.
     async fn send(&self, client: &Client, prefix: &str) -> anyhow::Result<Sent> {
         let next = AtomicUsize::new(0);
@@ -140,14 +164,15 @@ impl Load {
     fn job(&self, name: &str) -> Value {
         let scheduling = match self.shape {
             Shape::Gang => json!({"schedulingPolicy": {"gang": {"minCount": self.pods}}}),
-            Shape::Plain | Shape::Indexed => Value::Null,
+            Shape::Plain | Shape::Named | Shape::Indexed => Value::Null,
         };
+        let workload = if self.shape == Shape::Named { json!({"name": name}) } else { Value::Null };
         let mode = if self.shape == Shape::Indexed { "Indexed" } else { "NonIndexed" };
         json!({
             "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
             "spec": {
                 "completions": self.pods, "parallelism": self.parallelism, "completionMode": mode,
-                "scheduling": scheduling,
+                "scheduling": scheduling, "workloadRef": workload,
                 "template": {
                     "metadata": {"annotations": {"phalanx.dev/run-seconds": "0"}},
                     "spec": {"restartPolicy": "Never", "containers": [{

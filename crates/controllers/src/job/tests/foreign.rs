@@ -22,6 +22,7 @@ fn steps(mut observed: Observed, gates: &Gates) -> String {
     }
 }
 
+// Shows: S000-89
 #[test]
 fn without_the_kinds_jobs_that_ask_for_a_group_wait_and_say_so() {
     let gang = json!({"parallelism": 2, "completions": 2, "scheduling": {"schedulingPolicy": {"gang": {}}}});
@@ -39,6 +40,7 @@ fn without_the_kinds_jobs_that_ask_for_a_group_wait_and_say_so() {
     }
 }
 
+// Shows: S000-89
 #[test]
 fn a_job_that_waited_goes_on_when_the_kinds_are_there() {
     let gang = json!({"parallelism": 2, "completions": 2, "scheduling": {"schedulingPolicy": {"gang": {}}}});
