@@ -1,0 +1,86 @@
+//! What explanations say of objects as a server has them.
+
+#![allow(clippy::unwrap_used)]
+use super::*;
+use api::views::View;
+
+fn view<V: View>(document: Value) -> V {
+    V::decode(document.to_string().as_bytes()).unwrap()
+}
+
+fn evidence(subject: Subject, groups: &[Value], pods: &[Value]) -> Evidence {
+    Evidence {
+        subject,
+        groups: groups.iter().cloned().map(view).collect(),
+        pods: pods.iter().cloned().map(view).collect(),
+        nodes: Vec::new(),
+        events: Vec::new(),
+    }
+}
+
+fn pod(spec: Value, status: Value) -> Value {
+    json!({"metadata": {"name": "p", "namespace": "d", "uid": "p"}, "spec": spec, "status": status})
+}
+
+#[test]
+fn the_answer_names_what_is_waited_for() {
+    let member = json!({"schedulingGroup": {"podGroupName": "g"}});
+    let gang = json!({"metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}});
+    let refused =
+        json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "full"}]});
+    let job = |spec: Value| Subject::Job(Box::new(view(json!({"metadata": {"name": "j", "uid": "j"}, "spec": spec}))));
+    let of_pod = |spec: &Value, status: &Value| Subject::Pod(Box::new(view(pod(spec.clone(), status.clone()))));
+    let (none, no) = (json!({}), &[][..]);
+    for (case, evidence, want) in [
+        (
+            "gates",
+            evidence(of_pod(&json!({"schedulingGates": [{"name": "x"}]}), &none), no, no),
+            "waits: held by scheduling gates: x",
+        ),
+        ("no group", evidence(of_pod(&member, &none), no, no), "waits: the PodGroup g that it names does not exist"),
+        ("refused", evidence(of_pod(&none, &refused), no, no), "waits: R: full"),
+        ("silence", evidence(of_pod(&none, &none), no, no), SILENCE),
+        ("bound", evidence(of_pod(&json!({"nodeName": "n"}), &none), no, no), "Pending on node n, node n"),
+        (
+            "too few pods",
+            evidence(
+                Subject::Group(view(gang.clone())),
+                std::slice::from_ref(&gang),
+                &[pod(member.clone(), none.clone())],
+            ),
+            "waits for pods: 1 of the 2 it needs are there",
+        ),
+        (
+            "a template",
+            evidence(Subject::Workload(view(none.clone())), no, no),
+            "waits: no PodGroup has been made from it yet",
+        ),
+        (
+            "suspended",
+            evidence(job(json!({"suspend": true})), no, no),
+            "suspended: nothing of it runs until spec.suspend is false",
+        ),
+        ("no pods", evidence(job(none.clone()), no, no), "waits: its controller has made no pods yet"),
+    ] {
+        assert_eq!(Explanation::of(&evidence).answer, want, "{case}");
+    }
+}
+
+#[test]
+fn events_of_one_reason_about_many_pods_are_one_line() {
+    let event = |uid: &str, second: u32, message: &str| {
+        Event::read(&json!({
+            "involvedObject": {"kind": "Pod", "name": uid, "uid": uid}, "type": "Warning", "reason": "Failed",
+            "message": message, "count": 2, "lastTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+        }))
+    };
+    let owned = |uid: &str| json!({"metadata": {"name": uid, "uid": uid, "ownerReferences": [{"kind": "Job", "uid": "j", "controller": true}]}});
+    let mut evidence = evidence(
+        Subject::Job(Box::new(view(json!({"metadata": {"name": "j", "uid": "j"}})))),
+        &[],
+        &[owned("a"), owned("b")],
+    );
+    evidence.events = vec![event("a", 1, "old"), event("b", 9, "new"), event("stranger", 3, "no matter")];
+    let told = Explanation::of(&evidence).text("2026-01-01T00:00:19Z".parse().unwrap());
+    assert!(told.ends_with("events\n  10s    Warning Failed 2 pods: new (4 times)\n"), "{told}");
+}
