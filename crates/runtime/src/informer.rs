@@ -126,15 +126,16 @@ impl<V: View> Cache<V> {
 
     /// The objects found under `value`, in key order. The cache must have been made with `index`.
     pub fn by_index(&self, index: &Index<V>, value: &str) -> Vec<Arc<V>> {
-        let state = self.lock();
-        let Some(indexed) = state.indexes.iter().find(|indexed| indexed.index.name == index.name) else {
-            panic!("the cache of {} was made without index {}", V::RESOURCE.plural, index.name)
-        };
-        match indexed.entries.get(value) {
+        match self.lock().found(index, value) {
             None => Vec::new(),
             Some(Found::One(_, object)) => vec![object.clone()],
             Some(Found::More(objects)) => objects.values().cloned().collect(),
         }
+    }
+
+    /// Whether there are objects under `value`. The cache must have been made with `index`.
+    pub fn has_any(&self, index: &Index<V>, value: &str) -> bool {
+        self.lock().found(index, value).is_some()
     }
 
     /// The highest revision seen: every write to this kind up to it shows.
@@ -257,6 +258,13 @@ impl<V: View> Cache<V> {
 }
 
 impl<V: View> State<V> {
+    fn found(&self, index: &Index<V>, value: &str) -> Option<&Found<V>> {
+        let Some(indexed) = self.indexes.iter().find(|indexed| indexed.index.name == index.name) else {
+            panic!("the cache of {} was made without index {}", V::RESOURCE.plural, index.name)
+        };
+        indexed.entries.get(value)
+    }
+
     fn log_end(&self) -> u64 {
         self.log_start + self.log.len() as u64
     }

@@ -37,7 +37,7 @@ impl Announcer {
                 // When the write in flight ends, the group is looked at again.
                 Unit::Group(key) if book.standing(key).writing => {}
                 // Units are in order and groups are their last kind: only groups are left.
-                Unit::Group(_) if !writes.has_room_for_group_condition() => {
+                Unit::Group(_) if !writes.has_room_for_group_condition(now) => {
                     book.unsaid.insert(unit);
                     return;
                 }

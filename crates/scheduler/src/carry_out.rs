@@ -1,11 +1,12 @@
 //! Binds and other writes on their way to the server, each kind with its own limit.
 //!
-//! Binds and releases come first: they are what everyone waits for. A PodGroup's condition has a limit of its own, so that it is
-//! not held up behind thousands of binds, and a smaller one while binds wait; a pod's condition is only written while no
+//! Binds and releases come first: they are what everyone waits for. A PodGroup's condition waits for them too, but not
+//! for ever: a few at a time go ahead once binds have been waiting for a while. A pod's condition is only written while no
 //! bind waits.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{Condition, ObjectKey, PodGroupView, PodView, View};
@@ -19,11 +20,14 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::conditions::{self, ConditionsPatch, DISRUPTION_TARGET, RELEASED};
+use crate::run::until;
 
 /// How often a pod is marked anew when others write to it at the same time.
 const CONFLICTS_MAX: u32 = 5;
 
-/// While binds wait, this part of the usual PodGroup conditions is in flight.
+/// For so long PodGroup conditions wait for binds.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// While binds wait for longer than that, this part of the usual PodGroup conditions is in flight.
 const CROWDED_SHARE: usize = 8;
 
 /// How many writes of each kind may be in flight.
@@ -60,6 +64,8 @@ pub(crate) struct Writes {
     limits: Limits,
     /// Binds and releases that wait for a free place, oldest decision first.
     waiting: VecDeque<Urgent>,
+    /// Since when some wait.
+    crowded_since: Option<Timestamp>,
     /// Pods whose bind waits or is in flight.
     binding: BTreeSet<ObjectKey>,
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -74,6 +80,7 @@ impl Writes {
             client,
             limits,
             waiting: VecDeque::new(),
+            crowded_since: None,
             binding: BTreeSet::new(),
             in_flight: FuturesUnordered::new(),
             binds: 0,
@@ -110,10 +117,20 @@ impl Writes {
         !self.waiting.is_empty()
     }
 
+    /// Takes note of the time, for how long binds have been waiting.
+    pub(crate) fn look_at_the_clock(&mut self, now: Timestamp) {
+        self.crowded_since = self.are_crowded().then(|| self.crowded_since.unwrap_or(now));
+    }
+
     /// Whether another PodGroup's condition may be written now.
-    pub(crate) fn has_room_for_group_condition(&self) -> bool {
+    pub(crate) fn has_room_for_group_condition(&self, now: Timestamp) -> bool {
         let most = self.limits.group_conditions;
-        self.group_conditions < if self.are_crowded() { most.div_ceil(CROWDED_SHARE) } else { most }
+        let allowed = match self.crowded_since {
+            None => most,
+            Some(since) if until(now, since) < PATIENCE => 0,
+            Some(_) => most.div_ceil(CROWDED_SHARE),
+        };
+        self.group_conditions < allowed
     }
 
     /// Whether another pod's condition may be written now.

@@ -235,6 +235,7 @@ impl Shell {
 
     fn announce(&mut self) {
         let now = self.clock.now();
+        self.writes.look_at_the_clock(now);
         self.announcer.recorder.give_way(self.writes.are_crowded());
         self.book.open_agenda(now);
         self.announcer.newcomers(&mut self.book);

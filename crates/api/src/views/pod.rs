@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAffinity, Toleration};
 use serde::Deserialize;
 
-use super::meta::{Condition, Index, Meta, tight};
+use super::meta::{Condition, Index, Meta, OwnerRef, tight};
+use crate::batch::prepare::CONTROLLER_UID_LABEL;
 use crate::pairs::Pairs;
 use crate::quantity::Quantity;
 use crate::views::view;
@@ -24,10 +25,16 @@ pub struct PodView {
 view!(PodView, "", "v1", "Pod", "pods", namespaced: true, lighten: PodView::lighten_ended);
 
 impl PodView {
-    /// Pods by the uid of the owner that manages them.
+    /// Pods by the uid of the owner that manages them. Those of a Job that succeeded and that nobody holds any more stand
+    /// apart, under [`PodView::settled_of`]: a large Job has many of them, and nearly nothing to do with them.
     pub const BY_CONTROLLER: Index<PodView> = Index {
         name: "controller",
-        values: |pod| pod.metadata.controller().map(|owner| owner.uid.clone()).into_iter().collect(),
+        values: |pod| {
+            let value = |owner: &OwnerRef| {
+                if pod.is_settled_for(owner) { PodView::settled_of(&owner.uid) } else { owner.uid.clone() }
+            };
+            pod.metadata.controller().map(value).into_iter().collect()
+        },
     };
     /// Pods that nobody manages, by `namespace/key=value` of each of their labels.
     pub const BY_LOOSE_LABEL: Index<PodView> = Index {
@@ -38,6 +45,18 @@ impl PodView {
             labels.map(|(key, value)| format!("{namespace}/{key}={value}")).collect()
         },
     };
+    /// Where [`PodView::BY_CONTROLLER`] has the pods of a Job that have succeeded and were let go.
+    pub fn settled_of(controller_uid: &str) -> String {
+        format!("{controller_uid}/settled")
+    }
+
+    /// Whether it succeeded, is held by nobody, and is without doubt selected by the Job that controls it.
+    fn is_settled_for(&self, owner: &OwnerRef) -> bool {
+        self.status.phase == PodPhase::Succeeded
+            && self.metadata.finalizers.is_empty()
+            && self.metadata.labels.get(CONTROLLER_UID_LABEL).is_some_and(|uid| *uid == owner.uid)
+    }
+
     /// Bound pods by node name.
     pub const BY_NODE: Index<PodView> =
         Index { name: "node", values: |pod| pod.node_name().map(str::to_owned).into_iter().collect() };

@@ -8,6 +8,7 @@ use api::views::{PodPhase, PodView};
 use runtime::Backoff;
 
 use super::ends::{End, failed_by_itself, finished_at};
+use super::observe::Settled;
 use super::shape::Shape;
 
 /// How long the replacement of failed pods still has to wait; zero when nothing holds it back. A Job that limits the
@@ -17,12 +18,18 @@ use super::shape::Shape;
 // Upstream: keeps the failures in memory, forgets them on restart, and counts deleted pods too. The pods that failed
 // are still there to be asked, so the same wait comes out before and after a restart. A pod that somebody deleted (a
 // drain, a preemption) says nothing about the program in it, so its replacement does not wait.
-pub fn remaining(shape: &Shape<'_>, pods: &[Arc<PodView>], backoff: Backoff, now: Timestamp) -> Duration {
+pub fn remaining(
+    shape: &Shape<'_>,
+    pods: &[Arc<PodView>],
+    settled: Settled,
+    backoff: Backoff,
+    now: Timestamp,
+) -> Duration {
     if shape.per_index.is_some() {
         return Duration::ZERO;
     }
     let succeeded = pods.iter().filter(|pod| pod.status.phase == PodPhase::Succeeded);
-    let last_success = succeeded.map(|pod| finished_at(pod)).max();
+    let last_success = succeeded.map(|pod| finished_at(pod)).chain(settled.last_end).max();
     let failed = pods.iter().filter(|pod| failed_by_itself(pod) && shape.end(pod) != Some(End::Disrupted));
     let failures = failed.map(|pod| finished_at(pod));
     let since: Vec<Timestamp> = failures.filter(|at| last_success.is_none_or(|success| *at > success)).collect();
@@ -60,7 +67,10 @@ mod tests {
             let job = job(json!({})).0;
             let shape = Shape::of(&job, &Config::default()).expect("a known mode");
             let pods: Vec<_> = pods.into_iter().map(|pod| pod.build()).collect();
-            assert_eq!(remaining(&shape, &pods, backoff, at(now)), Duration::from_secs(want), "{case}");
+            let waits = |settled| remaining(&shape, &pods, settled, backoff, at(now));
+            assert_eq!(waits(Settled::default()), Duration::from_secs(want), "{case}");
+            let success_just_now = Settled { any: true, last_end: Some(at(now)) };
+            assert_eq!(waits(success_just_now), Duration::ZERO, "{case}, and a pod that was let go succeeded since");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! such a cache would make a pod twice; so before anything else is decided about such a Job, the server is asked. This
 //! lives in memory alone: a restart reads everything from the server anyway.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use api::Revision;
@@ -53,10 +53,12 @@ async fn agree(parts: &Parts, job: &JobView) -> Result<(), kube::Error> {
     let path = list_path(job, &PodView::RESOURCE.collection_path(&job.metadata.namespace));
     let list: List = serde_json::from_slice(&get(&parts.client, &path).await?).map_err(kube::Error::SerdeError)?;
     parts.pods.reached(list.metadata.resource_version).await;
-    let shown = parts.pods.by_index(&PodView::BY_CONTROLLER, &job.metadata.uid);
+    let uid = &job.metadata.uid;
+    let mut shown = parts.pods.by_index(&PodView::BY_CONTROLLER, uid);
+    shown.extend(parts.pods.by_index(&PodView::BY_CONTROLLER, &PodView::settled_of(uid)));
     let shown: Vec<&Meta> = shown.iter().map(|pod| &pod.metadata).collect();
     let listed = list.items.into_iter().map(|item| item.metadata);
-    let listed: Vec<Meta> = listed.filter(|meta| is_controlled_by(meta, &job.metadata.uid)).collect();
+    let listed: Vec<Meta> = listed.filter(|meta| is_controlled_by(meta, uid)).collect();
     if !agrees(&shown, &listed, list.metadata.resource_version) {
         parts.pods.renew().await;
     }
@@ -65,9 +67,10 @@ async fn agree(parts: &Parts, job: &JobView) -> Result<(), kube::Error> {
 
 /// Whether what the cache shows can have come from what the server had at `revision`, which it has reached.
 fn agrees(shown: &[&Meta], listed: &[Meta], revision: Revision) -> bool {
-    let is_shown =
-        |live: &Meta| shown.iter().any(|held| held.uid == live.uid && held.resource_version >= live.resource_version);
-    let is_known = |held: &Meta| held.resource_version > revision || listed.iter().any(|live| live.uid == held.uid);
+    let held: BTreeMap<&str, Revision> = shown.iter().map(|meta| (meta.uid.as_str(), meta.resource_version)).collect();
+    let live: BTreeSet<&str> = listed.iter().map(|meta| meta.uid.as_str()).collect();
+    let is_shown = |live: &Meta| held.get(live.uid.as_str()).is_some_and(|version| *version >= live.resource_version);
+    let is_known = |held: &Meta| held.resource_version > revision || live.contains(held.uid.as_str());
     listed.iter().all(is_shown) && shown.iter().all(|held| is_known(held))
 }
 

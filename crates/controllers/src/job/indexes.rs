@@ -36,6 +36,13 @@ impl Indexes {
         self.0.iter().flat_map(|one| other.0.iter().map(move |with| shared(one, with))).sum()
     }
 
+    /// The indexes of a Job with that many completions that are not in the set, ascending.
+    pub fn missing(&self, completions: i32) -> impl Iterator<Item = i32> {
+        let firsts = std::iter::once(0).chain(self.0.iter().map(|(_, last)| last + 1));
+        let ends = self.0.iter().map(|(first, _)| *first).chain(std::iter::once(completions));
+        firsts.zip(ends).flat_map(|(first, end)| first..end)
+    }
+
     /// Adds one index.
     pub fn insert(&mut self, index: i32) {
         self.insert_range(index, index);
@@ -113,6 +120,7 @@ mod tests {
             let members: Vec<i32> = (0..40).filter(|index| flags[*index as usize]).collect();
             assert_eq!((0..40).filter(|index| indexes.contains(*index)).collect::<Vec<_>>(), members);
             assert_eq!(indexes.len() as usize, members.len());
+            assert!(indexes.missing(40).eq((0..40).filter(|index| !members.contains(index))));
             assert_eq!(Indexes::parse(&indexes.to_string(), 40), indexes);
         }
     }

@@ -31,6 +31,7 @@ struct Families {
     failures_by_policy: Family<ActionLabels, Counter>,
     pods_tracked: Family<EventLabels, Counter>,
     jobs_of_others: Family<ControllerLabels, Counter>,
+    stale_syncs: Family<KindLabels, Counter>,
     workload_creations: Histogram,
 }
 
@@ -82,6 +83,12 @@ struct ControllerLabels {
     controller_name: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    group: &'static str,
+    resource: &'static str,
+}
+
 impl Default for Families {
     fn default() -> Families {
         Families {
@@ -94,6 +101,7 @@ impl Default for Families {
             failures_by_policy: Family::default(),
             pods_tracked: Family::default(),
             jobs_of_others: Family::default(),
+            stale_syncs: Family::default(),
             workload_creations: Histogram::new(exponential_buckets(0.125, 2.0, 12)),
         }
     }
@@ -122,6 +130,8 @@ impl Metrics {
         let tracked = "Ended pods that a Job held (add) and let go (delete)";
         job.register("terminated_pods_tracking_finalizer", tracked, it.pods_tracked.clone());
         job.register("jobs_by_external_controller", "Jobs that others manage", it.jobs_of_others.clone());
+        let stale = "Times nothing was decided about a Job because the cache may have lacked its own writes";
+        job.register("stale_sync_skips", stale, it.stale_syncs.clone());
         registry.register_with_unit(
             "workload_creation_duration",
             "From a Job's creation, which is known to the second, to its Workload being there",
@@ -171,10 +181,14 @@ impl Metrics {
         }
     }
 
-    /// A pod was made for `job`, or refused, while these were its pods.
-    pub fn pod_created(&self, job: &JobView, pods: &[Arc<PodView>], is_made: bool) {
-        let status = if is_made { "succeeded" } else { "failed" };
-        self.0.pods_created.get_or_create(&CreationLabels { reason: creation_reason(job, pods), status }).inc();
+    /// So many pods were made for `job`, and so many refused, while these were its pods.
+    pub fn pods_created(&self, job: &JobView, pods: &[Arc<PodView>], made: usize, refused: usize) {
+        let reason = creation_reason(job, pods);
+        for (status, count) in [("succeeded", made), ("failed", refused)] {
+            if count > 0 {
+                self.0.pods_created.get_or_create(&CreationLabels { reason, status }).inc_by(count as u64);
+            }
+        }
     }
 
     /// A rule of `podFailurePolicy` said what to do about a failed pod: `Count`, `FailIndex`, `FailJob` or `Ignore`.
@@ -197,6 +211,12 @@ impl Metrics {
     pub fn managed_by_others(&self, controller_name: &str) {
         let labels = ControllerLabels { controller_name: controller_name.to_owned() };
         self.0.jobs_of_others.get_or_create(&labels).inc();
+    }
+
+    /// The cache of pods was found to lack some, or may: nothing is decided before the server was asked.
+    // Upstream: also where the cache is only late, which here is waited for within the same look.
+    pub fn stale(&self) {
+        self.0.stale_syncs.get_or_create(&KindLabels { group: "", resource: "pods" }).inc();
     }
 
     /// The Workload of `job` is there.

@@ -84,15 +84,20 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
 
     let mut scheduled = Scheduling::Plain(None);
     let mut retries = Retries::default();
+    let mut after = None;
     let mut recheck = deadline_in(job, &shape, now).filter(|_| verdict.is_none());
     if goes_on {
         scheduled = on_this_server(scheduling(observed, gates, config)?, observed, gates)?;
         retries = Retries::of(&shape, &tally, &observed.pods, config.pod_backoff, now);
-        let pause = backoff::remaining(&shape, &observed.pods, config.pod_backoff, now);
+        let pause = backoff::remaining(&shape, &observed.pods, observed.settled, config.pod_backoff, now);
         let planned = plan(&shape, &tally, pause, &retries);
-        let step = step_toward_pods(job, &scheduled, &planned);
-        if let Some(step) = step.filter(|step| !(observed.blocked && step.creates())) {
-            return Ok(step);
+        let step = step_toward_pods(job, &scheduled, &planned).filter(|step| !(observed.blocked && step.creates()));
+        match step {
+            Some(creates @ NextStep::CreatePods(..)) if ends_pile_up(observed, &shape, &retries) => {
+                after = Some(creates)
+            }
+            Some(step) => return Ok(step),
+            None => {}
         }
         if let PodPlan::CreateAfter(pause) = planned {
             recheck = Some(recheck.map_or(pause, |deadline| deadline.min(pause)));
@@ -109,7 +114,14 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
     if status != job.status {
         return Ok(NextStep::WriteStatus(Box::new(status), news));
     }
-    Ok(release(releasable(observed, &findings)).unwrap_or(NextStep::Rest(recheck)))
+    Ok(release(releasable(observed, &findings)).or(after).unwrap_or(NextStep::Rest(recheck)))
+}
+
+/// Whether a whole batch of pods has ended and is still held. Where pods end as fast as they are made there is always one
+/// missing, and those that ended would be held until the last; each look at the Job looks at all of them.
+fn ends_pile_up(observed: &Observed, shape: &Shape<'_>, retries: &Retries) -> bool {
+    let waits = |pod: &&Arc<PodView>| is_held(pod) && shape.end(pod).is_some() && !retries.need(shape, pod);
+    observed.pods.iter().filter(waits).take(PODS_PER_STEP_MAX).count() == PODS_PER_STEP_MAX
 }
 
 /// Pods that are not yet or no longer the Job's; that is settled before anything is counted.

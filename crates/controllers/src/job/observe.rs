@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use api::Timestamp;
-use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodView, View, WorkloadView};
+use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodPhase, PodView, View, WorkloadView};
 
 use super::Parts;
 use super::claims::{claim, uncontrolled};
+use super::ends::finished_at;
 use super::scheduling::{ManagementMode, management_mode, stands_for};
 use super::settings::Groups;
 
@@ -15,8 +16,10 @@ use super::settings::Groups;
 pub struct Observed {
     /// The Job.
     pub job: Arc<JobView>,
-    /// The pods it controls and selects, in any phase.
+    /// The pods it controls and selects, in any phase; those that are settled are not among them.
     pub pods: Vec<Arc<PodView>>,
+    /// What is left to know of the others.
+    pub settled: Settled,
     /// Pods it controls and no longer selects.
     pub strays: Vec<Arc<PodView>>,
     /// Pods it selects and nobody controls.
@@ -33,6 +36,35 @@ pub struct Observed {
     pub blocked: bool,
     /// Whether the server has Workloads and PodGroups at all.
     pub serves_groups: bool,
+}
+
+/// Of pods that succeeded and were let go. Their ends are in the counts, and a large Job has many of them: nothing but
+/// this is asked of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Whether there are any.
+    pub any: bool,
+    /// When the last of them ended; known where a pod has failed, for nobody else asks.
+    pub last_end: Option<Timestamp>,
+}
+
+impl Settled {
+    fn of(parts: &Parts, uid: &str, pods: &[Arc<PodView>]) -> Settled {
+        let apart = PodView::settled_of(uid);
+        let mut settled = Settled { any: parts.pods.has_any(&PodView::BY_CONTROLLER, &apart), ..Settled::default() };
+        if settled.any && pods.iter().any(|pod| pod.status.phase == PodPhase::Failed) {
+            let pods = parts.pods.by_index(&PodView::BY_CONTROLLER, &apart);
+            settled.last_end = pods.iter().map(|pod| finished_at(pod)).max();
+        }
+        settled
+    }
+}
+
+impl Observed {
+    /// Whether the Job owns a pod, in any phase.
+    pub fn owns_pods(&self) -> bool {
+        !self.pods.is_empty() || self.settled.any
+    }
 }
 
 /// Looks the Job up; `None` if it is gone, or another Job now bears its name.
@@ -55,9 +87,11 @@ pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
     let serves_groups =
         parts.capabilities.serves(&WorkloadView::RESOURCE) && parts.capabilities.serves(&PodGroupView::RESOURCE);
     let namespace = parts.namespaces.get(&ObjectKey::new("", &key.namespace));
+    let settled = Settled::of(parts, uid, &claims.own);
     Some(Observed {
         job,
         pods: claims.own,
+        settled,
         strays: claims.strays,
         loose: claims.loose,
         workloads,

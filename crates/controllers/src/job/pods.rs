@@ -75,6 +75,9 @@ fn wanted(shape: &Shape<'_>, tally: &Tally) -> usize {
 
 /// Active pods that must go: those with no valid index or an index that has a pod already, then the least useful.
 fn surplus(shape: &Shape<'_>, tally: &Tally, want: usize) -> Vec<Arc<PodView>> {
+    if tally.active.len() <= want && all_have_a_place(shape, tally) {
+        return Vec::new();
+    }
     let mut kept_by_use: Vec<_> = tally.active.clone();
     kept_by_use.sort_by_key(|pod| Reverse(usefulness(pod)));
     let mut surplus = Vec::new();
@@ -88,6 +91,13 @@ fn surplus(shape: &Shape<'_>, tally: &Tally, want: usize) -> Vec<Arc<PodView>> {
     surplus.extend(kept_by_use.drain(want.min(kept_by_use.len())..).rev());
     surplus.truncate(PODS_PER_STEP_MAX);
     surplus
+}
+
+/// Whether no two active pods have the same index, and none lacks one.
+fn all_have_a_place(shape: &Shape<'_>, tally: &Tally) -> bool {
+    let mut seen = BTreeSet::new();
+    shape.mode == Mode::NonIndexed
+        || tally.active.iter().all(|pod| shape.index_of(pod).is_some_and(|index| seen.insert(index)))
 }
 
 /// The larger, the more is lost with the pod: bound over unbound, running over pending, ready over not, few restarts
@@ -115,9 +125,9 @@ fn free_indexes(
 ) -> (Vec<Slot>, Option<Duration>) {
     let terminating = tally.terminating.iter().filter(|_| shape.replaces_ended_only);
     let taken: BTreeSet<i32> = tally.active.iter().chain(terminating).filter_map(|pod| shape.index_of(pod)).collect();
-    let is_free = |index: &i32| !taken.contains(index) && !tally.is_settled(*index);
+    let is_free = |index: &i32| !taken.contains(index) && !tally.given_up.contains(*index);
     let (mut slots, mut soonest) = (Vec::new(), None);
-    for index in (0..completions).filter(is_free) {
+    for index in tally.completed.missing(completions).filter(is_free) {
         if slots.len() == count {
             break;
         }

@@ -23,7 +23,7 @@ pub fn is_withheld(observed: &Observed, config: &Config) -> bool {
 pub fn may_create(observed: &Observed, config: &Config) -> bool {
     // The status says so until the pods are made, so that a crash on the way changes nothing.
     let resumes = || Condition::is_true(&observed.job.status.conditions, "Suspended");
-    observed.pods.is_empty() || (config.on_suspend == OnSuspend::Delete && resumes() && all_ended(observed))
+    !observed.owns_pods() || (config.on_suspend == OnSuspend::Delete && resumes() && all_ended(observed))
 }
 
 /// The next object of ours that has to go.
@@ -33,7 +33,7 @@ pub fn superfluous(observed: &Observed, config: &Config) -> Option<Made> {
             .map(|group| Made::PodGroup(group.clone()))
             .or_else(|| workload(observed));
     }
-    if !observed.pods.is_empty() {
+    if observed.owns_pods() {
         return None;
     }
     if is_beside_one(&observed.workloads, observed) {

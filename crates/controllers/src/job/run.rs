@@ -74,6 +74,8 @@ async fn server(mut capabilities: Capabilities, queue: &WorkQueue<Key>, parts: &
 async fn work(queue: &WorkQueue<Key>, parts: &Parts) {
     let doubts = &Doubts::default();
     let look = |key: Key| async move {
+        // Jobs that wait for a worker need the server more than those who read Events do.
+        parts.recorder.give_way(!queue.is_empty());
         let worked = match &key {
             Key::Job { key: job, uid } => {
                 let mut sync = Sync::begin(parts.clock.now());
@@ -128,6 +130,7 @@ async fn reconcile(
         let done = carry_out(parts, &observed, step).await;
         if matches!(&done, Ok(Then::Ask)) || done.as_ref().is_err_and(Failure::leaves_doubt) {
             doubts.raise(uid);
+            parts.metrics.job.stale();
         }
         match done {
             Ok(Then::Again | Then::Ask) => {}

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::Config;
 use super::next_step::{NextStep, next_step};
-use super::observe::Observed;
+use super::observe::{Observed, Settled};
 use super::pods::Slot;
 use super::retries::Tries;
 use super::shape::{FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, TRACKING_FINALIZER};
@@ -222,6 +222,7 @@ pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Obse
     Observed {
         job: Arc::new(job.0),
         pods: pods.into_iter().map(PodBuilder::build).collect(),
+        settled: Settled::default(),
         strays: Vec::new(),
         loose: Vec::new(),
         workloads: Vec::new(),

@@ -44,17 +44,17 @@ pub(super) async fn create(
         }
     };
     let ahead = usize::from(is_untried(observed)).min(slots.len());
-    let (mut made, mut failure) = (Vec::new(), None);
+    let (mut made, mut refused_count, mut failure) = (Vec::new(), 0, None);
     for batch in [&slots[..ahead], &slots[ahead..]] {
         let writes = stream::iter(batch.iter().map(create)).buffered(parts.config.writes_in_flight);
         for answer in writes.collect::<Vec<_>>().await.into_iter().flatten() {
-            parts.metrics.job.pod_created(job, &observed.pods, answer.is_ok());
             match answer {
                 Ok(answer) => {
                     normal(parts, job, "SuccessfulCreate", "Create", &format!("Created pod: {}", answer.name));
                     made.push(answer);
                 }
                 Err(error) => {
+                    refused_count += 1;
                     warn(parts, job, "FailedCreate", "Create", &format!("Error creating: {}", message(&error)));
                     // One that may have been done says more than one that was not.
                     failure = failure.filter(|held| is_uncertain(held) || !is_uncertain(&error)).or(Some(error));
@@ -62,6 +62,7 @@ pub(super) async fn create(
             }
         }
     }
+    parts.metrics.job.pods_created(job, &observed.pods, made.len(), refused_count);
     let all_show = show(parts, job, &made).await;
     match failure {
         None if all_show => Ok(Then::Again),
@@ -76,7 +77,7 @@ pub(super) async fn create(
 /// Whether nothing is known yet about what the server thinks of the Job's pods.
 fn is_untried(observed: &Observed) -> bool {
     let status = &observed.job.status;
-    observed.pods.is_empty() && status.succeeded == 0 && status.failed == 0
+    !observed.owns_pods() && status.succeeded == 0 && status.failed == 0
 }
 
 /// Waits until the cache has come as far as the pods that were made. False if one of them does not show even then: it is

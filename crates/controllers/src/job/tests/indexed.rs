@@ -243,3 +243,21 @@ fn an_indexed_job_grows_and_shrinks_with_its_counts() {
         ),
     ]);
 }
+
+#[test]
+fn a_batch_of_ended_pods_is_counted_and_let_go_before_new_ones_are_made() {
+    let large = || job(json!({ "completionMode": "Indexed", "completions": 3000, "parallelism": 600 }));
+    let ended = |count| (0..count).map(|index| at_index(&format!("p{index}"), index).succeeded_at(4));
+    let verb = |seen: &Observed| text(&plain_step(seen)).split(' ').next().unwrap_or_default().to_owned();
+    assert_eq!(
+        verb(&observed(large(), ended(499).collect(), 5)),
+        "create",
+        "less than a batch does not hold up others"
+    );
+    let mut seen = observed(large(), ended(500).collect(), 5);
+    let step = plain_step(&seen);
+    written(&mut seen, step);
+    assert_eq!(verb(&seen), "release");
+    seen.pods = ended(500).map(|pod| pod.released().build()).collect();
+    assert_eq!(verb(&seen), "create");
+}

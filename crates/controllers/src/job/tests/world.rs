@@ -6,6 +6,7 @@ use api::Random;
 use serde_json::json;
 
 use super::*;
+use crate::job::ends::finished_at;
 use crate::job::indexes::Indexes;
 use crate::job::shape::{Shape, is_active, is_finished, is_held};
 
@@ -33,11 +34,17 @@ impl World {
 
     /// One step of the controller; it may die half-way through a batch, or before the one write it wanted to make.
     fn control(&mut self) {
-        let pods = self.pods.values().cloned().map(Arc::new).collect();
+        // As the cache has them: those that succeeded and were let go stand apart.
+        let is_settled = |pod: &PodView| pod.status.phase == PodPhase::Succeeded && !is_held(pod);
+        let (settled, pods): (Vec<_>, Vec<_>) = self.pods.values().partition(|pod| is_settled(pod));
+        let last_end = settled.iter().map(|pod| finished_at(pod)).max();
+        let settled = Settled { any: !settled.is_empty(), last_end };
+        let pods = pods.into_iter().cloned().map(Arc::new).collect();
         let (workloads, pod_groups) = (Vec::new(), Vec::new());
         let observed = Observed {
             job: Arc::new(self.job.clone()),
             pods,
+            settled,
             strays: Vec::new(),
             loose: Vec::new(),
             workloads,
