@@ -33,6 +33,10 @@ pub(crate) struct Group {
     /// Pods that ran to their end and still exist. They had their place, so they count toward `minCount`.
     // Upstream: they drop out, so that the last pods of a Job that has to replace one of them wait for ever.
     pub(crate) succeeded_count: usize,
+    /// Those placed that were seen bound.
+    pub(crate) bound_count: usize,
+    /// Whether as many as it needs were seen bound at once, though the PodGroup may not say so yet.
+    pub(crate) was_whole: bool,
     /// Pods that name the group and are not to be placed with it now.
     pub(crate) aside: SetAside,
     /// Pods of any stage.
@@ -144,8 +148,16 @@ impl Group {
 
     /// Whether the group is a gang that has some of its pods placed, and never had as many as it needs.
     pub(crate) fn is_partial(&self) -> bool {
-        let begun = self.terms.as_ref().filter(|terms| !terms.reached && !self.placed.is_empty());
+        let never_whole = |terms: &&Terms| !terms.reached && !self.was_whole;
+        let begun = self.terms.as_ref().filter(never_whole).filter(|_| !self.placed.is_empty());
         begun.and_then(|terms| terms.min_count).is_some_and(|min_count| self.placed_count() < min_count)
+    }
+
+    /// Takes note of whether the gang is whole now.
+    pub(crate) fn note_whole(&mut self) {
+        let needed = self.terms.as_ref().and_then(|terms| terms.min_count);
+        let seen = self.bound_count + self.succeeded_count;
+        self.was_whole |= needed.is_some_and(|needed| seen.min(self.placed_count()) >= needed);
     }
 
     /// The owner of a pod, as the group keeps it.
@@ -200,6 +212,8 @@ impl Groups {
             pending: Pending::default(),
             placed: Placed::default(),
             succeeded_count: 0,
+            bound_count: 0,
+            was_whole: false,
             aside: SetAside::default(),
             members: BTreeSet::new(),
             owners: BTreeSet::new(),

@@ -44,6 +44,7 @@ impl Core {
         let of_whom = |terms: &Terms| (terms.owner.clone(), terms.priority);
         let judged_anew = group.terms.as_ref().map(of_whom) != Some(of_whom(&terms));
         group.terms = Some(terms);
+        group.note_whole();
         if judged_anew {
             self.judge_members(id);
         }
@@ -52,7 +53,9 @@ impl Core {
 
     pub(super) fn lost_group(&mut self, key: &ObjectKey) {
         let Some(id) = self.groups.find(key) else { return };
-        self.groups.get_mut(id).terms = None;
+        let group = self.groups.get_mut(id);
+        group.terms = None;
+        group.was_whole = false;
         self.judge_members(id);
         self.requeue_group(id, Membership::Other);
         self.drop_group_if_empty(id);
@@ -136,6 +139,9 @@ impl Core {
                 }
             }
         }
+        group.bound_count += usize::from(matches!(next, Stage::Bound(_)));
+        group.bound_count -= usize::from(matches!(before, Stage::Bound(_)));
+        group.note_whole();
         if before.node().is_some() && before.node() == next.node() {
             return;
         }

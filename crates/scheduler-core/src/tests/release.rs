@@ -64,6 +64,16 @@ fn a_gang_that_once_had_its_min_count_keeps_its_pods() {
 }
 
 #[test]
+fn a_gang_that_was_seen_whole_keeps_its_pods_before_its_group_says_so() {
+    let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
+    world.decide_and_bind();
+    world.say("delete g-0; pod other node=a gpu=1; pod h group=g gpu=1 owner=Job:j");
+    world.decide();
+    world.now += 10 * PAUSE;
+    assert!(!world.decide().contains("release"));
+}
+
+#[test]
 fn a_basic_group_is_never_released() {
     let mut world = World::of(
         "node a gpu=1; pod g node=a group=g gpu=1 owner=Job:j; group g basic; pods h 2 group=g gpu=1 owner=Job:j",
@@ -204,7 +214,8 @@ impl Run {
                 self.world.say(&format!("pods {name}-b {bound} node=n0 {pods}; pods {name}-w {waiting} {pods}"));
                 (0..*bound).for_each(|n| drop(self.pods.insert(format!("{name}-b-{n}"), (name.clone(), true))));
                 (0..*waiting).for_each(|n| drop(self.pods.insert(format!("{name}-w-{n}"), (name.clone(), false))));
-                self.gangs.insert(name, Gang { min_count, was_whole: *was_whole, fails: false });
+                let was_whole = *was_whole || usize::from(*bound) >= min_count;
+                self.gangs.insert(name, Gang { min_count, was_whole, fails: false });
             }
             Step::Other { node } => {
                 self.made += 1;
@@ -235,6 +246,13 @@ impl Run {
         bound.map(|(name, _)| name.clone()).collect()
     }
 
+    /// Whether the gang is whole for the first time.
+    fn note_whole(&mut self, gang: &str) -> bool {
+        let bound = self.bound(gang).len();
+        let gang = self.gangs.get_mut(gang).unwrap();
+        bound >= gang.min_count && !std::mem::replace(&mut gang.was_whole, true)
+    }
+
     fn decide(&mut self) {
         while let Some(decision) = self.world.core.next(self.world.now) {
             let gang = decision.unit.key().name.clone();
@@ -246,12 +264,12 @@ impl Run {
                     self.world.show_bound(&first.pod.name, &first.node);
                     self.pods.get_mut(&first.pod.name).unwrap().1 = true;
                     rest.iter().for_each(|refused| self.world.settle_failed(&refused.pod.name));
+                    self.note_whole(&gang);
                 }
                 Verdict::Bind(placements) => {
                     self.world.bind(&decision);
                     placements.iter().for_each(|spot| self.pods.get_mut(&spot.pod.name).unwrap().1 = true);
-                    let whole = self.bound(&gang).len() >= self.gangs[&gang].min_count;
-                    if whole && !std::mem::replace(&mut self.gangs.get_mut(&gang).unwrap().was_whole, true) {
+                    if self.note_whole(&gang) {
                         let min_count = self.gangs[&gang].min_count;
                         let text = format!("group {gang} gang minCount={min_count} placed=True owner=Job:{gang}");
                         self.world.say(&text);
