@@ -219,7 +219,15 @@ impl Refusal {
         }
         let mut counts: Vec<_> = self.reasons.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         counts.sort_unstable();
-        format!("0/{} nodes are available: {}.", self.nodes_count, counts.join(", "))
+        let (fit, wanted) = (self.placed_count + self.fits_count, self.wanted_count);
+        // Where some would find a node, it is the group that is refused, and no node alone would help a pod of it.
+        let group = match self.unit {
+            Unit::Group(_) if self.is_gang && (1..wanted).contains(&fit) => {
+                format!("pod group is unschedulable, {fit} of {wanted} pods fit; for one more ")
+            }
+            Unit::Group(_) | Unit::Pod(_) => String::new(),
+        };
+        format!("{group}0/{} nodes are available: {}.", self.nodes_count, counts.join(", "))
     }
 
     fn no_room(&self) -> String {

@@ -30,7 +30,7 @@ fn refusal_names_the_nearest_domain_and_what_is_missing() {
     let decision = world.core.next(world.now).unwrap();
     let Verdict::Wait(refusal) = decision.verdict else { panic!("{decision:?}") };
     assert_snapshot!(refusal.message(), @"gang of 9 does not fit: 6 of 9 pods fit in the nearest domain rack=r1 (3 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)");
-    assert_snapshot!(refusal.pod_message(), @"0/5 nodes are available: 1 node(s) didn't have the topology label of the group, 2 Insufficient nvidia.com/gpu, 2 node(s) were in a topology domain without room for the group.");
+    assert_snapshot!(refusal.pod_message(), @"pod group is unschedulable, 6 of 9 pods fit; for one more 0/5 nodes are available: 1 node(s) didn't have the topology label of the group, 2 Insufficient nvidia.com/gpu, 2 node(s) were in a topology domain without room for the group.");
     let nearest = refusal.nearest.unwrap();
     assert_eq!((nearest.value.as_str(), nearest.fits_count, nearest.missing_count), ("r1", 6, 3));
     let slots: Vec<_> = refusal.domains.iter().map(|domain| (domain.value.as_str(), domain.slots_count)).collect();
