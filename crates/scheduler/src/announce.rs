@@ -3,6 +3,7 @@
 //! Nothing here remembers a decision: it looks at what is refused and what is bound, compares that with what was said,
 //! and says the difference. So a restart, a lost write or a burst of decisions all end in the same conditions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use scheduler_core::{Advised, Placement, Unit};
 use crate::answers::Answers;
 use crate::book::{Book, Topic};
 use crate::carry_out::Writes;
-use crate::conditions::{self, POD_SCHEDULED, UNSCHEDULABLE};
+use crate::conditions::{self, POD_SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 use crate::degraded;
 use crate::say::{Due, Words, condition_for, due};
 
@@ -26,6 +27,8 @@ pub(crate) struct Announcer {
     pub(crate) answers: Answers,
     /// The least time between two refusals of one unit that differ only in numbers.
     pub(crate) pause: Duration,
+    /// The `schedulerName`s of pods that are ours to judge.
+    pub(crate) scheduler_names: BTreeSet<String>,
 }
 
 impl Announcer {
@@ -63,7 +66,8 @@ impl Announcer {
             let mut wanted = Vec::new();
             let standing = book.standing(key);
             if !standing.scheduled
-                && let Some(condition) = condition_for(view, standing.bound, to_say.as_ref())
+                && let Some(condition) =
+                    condition_for(view, standing.bound, to_say.as_ref(), standing.bind_error.as_deref())
             {
                 standing.scheduled = condition.status == "True";
                 wanted.push(condition);
@@ -160,8 +164,14 @@ impl Announcer {
             && let Some(key) = book.unsaid_pods.pop_first()
         {
             let Some(pod) = self.pods.get(&key).filter(|pod| waits(pod) && !writes.is_binding(&key)) else { continue };
-            let Some(said) = book.said_about(&pod) else { continue };
-            let wanted = conditions::fails(POD_SCHEDULED, UNSCHEDULABLE, &said.words.pod_message);
+            if !self.is_ours(&pod) {
+                continue;
+            }
+            let wanted = match (book.said_about(&pod), book.bind_error(&key)) {
+                (Some(said), _) => conditions::fails(POD_SCHEDULED, UNSCHEDULABLE, &said.words.pod_message),
+                (None, Some(error)) => conditions::fails(POD_SCHEDULED, SCHEDULER_ERROR, error),
+                (None, None) => continue,
+            };
             if !conditions::says(&pod.status.conditions, &wanted) {
                 let body = conditions::patch(&pod.metadata, &pod.status.conditions, &[wanted], now);
                 writes.write_pod_condition(key, body);
@@ -169,8 +179,14 @@ impl Announcer {
         }
     }
 
+    /// Whether the pod's condition is ours to write: what is said of a group is no news about members that are gated or that
+    /// another scheduler places.
+    fn is_ours(&self, pod: &PodView) -> bool {
+        pod.spec.scheduling_gates.is_empty() && self.scheduler_names.contains(&pod.spec.scheduler_name)
+    }
+
     /// Tells of a bind that was taken, or of the error that refused it.
-    pub(crate) fn bind_ended(&self, placement: &Placement, error: Option<&kube::Error>) {
+    pub(crate) fn bind_ended(&self, placement: &Placement, error: Option<&kube::Error>, book: &mut Book) {
         let Placement { pod, uid, node } = placement;
         let about = ObjectRef {
             api_version: PodView::RESOURCE.api_version(),
@@ -185,7 +201,12 @@ impl Announcer {
                 let message = format!("Successfully assigned {pod} to {node}");
                 self.recorder.event(&about, EventKind::Normal, "Scheduled", "Binding", &message);
             }
-            Some(error) => self.failed(&about, &format!("binding rejected: {}", failure::message(error))),
+            Some(error) => {
+                let message = format!("binding rejected: {}", failure::message(error));
+                self.failed(&about, &message);
+                let unit = self.pods.get(pod).map(|held| book.unit_of(&held));
+                book.bind_failed(pod.clone(), unit, message);
+            }
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct Book {
     pub(crate) unsaid: BTreeSet<Unit>,
     /// Pods whose condition may have to be written, once there is room.
     pub(crate) unsaid_pods: BTreeSet<ObjectKey>,
+    /// Pods whose last bind was refused, and what the server said.
+    bind_errors: BTreeMap<ObjectKey, String>,
     /// Members that came since the last turn.
     pub(crate) newcomers: BTreeSet<ObjectKey>,
     /// Groups of which it was told that a pod has another priority.
@@ -40,6 +42,8 @@ pub(crate) struct Standing {
     pub(crate) scheduled: bool,
     /// Whether a write of its condition is in flight.
     pub(crate) writing: bool,
+    /// What the server said to the last bind of one of its pods that it refused, until it is scheduled.
+    pub(crate) bind_error: Option<String>,
     /// How many of its pods stand where.
     pub(crate) counts: Counts,
     /// What was last said about whether they are enough.
@@ -88,6 +92,7 @@ impl Book {
             said: BTreeMap::new(),
             unsaid: BTreeSet::new(),
             unsaid_pods: BTreeSet::new(),
+            bind_errors: BTreeMap::new(),
             newcomers: BTreeSet::new(),
             told_priority: BTreeSet::new(),
             agenda: BTreeSet::new(),
@@ -130,6 +135,9 @@ impl Book {
             self.drop_if_empty(&group);
         }
         let waits = change.new.is_some() && !is_bound;
+        if !waits && !self.bind_errors.is_empty() {
+            self.bind_errors.remove(&pod.metadata.key());
+        }
         if !self.said.is_empty() {
             self.note_refused(pod, waits);
         }
@@ -205,6 +213,22 @@ impl Book {
             None => drop(self.unsaid.insert(unit)),
         }
         self.drop_if_empty(&key);
+    }
+
+    /// The server refused a bind of `pod`, which is placed with `unit`.
+    pub(crate) fn bind_failed(&mut self, pod: ObjectKey, unit: Option<Unit>, message: String) {
+        if let Some(Unit::Group(group)) = unit {
+            let standing = self.standing(&group);
+            standing.bind_error = (!standing.scheduled).then(|| format!("pod {}: {message}", pod.name));
+            self.unsaid.insert(Unit::Group(group));
+        }
+        self.unsaid_pods.insert(pod.clone());
+        self.bind_errors.insert(pod, message);
+    }
+
+    /// What the server said to the last bind of `pod`, if it refused it.
+    pub(crate) fn bind_error(&self, pod: &ObjectKey) -> Option<&str> {
+        self.bind_errors.get(pod).map(String::as_str)
     }
 
     /// What was last said about `unit`.

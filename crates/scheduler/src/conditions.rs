@@ -15,8 +15,10 @@ pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const RELEASED: &str = "ReleasedByScheduler";
 /// Condition of a pod: it has a node.
 pub const POD_SCHEDULED: &str = "PodScheduled";
-/// Reason of both while they are False.
+/// Reason of both while they are False because nothing fits.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
+/// Reason of both while they are False because the server did not take a bind.
+pub const SCHEDULER_ERROR: &str = "SchedulerError";
 /// Reason of [`INITIALLY_SCHEDULED`] when it is True.
 pub const SCHEDULED: &str = "Scheduled";
 

@@ -143,7 +143,14 @@ impl Shell {
             attempts: Attempts::default(),
             book: Book::new(config.by_groups),
             by_groups: config.by_groups,
-            announcer: Announcer { pods, pod_groups, recorder, answers, pause: config.refusal_pause },
+            announcer: Announcer {
+                pods,
+                pod_groups,
+                recorder,
+                answers,
+                pause: config.refusal_pause,
+                scheduler_names: config.core.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect(),
+            },
             clock,
             metrics,
         }
@@ -300,7 +307,7 @@ impl Shell {
         let ended = if outcome.is_ok() { Ended::Scheduled } else { Ended::Error };
         self.attempts.end(&placement.pod, ended, created, self.clock.now(), &self.metrics);
         self.metrics.binding(self.attempts.len());
-        self.announcer.bind_ended(&placement, outcome.as_ref().err());
+        self.announcer.bind_ended(&placement, outcome.as_ref().err(), &mut self.book);
         let Placement { pod, uid, .. } = placement;
         self.decide.settled(match outcome {
             Ok(()) => Outcome::Bound { pod, uid },

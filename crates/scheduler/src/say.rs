@@ -6,7 +6,7 @@ use api::Timestamp;
 use api::views::{Condition, PodGroupView};
 use scheduler_core::{Cause, Refusal};
 
-use crate::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, UNSCHEDULABLE};
+use crate::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 
 /// A refusal in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,11 +65,17 @@ pub fn due(words: &Words, said: Option<&Said>, now: Timestamp, pause: Duration) 
     if is_news || now >= again { Due::Now } else { Due::At(again) }
 }
 
-/// The condition `group` should carry, if it does not yet, given how many of its pods are bound and why it is refused.
+/// The condition `group` should carry, if it does not yet, given how many of its pods are bound, why it is refused, and
+/// what the server said to the last bind that it did not take.
 ///
 /// Upstream: sets True when it hands the pods to binding, so a group whose binds then fail is called scheduled. We
 /// wait for the binds. Like upstream it never goes back to False.
-pub fn condition_for(group: &PodGroupView, bound: usize, refused: Option<&Words>) -> Option<Condition> {
+pub fn condition_for(
+    group: &PodGroupView,
+    bound: usize,
+    refused: Option<&Words>,
+    bind_error: Option<&str>,
+) -> Option<Condition> {
     let held = &group.status.conditions;
     if Condition::is_true(held, INITIALLY_SCHEDULED) {
         return None;
@@ -78,8 +84,10 @@ pub fn condition_for(group: &PodGroupView, bound: usize, refused: Option<&Words>
     let needed = usize::try_from(group.min_count().unwrap_or(1)).unwrap_or(0).max(1);
     let wanted = if bound >= needed {
         conditions::holds(INITIALLY_SCHEDULED, SCHEDULED)
+    } else if let Some(refused) = refused {
+        conditions::fails(INITIALLY_SCHEDULED, UNSCHEDULABLE, &refused.message)
     } else {
-        conditions::fails(INITIALLY_SCHEDULED, UNSCHEDULABLE, &refused?.message)
+        conditions::fails(INITIALLY_SCHEDULED, SCHEDULER_ERROR, bind_error?)
     };
     (!conditions::says(held, &wanted)).then_some(wanted)
 }
@@ -144,7 +152,12 @@ mod tests {
         ] {
             let group = PodGroupView::decode(format!("{{{spec},{status}}}").as_bytes()).unwrap();
             let text = |c: Condition| format!("{} {} {}", c.status, c.reason, c.message);
-            assert_eq!(condition_for(&group, bound, refused).map(text).unwrap_or_default(), want, "{case}");
+            assert_eq!(condition_for(&group, bound, refused, None).map(text).unwrap_or_default(), want, "{case}");
+            // A bind that the server did not take is only told where nothing else is.
+            let with_error = condition_for(&group, bound, refused, Some("pod a: full"));
+            let is_silent = want.is_empty() && refused.is_none();
+            let want = if is_silent { "False SchedulerError pod a: full" } else { want };
+            assert_eq!(with_error.map(text).unwrap_or_default(), want, "{case}, and a bind was not taken");
         }
     }
 }

@@ -133,6 +133,14 @@ impl SmallServer {
         self.put("pods", name, json!({"metadata": metadata(name), "spec": spec}));
     }
 
+    /// A pod of the group that differs from others in a field of its spec.
+    pub fn pod_with(&self, name: &str, group: &str, field: &str, value: Value) {
+        let mut spec = json!({"schedulerName": "default-scheduler", "containers": [{"name": "c"}]});
+        spec["schedulingGroup"] = json!({"podGroupName": group});
+        spec[field] = value;
+        self.put("pods", name, json!({"metadata": metadata(name), "spec": spec}));
+    }
+
     /// Takes an object of namespace `ns` away.
     pub fn remove(&self, plural: &str, name: &str) {
         let mut state = self.state.lock().unwrap();

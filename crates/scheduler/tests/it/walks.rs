@@ -8,6 +8,7 @@ use api::{Random, Timestamp};
 use runtime::{Recorder, TokioClock};
 use scheduler::{Answers, Config, CoreRuns, Metrics, Parts, run};
 use scheduler_core::Unit;
+use serde_json::json;
 
 use crate::small_server::SmallServer;
 
@@ -115,9 +116,10 @@ async fn a_gang_is_not_called_scheduled_while_a_bind_is_refused() {
     start(&server, Config::default());
     settle(4).await;
     let log = server.log();
-    assert_eq!(&log[..2], ["bind a", "refused b"]);
-    assert!(log.len() > 2 && log[2..].iter().all(|line| line == "refused b"), "tried again with pauses: {log:?}");
-    assert!(log.len() < 10, "but not without: {log:?}");
+    let error = ["g PodGroupInitiallyScheduled=False SchedulerError", "b PodScheduled=False SchedulerError"];
+    assert_eq!(&log[..4], ["bind a", "refused b", error[0], error[1]], "and it is said why");
+    assert!(log.len() > 4 && log[4..].iter().all(|line| line == "refused b"), "tried again with pauses: {log:?}");
+    assert!(log.len() < 12, "but not without: {log:?}");
     server.take_binds_of("b");
     settle(30).await;
     assert_eq!(server.log(), ["bind b", SCHEDULED]);
@@ -158,6 +160,41 @@ async fn a_pod_that_joins_a_refused_gang_is_told_too() {
     settle(30).await;
     let log = server.log();
     assert!(log.contains(&"d PodScheduled=False Unschedulable".to_owned()), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_that_are_gated_or_another_schedulers_keep_their_own_conditions() {
+    let server = SmallServer::new();
+    server.node("n", 1);
+    server.gang("g", 2);
+    server.pods(&["a", "b"], Some("g"), None);
+    server.pod_with("gated", "g", "schedulingGates", json!([{"name": "example.com/quota"}]));
+    server.pod_with("others", "g", "schedulerName", json!("another"));
+    start(&server, Config::default());
+    settle(60).await;
+    let pod_refused = |pod: &str| format!("{pod} PodScheduled=False Unschedulable");
+    assert_eq!(server.log(), [REFUSED.to_owned(), pod_refused("a"), pod_refused("b")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_conditions_wait_for_binds_but_not_for_ever() {
+    let server = SmallServer::new();
+    (0..20).for_each(|node| server.node(&format!("n{node}"), 100));
+    for group in 0..1000 {
+        server.gang(&format!("g{group:03}"), 2);
+        (0..2).for_each(|pod| server.pod(&format!("p{group:03}-{pod}"), Some(&format!("g{group:03}")), None));
+    }
+    // One bind takes five milliseconds, so all of them ten seconds.
+    start(&server, Config { binds_in_flight: 1, ..Config::default() });
+    settle(60).await;
+    let log = server.log();
+    let is_bind = |line: &&String| line.starts_with("bind ");
+    let before = log.iter().take_while(is_bind).count();
+    assert!((900..1100).contains(&before), "{before} binds before the first condition");
+    let during =
+        log.iter().take(log.iter().rposition(|line| is_bind(&line)).unwrap()).filter(|line| !is_bind(line)).count();
+    assert!(during > 0, "others follow before the last bind");
+    assert_eq!(log.len(), 3000);
 }
 
 #[tokio::test(start_paused = true)]
