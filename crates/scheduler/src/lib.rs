@@ -22,8 +22,10 @@ pub mod inquiry; // questions as paths, for those who ask from outside
 pub mod document; // explanations and the queue as JSON (pure)
 pub mod metrics; // what is counted
 pub mod configuration; // kube-scheduler's file, read as it is (pure)
+mod builder; // all of it for whoever brings filters of their own
 
 pub use answers::{Answers, NoScheduler};
+pub use builder::Builder;
 pub use configuration::KubeSchedulerConfiguration;
 pub use decide::CoreRuns;
 pub use inquiry::{Inquiry, Reply};

@@ -5,6 +5,7 @@ mod walk; // one gang Job from submission to the end; read this first
 mod gangs; // all or nothing
 mod pod_groups; // groups that somebody makes by hand: what they wait for, who is next
 mod two_schedulers; // two schedulers give away the same room
+mod own_scheduler; // a scheduler with a filter of one's own
 mod gang_life; // gangs that lose pods, gangs whose scheduler dies, many gangs that wait for each other
 mod bare; // where there are no groups
 mod partial; // where the server drops what a Job asks for

@@ -1,0 +1,53 @@
+//! A scheduler of one's own on any cluster: pods whose `schedulerName` is `quiet` keep off nodes that are loud.
+//!
+//! Start a cluster with `phalanx up`, and this beside it with `KUBECONFIG` set as `phalanx up` says:
+//! `cargo run -p scheduler --example own_scheduler`. What a filter has to declare, and how that is checked:
+//! `own_filter.rs` of `scheduler-core`.
+
+use std::sync::Arc;
+
+use api::{Random, Timestamp};
+use runtime::TokioClock;
+use scheduler_core::{Class, Filter, Kind, Load, NO_LIMIT, NodeRef, Parts, Reads, Reason, Wakes};
+
+/// Nodes say with the label `example.com/loud: "true"` that they are.
+#[derive(Debug)]
+struct Quiet;
+
+impl Filter for Quiet {
+    fn name(&self) -> &str {
+        "Quiet"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Static
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::parts(Parts::NONE)
+    }
+
+    fn wakes(&self, _: &Class) -> Wakes {
+        Wakes::NODE_ADDED | Wakes::LABELS
+    }
+
+    fn room(&self, _: &Class, node: NodeRef<'_>, _: Load) -> u32 {
+        if node.label("example.com/loud") == Some("true") { 0 } else { NO_LIMIT }
+    }
+
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
+        say(Reason::new("node(s) were loud"));
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let client = kube::Client::try_default().await?;
+    let now = Timestamp::now();
+    let clock = Arc::new(TokioClock::starting_at(now));
+    let random = Random::seeded(now.as_nanosecond() as u64);
+    let scheduler = scheduler::Builder::new(client, clock, random).with_scheduler_name("quiet");
+    println!("placing pods with schedulerName: quiet");
+    scheduler.with_filter(Arc::new(Quiet))?.run().await;
+    Ok(())
+}
