@@ -175,7 +175,7 @@ fn texts<'a>(keys: &BTreeSet<String>, value_of: impl Fn(&str) -> Option<&'a str>
 fn images(pod: &PodView, names: &mut Names) -> Vec<NameId> {
     let containers =
         pod.spec.init_containers.iter().chain(&pod.spec.containers).map(|container| container.image.as_str());
-    let all = containers.chain(pod.spec.image_volumes.iter().map(|reference| &**reference));
+    let all = containers.chain(pod.spec.volumes.images.iter().map(|reference| &**reference));
     let mut images: Vec<_> = all.map(|image| names.intern(&full_name(image))).collect();
     images.sort_unstable();
     images

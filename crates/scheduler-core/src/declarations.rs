@@ -237,6 +237,7 @@ impl World<'_> {
                 }),
                 ..NodeAffinity::default()
             }),
+            ..api::views::AffinityView::default()
         });
         pod
     }

@@ -19,6 +19,9 @@ use crate::conditions::{self, POD_SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 use crate::degraded;
 use crate::say::{Due, Words, condition_for, due};
 
+/// So many controllers are remembered as told that demands of their pods are not looked at; then all are forgotten.
+const TOLD_DEMANDS_MAX: usize = 4096;
+
 /// What announcing takes besides the book.
 pub(crate) struct Announcer {
     pub(crate) pods: Cache<PodView>,
@@ -142,6 +145,35 @@ impl Announcer {
                 );
             }
         }
+    }
+
+    /// Tells of pods that demand something of their place which no plugin looks at yet: once for all pods of a controller.
+    pub(crate) fn demands(&self, book: &mut Book) {
+        for key in std::mem::take(&mut book.demanding) {
+            let Some(pod) = self.pods.get(&key).filter(|pod| self.is_ours(pod)) else { continue };
+            let owner = pod.metadata.controller().map_or(&pod.metadata.uid, |owner| &owner.uid).clone();
+            if book.told_demands.len() == TOLD_DEMANDS_MAX {
+                book.told_demands.clear();
+            }
+            if !book.told_demands.insert(owner) {
+                continue;
+            }
+            let Unit::Group(group) = book.unit_of(&pod) else {
+                self.ignores(&ObjectRef::of(&*pod), &pod);
+                continue;
+            };
+            match self.pod_groups.get(&group) {
+                Some(view) => self.ignores(&ObjectRef::of(&*view), &pod),
+                None => self.ignores(&ObjectRef::of(&*pod), &pod),
+            }
+        }
+    }
+
+    fn ignores(&self, about: &ObjectRef, pod: &PodView) {
+        let fields = pod.spec.unread().join(", ");
+        let message = format!("pods are placed without regard to {fields}, which this scheduler does not know yet");
+        tracing::warn!("pod {}: {message}", pod.metadata.key());
+        self.recorder.event(about, EventKind::Warning, "ConstraintsIgnored", "Scheduling", &message);
     }
 
     /// Tells of a gang that was left half bound and is to start as a whole.

@@ -27,6 +27,10 @@ pub(crate) struct Book {
     bind_errors: BTreeMap<ObjectKey, String>,
     /// Members that came since the last turn.
     pub(crate) newcomers: BTreeSet<ObjectKey>,
+    /// Pods that came since the last turn and demand something that is not looked at.
+    pub(crate) demanding: BTreeSet<ObjectKey>,
+    /// Of whose pods that was told, by the uid of their controller, or else their own.
+    pub(crate) told_demands: BTreeSet<String>,
     /// Groups of which it was told that a pod has another priority.
     pub(crate) told_priority: BTreeSet<ObjectKey>,
     /// What to look at again, and when.
@@ -94,6 +98,8 @@ impl Book {
             unsaid_pods: BTreeSet::new(),
             bind_errors: BTreeMap::new(),
             newcomers: BTreeSet::new(),
+            demanding: BTreeSet::new(),
+            told_demands: BTreeSet::new(),
             told_priority: BTreeSet::new(),
             agenda: BTreeSet::new(),
         }
@@ -135,6 +141,9 @@ impl Book {
             self.drop_if_empty(&group);
         }
         let waits = change.new.is_some() && !is_bound;
+        if waits && change.old.is_none() && !pod.spec.unread().is_empty() {
+            self.demanding.insert(pod.metadata.key());
+        }
         if !waits && !self.bind_errors.is_empty() {
             self.bind_errors.remove(&pod.metadata.key());
         }

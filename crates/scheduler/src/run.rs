@@ -246,6 +246,7 @@ impl Shell {
         self.announcer.recorder.give_way(self.writes.are_crowded());
         self.book.open_agenda(now);
         self.announcer.newcomers(&mut self.book);
+        self.announcer.demands(&mut self.book);
         self.announcer.units(&mut self.book, &mut self.writes, now);
         self.announcer.pods(&mut self.book, &mut self.writes, now);
     }

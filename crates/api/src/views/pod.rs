@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeAffinity, Toleration};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::meta::{Condition, Index, Meta, OwnerRef, tight};
 use crate::batch::prepare::CONTROLLER_UID_LABEL;
@@ -120,7 +121,7 @@ pub struct PodSpecView {
     pub restart_policy: String,
     /// Labels a node must carry.
     pub node_selector: Pairs<String>,
-    /// Only node affinity is read; inter-pod terms come with their plugin.
+    /// Of inter-pod terms it is only read whether there are any.
     pub affinity: Option<AffinityView>,
     /// Taints the pod stands.
     #[serde(deserialize_with = "tight")]
@@ -137,24 +138,77 @@ pub struct PodSpecView {
     pub resources: Option<ResourcesView>,
     /// While any is left the pod is not placed.
     pub scheduling_gates: Vec<SchedulingGateView>,
-    /// References of the images that are mounted as volumes; of other volumes nothing is read.
-    #[serde(rename = "volumes", deserialize_with = "image_volumes")]
-    pub image_volumes: Vec<Box<str>>,
+    /// What is mounted.
+    #[serde(deserialize_with = "volumes")]
+    pub volumes: VolumesView,
+    /// Whether pods must be spread over domains.
+    #[serde(rename = "topologySpreadConstraints", deserialize_with = "hard_spread")]
+    pub must_spread: bool,
+    /// Whether devices are claimed.
+    #[serde(rename = "resourceClaims", deserialize_with = "any")]
+    pub claims_devices: bool,
 }
 
-fn image_volumes<'de, D: serde::Deserializer<'de>>(volumes: D) -> Result<Vec<Box<str>>, D::Error> {
-    #[derive(Deserialize)]
+impl PodSpecView {
+    /// What the pod demands of its place and no plugin looks at yet, by field.
+    pub fn unread(&self) -> Vec<&'static str> {
+        let affinity = self.affinity.as_ref();
+        let is_required = |terms: Option<PodTermsView>| terms.is_some_and(|terms| terms.is_required);
+        let demands = [
+            (is_required(affinity.and_then(|affinity| affinity.pod_affinity)), "affinity.podAffinity"),
+            (is_required(affinity.and_then(|affinity| affinity.pod_anti_affinity)), "affinity.podAntiAffinity"),
+            (self.must_spread, "topologySpreadConstraints"),
+            (self.volumes.has_claims, "volumes[].persistentVolumeClaim"),
+            (self.claims_devices, "resourceClaims"),
+        ];
+        demands.into_iter().filter_map(|(demanded, field)| demanded.then_some(field)).collect()
+    }
+}
+
+/// `pod.spec.volumes`, as far as it is read.
+#[derive(Clone, Debug, Default)]
+pub struct VolumesView {
+    /// References of the images that are mounted.
+    pub images: Vec<Box<str>>,
+    /// Whether a claim is mounted, and with it a volume that may not be reached from every node.
+    pub has_claims: bool,
+}
+
+fn volumes<'de, D: serde::Deserializer<'de>>(volumes: D) -> Result<VolumesView, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
     struct Volume {
-        #[serde(default)]
         image: Option<Image>,
+        persistent_volume_claim: Option<IgnoredAny>,
+        ephemeral: Option<IgnoredAny>,
     }
     #[derive(Deserialize)]
     struct Image {
         #[serde(default)]
         reference: Box<str>,
     }
-    let volumes: Option<Vec<Volume>> = Option::deserialize(volumes)?;
-    Ok(volumes.into_iter().flatten().filter_map(|volume| volume.image).map(|image| image.reference).collect())
+    let volumes: Vec<Volume> = Option::deserialize(volumes)?.unwrap_or_default();
+    let is_claim = |volume: &Volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
+    let has_claims = volumes.iter().any(is_claim);
+    let images = volumes.into_iter().filter_map(|volume| volume.image).map(|image| image.reference).collect();
+    Ok(VolumesView { images, has_claims })
+}
+
+fn hard_spread<'de, D: serde::Deserializer<'de>>(constraints: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Constraint {
+        #[serde(default)]
+        when_unsatisfiable: String,
+    }
+    let constraints: Option<Vec<Constraint>> = Option::deserialize(constraints)?;
+    Ok(constraints.into_iter().flatten().any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule"))
+}
+
+/// Whether a list has anything in it.
+fn any<'de, D: serde::Deserializer<'de>>(list: D) -> Result<bool, D::Error> {
+    let list: Option<Vec<IgnoredAny>> = Option::deserialize(list)?;
+    Ok(list.is_some_and(|list| !list.is_empty()))
 }
 
 /// `pod.spec.affinity`.
@@ -163,6 +217,19 @@ fn image_volumes<'de, D: serde::Deserializer<'de>>(volumes: D) -> Result<Vec<Box
 pub struct AffinityView {
     /// Required and preferred node terms.
     pub node_affinity: Option<NodeAffinity>,
+    /// Whom the pod wants to be near.
+    pub pod_affinity: Option<PodTermsView>,
+    /// Whom the pod wants to be away from.
+    pub pod_anti_affinity: Option<PodTermsView>,
+}
+
+/// `pod.spec.affinity.podAffinity` and `podAntiAffinity`, as far as they are read.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodTermsView {
+    /// Whether there are terms that must hold.
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "any")]
+    pub is_required: bool,
 }
 
 /// `pod.spec.schedulingGates[]`.

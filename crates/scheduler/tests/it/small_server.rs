@@ -133,12 +133,15 @@ impl SmallServer {
         self.put("pods", name, json!({"metadata": metadata(name), "spec": spec}));
     }
 
-    /// A pod of the group that differs from others in a field of its spec.
+    /// A pod of the group, managed by a Job of the group's name, that differs from others in a field of its spec.
     pub fn pod_with(&self, name: &str, group: &str, field: &str, value: Value) {
         let mut spec = json!({"schedulerName": "default-scheduler", "containers": [{"name": "c"}]});
         spec["schedulingGroup"] = json!({"podGroupName": group});
         spec[field] = value;
-        self.put("pods", name, json!({"metadata": metadata(name), "spec": spec}));
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": group, "uid": group, "controller": true});
+        let mut metadata = metadata(name);
+        metadata["ownerReferences"] = json!([owner]);
+        self.put("pods", name, json!({"metadata": metadata, "spec": spec}));
     }
 
     /// Takes an object of namespace `ns` away.

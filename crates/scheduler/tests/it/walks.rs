@@ -177,6 +177,30 @@ async fn members_that_are_gated_or_another_schedulers_keep_their_own_conditions(
 }
 
 #[tokio::test(start_paused = true)]
+async fn demands_that_nobody_looks_at_are_told_once_for_all_pods_of_a_job() {
+    let apart =
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack"}]}});
+    let wish = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}});
+    let server = SmallServer::new();
+    server.node("n", 4);
+    server.gang("g", 1);
+    server.gang("h", 1);
+    server.gang("i", 1);
+    server.pod_with("a", "g", "affinity", apart.clone());
+    server.pod_with("d", "g", "affinity", apart);
+    server.pod_with("b", "h", "volumes", json!([{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]));
+    server.pod_with("c", "i", "affinity", wish);
+    start(&server, Config::default());
+    settle(60).await;
+    let told = server.events().into_iter().filter(|event| event.contains("ConstraintsIgnored"));
+    let told: Vec<_> = told.map(|event| event.replace(", which this scheduler does not know yet", "")).collect();
+    let ignored = |group: &str, field: &str| {
+        format!("Warning ConstraintsIgnored {group}: pods are placed without regard to {field}")
+    };
+    assert_eq!(told, [ignored("g", "affinity.podAntiAffinity"), ignored("h", "volumes[].persistentVolumeClaim")]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn group_conditions_wait_for_binds_but_not_for_ever() {
     let server = SmallServer::new();
     (0..20).for_each(|node| server.node(&format!("n{node}"), 100));
