@@ -83,7 +83,9 @@ pub fn condition_for(
     // A Basic group has no number to reach; its first pod shows that it can be scheduled.
     let needed = usize::try_from(group.min_count().unwrap_or(1)).unwrap_or(0).max(1);
     let wanted = if bound >= needed {
-        conditions::holds(INITIALLY_SCHEDULED, SCHEDULED)
+        // Upstream: no message. How many there are now is told by `Degraded`, where they become too few.
+        let message = if bound == 1 { "1 pod bound".to_owned() } else { format!("{bound} pods bound") };
+        Condition { message, ..conditions::holds(INITIALLY_SCHEDULED, SCHEDULED) }
     } else if let Some(refused) = refused {
         conditions::fails(INITIALLY_SCHEDULED, UNSCHEDULABLE, &refused.message)
     } else {
@@ -143,11 +145,18 @@ mod tests {
             ("refused", gang, &nothing, 0, Some(&refused), "False Unschedulable no room"),
             ("refused as before", gang, &has("False", "Unschedulable", "no room"), 0, Some(&refused), ""),
             ("binds still in flight", gang, &nothing, 2, None, ""),
-            ("bound", gang, &nothing, 3, None, "True Scheduled "),
-            ("bound after a refusal", gang, &has("False", "Unschedulable", "x"), 3, None, "True Scheduled "),
-            ("bound, the rest refused", gang, &nothing, 3, Some(&refused), "True Scheduled "),
+            ("bound", gang, &nothing, 3, None, "True Scheduled 3 pods bound"),
+            (
+                "bound after a refusal",
+                gang,
+                &has("False", "Unschedulable", "x"),
+                4,
+                None,
+                "True Scheduled 4 pods bound",
+            ),
+            ("bound, the rest refused", gang, &nothing, 3, Some(&refused), "True Scheduled 3 pods bound"),
             ("was bound once", gang, &has("True", "Scheduled", ""), 1, Some(&refused), ""),
-            ("basic with one pod bound", basic, &nothing, 1, None, "True Scheduled "),
+            ("basic with one pod bound", basic, &nothing, 1, None, "True Scheduled 1 pod bound"),
             ("basic refused", basic, &nothing, 0, Some(&refused), "False Unschedulable no room"),
         ] {
             let group = PodGroupView::decode(format!("{{{spec},{status}}}").as_bytes()).unwrap();
