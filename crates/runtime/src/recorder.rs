@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::clock::rfc3339;
-use api::views::View;
+use api::views::{OwnerRef, View};
 use api::{Clock, Random, Timestamp};
 use futures::future::join_all;
 use kube::{Client, Error};
@@ -71,6 +71,18 @@ impl ObjectRef {
             name: meta.name.clone(),
             uid: meta.uid.clone(),
             resource_version: meta.resource_version.to_string(),
+        }
+    }
+
+    /// Refers to an owner of something in `namespace`.
+    pub fn to_owner(owner: &OwnerRef, namespace: &str) -> ObjectRef {
+        ObjectRef {
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            namespace: namespace.to_owned(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+            ..ObjectRef::default()
         }
     }
 }

@@ -85,7 +85,15 @@ impl Announcer {
         let Some(words) = to_say else { return };
         let pods = self.waiting_pods(key);
         match &view {
-            Some(view) => self.failed(&ObjectRef::of(&**view), &words.message),
+            Some(view) => {
+                self.failed(&ObjectRef::of(&**view), &words.message);
+                // Whoever sent a Job looks there first.
+                let job = view.metadata.controller().filter(|owner| owner.kind == "Job");
+                if let Some(job) = job {
+                    let message = format!("PodGroup {}: {}", key.name, words.message);
+                    self.failed(&ObjectRef::to_owner(job, &key.namespace), &message);
+                }
+            }
             // Without a PodGroup the pods are the only place where anyone would look.
             None => pods.iter().for_each(|pod| self.failed(&ObjectRef::of(&**pod), &words.message)),
         }

@@ -90,6 +90,21 @@ async fn a_gang_that_does_not_fit_is_told_so_once_and_bound_when_it_fits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_job_of_a_gang_that_does_not_fit_is_told_too() {
+    let server = SmallServer::new();
+    server.node("n", 1);
+    server.gang_of("g", 2, "train", 0);
+    server.pod_of("a", "g", "train");
+    server.pod_of("b", "g", "train");
+    start(&server, Config::default());
+    settle(60).await;
+    let events = server.events();
+    assert!(events[0].starts_with("Warning FailedScheduling g: gang of 2 does not fit"), "{events:?}");
+    assert!(events[1].starts_with("Warning FailedScheduling train: PodGroup g: gang of 2 does not fit"), "{events:?}");
+    assert_eq!(events.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_single_pod_that_does_not_fit_gets_a_condition_and_an_event() {
     let server = SmallServer::new();
     server.node("n", 1);
