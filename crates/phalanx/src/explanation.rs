@@ -452,6 +452,9 @@ impl Part {
         match verdict {
             Some(said) if !is_scheduled => format!("waits: {}", said.message),
             None if self.pods.placed == 0 => SILENCE.to_owned(),
+            None if self.pods.placed < needed => {
+                format!("is being placed: {} of the {needed} pods it needs have a node", self.pods.placed)
+            }
             _ if self.pods.all == 0 => "was placed; its pods are gone".to_owned(),
             _ => match self.places.as_slice() {
                 [place] => format!("placed on {} in {}", counted(place.nodes, "node"), place.domain),

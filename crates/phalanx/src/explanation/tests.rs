@@ -25,6 +25,7 @@ fn pod(spec: Value, status: Value) -> Value {
 #[test]
 fn the_answer_names_what_is_waited_for() {
     let member = json!({"schedulingGroup": {"podGroupName": "g"}});
+    let bound_member = json!({"schedulingGroup": {"podGroupName": "g"}, "nodeName": "n"});
     let gang = json!({"metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}});
     let refused =
         json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "full"}]});
@@ -49,6 +50,15 @@ fn the_answer_names_what_is_waited_for() {
                 &[pod(member.clone(), none.clone())],
             ),
             "waits for pods: 1 of the 2 it needs are there",
+        ),
+        (
+            "half placed",
+            evidence(
+                Subject::Group(view(gang.clone())),
+                std::slice::from_ref(&gang),
+                &[pod(bound_member.clone(), none.clone()), pod(member.clone(), none.clone())],
+            ),
+            "is being placed: 1 of the 2 pods it needs have a node",
         ),
         (
             "a template",
