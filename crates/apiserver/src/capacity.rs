@@ -46,8 +46,9 @@ struct Ledger {
 
 #[derive(Default)]
 struct Node {
-    /// By resource; `pods` counts the pods.
-    taken: Amounts,
+    /// By resource, what is not zero; `pods` counts the pods. Wide enough for any number of pods that ask for as much as
+    /// can be written: whoever makes a pod may put it on a node by its name, and nothing of that may end the count.
+    taken: BTreeMap<String, i128>,
     /// What there is, as the node's object said at this revision.
     allocatable: Option<(Revision, Amounts)>,
 }
@@ -262,15 +263,17 @@ impl Ledger {
         let own = self.held.get(uid).into_iter().flatten();
         let own = own.filter(|held| held.abandoned && *held.taken.node == **name);
         let own: Vec<Arc<Amounts>> = own.map(|held| held.taken.amounts.clone()).collect();
-        let of = |amounts: &Amounts, resource: &str| amounts.get(resource).copied().unwrap_or(0);
+        let of = |amounts: &Amounts, resource: &str| amounts.get(resource).copied().map_or(0, i128::from);
         let entry = self.node(name);
         entry.read_allocatable(node);
         for (resource, asked) in asked {
-            let again: i64 = own.iter().map(|amounts| of(amounts, resource)).sum();
+            let again: i128 = own.iter().map(|amounts| of(amounts, resource)).sum();
             let all = entry.allocatable.as_ref().map_or(0, |(_, allocatable)| of(allocatable, resource));
-            let free = all - of(&entry.taken, resource) + again;
-            if *asked > free {
-                return Err(Short { resource: resource.clone(), asked: *asked, free: free.max(0) });
+            let free = all - entry.taken.get(resource).copied().unwrap_or(0) + again;
+            if i128::from(*asked) > free {
+                // It is less than what is asked for, so it can be written.
+                let free = i64::try_from(free.max(0)).unwrap_or(*asked);
+                return Err(Short { resource: resource.clone(), asked: *asked, free });
             }
         }
         Ok(())
@@ -281,15 +284,19 @@ impl Node {
     fn take(&mut self, amounts: &Amounts) {
         for (resource, amount) in amounts {
             match self.taken.get_mut(resource) {
-                Some(taken) => *taken += amount,
-                None => drop(self.taken.insert(resource.clone(), *amount)),
+                Some(taken) => *taken += i128::from(*amount),
+                None => drop(self.taken.insert(resource.clone(), i128::from(*amount))),
             }
         }
     }
 
     fn free(&mut self, amounts: &Amounts) {
         for (resource, amount) in amounts {
-            *self.taken.get_mut(resource).expect("only what was taken is freed") -= amount;
+            let taken = self.taken.get_mut(resource).expect("only what was taken is freed");
+            *taken -= i128::from(*amount);
+            if *taken == 0 {
+                self.taken.remove(resource);
+            }
         }
     }
 

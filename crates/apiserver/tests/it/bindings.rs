@@ -112,6 +112,39 @@ async fn a_bind_that_would_over_commit_a_node_is_refused() {
     assert_eq!(bind(&home, "d", "n1", json!({})).await.0, StatusCode::CREATED, "nor does what is gone");
 }
 
+/// A pod on a node without a bind, which nobody checks, and more than fits there.
+async fn make_placed_pod(home: &Home, name: &str, node: &str, memory: &str) {
+    let container = json!({"name": "main", "image": "busybox", "resources": {"requests": {"memory": memory}}});
+    let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [container]}});
+    let (code, answer) = home.post(PODS, pod).await;
+    assert_eq!(code, StatusCode::CREATED, "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_ask_for_more_than_numbers_hold_do_not_end_the_count() {
+    // Sums of such requests left the range of 64 bits, and every later bind was answered with an internal error.
+    let home = home();
+    make_node(&home, "n1", 8).await;
+    make_node(&home, "n2", 8).await;
+    for (name, memory) in [("x", "5Ei"), ("y", "5Ei"), ("z", "100Ei")] {
+        make_placed_pod(&home, name, "n1", memory).await;
+    }
+    make_pod(&home, "a", 1).await;
+    assert_eq!(bind(&home, "a", "n2", json!({})).await.0, StatusCode::CREATED, "another node");
+    let container = json!({"name": "main", "image": "busybox", "resources": {"requests": {"memory": "1Gi"}}});
+    let pod = json!({"metadata": {"name": "b"}, "spec": {"containers": [container]}});
+    assert_eq!(home.post(PODS, pod).await.0, StatusCode::CREATED);
+    let (code, status) = bind(&home, "b", "n1", json!({})).await;
+    let want = "Operation cannot be fulfilled on pods/binding \"b\": node n1: insufficient ";
+    assert_eq!(code, StatusCode::CONFLICT);
+    assert!(status["message"].as_str().is_some_and(|message| message.starts_with(want)), "{status}");
+    for name in ["y", "x", "z"] {
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        home.pods().delete(name, &now).await.unwrap();
+    }
+    assert_eq!(bind(&home, "b", "n1", json!({})).await.0, StatusCode::CREATED, "what is gone takes nothing");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_server_before_this_one_bound_counts_and_so_do_nodes_that_change() {
     let first = home();
