@@ -9,6 +9,7 @@ mod images; // which images lie on how many nodes
 mod node; // a node's fixed side: labels, taints, images
 mod node_ref; // one node as filters and scores see it
 mod resources; // resource names and their columns
+mod sums; // what pods ask for together, whatever they ask for
 mod tentative; // a layer that is dropped to undo
 mod topology; // nodes by the value of a label
 
@@ -20,6 +21,7 @@ pub(crate) use images::full_name;
 pub(crate) use node::{Effect, Node, Taint};
 pub use node_ref::{NodeRef, NodeRefs};
 pub(crate) use resources::{Column, ResourceId};
+pub(crate) use sums::{ASKED_MAX, HAD_MAX};
 pub(crate) use tentative::Tentative;
 pub(crate) use topology::{DomainId, Topology, TopologyId};
 
@@ -27,6 +29,7 @@ use self::dirty::DirtyLog;
 use self::hold::Hold;
 use self::images::Images;
 use self::resources::Resources;
+use self::sums::Apart;
 use crate::names::{NameId, Names};
 use crate::requests::{HostPort, Scored, Usage};
 use crate::wakes::Wakes;
@@ -54,6 +57,7 @@ pub(crate) struct Cluster {
     pods_count: Vec<i64>,
     /// What scores count as taken.
     scored: Vec<Scored>,
+    scored_apart: Apart,
     /// Host ports in use; a port stands here once per pod that has it.
     ports: Vec<Vec<HostPort>>,
     images: Images,
@@ -331,10 +335,10 @@ impl Cluster {
         }
         for resource in self.resources.ids() {
             let quantity = view.status.allocatable.get(self.resources.name(resource));
-            let amount = quantity.map_or(0, |quantity| resource.amount(*quantity));
+            let amount = quantity.map_or(0, |quantity| had(resource.amount(*quantity)));
             changed |= self.resources.set_allocatable(resource, at, amount);
         }
-        let allowed = view.status.allocatable.get("pods").map_or(0, |quantity| quantity.value());
+        let allowed = view.status.allocatable.get("pods").map_or(0, |quantity| had(quantity.value()));
         changed |= std::mem::replace(&mut self.pods_allowed[at], allowed) != allowed;
         changed
     }
@@ -342,10 +346,11 @@ impl Cluster {
     fn count(&mut self, index: NodeIndex, usage: &Usage, sign: i64) {
         let at = index.at();
         for (resource, amount) in &usage.requests {
-            self.resources.add_requested(*resource, at, sign * amount);
+            self.resources.add_requested(*resource, index, sign * amount);
         }
-        self.scored[at].cpu_milli += sign * usage.scored.cpu_milli;
-        self.scored[at].memory_bytes += sign * usage.scored.memory_bytes;
+        let Scored { cpu_milli, memory_bytes } = &mut self.scored[at];
+        self.scored_apart.add(cpu_milli, (ResourceId::CPU, index), sign * usage.scored.cpu_milli);
+        self.scored_apart.add(memory_bytes, (ResourceId::MEMORY, index), sign * usage.scored.memory_bytes);
         self.pods_count[at] += sign;
         self.log.push(index, Changed::Pods, self.nodes.len());
     }
@@ -362,5 +367,45 @@ impl Cluster {
             self.free.push(index);
             self.hold.forget(index);
         }
+    }
+}
+
+/// What a node counts with of something. Less than nothing is nothing.
+fn had(amount: i64) -> i64 {
+    amount.clamp(0, HAD_MAX)
+}
+
+#[cfg(test)]
+impl Cluster {
+    /// Panics unless the books are the sums of what these pods take from their nodes.
+    pub(crate) fn assert_sums<'a>(&self, pods: impl Iterator<Item = (NodeIndex, &'a Usage)>) {
+        let mut counts: std::collections::BTreeMap<NodeIndex, i64> = Default::default();
+        let [mut scored, mut requested]: [std::collections::BTreeMap<sums::Of, i128>; 2] = Default::default();
+        for (node, usage) in pods {
+            *counts.entry(node).or_default() += 1;
+            let Scored { cpu_milli, memory_bytes } = usage.scored;
+            *scored.entry((ResourceId::CPU, node)).or_default() += i128::from(cpu_milli);
+            *scored.entry((ResourceId::MEMORY, node)).or_default() += i128::from(memory_bytes);
+            for (resource, amount) in &usage.requests {
+                *requested.entry((*resource, node)).or_default() += i128::from(*amount);
+            }
+        }
+        let shown = |sum: Option<&i128>| sum.map_or(0, |sum| (*sum).min(i128::from(sums::SHOWN_MAX)) as i64);
+        for node in self.indices() {
+            let name = self.node_name(node);
+            assert_eq!(self.pods_count(node), counts.get(&node).copied().unwrap_or(0), "{name}");
+            let [cpu_milli, memory_bytes] =
+                [ResourceId::CPU, ResourceId::MEMORY].map(|resource| shown(scored.get(&(resource, node))));
+            assert_eq!(self.scored(node), Scored { cpu_milli, memory_bytes }, "{name}");
+            for resource in self.resources.ids() {
+                let resource_name = self.resource_name(resource);
+                assert_eq!(
+                    self.requested(resource, node),
+                    shown(requested.get(&(resource, node))),
+                    "{name} {resource_name}"
+                );
+            }
+        }
+        assert!(!counts.is_empty() || self.scored_apart.len() + self.resources.sums_apart_count() == 0);
     }
 }

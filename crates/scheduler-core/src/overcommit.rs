@@ -60,7 +60,8 @@ impl<'a> Ledger<'a> {
     pub(crate) fn take(&mut self, usage: &Usage) {
         self.pods_count += 1;
         for (resource, amount) in &usage.requests {
-            *self.requested.entry(*resource).or_default() += amount;
+            let sum = self.requested.entry(*resource).or_default();
+            *sum = sum.saturating_add(*amount);
         }
     }
 
@@ -71,7 +72,8 @@ impl<'a> Ledger<'a> {
         }
         let counted = |(resource, _): &&(ResourceId, i64)| fit.counts(*resource, self.cluster.at(self.node));
         let mut asked = usage.requests.iter().filter(counted);
-        let lacking = asked.find(|(resource, amount)| self.taken(*resource) + amount > self.allocatable(*resource));
+        let lacking = asked
+            .find(|(resource, amount)| self.taken(*resource).saturating_add(*amount) > self.allocatable(*resource));
         lacking.map(|(resource, _)| Short::Of(*resource))
     }
 

@@ -5,10 +5,10 @@ use api::quantity::Quantity;
 use api::views::{ContainerView, PodSpecView};
 use smallvec::SmallVec;
 
-use crate::cluster::{Cluster, ResourceId};
+use crate::cluster::{ASKED_MAX, Cluster, ResourceId};
 use crate::names::NameId;
 
-/// A pod's demand on its node. Equal pods share one.
+/// A pod's demand on its node. Equal pods share one. No amount is more than [`ASKED_MAX`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Usage {
     /// Requested amounts above zero, by resource.
@@ -74,6 +74,7 @@ impl Usage {
         }
         add(&mut parts, &asked.overhead);
         parts.retain(|(_, amount)| *amount > 0);
+        parts.iter_mut().for_each(|(_, amount)| *amount = (*amount).min(ASKED_MAX));
         Usage { scored: after, scored_before: before, requests: parts, ports: host_ports(pod, cluster) }
     }
 
@@ -130,7 +131,8 @@ impl Asked {
     }
 
     fn scored(&self, containers: &Amounts) -> Scored {
-        let of = |resource| amount(containers, resource).saturating_add(amount(&self.overhead, resource));
+        let sum = |resource| amount(containers, resource).saturating_add(amount(&self.overhead, resource));
+        let of = |resource| sum(resource).clamp(0, ASKED_MAX);
         Scored { cpu_milli: of(ResourceId::CPU), memory_bytes: of(ResourceId::MEMORY) }
     }
 }

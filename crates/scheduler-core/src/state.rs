@@ -290,18 +290,7 @@ impl Core {
 
     /// Panics unless the columns are the sums of the pods, and every kept index equals one made anew.
     pub(crate) fn assert_consistent(&mut self) {
-        let mut taken = std::collections::BTreeMap::new();
-        for pod in self.pods.all() {
-            if let Some(node) = pod.stage.node() {
-                let (pods_count, cpu) = taken.entry(node).or_insert((0, 0));
-                *pods_count += 1;
-                *cpu += pod.usage.scored.cpu_milli;
-            }
-        }
-        for node in self.cluster.indices() {
-            let counted = (self.cluster.pods_count(node), self.cluster.scored(node).cpu_milli);
-            assert_eq!(counted, taken.get(&node).copied().unwrap_or_default(), "{}", self.cluster.node_name(node));
-        }
+        self.cluster.assert_sums(self.pods.all().filter_map(|pod| Some((pod.stage.node()?, &*pod.usage))));
         self.queue.assert_counted(|group| self.groups.get(group).pending.len());
         let gated = self.pods.all().filter(|pod| pod.stage == Stage::Aside(crate::pods::Aside::Gated)).count();
         assert_eq!(self.gated_count, gated);

@@ -12,5 +12,6 @@ mod properties; // what holds on every generated cluster
 mod singles; // stories about filters, scores and single pods
 mod topology; // stories about groups that share a domain
 mod explaining; // stories about ways out, and why pods are where they are
+mod extremes; // numbers and names that nobody needs and anybody may write
 mod truth; // what is said holds, on every generated cluster
 mod world; // text in, text out

@@ -165,7 +165,7 @@ fn candidates(asked: &Asked<'_>, region: Region, desk: &mut Desk<'_>) -> Vec<Can
         for (node, usage) in unit.spots.iter().filter(|(node, _)| region.contains(*node, desk.cluster)) {
             let load = loads.entry(*node).or_default();
             load.pods += 1;
-            usage.requests.iter().for_each(|(resource, amount)| *load.requests.entry(*resource).or_default() += amount);
+            usage.requests.iter().for_each(|(resource, amount)| load.add_amount(*resource, *amount));
         }
         if loads.is_empty() {
             continue;
@@ -241,7 +241,7 @@ impl<'a> Outlook<'a> {
         let mut room = cluster.pods_allowed(node) - cluster.pods_count(node) + freed.pods;
         for (resource, amount) in &self.classes[lot].usage.requests {
             let free = cluster.allocatable(*resource, node) - cluster.requested(*resource, node);
-            room = room.min((free + freed.requests.get(resource).copied().unwrap_or(0)) / amount);
+            room = room.min(free.saturating_add(freed.requests.get(resource).copied().unwrap_or(0)) / amount);
         }
         let rooms = &self.rooms[lot];
         (room.clamp(0, i64::from(u32::MAX)) as u32).max(rooms.now[node.at()]).min(rooms.empty[node.at()])
@@ -251,6 +251,11 @@ impl<'a> Outlook<'a> {
 impl Load {
     fn add(&mut self, other: &Load) {
         self.pods += other.pods;
-        other.requests.iter().for_each(|(resource, amount)| *self.requests.entry(*resource).or_default() += amount);
+        other.requests.iter().for_each(|(resource, amount)| self.add_amount(*resource, *amount));
+    }
+
+    fn add_amount(&mut self, resource: ResourceId, amount: i64) {
+        let sum = self.requests.entry(resource).or_default();
+        *sum = sum.saturating_add(amount);
     }
 }

@@ -6,6 +6,9 @@ use api::quantity::Quantity;
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
+use super::NodeIndex;
+use super::sums::Apart;
+
 /// A resource. CPU counts in thousandths, all others in whole units (bytes, devices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ResourceId(u32);
@@ -38,11 +41,13 @@ pub(crate) struct Column {
 pub(super) struct Resources {
     names: IndexSet<Arc<str>, FxBuildHasher>,
     columns: Vec<Column>,
+    requested_apart: Apart,
 }
 
 impl Default for Resources {
     fn default() -> Resources {
-        let mut resources = Resources { names: IndexSet::default(), columns: Vec::new() };
+        let mut resources =
+            Resources { names: IndexSet::default(), columns: Vec::new(), requested_apart: Apart::default() };
         resources.intern("cpu", 0);
         resources.intern("memory", 0);
         resources.intern("ephemeral-storage", 0);
@@ -96,7 +101,14 @@ impl Resources {
         }
     }
 
-    pub(super) fn add_requested(&mut self, resource: ResourceId, at: usize, amount: i64) {
-        self.columns[resource.0 as usize].requested[at] += amount;
+    pub(super) fn add_requested(&mut self, resource: ResourceId, node: NodeIndex, amount: i64) {
+        let sum = &mut self.columns[resource.0 as usize].requested[node.at()];
+        self.requested_apart.add(sum, (resource, node), amount);
+    }
+
+    /// How many sums are too large to be shown.
+    #[cfg(test)]
+    pub(super) fn sums_apart_count(&self) -> usize {
+        self.requested_apart.len()
     }
 }

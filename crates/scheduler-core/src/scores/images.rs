@@ -42,7 +42,7 @@ impl Score for Images {
             Some((bytes as f64 * (f64::from(node.cluster.nodes_with_image(*image)) / nodes_count)) as i64)
         };
         let most = MOST_BYTES_EACH * class.images.len() as i64;
-        let bytes = class.images.iter().filter_map(spared).sum::<i64>().clamp(LEAST_BYTES, most);
+        let bytes = class.images.iter().filter_map(spared).fold(0, i64::saturating_add).clamp(LEAST_BYTES, most);
         MAX_SCORE * (bytes - LEAST_BYTES) / (most - LEAST_BYTES)
     }
 

@@ -231,7 +231,7 @@ impl World {
 
 fn describe(pod: &PodView) -> Value {
     let requests = &pod.spec.containers[0].resources.requests;
-    let requests: BTreeMap<_, _> = requests.iter().map(|(name, q)| (name, format!("{}m", q.milli_value()))).collect();
+    let requests: BTreeMap<_, _> = requests.iter().map(|(name, q)| (name, q.to_string())).collect();
     let ports: Vec<_> = pod.spec.containers[0].ports.iter().map(|port| json!({"hostPort": port.host_port})).collect();
     let mut document = json!({
         "metadata": {"name": pod.metadata.name, "namespace": "ns", "uid": pod.metadata.uid},

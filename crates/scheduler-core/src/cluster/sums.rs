@@ -1,0 +1,82 @@
+//! Sums of what pods ask for: exact, and never too large for the columns, whatever pods and nodes say.
+//!
+//! Anybody who may make pods writes numbers up to the largest there is, and may put such pods on a node by its name. So
+//! one amount is cut at a bound that nothing real comes near, and a sum of more than columns show is kept apart, exactly:
+//! when pods leave, what is left is what it was before they came.
+
+use std::collections::BTreeMap;
+
+use super::{NodeIndex, ResourceId};
+
+/// The most that one pod counts with of one resource, 2 EiB of bytes. Whoever asks for that much fits nowhere.
+pub(crate) const ASKED_MAX: i64 = 1 << 61;
+
+/// The most that one node counts with of one resource.
+pub(crate) const HAD_MAX: i64 = ASKED_MAX - 1;
+
+/// The largest sum that is shown. With one more pod it is still a number, and it is more than any node has.
+pub(super) const SHOWN_MAX: i64 = 1 << 62;
+
+/// What is summed up.
+pub(super) type Of = (ResourceId, NodeIndex);
+
+/// Exact sums of [`SHOWN_MAX`] and more; where they belong, [`SHOWN_MAX`] is shown.
+#[derive(Debug, Default)]
+pub(super) struct Apart(BTreeMap<Of, i128>);
+
+impl Apart {
+    /// Adds to the sum that is shown; `amount` is at most [`ASKED_MAX`], and below zero for what was added before.
+    #[inline]
+    pub(super) fn add(&mut self, shown: &mut i64, of: Of, amount: i64) {
+        let sum = *shown + amount;
+        // Both are below the bound, which is a power of two.
+        if *shown | sum < SHOWN_MAX {
+            *shown = sum;
+        } else {
+            self.add_exactly(shown, of, amount);
+        }
+    }
+
+    #[cold]
+    fn add_exactly(&mut self, shown: &mut i64, of: Of, amount: i64) {
+        let before = self.0.remove(&of).unwrap_or(i128::from(*shown));
+        let sum = before + i128::from(amount);
+        *shown = self.keep(of, sum);
+    }
+
+    /// Keeps a sum if it is too large to be shown. Returns what is shown of it.
+    fn keep(&mut self, of: Of, sum: i128) -> i64 {
+        match i64::try_from(sum).ok().filter(|sum| *sum < SHOWN_MAX) {
+            Some(sum) => sum,
+            None => {
+                self.0.insert(of, sum);
+                SHOWN_MAX
+            }
+        }
+    }
+
+    /// How many sums stand here.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_exact_again_when_it_can_be_shown() {
+        let of = (ResourceId::MEMORY, NodeIndex(0));
+        let (mut apart, mut shown) = (Apart::default(), 0);
+        for amount in [7, ASKED_MAX, ASKED_MAX - 1, ASKED_MAX, 5] {
+            apart.add(&mut shown, of, amount);
+        }
+        assert_eq!((shown, apart.len()), (SHOWN_MAX, 1));
+        apart.add(&mut shown, of, -ASKED_MAX);
+        assert_eq!(shown, SHOWN_MAX, "twelve and two of them, less one");
+        apart.add(&mut shown, of, -ASKED_MAX);
+        assert_eq!((shown, apart.len()), (ASKED_MAX + 11, 0));
+    }
+}

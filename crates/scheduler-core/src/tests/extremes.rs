@@ -1,0 +1,165 @@
+//! Numbers that nobody needs and anybody may write.
+
+use std::collections::BTreeSet;
+
+use api::views::{NodeView, ObjectKey, PodView, View};
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::world::World;
+use crate::{Profile, Survey, Unit};
+
+/// Amounts, some of which are more than sums of 64 bits hold.
+const AMOUNTS: [&str; 8] = ["0", "1", "3Gi", "1Ei", "2Ei", "5Ei", "100Ei", "9223372036854775807"];
+
+/// What is asked for, or what there is: CPU, memory, GPUs, by place in [`AMOUNTS`].
+type Triple = (usize, usize, usize);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Node {
+        name: u8,
+        has: Triple,
+        pods: usize,
+    },
+    /// With a node it is there already, whether it fits or not.
+    Pod {
+        node: Option<u8>,
+        asks: Triple,
+        group: Option<u8>,
+    },
+    Delete {
+        pod: usize,
+    },
+    DropNode {
+        name: u8,
+    },
+    Decide,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let amount = || 0..AMOUNTS.len();
+    let amounts = || (amount(), amount(), amount());
+    let step = prop_oneof![
+        2 => (0..3u8, amounts(), amount()).prop_map(|(name, has, pods)| Step::Node { name, has, pods }),
+        6 => (prop::option::weighted(0.6, 0..3u8), amounts(), prop::option::weighted(0.4, 0..2u8))
+            .prop_map(|(node, asks, group)| Step::Pod { node, asks, group }),
+        2 => any::<prop::sample::Index>().prop_map(|pod| Step::Delete { pod: pod.index(64) }),
+        1 => (0..3u8).prop_map(|name| Step::DropNode { name }),
+        3 => Just(Step::Decide),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+fn written((cpu, memory, gpu): Triple) -> String {
+    format!("cpu={} memory={} gpu={}", AMOUNTS[cpu], AMOUNTS[memory], AMOUNTS[gpu])
+}
+
+struct Run {
+    world: World,
+    nodes: BTreeSet<u8>,
+    made: usize,
+}
+
+impl Run {
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Node { name, has, pods } => {
+                self.nodes.insert(*name);
+                let (has, pods) = (written(*has), AMOUNTS[*pods]);
+                self.world.say(&format!("node n{name} {has} pods={pods} rack=r{}", name % 2));
+            }
+            Step::Pod { node, asks, group } => {
+                self.made += 1;
+                let node = node.map(|node| format!("node=n{node}")).unwrap_or_default();
+                let group = group.map(|group| format!("group=g{group}")).unwrap_or_default();
+                self.world.say(&format!("pod p{:02} {} {node} {group} owner=Job:j", self.made, written(*asks)));
+            }
+            Step::Delete { pod } => {
+                let names: Vec<_> = self.world.pods.keys().cloned().collect();
+                if let Some(name) = names.get(pod % names.len().max(1)) {
+                    self.world.delete(name);
+                }
+            }
+            Step::DropNode { name } => {
+                if self.nodes.remove(name) {
+                    self.world.say(&format!("drop n{name}"));
+                }
+            }
+            Step::Decide => self.decide(),
+        }
+        self.world.core.assert_consistent();
+    }
+
+    /// Decides, and asks all that can be asked.
+    fn decide(&mut self) {
+        self.world.now += std::time::Duration::from_secs(20);
+        self.world.decide_and_bind();
+        self.world.core.remember(self.world.now, usize::MAX);
+        self.world.core.advise(self.world.now, usize::MAX);
+        let pods = self.world.pods.keys().map(|name| Unit::Pod(ObjectKey::new("ns", name.as_str())));
+        let groups = ["g0", "g1"].map(|name| Unit::Group(ObjectKey::new("ns", name)));
+        let placed: Vec<_> = self.world.pods.values().cloned().collect();
+        for unit in pods.chain(groups).collect::<Vec<_>>() {
+            let explained = self.world.core.explain(&unit, &placed);
+            explained.iter().for_each(|explained| drop(explained.lines()));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_amount_ends_the_core_and_the_books_are_empty_when_all_is_gone(steps in steps()) {
+        let world = World::of("group g0 gang minCount=2; group g1 gang minCount=2 key=rack");
+        let mut run = Run { world, nodes: BTreeSet::new(), made: 0 };
+        steps.iter().for_each(|step| run.take(step));
+        run.take(&Step::Decide);
+        for name in run.world.pods.keys().cloned().collect::<Vec<_>>() {
+            run.world.delete(&name);
+        }
+        run.world.core.assert_consistent();
+        (0..3).for_each(|name| run.take(&Step::DropNode { name }));
+    }
+}
+
+#[test]
+fn pods_that_ask_for_more_than_numbers_hold_leave_their_node_as_it_was() {
+    // Two of them on one node by its name ended the process, and again after each start.
+    let mut world = World::of("node a cpu=4 memory=8Gi; node b cpu=4 memory=1Gi");
+    world.say("pods huge 9 node=a cpu=100E memory=5Ei; pod small cpu=1 memory=2Gi; pod none");
+    assert_snapshot!(world.decide_and_bind(), @"
+    small: wait (0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient memory.)
+    none: bind none to b
+    ");
+    (0..9).for_each(|number| world.delete(&format!("huge-{number}")));
+    assert_snapshot!(world.decide(), @"small: bind small to a");
+    world.core.assert_consistent();
+}
+
+#[test]
+fn who_asks_for_as_much_as_can_be_counted_fits_nowhere() {
+    let mut world = World::of("node a memory=100Ei; pod some memory=1Ei; pod huge memory=5Ei");
+    assert_snapshot!(world.decide(), @"
+    some: bind some to a
+    huge: wait (0/1 nodes are available: 1 Insufficient memory.)
+    ");
+}
+
+#[test]
+fn images_of_any_size_have_a_score() {
+    fn view<V: View>(document: Value) -> V {
+        V::decode(document.to_string().as_bytes()).unwrap()
+    }
+    let images = ["a:1", "b:1"].map(|name| json!({"names": [name], "sizeBytes": i64::MAX}));
+    let node: NodeView = view(json!({
+        "metadata": {"name": "n"},
+        "status": {"allocatable": {"pods": "1"}, "images": images},
+    }));
+    let containers = ["a:1", "b:1"].map(|image| json!({"name": "c", "image": image}));
+    let pod: PodView = view(json!({"metadata": {"name": "p"}, "spec": {"containers": containers}}));
+    let survey = Survey::of(&Profile::default(), &[node], &[], &pod);
+    assert!(survey.nodes[0].scores.contains(&("ImageLocality".to_owned(), 100)), "{survey:?}");
+}
