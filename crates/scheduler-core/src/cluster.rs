@@ -23,7 +23,7 @@ pub use node_ref::{NodeRef, NodeRefs};
 pub(crate) use resources::{Column, ResourceId};
 pub(crate) use sums::{ASKED_MAX, HAD_MAX};
 pub(crate) use tentative::Tentative;
-pub(crate) use topology::{DomainId, Topology, TopologyId};
+pub(crate) use topology::{DomainId, Topology, TopologyId, Whereabouts};
 
 use self::dirty::DirtyLog;
 use self::hold::Hold;
@@ -74,7 +74,7 @@ pub(crate) struct Cluster {
 pub(crate) struct NodeChange {
     /// Kinds of change a filter may wait for.
     pub(crate) kinds: Wakes,
-    /// Whether the node is now in other topology domains than before.
+    /// Whether the node, or pods of groups on it, are now in other topology domains than before.
     pub(crate) moved: bool,
 }
 
@@ -114,7 +114,8 @@ impl Cluster {
         self.present_count -= 1;
         self.pods_allowed[at] = 0;
         self.resources.clear_allocatable(at);
-        let mut moved = false;
+        // Members on a node without the label kept their group from going anywhere; those of a lost node do not.
+        let mut moved = self.pods_count[at] > 0;
         for topology in &mut self.topologies {
             moved |= topology.set(index, &self.nodes[at]);
         }

@@ -1,7 +1,7 @@
 //! What a unit asks for: pods by class, how many of them at least, and in which domain.
 
 use crate::classes::ClassId;
-use crate::cluster::{Cluster, DomainId, TopologyId};
+use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId, Whereabouts};
 use crate::decision::Unit;
 use crate::requests::Usage;
 
@@ -41,6 +41,18 @@ pub(crate) struct Constraint {
     pub(crate) topology: TopologyId,
     /// Domains of members already placed: none, one that all others must join, or, by someone else's doing, several.
     pub(crate) members_in: Vec<DomainId>,
+    /// Nodes of members already placed that are in no domain: somebody took the label off. Those of nodes that are gone are
+    /// not among them, since such pods do not run any more.
+    pub(crate) members_outside: Vec<NodeIndex>,
+}
+
+impl Constraint {
+    /// All pods in one domain, and in that of the members already placed.
+    pub(crate) fn with_members(topology: TopologyId, members: Whereabouts, cluster: &Cluster) -> Constraint {
+        let Whereabouts { domains: members_in, nowhere: mut members_outside } = members;
+        members_outside.retain(|node| cluster.node(*node).present);
+        Constraint { topology, members_in, members_outside }
+    }
 }
 
 impl Need {

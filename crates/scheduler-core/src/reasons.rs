@@ -52,16 +52,21 @@ impl Shortage {
     }
 }
 
-/// A group whose members already run in several domains can be completed in none.
+/// A group whose members already run in several domains can be completed in none, and where some run in no domain nobody
+/// can tell in which.
 pub(crate) fn members_are_split(need: &Need, cluster: &Cluster) -> Option<Refusal> {
-    let constraint = need.constraint.as_ref().filter(|constraint| constraint.members_in.len() > 1)?;
+    let is_split = |constraint: &&Constraint| constraint.members_in.len() > 1 || !constraint.members_outside.is_empty();
+    let constraint = need.constraint.as_ref().filter(is_split)?;
     let topology = cluster.topology(constraint.topology);
     let value = |domain: &DomainId| cluster.names.text(topology.value(*domain)).to_string();
     let mut values: Vec<_> = constraint.members_in.iter().map(value).collect();
     values.sort_unstable();
+    let mut unlabelled: Vec<_> =
+        constraint.members_outside.iter().map(|node| cluster.node_name(*node).to_owned()).collect();
+    unlabelled.sort_unstable();
     let key = cluster.names.text(topology.key()).to_string();
     Some(Refusal {
-        cause: Cause::MembersSplit { key, values },
+        cause: Cause::MembersSplit { key, values, unlabelled },
         could_wait: true,
         ..Refusal::about(need.unit.clone(), need.wanted_count(), need.pods_count(), need.placed_count)
     })

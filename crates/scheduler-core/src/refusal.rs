@@ -8,6 +8,9 @@ use api::views::ObjectKey;
 use crate::decision::Unit;
 use crate::ways_out::Advised;
 
+/// How many nodes a message names.
+const NODES_MAX: usize = 3;
+
 /// Why a unit waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -89,12 +92,14 @@ pub enum Cause {
         /// The topology key.
         key: String,
     },
-    /// Members already run in several domains of the key they must share.
+    /// Members already run in several domains of the key they must share, or on nodes that are in none.
     MembersSplit {
         /// The topology key.
         key: String,
         /// The domains, sorted.
         values: Vec<String>,
+        /// Nodes of members that do not carry the key, sorted.
+        unlabelled: Vec<String>,
     },
     /// A Basic group that must share a domain has gated pods.
     Gated,
@@ -193,9 +198,10 @@ impl Refusal {
             Cause::OtherPriority { group } => format!("the priority of this pod is not that of podgroup {group}"),
             Cause::NoPodGroup => format!("waiting for podgroup {} to exist", self.unit.key()),
             Cause::NoDomain { key } => format!("no node carries the topology key {key}"),
-            Cause::MembersSplit { key, values } => {
+            Cause::MembersSplit { key, values, .. } if values.len() > 1 => {
                 format!("members already run in several domains of {key}: {}", values.join(", "))
             }
+            Cause::MembersSplit { key, unlabelled, .. } => outside(key, unlabelled),
             Cause::NoRoom if matches!(self.unit, Unit::Pod(_)) => self.pod_message(),
             Cause::NoRoom => self.no_room(),
         }
@@ -266,5 +272,25 @@ impl Histogram {
             None => format!("{reason} on {count} of {nodes_count} nodes"),
         };
         entries.into_iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Members on nodes that do not say which domain they are in.
+fn outside(key: &str, nodes: &[String]) -> String {
+    match nodes {
+        [node] => format!(
+            "members already run on node {node}, which has no label {key}: label the node, or delete the members on it"
+        ),
+        _ => {
+            let named = nodes.iter().take(NODES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = match nodes.len().saturating_sub(NODES_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!(
+                "members already run on nodes {named}{more}, which have no label {key}: label the nodes, or delete the \
+                 members on them"
+            )
+        }
     }
 }

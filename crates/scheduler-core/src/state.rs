@@ -171,8 +171,8 @@ impl Core {
                 let group = self.groups.get_mut(id);
                 let topology = group.terms.as_ref().filter(|_| group.readiness() == Readiness::Ready)?.topology;
                 let constraint = topology.map(|topology| {
-                    let members_in = group.placed.domains(topology, self.cluster.topology(topology));
-                    Constraint { topology, members_in }
+                    let members = group.placed.whereabouts(topology, self.cluster.topology(topology));
+                    Constraint::with_members(topology, members, &self.cluster)
                 });
                 let group = self.groups.get(id);
                 #[cfg(test)]

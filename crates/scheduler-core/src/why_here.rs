@@ -10,7 +10,7 @@ use api::Timestamp;
 
 use crate::absence::{Absence, Spots};
 use crate::classes::{ClassId, Classes};
-use crate::cluster::{Cluster, NodeIndex, TopologyId};
+use crate::cluster::{Cluster, NodeIndex, TopologyId, Whereabouts};
 use crate::decision::{ChosenDomain, Unit};
 use crate::index::KeptIndex;
 use crate::need::{Constraint, Lot, Need, Policy};
@@ -203,7 +203,7 @@ fn domain_choice(
 ) -> Option<DomainChoice> {
     let Region::Domain(topology, chosen) = region else { return None };
     let pods_count = lots.iter().map(|lot| lot.nodes.len()).sum();
-    let constraint = Constraint { topology, members_in: Vec::new() };
+    let constraint = Constraint::with_members(topology, Whereabouts::default(), cluster);
     let need = Need {
         unit: unit.clone(),
         policy: Policy::Gang { min_count: pods_count },

@@ -1,7 +1,7 @@
 //! Which other topology key would do, or none.
 
 use super::{Asked, Desk};
-use crate::cluster::{Cluster, NodeIndex, TopologyId};
+use crate::cluster::{Cluster, TopologyId, Whereabouts};
 use crate::cycle::Trial;
 use crate::names::NameId;
 use crate::need::{Constraint, Need};
@@ -20,8 +20,10 @@ pub(super) fn relax(asked: &Asked<'_>, desk: &mut Desk<'_>) -> Option<WayOut> {
     let text = |name: NameId, desk: &Desk<'_>| desk.cluster.names.text(name).to_string();
     let from = text(desk.cluster.topology(constraint.topology).key(), desk);
     for topology in wider(constraint.topology, desk.cluster) {
-        let members_in = domains_of(asked.members_on, topology, desk.cluster);
-        let need = Need { constraint: Some(Constraint { topology, members_in }), ..asked.need.clone() };
+        let mut members = Whereabouts::default();
+        asked.members_on.iter().for_each(|node| members.add(*node, desk.cluster.topology(topology)));
+        let constraint = Constraint::with_members(topology, members, desk.cluster);
+        let need = Need { constraint: Some(constraint), ..asked.need.clone() };
         if let Some(Trial::Fits(region)) = desk.try_out(&need) {
             let chosen = region.chosen(desk.cluster)?;
             return Some(WayOut::OtherKey { from, to: chosen.key, value: chosen.value });
@@ -55,14 +57,4 @@ fn wider(own: TopologyId, cluster: &mut Cluster) -> Vec<TopologyId> {
     wider.sort_by_key(|id| std::cmp::Reverse(domains_count(*id, cluster)));
     wider.truncate(KEYS_MAX);
     wider
-}
-
-fn domains_of(nodes: &[NodeIndex], topology: TopologyId, cluster: &Cluster) -> Vec<crate::cluster::DomainId> {
-    let mut domains = Vec::new();
-    for domain in nodes.iter().filter_map(|node| cluster.topology(topology).domain_of(*node)) {
-        if !domains.contains(&domain) {
-            domains.push(domain);
-        }
-    }
-    domains
 }

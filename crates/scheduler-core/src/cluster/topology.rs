@@ -30,6 +30,26 @@ pub(crate) struct Topology {
     by_value: FxHashMap<NameId, DomainId>,
 }
 
+/// Where some nodes are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Whereabouts {
+    /// Their domains, each once, in the order of the first node in each.
+    pub(crate) domains: Vec<DomainId>,
+    /// Those that are in none: without the label, or gone.
+    pub(crate) nowhere: Vec<NodeIndex>,
+}
+
+impl Whereabouts {
+    /// Adds one more node.
+    pub(crate) fn add(&mut self, node: NodeIndex, topology: &Topology) {
+        match topology.domain_of(node) {
+            Some(domain) if self.domains.contains(&domain) => {}
+            Some(domain) => self.domains.push(domain),
+            None => self.nowhere.push(node),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Domain {
     value: NameId,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::classes::ClassId;
-use crate::cluster::{DomainId, NodeIndex, Topology, TopologyId};
+use crate::cluster::{NodeIndex, Topology, TopologyId, Whereabouts};
 use crate::pods::PodId;
 
 /// Pods to be placed, by class and by the order they were first seen.
@@ -70,7 +70,7 @@ struct Domains {
     topology: TopologyId,
     /// Of the topology, when they were gathered.
     version: u64,
-    domains: Vec<DomainId>,
+    found: Whereabouts,
     /// Nodes that came since.
     unseen: Vec<NodeIndex>,
 }
@@ -116,19 +116,15 @@ impl Placed {
         self.nodes.keys().copied()
     }
 
-    /// The domains the pods are in, in the order of the first node in each. `topology` is what `id` stands for.
-    pub(crate) fn domains(&mut self, id: TopologyId, topology: &Topology) -> Vec<DomainId> {
+    /// Where the pods are. `topology` is what `id` stands for.
+    pub(crate) fn whereabouts(&mut self, id: TopologyId, topology: &Topology) -> Whereabouts {
         let version = topology.version();
         let known = self.domains.take().filter(|known| (known.topology, known.version) == (id, version));
         let mut known = known.unwrap_or_else(|| {
             let unseen = self.nodes.keys().copied().collect();
-            Domains { topology: id, version, domains: Vec::new(), unseen }
+            Domains { topology: id, version, found: Whereabouts::default(), unseen }
         });
-        for domain in known.unseen.drain(..).filter_map(|node| topology.domain_of(node)) {
-            if !known.domains.contains(&domain) {
-                known.domains.push(domain);
-            }
-        }
-        self.domains.insert(known).domains.clone()
+        known.unseen.drain(..).for_each(|node| known.found.add(node, topology));
+        self.domains.insert(known).found.clone()
     }
 }

@@ -306,6 +306,7 @@ impl Model {
         }
         let pinned = self.racks_of(group);
         let racks: BTreeSet<&String> = match pinned.len() {
+            _ if self.is_outside(group) => BTreeSet::new(),
             0 => self.nodes.values().filter_map(|node| node.rack.as_ref()).collect(),
             1 => pinned.iter().collect(),
             _ => BTreeSet::new(),
@@ -338,6 +339,12 @@ impl Model {
         nodes.filter_map(|node| node.rack.clone()).collect()
     }
 
+    /// Whether members are on a node that is in no rack any more.
+    fn is_outside(&self, group: &str) -> bool {
+        let mut nodes = self.placed(group).filter_map(|pod| self.nodes.get(pod.node.as_deref()?));
+        nodes.any(|node| node.rack.is_none())
+    }
+
     /// A node may have shrunk under its pods; what comes now must fit into what it has now.
     fn assert_not_overcommitted(&self, name: &str, came: &str) {
         let node = self.nodes.get(name).expect("pods go only to nodes that exist");
@@ -354,6 +361,7 @@ impl Model {
         assert!(placed >= self.groups[group].min_count.unwrap_or(1), "{group} has {placed} pods placed");
         if self.groups[group].in_rack {
             assert_eq!(self.racks_of(group).len(), 1, "{group} is spread over racks");
+            assert!(!self.is_outside(group), "nobody knows where {group} is");
         }
     }
 }

@@ -67,6 +67,36 @@ fn members_in_two_domains_are_named() {
     assert_snapshot!(world.decide(), @"g: bind g-0 to a, z to a");
 }
 
+// Shows: S002-34
+#[test]
+fn members_on_a_node_that_lost_its_label_keep_the_others_from_starting_elsewhere() {
+    // Such a group counted as one that had begun nowhere, and its next pod went to another rack.
+    let mut world = World::of(&format!("{RACKS} group g gang minCount=2 pods=2 gpu=1 key=rack"));
+    assert_snapshot!(world.decide_and_bind(), @"g: bind g-0 to c, g-1 to c");
+    world.say("node c gpu=2; pod late group=g gpu=1");
+    assert_snapshot!(world.decide(), @"g: wait (members already run on node c, which has no label rack: label the node, or delete the members on it)");
+    world.say("node c gpu=2 rack=r2");
+    assert_snapshot!(world.decide(), @"g: bind late to d");
+}
+
+#[test]
+fn members_of_a_node_that_is_gone_keep_nobody_from_starting_anew() {
+    let mut world = World::of("node a gpu=2 rack=r1; node b gpu=2 rack=r2");
+    world.say("group g basic key=rack; pod old node=a group=g gpu=2; node a gpu=2; pod new group=g gpu=1");
+    assert_snapshot!(world.decide(), @"g: wait (members already run on node a, which has no label rack: label the node, or delete the members on it)");
+    world.say("drop a");
+    assert_snapshot!(world.decide(), @"g: bind new to b");
+}
+
+#[test]
+fn many_nodes_without_the_label_are_counted() {
+    let mut world = World::of("group g basic key=rack; pod late group=g");
+    for node in ["a", "b", "c", "d", "e"] {
+        world.say(&format!("node {node}; pod on-{node} node={node} group=g"));
+    }
+    assert_snapshot!(world.decide(), @"g: wait (members already run on nodes a, b, c and 2 more, which have no label rack: label the nodes, or delete the members on them)");
+}
+
 #[test]
 fn a_key_no_node_carries_is_named() {
     let cluster = "node a gpu=1; group g gang minCount=1 pods=1 gpu=1 key=rack";
