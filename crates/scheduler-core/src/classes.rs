@@ -331,11 +331,12 @@ impl Classes {
         id
     }
 
-    /// One pod less holds the class. It is forgotten with its last pod, or with its index if it has one.
+    /// One pod less holds the class. It is forgotten with its last pod, or with its index if it has one that is worth
+    /// keeping: of pods that fit nowhere there are as many kinds as somebody cares to make up.
     pub(crate) fn release(&mut self, id: ClassId) {
         let entry = self.entries.get_mut(&id).expect("a held class is kept");
         entry.pods_count -= 1;
-        if entry.pods_count == 0 && entry.index.is_none() {
+        if entry.pods_count == 0 && entry.index.as_ref().is_none_or(|index| index.is_hopeless()) {
             self.forget(id);
         }
     }
@@ -372,6 +373,12 @@ impl Classes {
         (&entry.class, entry.index.as_mut().expect("it was made or there a moment ago"))
     }
 
+    /// How many classes there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Panics unless every kept index, caught up, equals one made anew.
     #[cfg(test)]
     pub(crate) fn assert_fresh(&mut self, cluster: &Cluster) {
@@ -403,6 +410,7 @@ impl Classes {
 
     fn forget(&mut self, id: ClassId) {
         let entry = self.entries.remove(&id).expect("a class is forgotten once");
+        self.bytes -= entry.bytes;
         self.ids.remove(&entry.class);
     }
 }

@@ -86,7 +86,7 @@ impl Cluster {
         let name = self.nodes[at].name;
         let next = Node::of(view, name, &mut self.names);
         let mut change = NodeChange { kinds: next.differs_by(&self.nodes[at]), moved: false };
-        if self.set_allocatable(at, view) {
+        if self.set_allocatable(index, view) {
             change.kinds |= Wakes::ALLOCATABLE;
         }
         if change.kinds.is_empty() {
@@ -113,7 +113,7 @@ impl Cluster {
         self.nodes[at] = Node::absent(self.nodes[at].name);
         self.present_count -= 1;
         self.pods_allowed[at] = 0;
-        self.resources.clear_allocatable(at);
+        self.resources.clear_allocatable(index);
         // Members on a node without the label kept their group from going anywhere; those of a lost node do not.
         let mut moved = self.pods_count[at] > 0;
         for topology in &mut self.topologies {
@@ -194,12 +194,12 @@ impl Cluster {
         Tentative::over(self)
     }
 
-    /// The column number of a resource; a new name gets a new column.
+    /// The number of a resource, new for a new name.
     pub(crate) fn resource(&mut self, name: &str) -> ResourceId {
-        self.resources.intern(name, self.nodes.len())
+        self.resources.intern(name)
     }
 
-    /// The column number of a resource that was seen.
+    /// The number of a resource that was seen.
     pub(crate) fn find_resource(&self, name: &str) -> Option<ResourceId> {
         self.resources.find(name)
     }
@@ -221,7 +221,7 @@ impl Cluster {
 
     /// What pods have requested of a resource on a node.
     pub(crate) fn requested(&self, resource: ResourceId, index: NodeIndex) -> i64 {
-        self.resources.column(resource).requested[index.at()]
+        self.resources.requested(resource, index)
     }
 
     /// What pods may use of a resource on all nodes together.
@@ -329,15 +329,18 @@ impl Cluster {
         &self.topologies[id.0 as usize]
     }
 
-    fn set_allocatable(&mut self, at: usize, view: &NodeView) -> bool {
+    fn set_allocatable(&mut self, index: NodeIndex, view: &NodeView) -> bool {
+        let at = index.at();
         let mut changed = false;
-        for name in view.status.allocatable.keys().filter(|name| *name != "pods") {
-            self.resources.intern(name, self.nodes.len());
+        for (name, quantity) in view.status.allocatable.iter().filter(|(name, _)| *name != "pods") {
+            let resource = self.resources.intern(name);
+            changed |= self.resources.set_allocatable(resource, index, had(resource.amount(*quantity)));
         }
         for resource in self.resources.ids() {
-            let quantity = view.status.allocatable.get(self.resources.name(resource));
-            let amount = quantity.map_or(0, |quantity| had(resource.amount(*quantity)));
-            changed |= self.resources.set_allocatable(resource, at, amount);
+            let had_some = self.resources.column(resource).allocatable[at] != 0;
+            if had_some && view.status.allocatable.get(self.resources.name(resource)).is_none() {
+                changed |= self.resources.set_allocatable(resource, index, 0);
+            }
         }
         let allowed = view.status.allocatable.get("pods").map_or(0, |quantity| had(quantity.value()));
         changed |= std::mem::replace(&mut self.pods_allowed[at], allowed) != allowed;
@@ -378,6 +381,11 @@ fn had(amount: i64) -> i64 {
 
 #[cfg(test)]
 impl Cluster {
+    /// How many tables there are with a row for each node, because of a name that somebody chose.
+    pub(crate) fn tables_count(&self) -> usize {
+        self.resources.columns_count() + self.topologies.iter().filter(|topology| topology.has_table()).count()
+    }
+
     /// Panics unless the books are the sums of what these pods take from their nodes.
     pub(crate) fn assert_sums<'a>(&self, pods: impl Iterator<Item = (NodeIndex, &'a Usage)>) {
         let mut counts: std::collections::BTreeMap<NodeIndex, i64> = Default::default();

@@ -163,6 +163,10 @@ impl KeptIndex {
     /// How many more pods each domain takes, by domain number.
     pub(crate) fn slots_by_domain(&mut self, topology: TopologyId, cluster: &Cluster) -> &[u64] {
         let domains = cluster.topology(topology);
+        if domains.domains().len() == 0 {
+            // Nothing is kept for a key that no node carries: anybody can make up such keys.
+            return &[];
+        }
         let at = self.sums.iter().position(|sums| sums.topology == topology).unwrap_or_else(|| {
             self.sums.push(Sums { topology, version: u64::MAX, by_domain: Vec::new() });
             self.sums.len() - 1
@@ -215,6 +219,11 @@ impl KeptIndex {
             self.empty = Some((shape, slots));
         }
         self.empty.as_ref().map_or(&[], |(_, slots)| slots)
+    }
+
+    /// Whether no node took a pod of the class even without any others on it, when that was last looked at.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.slots_total == 0 && self.empty.as_ref().is_some_and(|(_, slots)| slots.iter().all(|slots| *slots == 0))
     }
 
     fn widen(&mut self, width: usize) {

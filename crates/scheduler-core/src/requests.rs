@@ -53,7 +53,7 @@ impl HostPort {
 const ASSUMED: [(ResourceId, i64); 2] = [(ResourceId::CPU, 100), (ResourceId::MEMORY, 200 << 20)];
 
 impl Usage {
-    /// What `pod` takes. New resource names get their column in `cluster`.
+    /// What `pod` takes. New resource names get their number in `cluster`.
     pub(crate) fn of(pod: &PodSpecView, cluster: &mut Cluster) -> Usage {
         let asked = Asked::of(pod, cluster);
         let mut parts = asked.together(&[]);

@@ -283,6 +283,11 @@ impl Core {
         self.holding.is_some()
     }
 
+    /// How many classes there are, and how many tables with a row for each node.
+    pub(crate) fn kept_counts(&self) -> (usize, usize) {
+        (self.classes.len(), self.cluster.tables_count())
+    }
+
     /// Counts what deciding costs: pods put on nodes or taken off, also tentatively, and lots that were looked at.
     pub(crate) fn steps_count(&self) -> u64 {
         self.cluster.log_end() + self.lots_count

@@ -18,6 +18,10 @@ impl ResourceId {
     pub(crate) const MEMORY: ResourceId = ResourceId(1);
     pub(crate) const EPHEMERAL_STORAGE: ResourceId = ResourceId(2);
 
+    fn at(self) -> usize {
+        self.0 as usize
+    }
+
     /// Whether it matters to scores for pods that do not ask for it, too.
     pub(crate) fn is_everybodys(self) -> bool {
         self.0 <= ResourceId::EPHEMERAL_STORAGE.0
@@ -37,28 +41,48 @@ pub(crate) struct Column {
     pub(super) allocatable_total: i128,
 }
 
+impl Column {
+    fn of_width(width: usize) -> Column {
+        Column { allocatable: vec![0; width], requested: vec![0; width], allocatable_total: 0 }
+    }
+
+    fn widen(&mut self, width: usize) {
+        self.allocatable.resize(width, 0);
+        self.requested.resize(width, 0);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Resources {
     names: IndexSet<Arc<str>, FxBuildHasher>,
-    columns: Vec<Column>,
+    /// By resource. None where no node has any of it: whoever makes a pod can make up a name, and a column takes sixteen
+    /// bytes for each node.
+    columns: Vec<Option<Column>>,
+    /// What the nodes have of such a resource.
+    nothing: Column,
     requested_apart: Apart,
 }
 
 impl Default for Resources {
     fn default() -> Resources {
-        let mut resources =
-            Resources { names: IndexSet::default(), columns: Vec::new(), requested_apart: Apart::default() };
-        resources.intern("cpu", 0);
-        resources.intern("memory", 0);
-        resources.intern("ephemeral-storage", 0);
+        let mut resources = Resources {
+            names: IndexSet::default(),
+            columns: Vec::new(),
+            nothing: Column::default(),
+            requested_apart: Apart::default(),
+        };
+        for name in ["cpu", "memory", "ephemeral-storage"] {
+            let resource = resources.intern(name);
+            resources.columns[resource.at()] = Some(Column::default());
+        }
         resources
     }
 }
 
 impl Resources {
-    pub(super) fn intern(&mut self, name: &str, width: usize) -> ResourceId {
+    pub(super) fn intern(&mut self, name: &str) -> ResourceId {
         let at = self.names.get_index_of(name).unwrap_or_else(|| {
-            self.columns.push(Column { allocatable: vec![0; width], requested: vec![0; width], allocatable_total: 0 });
+            self.columns.push(None);
             self.names.insert_full(Arc::from(name)).0
         });
         ResourceId(at as u32)
@@ -76,39 +100,68 @@ impl Resources {
         self.names.get_index(resource.0 as usize).expect("an id is handed out only with its name")
     }
 
+    /// What the nodes have of a resource. What is requested of one that none of them has, [`requested`](Self::requested)
+    /// tells.
     pub(super) fn column(&self, resource: ResourceId) -> &Column {
-        &self.columns[resource.0 as usize]
+        self.columns[resource.at()].as_ref().unwrap_or(&self.nothing)
     }
 
-    pub(super) fn grow(&mut self, width: usize) {
-        for column in &mut self.columns {
-            column.allocatable.resize(width, 0);
-            column.requested.resize(width, 0);
+    pub(super) fn requested(&self, resource: ResourceId, node: NodeIndex) -> i64 {
+        match &self.columns[resource.at()] {
+            Some(column) => column.requested[node.at()],
+            None => self.requested_apart.unshown((resource, node)),
         }
     }
 
-    /// Says whether the amount is another than before.
-    pub(super) fn set_allocatable(&mut self, resource: ResourceId, at: usize, amount: i64) -> bool {
-        let column = &mut self.columns[resource.0 as usize];
-        let before = std::mem::replace(&mut column.allocatable[at], amount);
+    pub(super) fn grow(&mut self, width: usize) {
+        self.columns.iter_mut().flatten().for_each(|column| column.widen(width));
+        self.nothing.widen(width);
+    }
+
+    /// Says whether the amount is another than before. The column comes with the first node that has something, and goes
+    /// with the last.
+    pub(super) fn set_allocatable(&mut self, resource: ResourceId, node: NodeIndex, amount: i64) -> bool {
+        let (slot, apart) = (&mut self.columns[resource.at()], &mut self.requested_apart);
+        if slot.is_none() && amount == 0 {
+            return false;
+        }
+        let column = slot.get_or_insert_with(|| {
+            let mut column = Column::of_width(self.nothing.allocatable.len());
+            apart.show(resource, &mut column.requested);
+            column
+        });
+        let before = std::mem::replace(&mut column.allocatable[node.at()], amount);
         column.allocatable_total += i128::from(amount) - i128::from(before);
+        if column.allocatable_total == 0 && !resource.is_everybodys() {
+            apart.hide(resource, &column.requested);
+            *slot = None;
+        }
         before != amount
     }
 
-    pub(super) fn clear_allocatable(&mut self, at: usize) {
+    pub(super) fn clear_allocatable(&mut self, node: NodeIndex) {
         for resource in self.ids() {
-            self.set_allocatable(resource, at, 0);
+            self.set_allocatable(resource, node, 0);
         }
     }
 
     pub(super) fn add_requested(&mut self, resource: ResourceId, node: NodeIndex, amount: i64) {
-        let sum = &mut self.columns[resource.0 as usize].requested[node.at()];
-        self.requested_apart.add(sum, (resource, node), amount);
+        match &mut self.columns[resource.at()] {
+            Some(column) => self.requested_apart.add(&mut column.requested[node.at()], (resource, node), amount),
+            None => self.requested_apart.add_unshown((resource, node), amount),
+        }
     }
+}
 
-    /// How many sums are too large to be shown.
-    #[cfg(test)]
+#[cfg(test)]
+impl Resources {
+    /// How many sums stand in no column, or are too large to be shown there.
     pub(super) fn sums_apart_count(&self) -> usize {
         self.requested_apart.len()
+    }
+
+    /// How many columns there are.
+    pub(super) fn columns_count(&self) -> usize {
+        self.columns.iter().flatten().count()
     }
 }

@@ -20,7 +20,8 @@ pub(super) const SHOWN_MAX: i64 = 1 << 62;
 /// What is summed up.
 pub(super) type Of = (ResourceId, NodeIndex);
 
-/// Exact sums of [`SHOWN_MAX`] and more; where they belong, [`SHOWN_MAX`] is shown.
+/// Exact sums that stand in no column: those of [`SHOWN_MAX`] and more, of which [`SHOWN_MAX`] is shown, and those of
+/// resources that have no column.
 #[derive(Debug, Default)]
 pub(super) struct Apart(BTreeMap<Of, i128>);
 
@@ -52,6 +53,36 @@ impl Apart {
                 self.0.insert(of, sum);
                 SHOWN_MAX
             }
+        }
+    }
+
+    /// Adds to a sum that has no column.
+    pub(super) fn add_unshown(&mut self, of: Of, amount: i64) {
+        let sum = self.0.remove(&of).unwrap_or(0) + i128::from(amount);
+        if sum != 0 {
+            self.0.insert(of, sum);
+        }
+    }
+
+    /// What would be shown of a sum that has no column.
+    pub(super) fn unshown(&self, of: Of) -> i64 {
+        self.0.get(&of).map_or(0, |sum| i64::try_from(*sum).unwrap_or(SHOWN_MAX).min(SHOWN_MAX))
+    }
+
+    /// The sums of a resource have a column from now on, by node.
+    pub(super) fn show(&mut self, resource: ResourceId, column: &mut [i64]) {
+        let all = (resource, NodeIndex(0))..=(resource, NodeIndex(u32::MAX));
+        let sums: Vec<(Of, i128)> = self.0.range(all).map(|(of, sum)| (*of, *sum)).collect();
+        for (of, sum) in sums {
+            self.0.remove(&of);
+            column[of.1.at()] = self.keep(of, sum);
+        }
+    }
+
+    /// They have none any more.
+    pub(super) fn hide(&mut self, resource: ResourceId, column: &[i64]) {
+        for (at, shown) in column.iter().enumerate().filter(|(_, shown)| **shown != 0) {
+            self.0.entry((resource, NodeIndex(at as u32))).or_insert(i128::from(*shown));
         }
     }
 

@@ -64,14 +64,16 @@ impl Topology {
 
     /// Puts a node into the domain its labels say; tells whether that is another one than before.
     pub(super) fn set(&mut self, index: NodeIndex, node: &Node) -> bool {
-        if self.domain_of.len() <= index.at() {
-            self.domain_of.resize(index.at() + 1, None);
-        }
         let next = node.label(self.key).map(|value| self.domain(value));
-        let before = std::mem::replace(&mut self.domain_of[index.at()], next);
+        let before = self.domain_of(index);
         if before == next {
             return false;
         }
+        // Only now: whoever makes a PodGroup can make up a key, which no node carries.
+        if self.domain_of.len() <= index.at() {
+            self.domain_of.resize(index.at() + 1, None);
+        }
+        self.domain_of[index.at()] = next;
         self.version += 1;
         if let Some(domain) = before {
             let nodes = &mut self.domains[domain.at()].nodes;
@@ -111,6 +113,12 @@ impl Topology {
     /// The label value of a domain.
     pub(crate) fn value(&self, domain: DomainId) -> NameId {
         self.domains[domain.at()].value
+    }
+
+    /// Whether it takes room for each node.
+    #[cfg(test)]
+    pub(super) fn has_table(&self) -> bool {
+        self.domain_of.capacity() > 0
     }
 
     fn domain(&mut self, value: NameId) -> DomainId {

@@ -1,4 +1,4 @@
-//! Numbers that nobody needs and anybody may write.
+//! Numbers and names that nobody needs and anybody may write.
 
 use std::collections::BTreeSet;
 
@@ -162,4 +162,46 @@ fn images_of_any_size_have_a_score() {
     let pod: PodView = view(json!({"metadata": {"name": "p"}, "spec": {"containers": containers}}));
     let survey = Survey::of(&Profile::default(), &[node], &[], &pod);
     assert!(survey.nodes[0].scores.contains(&("ImageLocality".to_owned(), 100)), "{survey:?}");
+}
+
+#[test]
+fn names_that_only_pods_and_groups_use_take_no_room_on_every_node() {
+    // Each made-up resource and topology key took a table of all nodes, for ever.
+    let mut world = World::of("node a gpu=1 rack=r; node b gpu=1; pod one gpu=1; group g basic pods=1 gpu=1 key=rack");
+    world.decide_and_bind();
+    let before = world.core.kept_counts();
+    for number in 0..20 {
+        let requests = json!({format!("example.com/r{number}"): "1"});
+        let container = json!({"name": "main", "resources": {"requests": requests}});
+        let spec = json!({"schedulerName": "default-scheduler", "containers": [container]});
+        let name = format!("p{number}");
+        world.see_pod(&name, &json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec}));
+        world.say(&format!("group k{number} basic pods=1 gpu=1 key=made-up-{number}"));
+    }
+    let decided = world.decide();
+    assert!(decided.contains("p7: wait (0/2 nodes are available: 2 Insufficient example.com/r7.)"), "{decided}");
+    assert!(decided.contains("k7: wait (no node carries the topology key made-up-7)"), "{decided}");
+    assert_eq!(world.core.kept_counts().1, before.1, "tables");
+    for number in 0..20 {
+        world.delete(&format!("p{number}"));
+        world.delete(&format!("k{number}-0"));
+        world.forget_group(&format!("k{number}"));
+    }
+    assert_eq!(world.core.kept_counts(), before);
+    world.core.assert_consistent();
+}
+
+#[test]
+fn what_is_taken_of_a_resource_counts_when_its_first_node_comes_and_after_its_last_went() {
+    let mut world = World::of("node a gpu=0; pod x node=a gpu=3; pod y gpu=2");
+    assert_snapshot!(world.decide(), @"y: wait (0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)");
+    world.say("node a gpu=4");
+    assert_eq!(world.decide(), "", "one is left");
+    world.say("node a gpu=5");
+    assert_snapshot!(world.decide_and_bind(), @"y: bind y to a");
+    world.say("node a gpu=0; delete x; pod z gpu=1; node a gpu=2");
+    assert_snapshot!(world.decide(), @"z: wait (0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)");
+    world.core.assert_consistent();
+    world.say("node b gpu=1");
+    assert_snapshot!(world.decide(), @"z: bind z to b");
 }
