@@ -5,7 +5,7 @@
 //! writes one checks it in a test of theirs.
 
 use api::quantity::Quantity;
-use api::views::{ContainerView, NodeView, PodView, PortView};
+use api::views::{ContainerView, ImageView, NodeView, PodView, PortView};
 use api::{Pairs, Random};
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration,
@@ -56,6 +56,16 @@ pub enum Broken {
         before: u32,
         /// Slots after.
         after: u32,
+    },
+    /// Fewer pods fit on the node without its pods than with them.
+    #[error("{filter} counts wrongly: {now} fit, and {empty} if the node were empty")]
+    LessWhenEmpty {
+        /// The filter.
+        filter: String,
+        /// Slots as it is.
+        now: u32,
+        /// Slots on the empty node.
+        empty: u32,
     },
     /// A change that it does not wake for made room.
     #[error("{filter} sleeps through a change that made room: {change}, for {pod}")]
@@ -109,11 +119,10 @@ impl World<'_> {
         let (pod, mut running) = (self.pod(), Vec::new());
         let class = Class::with_everything(&pod, &mut cluster);
         self.holds_now(filter, &class, &pod, node, &cluster)?;
-        for _ in 0..4 {
+        for _ in 0..6 {
             let before = filter.room(&class, cluster.at(node), Load::Now);
             let (change, kind) = self.change(&mut cluster, node, &mut view, &mut running);
             let after = filter.room(&class, cluster.at(node), Load::Now);
-            self.holds_now(filter, &class, &pod, node, &cluster)?;
             let name = || filter.name().to_owned();
             let by_pods = matches!(change, ADDED | LEFT);
             if filter.kind() == Kind::Static && by_pods && before != after {
@@ -125,6 +134,7 @@ impl World<'_> {
             if after > before && !filter.wakes(&class).meets(kind) {
                 return Err(Broken::Sleeps { filter: name(), change, pod: in_words(&pod) });
             }
+            self.holds_now(filter, &class, &pod, node, &cluster)?;
         }
         Ok(())
     }
@@ -160,6 +170,10 @@ impl World<'_> {
                 return Err(Broken::Speechless { filter: name() });
             }
         }
+        let [now, empty] = [Load::Now, Load::Empty].map(|load| filter.room(class, cluster.at(node), load));
+        if empty < now {
+            return Err(Broken::LessWhenEmpty { filter: name(), now, empty });
+        }
         Ok(())
     }
 
@@ -172,7 +186,7 @@ impl World<'_> {
         running: &mut Vec<Usage>,
     ) -> (&'static str, Wakes) {
         let other = self.node();
-        match self.random.below(6) {
+        match self.random.below(8) {
             0 => {
                 view.metadata.labels = other.metadata.labels;
                 cluster.set_node(view);
@@ -188,7 +202,19 @@ impl World<'_> {
                 cluster.set_node(view);
                 ("what the node has changed", Wakes::ALLOCATABLE)
             }
-            3 if !running.is_empty() => {
+            3 => {
+                view.status.images = other.status.images;
+                cluster.set_node(view);
+                ("the node's images changed", Wakes::IMAGES)
+            }
+            4 => {
+                // Its pods stay: they are taken away later than a node, if it does not return before.
+                cluster.remove_node(&view.metadata.name);
+                *view = other;
+                cluster.set_node(view);
+                ("the node went, and another came under its name", Wakes::NODE_ADDED)
+            }
+            5 if !running.is_empty() => {
                 cluster.give_back(node, &running.swap_remove(0));
                 (LEFT, Wakes::POD_LEFT)
             }
@@ -207,6 +233,7 @@ impl World<'_> {
         node.metadata.labels = self.texts().into_iter().collect();
         node.spec.unschedulable = self.random.below(4) == 0;
         node.spec.taints = (0..self.random.below(3)).map(|_| self.taint()).collect();
+        node.status.images = (0..self.random.below(2)).map(|_| image()).collect();
         for (resource, most) in [("cpu", 6), ("memory", 6), ("pods", 4), ("example.com/device", 4)] {
             node.status.allocatable.insert(resource, Quantity::whole(self.random.below(most) as i64));
         }
@@ -222,6 +249,9 @@ impl World<'_> {
             if self.random.below(2) == 0 {
                 container.resources.requests.insert(resource, Quantity::whole(self.random.below(3) as i64));
             }
+        }
+        if self.random.below(2) == 0 {
+            container.image = IMAGE.to_owned();
         }
         if self.random.below(3) == 0 {
             container.ports.push(PortView { host_port: 80, ..PortView::default() });
@@ -280,6 +310,12 @@ impl World<'_> {
     }
 }
 
+const IMAGE: &str = "registry.example.com/image:1";
+
+fn image() -> ImageView {
+    ImageView { names: vec![IMAGE.into()], size_bytes: 1 << 30 }
+}
+
 const ADDED: &str = "a pod came to the node";
 const LEFT: &str = "a pod left the node";
 
@@ -330,7 +366,10 @@ mod tests {
         Reads,
         Static,
         Counts,
+        Empty,
         Wakes,
+        NodeAdded,
+        Images,
         Many,
         Reasons,
     }
@@ -350,13 +389,22 @@ mod tests {
         }
 
         fn wakes(&self, _: &Class) -> Wakes {
-            let wakes = Wakes::NODE_ADDED | Wakes::ALLOCATABLE;
-            if matches!(self, Lie::Wakes) { wakes } else { wakes | Wakes::POD_LEFT }
+            let wakes = Wakes::ALLOCATABLE;
+            let wakes = if matches!(self, Lie::Wakes) { wakes } else { wakes | Wakes::POD_LEFT };
+            if matches!(self, Lie::NodeAdded) { wakes } else { wakes | Wakes::NODE_ADDED }
         }
 
         fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32 {
             if class.annotation("device").is_none() {
                 return NO_LIMIT;
+            }
+            let lies = match self {
+                Lie::Empty => load == Load::Empty,
+                Lie::Images => node.fixed().images.is_empty(),
+                _ => false,
+            };
+            if lies {
+                return 0;
             }
             let taken = if load == Load::Now { node.pods_count() } else { 0 };
             let taken = if matches!(self, Lie::Counts) { -taken } else { taken };
@@ -384,7 +432,12 @@ mod tests {
         assert!(matches!(found(Lie::Reads), Err(Broken::Reads { .. })));
         assert!(matches!(found(Lie::Static), Err(Broken::NotStatic { .. })));
         assert!(matches!(found(Lie::Counts), Err(Broken::Rises { .. })));
-        assert!(matches!(found(Lie::Wakes), Err(Broken::Sleeps { .. })));
+        assert!(matches!(found(Lie::Empty), Err(Broken::LessWhenEmpty { .. })));
+        for (lie, slept_through) in [(Lie::Wakes, "left"), (Lie::NodeAdded, "another came"), (Lie::Images, "images")] {
+            let found = found(lie);
+            let is_it = matches!(&found, Err(Broken::Sleeps { change, .. }) if change.contains(slept_through));
+            assert!(is_it, "{found:?}");
+        }
         assert!(matches!(found(Lie::Many), Err(Broken::Contradicts { .. })));
         assert!(matches!(found(Lie::Reasons), Err(Broken::Speechless { .. })));
     }

@@ -42,7 +42,7 @@ pub trait Filter: Debug + Send + Sync {
     fn wakes(&self, class: &Class) -> Wakes;
 
     /// How many more pods of `class` the node takes under `load`, as far as this filter goes. [`NO_LIMIT`]: any number.
-    /// A [`Kind::Static`] filter answers 0 or [`NO_LIMIT`].
+    /// A [`Kind::Static`] filter answers 0 or [`NO_LIMIT`]. An empty node takes at least as many as it does now.
     fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32;
 
     /// Lowers each of `rooms` to what this filter leaves of the node at the same place: what [`room`](Self::room) says, of
