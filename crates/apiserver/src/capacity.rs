@@ -102,7 +102,7 @@ impl Hold<'_> {
         if bound && self.number >= ledger.first {
             ledger.placed.insert(std::mem::take(&mut self.uid), held.taken);
         } else {
-            ledger.node(&held.taken.node).free(&held.taken.amounts);
+            ledger.free(&held.taken);
         }
     }
 }
@@ -160,7 +160,10 @@ impl Capacity {
         let query = List::all(&self.pods);
         let listed = self.store.list(&query, &mut |stored| node_of(stored).is_some()).expect(LOG);
         let mut known = std::mem::take(&mut ledger.placed);
-        ledger.nodes.values_mut().for_each(|node| node.taken.clear());
+        ledger.nodes.retain(|_, node| {
+            node.taken.clear();
+            node.allocatable.is_some()
+        });
         let held: Vec<Taken> = ledger.held.values().flatten().map(|held| held.taken.clone()).collect();
         held.iter().for_each(|taken| ledger.node(&taken.node).take(&taken.amounts));
         for stored in &listed.items {
@@ -202,7 +205,7 @@ impl Ledger {
             Some(_) => self.place_stored(&event.object),
             None => {
                 if let Some(gone) = self.placed.remove(uid) {
-                    self.node(&gone.node).free(&gone.amounts);
+                    self.free(&gone);
                 }
             }
         }
@@ -240,6 +243,15 @@ impl Ledger {
         self.placed.insert(uid.clone(), taken);
     }
 
+    fn free(&mut self, taken: &Taken) {
+        let node = self.node(&taken.node);
+        node.free(&taken.amounts);
+        // A pod may name a node that does not exist; of such nothing stays.
+        if node.taken.is_empty() && node.allocatable.is_none() {
+            self.nodes.remove(&*taken.node);
+        }
+    }
+
     /// Takes a hold of this pod out of the books; what it holds still counts as taken.
     fn end_hold(&mut self, uid: &Uid, is_it: impl Fn(&Held) -> bool) -> Option<Held> {
         let held = self.held.get_mut(uid)?;
@@ -253,7 +265,7 @@ impl Ledger {
     /// The pod was placed or is gone: a bind that nobody waited for has taken effect, or never will.
     fn forget_abandoned(&mut self, uid: &Uid) {
         while let Some(held) = self.end_hold(uid, |held| held.abandoned) {
-            self.node(&held.taken.node).free(&held.taken.amounts);
+            self.free(&held.taken);
         }
     }
 
@@ -325,4 +337,22 @@ fn taken_by(spec: &serde_json::Value) -> Amounts {
     let mut amounts = requests::total(spec);
     amounts.insert("pods".to_owned(), 1);
     amounts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_only_pods_name_is_forgotten_with_its_last_pod() {
+        let mut ledger = Ledger::default();
+        let amounts = Arc::new(Amounts::from([("pods".to_owned(), 1), ("example.com/made-up".to_owned(), i64::MAX)]));
+        let taken = Taken { node: "made-up".into(), amounts };
+        ledger.place(&Uid::from("one"), taken.clone());
+        ledger.place(&Uid::from("other"), taken.clone());
+        ledger.free(&taken);
+        assert_eq!(ledger.nodes["made-up"].taken["pods"], 1);
+        ledger.free(&taken);
+        assert!(ledger.nodes.is_empty());
+    }
 }
