@@ -5,6 +5,7 @@ mod members; // pending and placed members, counted so that no decision has to l
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use api::Timestamp;
 use api::views::{ObjectKey, OwnerRef};
 use rustc_hash::FxHashMap;
 
@@ -26,6 +27,8 @@ pub(crate) struct Group {
     pub(crate) terms: Option<Terms>,
     /// Pods to be placed.
     pub(crate) pending: Pending,
+    /// When each of them was created and seen, the oldest first.
+    pub(crate) ages: BTreeSet<(Option<Timestamp>, u64)>,
     /// Pods that are assumed or bound and not being deleted.
     // Upstream: pods that are being deleted count and pin the domain until they are gone, so that a gang whose old
     // pods linger on a lost rack cannot start anew elsewhere.
@@ -43,7 +46,7 @@ pub(crate) struct Group {
     pub(crate) members: BTreeSet<PodId>,
     /// The owners of its pods, each kept once.
     owners: BTreeSet<Arc<Owner>>,
-    /// When it is the group's turn; follows from the PodGroup's priority and the first pod seen.
+    /// The turn of the group as a whole; follows from the PodGroup's priority and the first pod seen.
     pub(crate) turn: Turn,
 }
 
@@ -146,6 +149,17 @@ impl Group {
         }
     }
 
+    /// When it is the group's turn. Pods that a gang needs for its `minCount` come in its turn, however late they are made.
+    /// All others wait from when they were made: or else a Job that replaces its pods would always be before whoever
+    /// came after its first one.
+    pub(crate) fn next_turn(&self) -> Turn {
+        let min_count = self.terms.as_ref().and_then(|terms| terms.min_count);
+        if min_count.is_some_and(|min_count| self.placed_count() < min_count) {
+            return self.turn;
+        }
+        self.ages.first().map_or(self.turn, |(created, seen)| Turn { created: *created, seen: *seen, ..self.turn })
+    }
+
     /// Whether the group is a gang that has some of its pods placed, and never had as many as it needs.
     pub(crate) fn is_partial(&self) -> bool {
         let never_whole = |terms: &&Terms| !terms.reached && !self.was_whole;
@@ -210,6 +224,7 @@ impl Groups {
             key: key.clone(),
             terms: None,
             pending: Pending::default(),
+            ages: BTreeSet::new(),
             placed: Placed::default(),
             succeeded_count: 0,
             bound_count: 0,

@@ -165,9 +165,15 @@ impl Queue {
         }
     }
 
-    /// So many pods wait in a group.
-    pub(crate) fn resize(&mut self, group: GroupId, pods_count: usize) {
-        let Some(entry) = self.entries.get_mut(&UnitId::Group(group)) else { return };
+    /// So many pods wait in a group, and the oldest of them since then.
+    pub(crate) fn resize(&mut self, group: GroupId, pods_count: usize, turn: Turn) {
+        let unit = UnitId::Group(group);
+        let Some(entry) = self.entries.get_mut(&unit) else { return };
+        if entry.standing == Standing::Ready && entry.turn != turn {
+            self.ready.remove(&(entry.turn, unit));
+            self.ready.insert((turn, unit));
+        }
+        entry.turn = turn;
         let before = std::mem::replace(&mut entry.pods_count, pods_count);
         if let Some(line) = entry.standing.line() {
             self.counts.resized(line, before, pods_count);

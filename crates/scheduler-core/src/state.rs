@@ -203,6 +203,7 @@ impl Core {
     /// were seen first.
     fn assume(&mut self, unit: UnitId, need: &Need, places: &Places) -> Vec<Placement> {
         let mut placements = Vec::with_capacity(places.spots.len());
+        let leaves_some = places.spots.len() < need.pods_count();
         for (lot, node) in &places.spots {
             let id = match unit {
                 UnitId::Pod(id) => id,
@@ -210,6 +211,10 @@ impl Core {
                     let group = self.groups.get_mut(group);
                     let first = group.pending.take_first(need.lots[*lot].class);
                     let id = first.expect("no more pods are placed than wait");
+                    if leaves_some {
+                        let pod = self.pods.get(id);
+                        group.ages.remove(&(pod.created, pod.seen));
+                    }
                     group.placed.insert(id, *node);
                     id
                 }
@@ -220,8 +225,12 @@ impl Core {
             placements.push(Placement { pod: pod.key.clone(), uid: pod.uid.clone(), node });
         }
         if let UnitId::Group(group) = unit {
+            if !leaves_some {
+                self.groups.get_mut(group).ages.clear();
+            }
             self.note_partial(group);
-            self.queue.resize(group, self.groups.get(group).pending.len());
+            let (pods_count, turn) = (self.groups.get(group).pending.len(), self.groups.get(group).next_turn());
+            self.queue.resize(group, pods_count, turn);
         }
         placements
     }
@@ -267,7 +276,7 @@ impl Core {
     fn unit_of(&self, id: PodId) -> (UnitId, Turn) {
         let pod = self.pods.get(id);
         match pod.group {
-            Some(group) => (UnitId::Group(group), self.groups.get(group).turn),
+            Some(group) => (UnitId::Group(group), self.groups.get(group).next_turn()),
             None => {
                 let turn = Turn { priority: std::cmp::Reverse(pod.priority), created: pod.created, seen: pod.seen };
                 (UnitId::Pod(id), turn)
@@ -296,7 +305,11 @@ impl Core {
     /// Panics unless the columns are the sums of the pods, and every kept index equals one made anew.
     pub(crate) fn assert_consistent(&mut self) {
         self.cluster.assert_sums(self.pods.all().filter_map(|pod| Some((pod.stage.node()?, &*pod.usage))));
-        self.queue.assert_counted(|group| self.groups.get(group).pending.len());
+        self.queue.assert_counted(|group| {
+            let group = self.groups.get(group);
+            assert_eq!(group.ages.len(), group.pending.len());
+            group.pending.len()
+        });
         let gated = self.pods.all().filter(|pod| pod.stage == Stage::Aside(crate::pods::Aside::Gated)).count();
         assert_eq!(self.gated_count, gated);
         self.classes.assert_fresh(&self.cluster);

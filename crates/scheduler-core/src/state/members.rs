@@ -110,11 +110,15 @@ impl Core {
     }
 
     pub(super) fn restage_member(&mut self, group_id: GroupId, id: PodId, seen: u64, before: Stage, next: Stage) {
-        let class = self.pods.get(id).class;
+        let pod = self.pods.get(id);
+        let (class, age) = (pod.class, (pod.created, seen));
         let is_foreign = self.refused_by_group(id) == Some(Aside::Foreign);
         let group = self.groups.get_mut(group_id);
         match before {
-            Stage::Pending => group.pending.remove(class.expect("a pending pod has a class"), seen),
+            Stage::Pending => {
+                group.pending.remove(class.expect("a pending pod has a class"), seen);
+                group.ages.remove(&age);
+            }
             Stage::Assumed(node) | Stage::Bound(node) if Some(node) != next.node() => {
                 group.placed.remove(id, node);
             }
@@ -127,7 +131,10 @@ impl Core {
             }
         }
         match next {
-            Stage::Pending => group.pending.insert(class.expect("a pending pod has a class"), seen, id),
+            Stage::Pending => {
+                group.pending.insert(class.expect("a pending pod has a class"), seen, id);
+                group.ages.insert(age);
+            }
             Stage::Assumed(node) | Stage::Bound(node) if Some(node) != before.node() && !is_foreign => {
                 group.placed.insert(id, node);
             }
@@ -157,7 +164,7 @@ impl Core {
     pub(super) fn requeue_group(&mut self, id: GroupId, change: Membership) {
         self.note_partial(id);
         let group = self.groups.get(id);
-        let (unit, turn) = (UnitId::Group(id), group.turn);
+        let (unit, turn) = (UnitId::Group(id), group.next_turn());
         match group.readiness() {
             Readiness::NothingPending => self.queue.idle(unit),
             Readiness::NoPodGroup => self.queue.set_incomplete(unit, turn, Lack::PodGroup),
@@ -168,7 +175,7 @@ impl Core {
                 Membership::More(class) => self.queue.offer_unless_hopeless(unit, turn, Some(class)),
             },
         }
-        self.queue.resize(id, self.groups.get(id).pending.len());
+        self.queue.resize(id, self.groups.get(id).pending.len(), turn);
     }
 
     /// A pod that its group does not take, and why. Each is told once.

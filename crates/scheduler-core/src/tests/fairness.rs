@@ -48,6 +48,82 @@ fn equals_that_wait_go_in_the_order_they_came() {
     assert_eq!(bound, ["b: bind b-0 to a", "a: bind a-0 to a", "c: bind c-0 to a"]);
 }
 
+/// A pod of a Job ends, and the Job makes another, as one does that has more to complete than runs at a time. The pods that
+/// are bound then.
+fn replaced(world: &mut World, ended: &str, by: &str) -> String {
+    let (group, _) = by.split_once('-').unwrap();
+    world.say(&format!("finish {ended}; pod {by} group={group} gpu=1"));
+    let decided = world.decide_and_bind();
+    let bound = decided.lines().filter_map(|line| line.split_once(": bind ")).map(|(_, spots)| spots);
+    bound.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn replacements_of_a_jobs_pods_queue_behind_whoever_waits_longer() {
+    let mut world = World::of("node a gpu=2; group old basic pods=4 gpu=1");
+    assert!(world.decide_and_bind().starts_with("old: bind old-0 to a, old-1 to a"));
+    world.say("group new basic pods=1 gpu=1; pod alone gpu=1");
+    world.decide();
+    // Its first pods were there before the others, and go before them; those that replace them were not.
+    let more = "(1 more pod does not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))";
+    let two_more = "(2 more pods do not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))";
+    assert_eq!(replaced(&mut world, "old-0", "old-4"), format!("old-2 to a {two_more}"));
+    assert_eq!(replaced(&mut world, "old-1", "old-5"), format!("old-3 to a {two_more}"));
+    assert_eq!(replaced(&mut world, "old-2", "old-6"), "new-0 to a");
+    assert_eq!(replaced(&mut world, "old-3", "old-7"), "alone to a");
+    world.say("delete alone");
+    assert!(world.decide_and_bind().starts_with("old: bind old-4 to a"));
+    // A Job that comes between the oldest and the youngest of those that wait, once the oldest is gone.
+    world.say("group late basic pods=1 gpu=1; delete old-5; delete old-6; delete old-7; pod old-8 group=old gpu=1");
+    world.decide();
+    assert_eq!(replaced(&mut world, "new-0", "old-9"), "late-0 to a");
+    assert_eq!(replaced(&mut world, "late-0", "old-10"), format!("old-8 to a {two_more}"));
+    world.say("delete old-10");
+    assert_eq!(replaced(&mut world, "old-8", "old-11"), format!("old-9 to a {more}"));
+    world.core.assert_consistent();
+}
+
+#[test]
+fn pods_that_a_gang_needs_come_in_its_turn_and_those_beyond_in_their_own() {
+    let mut world = World::of("node a gpu=3; group g gang minCount=2 pods=3 gpu=1");
+    world.decide_and_bind();
+    world.say("group new basic pods=2 gpu=1");
+    world.decide();
+    // With two of three left the gang has its minCount; with one it does not.
+    world.say("delete g-0; pod g-3 group=g gpu=1");
+    assert!(world.decide_and_bind().contains("new: bind new-0 to a"));
+    world.say("delete g-1; pod g-4 group=g gpu=1");
+    let decided = world.decide_and_bind();
+    assert!(decided.starts_with("g: bind g-3 to a"), "{decided}");
+    assert!(!decided.contains("new: bind"), "{decided}");
+    world.say("delete g-2");
+    assert!(world.decide_and_bind().starts_with("g: bind g-4 to a"));
+}
+
+#[test]
+fn a_gang_is_passed_by_replacements_of_an_older_jobs_pods_only_until_the_bound() {
+    let mut world = world("node a gpu=2; group old basic pods=3 gpu=1");
+    world.decide_and_bind();
+    world.say("group g gang minCount=2 pods=2 gpu=1");
+    world.decide();
+    assert!(replaced(&mut world, "old-0", "old-3").starts_with("old-2 to a"));
+    assert!(replaced(&mut world, "old-1", "old-4").starts_with("old-3 to a"));
+    world.now += MINUTE;
+    assert_eq!(replaced(&mut world, "old-2", "old-5"), "");
+    assert_eq!(replaced(&mut world, "old-3", "old-6"), "g-0 to a, g-1 to a");
+}
+
+#[test]
+fn the_oldest_pod_that_waits_counts_in_whatever_order_they_are_shown() {
+    // As after a restart, where pods come in the order of their names.
+    let mut world = World::of("node a gpu=1; pod run gpu=1 node=a; group b basic; group a basic");
+    for (name, second) in [("a-0", 40), ("a-1", 10), ("b-0", 20)] {
+        world.say(&format!("pod {name} group={} gpu=1 created={second}", &name[..1]));
+    }
+    world.say("delete run");
+    assert!(world.decide_and_bind().starts_with("a: bind"));
+}
+
 #[test]
 fn a_gang_is_passed_by_small_pods_only_until_the_bound() {
     let mut world = passed_over();

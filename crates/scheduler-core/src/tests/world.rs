@@ -1,8 +1,8 @@
 //! A small cluster in words: `node a gpu=2 rack=r1; group trainer gang minCount=4 pods=4 gpu=1`.
 //!
 //! Statements: `node NAME …`, `group NAME gang|basic …`, `pods PREFIX COUNT …`, `pod NAME …`, `delete NAME`,
-//! `finish NAME`, `fail NAME`, `drop NODE`. A pod with `node=` is bound, one with `group=` is a member. `owner=Job:a` is
-//! the owner that manages a pod or group.
+//! `finish NAME`, `fail NAME`, `drop NODE`. A pod with `node=` is bound, one with `group=` is a member, `created=10` is
+//! the second of its creation. `owner=Job:a` is the owner that manages a pod or group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -165,7 +165,10 @@ impl World {
         spec["containers"] = json!([container]);
         let uid = format!("uid-{}", self.created_count);
         let owners = options.get("owner").map(|owner| owned_by(owner)).unwrap_or_default();
-        let metadata = json!({"name": name, "namespace": "ns", "uid": uid, "ownerReferences": owners});
+        let mut metadata = json!({"name": name, "namespace": "ns", "uid": uid, "ownerReferences": owners});
+        if let Some(second) = options.get("created") {
+            metadata["creationTimestamp"] = json!(format!("2026-01-01T00:00:{second}Z"));
+        }
         self.see_pod(name, &json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}));
     }
 
