@@ -34,7 +34,8 @@ pub struct Config {
     pub recount_after: Duration,
     /// How long a group may be passed over by units that come after it before nodes are held for it; `None`: never.
     pub hold_after: Option<Duration>,
-    /// How long nodes are held for one group at most. Then they are everybody's again, and the wait begins anew.
+    /// How long nodes are held for one group at most. Then they are everybody's again, and the wait begins anew: twice as
+    /// long each time, up to eight times this, until the group is placed or changes.
     pub hold_for: Duration,
     /// How long a gang that never had its `minCount` may have some of its pods placed before they are released, so that
     /// it starts as a whole; `None`: for ever.

@@ -92,8 +92,11 @@ struct Entry {
     failed_attempt: u64,
     /// How many in a row had a failed bind.
     failures_count: u32,
-    /// Since when it is refused although it is complete; kept while it is tried again and refused again.
-    refused_since: Option<Timestamp>,
+    /// Until when it may be passed over, while it is refused although it is complete; kept while it is tried again and
+    /// refused again.
+    passed_until: Option<Timestamp>,
+    /// How often in a row nodes were held for it and it was not placed.
+    vain_holds_count: u32,
 }
 
 /// All units that have something to be decided.
@@ -137,6 +140,8 @@ pub(crate) struct Pauses {
     pub(crate) incomplete_after: Duration,
     pub(crate) recount_after: Duration,
     pub(crate) hold_after: Option<Duration>,
+    /// The longest such pause, after holds that brought nothing.
+    pub(crate) hold_after_max: Duration,
 }
 
 impl Queue {
@@ -159,8 +164,10 @@ impl Queue {
 
     /// The unit may be decided; at once, unless it backs off.
     pub(crate) fn offer(&mut self, unit: UnitId, turn: Turn) {
-        self.entry(unit, turn);
-        if !matches!(self.entries[&unit].standing, Standing::BackingOff(_)) {
+        let entry = self.entry(unit, turn);
+        // It is another than the one for which nodes were held.
+        entry.vain_holds_count = 0;
+        if !matches!(entry.standing, Standing::BackingOff(_)) {
             self.stand(unit, Standing::Ready, Arrival::Changed);
         }
     }
@@ -221,10 +228,10 @@ impl Queue {
         }
         let waiting = Standing::Waiting { classes, in_one_domain, proven, recount: None };
         self.stand_unlisted(unit, waiting, Arrival::Refused);
-        match self.pauses.hold_after.filter(|_| can_be_held_for) {
-            Some(pause) if self.entries[&unit].refused_since.is_none() => self.pass(unit, now, pause),
-            Some(_) => {}
-            None => self.not_refused(unit),
+        if self.pauses.hold_after.is_none() || !can_be_held_for {
+            self.not_refused(unit);
+        } else if self.entries[&unit].passed_until.is_none_or(|until| until > now + self.patience(unit)) {
+            self.pass_again(unit, now);
         }
     }
 
@@ -234,17 +241,35 @@ impl Queue {
         due.map(|(_, unit)| *unit).min_by_key(|unit| (self.entries[unit].turn, *unit))
     }
 
-    /// The unit may be passed over again, for as long as before.
+    /// The unit may be passed over from now on, for as long as its patience goes.
     pub(crate) fn pass_again(&mut self, unit: UnitId, now: Timestamp) {
-        self.not_refused(unit);
-        if let Some(pause) = self.pauses.hold_after.filter(|_| self.entries.contains_key(&unit)) {
-            self.pass(unit, now, pause);
+        let until = now + self.patience(unit);
+        let Some(entry) = self.entries.get_mut(&unit) else { return };
+        if let Some(before) = entry.passed_until.replace(until) {
+            self.passed.remove(&(before, unit));
         }
+        self.passed.insert((until, unit));
+    }
+
+    /// Nodes were held for the unit, and it was not placed: it may be passed over again, for longer than before.
+    pub(crate) fn held_in_vain(&mut self, unit: UnitId, now: Timestamp) {
+        if let Some(entry) = self.entries.get_mut(&unit) {
+            entry.vain_holds_count += 1;
+        }
+        self.pass_again(unit, now);
+    }
+
+    /// For how long the unit may be passed over: twice as long with each hold that brought nothing, so that whoever waits
+    /// for what does not come gets less and less in the way of others.
+    fn patience(&self, unit: UnitId) -> Duration {
+        let doublings = self.entries.get(&unit).map_or(0, |entry| entry.vain_holds_count.min(16));
+        let pause = self.pauses.hold_after.unwrap_or(Duration::MAX);
+        pause.saturating_mul(1 << doublings).min(self.pauses.hold_after_max.max(pause))
     }
 
     /// Whether the unit is refused, and has not been placed since.
     pub(crate) fn is_refused(&self, unit: UnitId) -> bool {
-        self.entries.get(&unit).is_some_and(|entry| entry.refused_since.is_some())
+        self.entries.get(&unit).is_some_and(|entry| entry.passed_until.is_some())
     }
 
     /// When the next unit will have been passed over for too long.
@@ -257,16 +282,11 @@ impl Queue {
         self.entries.get(&unit).map(|entry| entry.turn)
     }
 
-    fn pass(&mut self, unit: UnitId, since: Timestamp, pause: Duration) {
-        let entry = self.entries.get_mut(&unit).expect("a refused unit is in the queue");
-        entry.refused_since = Some(since);
-        self.passed.insert((since + pause, unit));
-    }
-
     fn not_refused(&mut self, unit: UnitId) {
         let Some(entry) = self.entries.get_mut(&unit) else { return };
-        if let (Some(since), Some(pause)) = (entry.refused_since.take(), self.pauses.hold_after) {
-            self.passed.remove(&(since + pause, unit));
+        entry.vain_holds_count = 0;
+        if let Some(until) = entry.passed_until.take() {
+            self.passed.remove(&(until, unit));
         }
     }
 
@@ -400,7 +420,8 @@ impl Queue {
             attempts_count: 0,
             failed_attempt: 0,
             failures_count: 0,
-            refused_since: None,
+            passed_until: None,
+            vain_holds_count: 0,
         };
         let entry = self.entries.entry(unit).or_insert_with(fresh);
         entry.turn = turn;

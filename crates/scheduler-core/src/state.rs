@@ -31,6 +31,10 @@ use crate::queue::{Pauses, Queue, Turn, UnitId, Wait};
 use crate::refusal::{Cause, Refusal};
 use crate::search::Effort;
 
+/// How many times as long as a hold the pause before the next one for the same group becomes at most, when holds bring it
+/// nothing: others are then held up for a ninth of the time.
+const HOLD_PAUSE_MAX: u32 = 8;
+
 /// Everything the scheduler knows, with one owner and no locks.
 #[derive(Debug)]
 pub struct Core {
@@ -65,6 +69,7 @@ impl Core {
             recount_after: config.recount_after,
             // Time must pass before a unit for which no nodes can be held is looked at again.
             hold_after: config.hold_after.map(|pause| pause.max(Duration::from_secs(1))),
+            hold_after_max: config.hold_for.saturating_mul(HOLD_PAUSE_MAX),
         };
         let mut cluster = Cluster::default();
         Core {

@@ -1,7 +1,8 @@
 //! Keeps nodes free for a group that was passed over for too long: one group at a time, and only for so long.
 //!
 //! While it lasts, units whose turn is after that of the group see no room on those nodes. It ends when the group is
-//! placed or gone, and otherwise by itself, so that no mistake about who will leave can block a cluster.
+//! placed or gone, and otherwise by itself, so that no mistake about who will leave can block a cluster; the next hold for
+//! the same group then comes after a longer pause.
 
 use api::Timestamp;
 
@@ -28,7 +29,7 @@ impl Core {
             }
             self.end_hold();
             if self.queue.is_refused(unit) {
-                self.queue.pass_again(unit, now);
+                self.queue.held_in_vain(unit, now);
             }
         }
         while let Some(unit) = self.queue.passed_over(now) {

@@ -180,7 +180,39 @@ fn a_hold_ends_by_itself_and_the_wait_begins_anew() {
     assert_eq!(world.core.next_at(), Some(world.now + HOLD));
     world.now += HOLD;
     assert!(world.decide_and_bind().contains("small-0: bind small-0 to a"));
-    assert_eq!(world.core.next_at(), Some(world.now + MINUTE));
+    assert_eq!(world.core.next_at(), Some(world.now + 2 * MINUTE));
+}
+
+/// How many minutes pass from each hold to the next, when they bring nothing.
+fn pauses_between_holds(world: &mut World, holds_count: usize) -> Vec<u64> {
+    let mut minutes = Vec::new();
+    for _ in 0..holds_count {
+        let before = world.now;
+        world.now = world.core.next_at().unwrap();
+        assert!(!world.core.is_holding());
+        world.decide();
+        assert!(world.core.is_holding());
+        minutes.push(world.now.duration_since(before).as_secs().unsigned_abs() / 60);
+        world.now += HOLD;
+        world.decide();
+    }
+    minutes
+}
+
+#[test]
+fn holds_that_bring_nothing_come_ever_more_seldom_until_the_gang_changes() {
+    let mut world = passed_over();
+    // Eight times as long as a hold lasts is the end of it.
+    assert_eq!(pauses_between_holds(&mut world, 8), [1, 2, 4, 8, 16, 32, 40, 40]);
+    // All nodes are full, but it is another gang now.
+    world.say("group g gang minCount=1");
+    world.decide();
+    assert_eq!(pauses_between_holds(&mut world, 2), [1, 2]);
+    world.say("delete run-0; delete run-1");
+    assert!(world.decide_and_bind().contains("g: bind g-0 to a, g-1 to a"));
+    world.say("delete g-0; delete g-1; pods run 2 gpu=1 node=a; pods g 2 group=g gpu=1");
+    world.decide();
+    assert_eq!(pauses_between_holds(&mut world, 2), [1, 2]);
 }
 
 #[test]
