@@ -4,7 +4,7 @@
 //! in columns at that index. Each change appends the index to the dirty log, from which the class indexes catch up.
 
 mod dirty; // which nodes changed, in order
-mod hold; // nodes kept free for one unit
+mod hold; // room kept free for one unit
 mod images; // which images lie on how many nodes
 mod node; // a node's fixed side: labels, taints, images
 mod node_ref; // one node as filters and scores see it
@@ -13,10 +13,13 @@ mod sums; // what pods ask for together, whatever they ask for
 mod tentative; // a layer that is dropped to undo
 mod topology; // nodes by the value of a label
 
+use std::collections::BTreeMap;
+
 use api::views::NodeView;
 use rustc_hash::FxHashMap;
 
 pub(crate) use dirty::{Changed, Touch};
+pub(crate) use hold::Share;
 pub(crate) use images::full_name;
 pub(crate) use node::{Effect, Node, Taint};
 pub use node_ref::{NodeRef, NodeRefs};
@@ -166,27 +169,32 @@ impl Cluster {
         self.release_if_unused(index);
     }
 
-    /// Keeps these nodes free, instead of those that were before. It takes effect when it is shown.
-    pub(crate) fn hold(&mut self, nodes: Vec<NodeIndex>) {
+    /// Keeps so much of these nodes free, instead of what was before. It takes effect when it is shown.
+    pub(crate) fn hold(&mut self, shares: BTreeMap<NodeIndex, Share>) {
         self.show_hold(false);
-        self.hold.set(nodes);
+        self.hold.set(shares);
     }
 
     /// Shows the hold to whom is decided next, or hides it.
     pub(crate) fn show_hold(&mut self, shown: bool) {
         for node in self.hold.show(shown) {
-            self.log.push(*node, Changed::Shape, self.nodes.len());
+            self.log.push(node, Changed::Pods, self.nodes.len());
         }
     }
 
-    /// The nodes that are kept free for one unit.
-    pub(crate) fn held_nodes(&self) -> &[NodeIndex] {
+    /// The nodes of which something is kept free for one unit.
+    pub(crate) fn held_nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.hold.nodes()
     }
 
-    /// Whether the node is kept free for another unit than the one that is decided.
-    pub(crate) fn is_held(&self, index: NodeIndex) -> bool {
-        self.hold.hides(index)
+    /// Whether something is kept free for another unit than the one that is decided.
+    pub(crate) fn shows_hold(&self) -> bool {
+        self.hold.is_shown()
+    }
+
+    /// How many pods that take this much have room on a node beside what is kept free there for another unit.
+    pub(crate) fn room_beside_hold(&self, index: NodeIndex, usage: &Usage) -> u32 {
+        self.hold.leaves(index, usage, self)
     }
 
     /// A layer of tentative pods over this cluster; dropping it takes them off again.

@@ -1,20 +1,34 @@
-//! Which nodes to keep free for a group that is passed over.
+//! Which nodes to keep room on for a group that is passed over, and how much.
 //!
 //! A large group finds no room while small pods take each slot as it comes free. So nodes are chosen that could take the
 //! group once their pods have left: as few as possible, those with the most free room first, because they are nearest to it.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::classes::Classes;
-use crate::cluster::{Cluster, DomainId, NodeIndex};
+use crate::cluster::{Cluster, DomainId, NodeIndex, Share};
 use crate::need::Need;
 
-/// The nodes to hold for a unit; none if it would not fit even if all pods left.
-pub(crate) fn nodes_for(need: &Need, cluster: &Cluster, classes: &mut Classes) -> Vec<NodeIndex> {
+/// What to hold for a unit; nothing if it would not fit even if all pods left.
+pub(crate) fn shares_for(need: &Need, cluster: &Cluster, classes: &mut Classes) -> BTreeMap<NodeIndex, Share> {
     let rooms: Vec<Rooms> = need.lots.iter().map(|lot| Rooms::of(lot.class, cluster, classes)).collect();
+    let share = |(node, taken): (NodeIndex, Taken)| {
+        let class = classes.get(need.lots[taken.lot].class).expect("a pending pod's class is held");
+        (node, Share::of(&class.usage, taken.pods_count))
+    };
+    where_to(need, cluster, &rooms).into_iter().map(share).collect()
+}
+
+/// So many pods of one lot on a node.
+struct Taken {
+    lot: usize,
+    pods_count: u32,
+}
+
+fn where_to(need: &Need, cluster: &Cluster, rooms: &[Rooms]) -> BTreeMap<NodeIndex, Taken> {
     let Some(constraint) = &need.constraint else {
-        return taken_from(&cluster.indices().collect::<Vec<_>>(), need, &rooms);
+        return taken_from(&cluster.indices().collect::<Vec<_>>(), need, rooms);
     };
     let topology = cluster.topology(constraint.topology);
     let pinned = |domain: &DomainId| constraint.members_in.is_empty() || constraint.members_in.contains(domain);
@@ -28,7 +42,7 @@ pub(crate) fn nodes_for(need: &Need, cluster: &Cluster, classes: &mut Classes) -
         let free = |domain: &DomainId| Reverse(free_now(topology.nodes(*domain)));
         (free(a), value(*a)).cmp(&(free(b), value(*b)))
     });
-    let held = domains.into_iter().map(|domain| taken_from(topology.nodes(domain), need, &rooms));
+    let held = domains.into_iter().map(|domain| taken_from(topology.nodes(domain), need, rooms));
     held.into_iter().find(|nodes| !nodes.is_empty()).unwrap_or_default()
 }
 
@@ -47,13 +61,13 @@ impl Rooms {
 }
 
 /// Nodes for the required number of pods, each class on nodes of its own; none if there are too few.
-fn taken_from(nodes: &[NodeIndex], need: &Need, rooms: &[Rooms]) -> Vec<NodeIndex> {
-    let mut taken = BTreeSet::new();
+fn taken_from(nodes: &[NodeIndex], need: &Need, rooms: &[Rooms]) -> BTreeMap<NodeIndex, Taken> {
+    let mut taken = BTreeMap::new();
     let mut wanted = need.required_count() as u64;
-    for (lot, rooms) in need.lots.iter().zip(rooms) {
-        let mut left = wanted.min(lot.count as u64);
+    for (lot, rooms) in rooms.iter().enumerate() {
+        let mut left = wanted.min(need.lots[lot].count as u64);
         let mut free: Vec<NodeIndex> =
-            nodes.iter().copied().filter(|node| rooms.empty[node.at()] > 0 && !taken.contains(node)).collect();
+            nodes.iter().copied().filter(|node| rooms.empty[node.at()] > 0 && !taken.contains_key(node)).collect();
         free.sort_by_key(|node| (Reverse(rooms.now[node.at()]), Reverse(rooms.empty[node.at()]), *node));
         for node in free {
             if left == 0 {
@@ -61,8 +75,8 @@ fn taken_from(nodes: &[NodeIndex], need: &Need, rooms: &[Rooms]) -> Vec<NodeInde
             }
             let room = u64::from(rooms.empty[node.at()]).min(left);
             (left, wanted) = (left - room, wanted - room);
-            taken.insert(node);
+            taken.insert(node, Taken { lot, pods_count: room as u32 });
         }
     }
-    if wanted > 0 { Vec::new() } else { taken.into_iter().collect() }
+    if wanted > 0 { BTreeMap::new() } else { taken }
 }

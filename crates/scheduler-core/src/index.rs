@@ -47,7 +47,7 @@ impl Refuser {
     pub(crate) const NOBODY: Refuser = Refuser(u8::MAX);
     /// There is no such node.
     pub(crate) const ABSENCE: Refuser = Refuser(u8::MAX - 1);
-    /// The node is kept free for a unit that has waited for long.
+    /// What the node has is kept free for a unit that has waited for long.
     pub(crate) const HOLD: Refuser = Refuser(u8::MAX - 2);
 
     /// The filter's place in the list; none when no filter refuses.
@@ -57,11 +57,6 @@ impl Refuser {
 
     fn is_static(self, plugins: &Plugins) -> bool {
         self == Refuser::ABSENCE || self.filter().is_some_and(|at| plugins.is_static(at))
-    }
-
-    /// Whether the node stays refused whatever pods come and go.
-    fn is_lasting(self, plugins: &Plugins) -> bool {
-        self == Refuser::HOLD || self.is_static(plugins)
     }
 }
 
@@ -259,6 +254,9 @@ impl KeptIndex {
         };
         let mut found = Rooms::unlimited();
         found.lower(self.plugins.counted_filters(), class, cluster.several(open), Load::Now);
+        if cluster.shows_hold() {
+            found.stay_beside_hold(class, &self.plugins, cluster, open);
+        }
         let (mut taking, mut fresh, mut marks) = (Batch::default(), Batch::default(), [0; BATCH]);
         for (at, node) in open.iter().enumerate() {
             let (before, now) = (self.slots[node.at()], found.slots[at]);
@@ -286,7 +284,7 @@ impl KeptIndex {
         }
     }
 
-    /// The nodes that no static filter refuses, and that are not held.
+    /// The nodes that no static filter refuses.
     fn open_among(&mut self, class: &Class, cluster: &Cluster, nodes: &[NodeIndex], changed: Changed) -> Batch {
         if changed == Changed::Shape {
             let refusers = static_refusers(&self.plugins, class, cluster, nodes);
@@ -294,7 +292,7 @@ impl KeptIndex {
         }
         let mut open = Batch::default();
         for node in nodes {
-            if self.refuser(*node).is_lasting(&self.plugins) {
+            if self.refuser(*node).is_static(&self.plugins) {
                 self.set_slots(cluster, *node, 0);
             } else {
                 open.push(*node);
@@ -375,6 +373,21 @@ impl Rooms {
         (self.slots[at], self.refusers[at]) = (0, refuser);
     }
 
+    /// Leaves alone what is kept free. A hold comes last: it says nothing about whether the node would do.
+    fn stay_beside_hold(&mut self, class: &Class, plugins: &Plugins, cluster: &Cluster, nodes: &[NodeIndex]) {
+        // How much is kept free of what a filter of somebody's own counts is not known: there nothing may be taken.
+        let may_share = plugins.counts_only_usage();
+        for (at, node) in nodes.iter().enumerate() {
+            let (had, room) = (self.slots[at], cluster.room_beside_hold(*node, &class.usage));
+            if room < NO_LIMIT && had > 0 {
+                self.slots[at] = had.min(room);
+                if room == 0 || !may_share {
+                    self.refuse(at, Refuser::HOLD);
+                }
+            }
+        }
+    }
+
     /// Asks these filters, each with its place in the profile.
     fn lower<'a>(
         &mut self,
@@ -403,11 +416,5 @@ fn static_refusers(plugins: &Plugins, class: &Class, cluster: &Cluster, nodes: &
         }
     }
     rooms.lower(plugins.static_filters(), class, cluster.several(nodes), Load::Now);
-    for (at, node) in nodes.iter().enumerate() {
-        // A hold comes last: it says nothing about whether the node would do.
-        if rooms.slots[at] > 0 && cluster.is_held(*node) {
-            rooms.refuse(at, Refuser::HOLD);
-        }
-    }
     rooms.refusers
 }

@@ -64,6 +64,11 @@ impl Plugins {
         self.filters.iter().enumerate().skip(self.static_count)
     }
 
+    /// Whether requests and host ports are all that can become scarce on a node, as far as the filters know.
+    pub(crate) fn counts_only_usage(&self) -> bool {
+        self.counted_filters().all(|(_, filter)| matches!(filter.name(), "NodeResourcesFit" | "NodePorts"))
+    }
+
     /// Whether the filter at this place is static.
     pub(crate) fn is_static(&self, at: usize) -> bool {
         at < self.static_count

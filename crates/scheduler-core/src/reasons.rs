@@ -248,11 +248,18 @@ impl InDomain {
                 self.filled.add(reason, 1);
             }),
             // All filters agree on the node, so only counted ones can object after as many pods as it takes.
-            None => index.plugins().counted_filters().for_each(|(_, filter)| {
-                if filter.room(class, cluster.at(node), Load::Now) <= slots {
-                    filter.reasons(class, cluster.at(node), slots, &mut |reason| self.filled.add(reason, 1));
+            None => {
+                let mut is_full = false;
+                for (_, filter) in index.plugins().counted_filters() {
+                    if filter.room(class, cluster.at(node), Load::Now) <= slots {
+                        filter.reasons(class, cluster.at(node), slots, &mut |reason| self.filled.add(reason, 1));
+                        is_full = true;
+                    }
                 }
-            }),
+                if !is_full && cluster.shows_hold() {
+                    self.filled.add(Reason::HELD, 1);
+                }
+            }
         }
     }
 }

@@ -1,48 +1,78 @@
-//! Nodes that are kept free for one unit.
+//! Room that is kept free for one unit: on each held node as much as the pods take that are to go there.
+//!
+//! What is left beside that is everybody's. So pods that do not compete with the unit pass, and none of them can take what
+//! it waits for.
 
-use super::NodeIndex;
+use std::collections::BTreeMap;
 
-/// The nodes of the one hold there can be.
+use super::{Cluster, NodeIndex};
+use crate::filters::NO_LIMIT;
+use crate::requests::{Amounts, HostPort, Usage};
+
+/// The one hold there can be.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
-    nodes: Vec<NodeIndex>,
-    /// By node index; as long as the largest held index asks for.
-    marks: Vec<bool>,
+    shares: BTreeMap<NodeIndex, Share>,
     /// Whether filters see it. The unit it is for, and those before it, are decided while they do not.
     shown: bool,
 }
 
+/// What is kept free of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pods_count: i64,
+    requests: Amounts,
+    ports: Vec<HostPort>,
+}
+
+impl Share {
+    /// Room for so many pods that take this much each.
+    pub(crate) fn of(usage: &Usage, pods_count: u32) -> Share {
+        let pods_count = i64::from(pods_count);
+        let requests = usage.requests.iter().map(|(resource, amount)| (*resource, amount.saturating_mul(pods_count)));
+        Share { pods_count, requests: requests.collect(), ports: usage.ports.clone() }
+    }
+}
+
 impl Hold {
-    /// Replaces the held nodes.
-    pub(super) fn set(&mut self, nodes: Vec<NodeIndex>) {
-        self.marks.clear();
-        for node in &nodes {
-            if self.marks.len() <= node.at() {
-                self.marks.resize(node.at() + 1, false);
-            }
-            self.marks[node.at()] = true;
-        }
-        self.nodes = nodes;
+    /// Replaces what is held.
+    pub(super) fn set(&mut self, shares: BTreeMap<NodeIndex, Share>) {
+        self.shares = shares;
     }
 
     /// The index will stand for another node.
     pub(super) fn forget(&mut self, node: NodeIndex) {
-        if self.marks.get(node.at()) == Some(&true) {
-            self.marks[node.at()] = false;
-            self.nodes.retain(|held| *held != node);
-        }
+        self.shares.remove(&node);
     }
 
     /// Shows or hides the hold. The nodes for which that makes a difference.
-    pub(super) fn show(&mut self, shown: bool) -> &[NodeIndex] {
-        if std::mem::replace(&mut self.shown, shown) == shown { &[] } else { &self.nodes }
+    pub(super) fn show(&mut self, shown: bool) -> impl Iterator<Item = NodeIndex> + '_ {
+        let turned = std::mem::replace(&mut self.shown, shown) != shown;
+        self.shares.keys().copied().filter(move |_| turned)
     }
 
-    pub(super) fn nodes(&self) -> &[NodeIndex] {
-        &self.nodes
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.shares.keys().copied()
     }
 
-    pub(super) fn hides(&self, node: NodeIndex) -> bool {
-        self.shown && self.marks.get(node.at()) == Some(&true)
+    pub(super) fn is_shown(&self) -> bool {
+        self.shown && !self.shares.is_empty()
+    }
+
+    /// How many pods that take this much have room on a node beside what is kept free there.
+    pub(super) fn leaves(&self, node: NodeIndex, usage: &Usage, cluster: &Cluster) -> u32 {
+        let Some(share) = self.shares.get(&node).filter(|_| self.shown) else { return NO_LIMIT };
+        if usage.ports.iter().any(|port| share.ports.iter().any(|held| port.conflicts_with(*held))) {
+            return 0;
+        }
+        let mut room = cluster.pods_allowed(node) - cluster.pods_count(node) - share.pods_count;
+        for (resource, held) in &share.requests {
+            let amount = usage.requested(*resource);
+            if amount > 0 {
+                let free = cluster.allocatable(*resource, node) - cluster.requested(*resource, node);
+                room = room.min(free.saturating_sub(*held) / amount);
+            }
+        }
+        room.clamp(0, i64::from(NO_LIMIT)) as u32
     }
 }

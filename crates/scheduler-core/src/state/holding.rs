@@ -1,8 +1,10 @@
-//! Keeps nodes free for a group that was passed over for too long: one group at a time, and only for so long.
+//! Keeps room free for a group that was passed over for too long: one group at a time, and only for so long.
 //!
-//! While it lasts, units whose turn is after that of the group see no room on those nodes. It ends when the group is
+//! While it lasts, units whose turn is after that of the group see only what its pods would leave of those nodes. It ends when the group is
 //! placed or gone, and otherwise by itself, so that no mistake about who will leave can block a cluster; the next hold for
 //! the same group then comes after a longer pause.
+
+use std::collections::BTreeMap;
 
 use api::Timestamp;
 
@@ -35,12 +37,12 @@ impl Core {
         while let Some(unit) = self.queue.passed_over(now) {
             self.cluster.show_hold(false);
             let need = self.need(unit);
-            let nodes = need.map(|need| hold::nodes_for(&need, &self.cluster, &mut self.classes)).unwrap_or_default();
-            let Some(turn) = self.queue.turn_of(unit).filter(|_| !nodes.is_empty()) else {
+            let held = need.map(|need| hold::shares_for(&need, &self.cluster, &mut self.classes)).unwrap_or_default();
+            let Some(turn) = self.queue.turn_of(unit).filter(|_| !held.is_empty()) else {
                 self.queue.pass_again(unit, now);
                 continue;
             };
-            self.cluster.hold(nodes);
+            self.cluster.hold(held);
             self.holding = Some(Holding { unit, turn, until: now + self.config.hold_for });
             return;
         }
@@ -62,8 +64,8 @@ impl Core {
 
     fn end_hold(&mut self) {
         self.holding = None;
-        let nodes = self.cluster.held_nodes().to_vec();
-        self.cluster.hold(Vec::new());
+        let nodes: Vec<_> = self.cluster.held_nodes().collect();
+        self.cluster.hold(BTreeMap::new());
         let waiting: Vec<_> = self.queue.waiting_classes().collect();
         for class in waiting {
             if nodes.iter().any(|node| self.room(class, *node) > 0) {

@@ -1,11 +1,17 @@
 //! Who is next, and that nobody is passed over for ever.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use insta::assert_snapshot;
 
 use super::world::World;
-use crate::Config;
+use crate::classes::Class;
+use crate::cluster::NodeRef;
+use crate::filters::{Filter, Kind, Load, Reason};
+use crate::reads::Reads;
+use crate::wakes::Wakes;
+use crate::{Config, Profile};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// The hold's limit in these tests.
@@ -157,6 +163,98 @@ fn nodes_that_are_not_held_are_open_to_all() {
     assert!(small_pod(&mut world, 2, "run-5").contains("small-1: bind small-1 to c"));
 }
 
+/// One long pod stands in the way of a gang that takes all GPUs of both nodes, and half of each node's CPUs.
+fn held_up_by_one(profile: Profile) -> World {
+    let config = Config { profiles: vec![profile], hold_after: Some(MINUTE), hold_for: HOLD, ..Config::default() };
+    let mut world = World::with(config, "node a gpu=2 cpu=4 pods=6; node b gpu=2 cpu=4 pods=6; pod long gpu=1 node=a");
+    world.say("group g gang minCount=4 pods=4 gpu=1 cpu=1");
+    world.decide();
+    world.now += MINUTE;
+    world.decide();
+    assert!(world.core.is_holding());
+    world
+}
+
+#[test]
+fn a_hold_lets_pass_whoever_has_room_beside_the_gang() {
+    let mut world = held_up_by_one(Profile::default());
+    world.say("pods small 2 gpu=1; pods plain 5 cpu=1");
+    assert_snapshot!(world.decide_and_bind(), @"
+    small-0: wait (0/2 nodes are available: 2 node(s) were held for a group that waits longer.)
+    small-1: wait (0/2 nodes are available: 2 node(s) were held for a group that waits longer.)
+    plain-0: bind plain-0 to b
+    plain-1: bind plain-1 to a
+    plain-2: bind plain-2 to b
+    plain-3: bind plain-3 to a
+    plain-4: wait (0/2 nodes are available: 2 node(s) were held for a group that waits longer.)
+    ");
+    world.core.assert_consistent();
+    // What it waits for is still there for it.
+    world.say("delete long");
+    assert!(world.decide_and_bind().starts_with("g: bind g-0 to a, g-1 to b, g-2 to a, g-3 to b"));
+}
+
+#[test]
+fn a_hold_keeps_places_for_pods_as_well_as_what_they_ask_for() {
+    let mut world = held_up_by_one(Profile::default());
+    world.say("pods tiny 9");
+    let decided = world.decide_and_bind();
+    // Of twelve places four are the gang's and one is taken.
+    assert_eq!(decided.matches("bind").count(), 7, "{decided}");
+    world.say("delete long");
+    assert!(world.decide_and_bind().starts_with("g: bind g-0"));
+}
+
+/// Counts something of its own.
+#[derive(Debug)]
+struct Licences;
+
+impl Filter for Licences {
+    fn name(&self) -> &str {
+        "Licences"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Counted
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::default()
+    }
+
+    fn wakes(&self, _: &Class) -> Wakes {
+        Wakes::POD_LEFT
+    }
+
+    fn room(&self, _: &Class, _: NodeRef<'_>, _: Load) -> u32 {
+        100
+    }
+
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, _: &mut dyn FnMut(Reason)) {}
+}
+
+#[test]
+fn a_hold_lets_nobody_pass_who_may_take_what_a_filter_of_ones_own_counts() {
+    let profile = Profile::default().with_filter(Arc::new(Licences)).unwrap();
+    let mut world = held_up_by_one(profile);
+    world.say("pod plain cpu=1");
+    assert!(world.decide().contains("plain: wait (0/2 nodes are available: 2 node(s) were held"));
+}
+
+#[test]
+fn a_hold_keeps_host_ports() {
+    let mut world = world("node a gpu=2; pod run gpu=2; group g gang minCount=1 pods=1 gpu=1 port=80");
+    world.decide_and_bind();
+    world.now += MINUTE;
+    world.say("pod other port=81; pod same port=80");
+    assert_snapshot!(world.decide_and_bind(), @"
+    other: bind other to a
+    same: wait (0/1 nodes are available: 1 node(s) were held for a group that waits longer.)
+    ");
+    world.say("delete run");
+    assert!(world.decide_and_bind().starts_with("g: bind g-0 to a"));
+}
+
 #[test]
 fn a_hold_ends_with_the_gangs_bind() {
     let mut world = passed_over();
@@ -246,16 +344,24 @@ fn nothing_is_held_for_a_gang_that_no_pod_that_leaves_can_help() {
 fn a_hold_for_a_gang_with_a_key_is_in_one_domain_that_could_take_it() {
     // Rack s is too small for it at any time; the freest of the others is chosen.
     let mut world = world(
-        "node a gpu=2 rack=r; node b gpu=2 rack=r; node c gpu=1 rack=s; node d gpu=3 rack=t; pods run 8 gpu=1;
+        "node a gpu=2 rack=r; node b gpu=2 rack=r; node c gpu=1 rack=s; node d gpu=3 rack=t;
+         pods ra 2 gpu=1 node=a; pods rb 2 gpu=1 node=b; pods rc 1 gpu=1 node=c; pods rd 3 gpu=1 node=d;
          group g gang minCount=3 pods=3 gpu=1 key=rack",
     );
     world.decide_and_bind();
-    world.say("delete run-4");
+    world.say("delete rd-0");
     world.decide_and_bind();
     world.now += MINUTE;
-    world.say("pods small 2 gpu=1");
+    world.say("pod small gpu=1");
     let decided = world.decide_and_bind();
-    assert!(decided.contains("node(s) were held"), "{decided}");
+    assert!(
+        decided.contains("1 node(s) were held for a group that waits longer, 3 Insufficient nvidia.com/gpu."),
+        "{decided}"
+    );
+    world.say("delete rb-0");
+    assert!(world.decide_and_bind().contains("small: bind small to b"));
+    world.say("delete rd-1; delete rd-2");
+    assert!(world.decide_and_bind().contains("g: bind g-0 to d, g-1 to d, g-2 to d"));
 }
 
 #[test]
