@@ -207,6 +207,7 @@ impl Core {
     /// Notes that placed pods stand on their nodes, where the cluster counts them already. Of each class those go that
     /// were seen first.
     fn assume(&mut self, unit: UnitId, need: &Need, places: &Places) -> Vec<Placement> {
+        self.advisory.cluster_changed();
         let mut placements = Vec::with_capacity(places.spots.len());
         let leaves_some = places.spots.len() < need.pods_count();
         for (lot, node) in &places.spots {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::views::PodView;
-use scheduler_core::{Advice, Advised, Core, Explained, Queued, Refusal, Unit};
+use scheduler_core::{Advised, Core, Explained, Queued, Refusal, Unit};
 use tokio::sync::{mpsc, oneshot};
 
 /// Questions that wait for the scheduler; whoever has one more waits until there is room.
@@ -90,11 +90,15 @@ impl Answers {
         self.lock().insert(unit, refusal);
     }
 
-    /// Adds ways out to a refusal; false if the unit is not refused any more.
-    pub(crate) fn advise(&self, unit: &Unit, advice: Arc<Advice>) -> bool {
+    /// Puts a refusal right, with ways out; false if the unit is not refused any more.
+    pub(crate) fn renew(&self, unit: &Unit, renewed: Option<Refusal>) -> bool {
         let mut refused = self.lock();
         let Some(refusal) = refused.get_mut(unit) else { return false };
-        refusal.advised = Advised::Given(advice);
+        match renewed {
+            Some(renewed) => *refusal = renewed,
+            // It finds a place by now, and is to be decided.
+            None => refusal.advised = Advised::Given(Arc::default()),
+        }
         true
     }
 

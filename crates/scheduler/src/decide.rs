@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Clock, Timestamp};
-use scheduler_core::{Advice, Change, Core, Decision, Outcome, Unit, Verdict};
+use scheduler_core::{Change, Core, Decision, Outcome, Refusal, Unit, Verdict};
 use tokio::time::Instant;
 
 use self::core_thread::CoreThread;
@@ -43,7 +43,7 @@ pub(crate) struct Decide {
     /// Answered at the end of the next turn.
     asked: Vec<Asked>,
     /// Ways out that were found and not taken from here yet.
-    advices: Vec<(Unit, Arc<Advice>)>,
+    advices: Vec<(Unit, Option<Refusal>)>,
     /// Whether the next turn may bring a decision, the passing of time aside.
     has_news: bool,
     /// When time alone makes a turn worth it.
@@ -84,7 +84,7 @@ pub(crate) struct Decided {
 #[derive(Debug)]
 struct Made {
     decisions: Vec<Decided>,
-    advices: Vec<(Unit, Arc<Advice>)>,
+    advices: Vec<(Unit, Option<Refusal>)>,
     /// Whether the turn ended because it was long enough.
     more: bool,
     next_at: Option<Timestamp>,
@@ -121,8 +121,8 @@ impl Decide {
         self.has_news = true;
     }
 
-    /// Ways out that were found since the last call.
-    pub(crate) fn take_advices(&mut self) -> Vec<(Unit, Arc<Advice>)> {
+    /// Refusals with ways out that were found since the last call; none for a group that finds a place by now.
+    pub(crate) fn take_advices(&mut self) -> Vec<(Unit, Option<Refusal>)> {
         std::mem::take(&mut self.advices)
     }
 
@@ -189,7 +189,7 @@ impl Decider {
     }
 
     /// What is said beyond the decisions, now that they are made: ways out, and answers to whoever asked.
-    fn explain(&mut self, asked: Vec<Asked>, now: Timestamp) -> (Vec<(Unit, Arc<Advice>)>, Option<Timestamp>) {
+    fn explain(&mut self, asked: Vec<Asked>, now: Timestamp) -> (Vec<(Unit, Option<Refusal>)>, Option<Timestamp>) {
         let advices = self.core.advise(now, ADVICES_PER_TURN);
         self.core.remember(now, REMEMBERED_PER_TURN);
         asked.into_iter().for_each(|asked| asked.answer(&mut self.core));

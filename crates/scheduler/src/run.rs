@@ -197,8 +197,8 @@ impl Shell {
             }
         };
         decisions.into_iter().for_each(|decided| self.carry_out(decided));
-        for (unit, advice) in self.decide.take_advices() {
-            if self.announcer.answers.advise(&unit, advice) {
+        for (unit, refusal) in self.decide.take_advices() {
+            if self.announcer.answers.renew(&unit, refusal) {
                 self.book.unsaid.insert(unit);
             }
         }

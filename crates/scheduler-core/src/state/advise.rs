@@ -1,8 +1,11 @@
 //! Ways out for groups that wait: when they are due, and who is named in them.
 //!
 //! They are looked for apart from decisions, when the shell has time for it: after the first refusal of a group, and then
-//! at most once in a while however often it is refused.
+//! at most once in a while however often it is refused. A refusal also goes stale by itself: a group comes back only when
+//! there is more room, and nobody tells it that there is less. So those who were told are told anew, one after another,
+//! once something has changed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,39 +27,93 @@ use crate::ways_out::{Advice, Advised, Leaving, WayOut};
 /// Of how many pods on nodes it is asked whether their leaving would help. A pass over them takes a few milliseconds.
 const PODS_LOOKED_AT_MAX: usize = 50_000;
 
+/// How often one of the groups that were not refused again is told anew. There may be thousands of them, and each takes
+/// some milliseconds in a large cluster.
+const RENEW_EVERY: Duration = Duration::from_millis(100);
+
 /// For whom ways out are to be looked for.
 #[derive(Debug, Default)]
 pub(super) struct Advisory {
     /// When that was last done, for groups that exist.
-    last: FxHashMap<UnitId, Timestamp>,
+    last: FxHashMap<UnitId, Told>,
     due: Alarms<UnitId>,
+    /// Those who were told, and have not been found to wait no more since.
+    told: BTreeSet<(Told, UnitId)>,
+    /// Changes of what is on the nodes so far.
+    changes_count: u64,
+    /// When somebody was last told anew without having been refused again.
+    renewed: Option<Timestamp>,
+}
+
+/// When a group was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Told {
+    /// How many changes there had been.
+    changes_count: u64,
+    at: Timestamp,
 }
 
 impl Advisory {
     /// The unit was refused. True if ways out are due at once.
     fn refused(&mut self, unit: UnitId, now: Timestamp, pause: Duration) -> bool {
-        let at = self.last.get(&unit).map_or(now, |last| (*last + pause).max(now));
+        let at = self.last.get(&unit).map_or(now, |last| (last.at + pause).max(now));
         self.due.ring_at(unit, at);
         at == now
     }
 
     fn next_due(&mut self, now: Timestamp, pause: Duration) -> Option<UnitId> {
-        let unit = self.due.ringing(now, pause)?;
-        self.due.clear(unit);
+        if let Some(unit) = self.due.ringing(now, pause) {
+            self.due.clear(unit);
+            return Some(unit);
+        }
+        self.stale_at(pause).filter(|at| *at <= now)?;
+        let (_, unit) = self.told.pop_first()?;
         Some(unit)
+    }
+
+    /// When somebody is to be told anew because something has changed since.
+    fn stale_at(&self, pause: Duration) -> Option<Timestamp> {
+        // Whoever was told first has seen the fewest changes.
+        let (told, _) = self.told.first().filter(|(told, _)| told.changes_count != self.changes_count)?;
+        let not_before = self.renewed.map_or(told.at, |renewed| renewed + RENEW_EVERY);
+        Some((told.at + pause).max(not_before))
+    }
+
+    fn next_at(&self, pause: Duration) -> Option<Timestamp> {
+        self.due.next_at().into_iter().chain(self.stale_at(pause)).min()
+    }
+
+    /// The unit is told now.
+    fn tell(&mut self, unit: UnitId, now: Timestamp) {
+        let told = Told { changes_count: self.changes_count, at: now };
+        if let Some(before) = self.last.insert(unit, told)
+            && !self.told.remove(&(before, unit))
+        {
+            // It came from there, and was not refused again.
+            self.renewed = Some(now);
+        }
+        self.told.insert((told, unit));
+    }
+
+    /// Something on the nodes is not what it was.
+    pub(super) fn cluster_changed(&mut self) {
+        self.changes_count += 1;
     }
 
     /// The unit is no more.
     pub(super) fn forget(&mut self, unit: UnitId) {
         self.due.clear(unit);
-        self.last.remove(&unit);
+        if let Some(told) = self.last.remove(&unit) {
+            self.told.remove(&(told, unit));
+        }
     }
 }
 
 impl Core {
     /// Looks for ways out for at most so many groups that wait and for which that is due. A refusal that says they are
-    /// [`Advised::Coming`] gets them here. No decision depends on it.
-    pub fn advise(&mut self, now: Timestamp, count_max: usize) -> Vec<(Unit, Arc<Advice>)> {
+    /// [`Advised::Coming`] gets them here, and one that is no longer true is put right. None for a group that finds a
+    /// place by now. No decision depends on it.
+    pub fn advise(&mut self, now: Timestamp, count_max: usize) -> Vec<(Unit, Option<Refusal>)> {
         let Some(pause) = self.config.advise_every else { return Vec::new() };
         let (mut given, mut running) = (Vec::new(), None);
         while given.len() < count_max
@@ -65,22 +122,20 @@ impl Core {
             // Whoever does not wait any more is decided anew, or was placed.
             let Some(need) = self.need(unit).filter(|_| self.queue.is_waiting(unit)) else { continue };
             self.show_hold_to(unit);
-            self.advisory.last.insert(unit, now);
-            let advice = match self.judge(&need) {
-                Some(refusal) => {
-                    let running = running.get_or_insert_with(|| self.running());
-                    self.ways_out(unit, &need, &refusal, running)
-                }
-                None => Arc::default(),
-            };
-            given.push((need.unit, advice));
+            self.advisory.tell(unit, now);
+            let refusal = self.judge(&need).map(|refusal| {
+                let running = running.get_or_insert_with(|| self.running());
+                let advised = Advised::Given(self.ways_out(unit, &need, &refusal, running));
+                Refusal { advised, ..refusal }
+            });
+            given.push((need.unit, refusal));
         }
         given
     }
 
-    /// When [`Core::advise`] has something to do without a change.
+    /// When [`Core::advise`] has something to do.
     pub fn advise_at(&self) -> Option<Timestamp> {
-        self.advisory.due.next_at()
+        self.config.advise_every.and_then(|pause| self.advisory.next_at(pause))
     }
 
     /// Takes note of a refusal for which ways out are to be looked for.

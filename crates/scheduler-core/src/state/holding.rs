@@ -43,6 +43,7 @@ impl Core {
                 continue;
             };
             self.cluster.hold(held);
+            self.advisory.cluster_changed();
             self.holding = Some(Holding { unit, turn, until: now + self.config.hold_for });
             return;
         }
@@ -66,6 +67,7 @@ impl Core {
         self.holding = None;
         let nodes: Vec<_> = self.cluster.held_nodes().collect();
         self.cluster.hold(BTreeMap::new());
+        self.advisory.cluster_changed();
         let waiting: Vec<_> = self.queue.waiting_classes().collect();
         for class in waiting {
             if nodes.iter().any(|node| self.room(class, *node) > 0) {

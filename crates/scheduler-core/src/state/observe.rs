@@ -107,6 +107,7 @@ impl Core {
         if *pod.usage != usage {
             // First seen bound, or resized in place.
             if let Some(taken_on) = pod.stage.node() {
+                self.advisory.cluster_changed();
                 let before = std::mem::replace(&mut pod.usage, Arc::new(usage.clone()));
                 self.change_node(taken_on, Wakes::POD_LEFT, |cluster| {
                     cluster.take(taken_on, &usage);
@@ -137,6 +138,7 @@ impl Core {
         }
         let (group, seen, usage) = (pod.group, pod.seen, Arc::clone(&pod.usage));
         if before.node() != next.node() {
+            self.advisory.cluster_changed();
             if let Some(node) = next.node() {
                 self.cluster.take(node, &usage);
             }
@@ -203,12 +205,16 @@ impl Core {
         let change = self.cluster.set_node(view);
         let node = self.cluster.find(&view.metadata.name).expect("a node that was seen has an index");
         self.wake(node, &before, change.kinds);
+        if !change.kinds.is_empty() {
+            self.advisory.cluster_changed();
+        }
         if change.moved {
             self.queue.wake_in_one_domain();
         }
     }
 
     fn lost_node(&mut self, name: &str) {
+        self.advisory.cluster_changed();
         if self.cluster.remove_node(name).moved {
             self.queue.wake_in_one_domain();
         }

@@ -179,6 +179,70 @@ fn what_was_worked_out_right_after_a_decision_is_kept() {
     assert_eq!(explained(&mut world, &group).placed, None);
 }
 
+/// What groups that wait are told now, beyond decisions.
+fn advised(world: &mut World) -> Vec<String> {
+    let told = world.core.advise(world.now, 4);
+    told.into_iter().map(|(_, refusal)| refusal.map_or_else(String::new, |refusal| refusal.message())).collect()
+}
+
+#[test]
+fn a_refusal_is_put_right_when_room_or_nodes_went() {
+    let mut world = World::of(
+        "node a gpu=1; node b gpu=1; node c gpu=1; node d gpu=1; pod small gpu=3; group g gang minCount=6 pods=6 gpu=1",
+    );
+    world.decide();
+    assert!(advised(&mut world)[0].contains("4 of 6 pods fit"));
+    world.say("pod x gpu=1 node=a; pod y gpu=1 node=b; pod z gpu=1 node=c");
+    assert_eq!((world.decide().as_str(), advised(&mut world)), ("", vec![]));
+    assert_eq!(world.core.advise_at(), Some(world.now + Duration::from_secs(10)));
+    world.now += Duration::from_secs(10);
+    let now = advised(&mut world).pop().unwrap();
+    assert!(
+        now.contains(": 1 of 6 pods fit (5 more needed;") && now.contains("ways out: lower minCount to 1"),
+        "{now}"
+    );
+    // Once it is told there is nothing to do until something changes again.
+    world.now += Duration::from_secs(100);
+    assert_eq!((advised(&mut world), world.core.advise_at()), (vec![], None));
+    world.say("drop a; drop b; drop c; drop d");
+    assert_eq!(
+        advised(&mut world),
+        ["gang of 6 does not fit: 0 of 6 pods fit (6 more needed; there are no nodes)".to_owned()]
+    );
+    // None of that was a try.
+    assert_eq!(world.decide(), "");
+    assert!(world.core.queue().iter().all(|queued| queued.tries_count == 1));
+}
+
+#[test]
+fn many_refusals_are_put_right_one_after_another() {
+    let groups: String = (0..20).map(|n| format!("group g{n} gang minCount=3 pods=3 gpu=1; ")).collect();
+    let mut world = World::of(&format!("node a gpu=2; {groups}"));
+    world.decide();
+    for _ in 0..5 {
+        assert_eq!(advised(&mut world).len(), 4);
+    }
+    world.say("pod x gpu=1 node=a");
+    world.now += Duration::from_secs(10);
+    let mut names = std::collections::BTreeSet::new();
+    for _ in 0..20 {
+        let told = world.core.advise(world.now, 4);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].1.as_ref().unwrap().message().contains("1 of 3 pods fit"));
+        names.insert(told[0].0.clone());
+        assert_eq!(world.core.advise(world.now, 4), []);
+        // Each is told once: the one that was told last need not be told again.
+        let next = if names.len() < 20 { Some(world.now + Duration::from_millis(100)) } else { None };
+        assert_eq!(world.core.advise_at(), next);
+        world.now += Duration::from_millis(100);
+    }
+    // Whoever has found its place is not spoken of.
+    world.say("node b gpu=100");
+    assert_eq!(world.decide().matches("bind").count(), 20);
+    world.now += Duration::from_secs(60);
+    assert_eq!((advised(&mut world), world.core.advise_at()), (vec![], None));
+}
+
 #[test]
 fn ways_out_come_after_the_first_refusal_and_then_at_most_every_ten_seconds() {
     let mut world = World::of("node a gpu=4; group g gang minCount=6 pods=6 gpu=1");
@@ -187,8 +251,11 @@ fn ways_out_come_after_the_first_refusal_and_then_at_most_every_ten_seconds() {
         refusal.advised
     };
     assert_eq!(refused(&mut world), Advised::Coming);
-    let (unit, advice) = world.core.advise(world.now, 4).pop().unwrap();
-    assert_eq!((unit.key().name.as_str(), advice.ways[0].text().as_str()), ("g", "lower minCount to 4"));
+    assert_eq!(
+        advised(&mut world),
+        ["gang of 6 does not fit: 4 of 6 pods fit (2 more needed; Insufficient nvidia.com/gpu \
+        on 1 of 1 nodes); ways out: lower minCount to 4, or add 1 node like a"]
+    );
     assert_eq!((world.core.advise(world.now, 4).len(), world.core.advise_at()), (0, None));
     // Refused once more, soon after.
     world.now += Duration::from_secs(4);
@@ -197,7 +264,7 @@ fn ways_out_come_after_the_first_refusal_and_then_at_most_every_ten_seconds() {
     assert_eq!(world.core.advise(world.now, 4), []);
     assert_eq!(world.core.advise_at(), Some(world.now + Duration::from_secs(6)));
     world.now += Duration::from_secs(6);
-    assert_eq!(world.core.advise(world.now, 4)[0].1.ways[0].text(), "lower minCount to 5");
+    assert!(advised(&mut world)[0].contains("ways out: lower minCount to 5"));
     // Whoever was placed needs no way out.
     world.now += Duration::from_secs(60);
     world.say("node c gpu=0");
@@ -241,7 +308,8 @@ fn the_search_for_ways_out_is_bounded_and_says_where_it_stopped() {
     let mut world = World::of(&format!("{nodes} {pods} group g gang minCount=100 pods=100 gpu=1"));
     world.decide();
     let before = world.core.steps_count();
-    let (_, advice) = world.core.advise(world.now, 1).pop().unwrap();
+    let refusal = world.core.advise(world.now, 1).pop().unwrap().1.unwrap();
+    let Advised::Given(advice) = refusal.advised else { panic!("no ways out") };
     let ways: Vec<String> = advice.ways.iter().map(crate::WayOut::text).collect();
     // A hundred single pods would have to end: nobody waits for a list like that.
     assert_eq!((ways, advice.cut), (vec!["add 25 nodes like n0".to_owned()], true));

@@ -256,7 +256,7 @@ impl Run {
         let too_few = placed + fits < self.model.groups[group].min_count.unwrap_or(1) || fits == 0;
         assert!(refusal.fits_count <= fits || refusal.cause != Cause::NoRoom, "{}", refusal.message());
         // With holds, what is proven is that no room is left that is not held.
-        let is_held = refusal.reasons.0.keys().any(|reason| reason.contains("held"));
+        let is_held = self.world.core.is_holding();
         if self.all_fit {
             assert!(too_few, "{}", refusal.message());
         } else if refusal.proven && refusal.cause == Cause::NoRoom && !is_held {
