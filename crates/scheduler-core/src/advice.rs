@@ -75,8 +75,7 @@ impl Found {
     /// The advice with the way that waits for others, in its place.
     pub(crate) fn with(self, wait: Option<WayOut>) -> Arc<Advice> {
         let Advice { mut ways, cut } = self.advice;
-        let is_about_nodes = |way: &WayOut| matches!(way, WayOut::AddNodes { .. } | WayOut::LargerNodes { .. });
-        let at = ways.iter().position(is_about_nodes).unwrap_or(ways.len());
+        let at = ways.iter().position(WayOut::is_about_nodes).unwrap_or(ways.len());
         wait.into_iter().for_each(|wait| ways.insert(at, wait));
         Arc::new(Advice { ways, cut })
     }

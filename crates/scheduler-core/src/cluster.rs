@@ -169,10 +169,11 @@ impl Cluster {
         self.release_if_unused(index);
     }
 
-    /// Keeps so much of these nodes free, instead of what was before. It takes effect when it is shown.
-    pub(crate) fn hold(&mut self, shares: BTreeMap<NodeIndex, Share>) {
+    /// Keeps so much of these nodes free, instead of what was before; `held_for` says for whom and until when. It takes
+    /// effect when it is shown.
+    pub(crate) fn hold(&mut self, shares: BTreeMap<NodeIndex, Share>, held_for: String) {
         self.show_hold(false);
-        self.hold.set(shares);
+        self.hold.set(shares, held_for);
     }
 
     /// Shows the hold to whom is decided next, or hides it.
@@ -185,6 +186,11 @@ impl Cluster {
     /// The nodes of which something is kept free for one unit.
     pub(crate) fn held_nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.hold.nodes()
+    }
+
+    /// For whom something is kept free and until when, in words.
+    pub(crate) fn held_for(&self) -> &str {
+        &self.hold.held_for
     }
 
     /// Whether something is kept free for another unit than the one that is decided.

@@ -97,7 +97,11 @@ pub struct Reason(Why);
 enum Why {
     Text(&'static str),
     Insufficient(ResourceId),
+    Held,
 }
+
+/// How the reason of a node begins that is kept free.
+const HELD_FOR: &str = "node(s) were held for ";
 
 /// Texts are those of kube-scheduler (facts: scheduler 7.3).
 impl Reason {
@@ -114,8 +118,8 @@ impl Reason {
     /// The node has room, but its domain has not enough for the group.
     pub(crate) const DOMAIN_TOO_SMALL: Reason =
         Reason::new("node(s) were in a topology domain without room for the group");
-    /// The node is kept free for a unit that has waited for long.
-    pub(crate) const HELD: Reason = Reason::new("node(s) were held for a group that waits longer");
+    /// What the node has is kept free for a unit that has waited for long.
+    pub(crate) const HELD: Reason = Reason(Why::Held);
 
     /// A reason in words that follow a number of nodes: "3 node(s) were on fire".
     pub const fn new(text: &'static str) -> Reason {
@@ -126,6 +130,10 @@ impl Reason {
     pub fn plugin_of(text: &str) -> Option<&'static str> {
         if text.starts_with("Insufficient ") {
             return Some("NodeResourcesFit");
+        }
+        // Upstream: there are no holds, and so no name for them.
+        if text.starts_with(HELD_FOR) {
+            return Some("Hold");
         }
         let by = [
             (Reason::NODE_NAME, "NodeName"),
@@ -149,6 +157,7 @@ impl Reason {
         match self.0 {
             Why::Text(text) => text.to_owned(),
             Why::Insufficient(resource) => format!("Insufficient {}", cluster.resource_name(resource)),
+            Why::Held => format!("{HELD_FOR}{}", cluster.held_for()),
         }
     }
 }

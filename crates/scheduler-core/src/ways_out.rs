@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use api::Timestamp;
+use api::clock::rfc3339;
 use api::core::requests;
 use api::views::ObjectKey;
 
@@ -64,6 +66,13 @@ pub enum WayOut {
         /// The domain in which that is.
         domain: Option<ChosenDomain>,
     },
+    /// Room is no longer held for another group.
+    HoldEnds {
+        /// The group.
+        group: ObjectKey,
+        /// When that is at the latest.
+        until: Timestamp,
+    },
     /// There are more nodes.
     AddNodes {
         /// How many.
@@ -125,9 +134,14 @@ impl WayOut {
             WayOut::OtherKey { .. } => "OtherKey",
             WayOut::NoKey { .. } => "NoKey",
             WayOut::WaitFor { .. } => "WaitFor",
+            WayOut::HoldEnds { .. } => "HoldEnds",
             WayOut::AddNodes { .. } => "AddNodes",
             WayOut::LargerNodes { .. } => "LargerNodes",
         }
+    }
+
+    pub(crate) fn is_about_nodes(&self) -> bool {
+        matches!(self, WayOut::AddNodes { .. } | WayOut::LargerNodes { .. })
     }
 
     /// In words, as something to do.
@@ -139,6 +153,9 @@ impl WayOut {
             WayOut::WaitFor { leaving, domain } => {
                 let place = domain.as_ref().map(|domain| format!(" in {}", domain.text())).unwrap_or_default();
                 format!("wait for {}{place}", names(leaving))
+            }
+            WayOut::HoldEnds { group, until } => {
+                format!("wait until the hold for {group} ends, {} at the latest", rfc3339(*until))
             }
             WayOut::AddNodes { count, like, domain } => {
                 let nodes = if *count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };

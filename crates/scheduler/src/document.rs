@@ -126,6 +126,9 @@ fn way_out(way: &WayOut) -> Value {
             });
             json!({"leaving": leaving.collect::<Vec<_>>(), "domain": domain.as_ref().map(in_domain)})
         }
+        WayOut::HoldEnds { group, until } => {
+            json!({"namespace": group.namespace, "podGroup": group.name, "until": rfc3339(*until)})
+        }
         WayOut::AddNodes { count, like, domain } => {
             json!({"count": count, "like": like, "domain": domain.as_ref().map(in_domain)})
         }

@@ -13,6 +13,8 @@ use crate::requests::{Amounts, HostPort, Usage};
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     shares: BTreeMap<NodeIndex, Share>,
+    /// For whom and until when, in words.
+    pub(super) held_for: String,
     /// Whether filters see it. The unit it is for, and those before it, are decided while they do not.
     shown: bool,
 }
@@ -36,8 +38,8 @@ impl Share {
 
 impl Hold {
     /// Replaces what is held.
-    pub(super) fn set(&mut self, shares: BTreeMap<NodeIndex, Share>) {
-        self.shares = shares;
+    pub(super) fn set(&mut self, shares: BTreeMap<NodeIndex, Share>, held_for: String) {
+        (self.shares, self.held_for) = (shares, held_for);
     }
 
     /// The index will stand for another node.

@@ -165,6 +165,11 @@ impl Core {
         let steps_max = self.config.search_steps_max;
         let mut found: Found = advice::look(&asked, &mut self.cluster, &mut self.classes, steps_max);
         found.advice.cut |= running.cut && refusal.could_wait;
+        if let Some(end) = self.hold_to_end(need) {
+            // Room there is: nobody has to leave, and no node has to come.
+            found.advice.ways.retain(|way| !way.is_about_nodes());
+            return found.with(Some(end));
+        }
         let wait = found.plan.take().map(|plan| self.wait_for(&plan, running));
         found.with(wait)
     }

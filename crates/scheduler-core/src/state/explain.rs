@@ -214,7 +214,7 @@ impl Core {
         self.groups.get(group).terms.as_ref()?.topology
     }
 
-    fn name_of(&self, unit: UnitId) -> Unit {
+    pub(super) fn name_of(&self, unit: UnitId) -> Unit {
         match unit {
             UnitId::Pod(id) => Unit::Pod(self.pods.get(id).key.clone()),
             UnitId::Group(id) => Unit::Group(self.groups.get(id).key.clone()),

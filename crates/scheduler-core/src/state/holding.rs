@@ -7,11 +7,14 @@
 use std::collections::BTreeMap;
 
 use api::Timestamp;
+use api::clock::rfc3339;
 
 use super::Core;
 use crate::hold;
+use crate::need::Need;
 use crate::queue::counts::Arrival;
 use crate::queue::{Turn, UnitId};
+use crate::ways_out::WayOut;
 
 /// For whom nodes are held.
 #[derive(Debug)]
@@ -42,9 +45,12 @@ impl Core {
                 self.queue.pass_again(unit, now);
                 continue;
             };
-            self.cluster.hold(held);
+            let until = now + self.config.hold_for;
+            let whom = self.name_of(unit);
+            let held_for = format!("{}, which waits longer, until {} at the latest", whom.key(), rfc3339(until));
+            self.cluster.hold(held, held_for);
             self.advisory.cluster_changed();
-            self.holding = Some(Holding { unit, turn, until: now + self.config.hold_for });
+            self.holding = Some(Holding { unit, turn, until });
             return;
         }
     }
@@ -54,6 +60,16 @@ impl Core {
         let after = |holding: &Holding| unit != holding.unit && self.queue.turn_of(unit) > Some(holding.turn);
         let shown = self.holding.as_ref().is_some_and(after);
         self.cluster.show_hold(shown);
+    }
+
+    /// The end of the hold, where that alone is in the way of the unit that is looked at.
+    pub(super) fn hold_to_end(&mut self, need: &Need) -> Option<WayOut> {
+        let holding = self.holding.as_ref().filter(|_| self.cluster.shows_hold())?;
+        let (group, until) = (self.name_of(holding.unit).key().clone(), holding.until);
+        self.cluster.show_hold(false);
+        let fits = self.judge(need).is_none();
+        self.cluster.show_hold(true);
+        fits.then_some(WayOut::HoldEnds { group, until })
     }
 
     /// The unit has what nodes may have been held for.
@@ -66,7 +82,7 @@ impl Core {
     fn end_hold(&mut self) {
         self.holding = None;
         let nodes: Vec<_> = self.cluster.held_nodes().collect();
-        self.cluster.hold(BTreeMap::new());
+        self.cluster.hold(BTreeMap::new(), String::new());
         self.advisory.cluster_changed();
         let waiting: Vec<_> = self.queue.waiting_classes().collect();
         for class in waiting {

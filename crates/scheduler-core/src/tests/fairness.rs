@@ -141,7 +141,7 @@ fn a_gang_is_passed_by_small_pods_only_until_the_bound() {
     world.now += Duration::from_secs(1);
     assert_snapshot!(small_pod(&mut world, 2, "small-0"), @"
     g: wait (gang of 2 does not fit: 1 of 2 pods fit (1 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes))
-    small-2: wait (0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) were held for a group that waits longer.)
+    small-2: wait (0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     ");
     assert_snapshot!(small_pod(&mut world, 3, "small-1"), @"
     g: bind g-0 to a, g-1 to a
@@ -180,18 +180,37 @@ fn a_hold_lets_pass_whoever_has_room_beside_the_gang() {
     let mut world = held_up_by_one(Profile::default());
     world.say("pods small 2 gpu=1; pods plain 5 cpu=1");
     assert_snapshot!(world.decide_and_bind(), @"
-    small-0: wait (0/2 nodes are available: 2 node(s) were held for a group that waits longer.)
-    small-1: wait (0/2 nodes are available: 2 node(s) were held for a group that waits longer.)
+    small-0: wait (0/2 nodes are available: 2 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
+    small-1: wait (0/2 nodes are available: 2 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     plain-0: bind plain-0 to b
     plain-1: bind plain-1 to a
     plain-2: bind plain-2 to b
     plain-3: bind plain-3 to a
-    plain-4: wait (0/2 nodes are available: 2 node(s) were held for a group that waits longer.)
+    plain-4: wait (0/2 nodes are available: 2 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     ");
     world.core.assert_consistent();
     // What it waits for is still there for it.
     world.say("delete long");
     assert!(world.decide_and_bind().starts_with("g: bind g-0 to a, g-1 to b, g-2 to a, g-3 to b"));
+}
+
+#[test]
+fn whoever_only_a_hold_is_in_the_way_of_is_told_to_wait_for_its_end() {
+    let mut world = held_up_by_one(Profile::default());
+    world.say("group h gang minCount=2 pods=2 gpu=1");
+    world.decide();
+    let advised = world.core.advise(world.now, 4);
+    let (_, refusal) = advised.iter().find(|(unit, _)| unit.key().name == "h").unwrap();
+    assert_snapshot!(refusal.as_ref().unwrap().message(), @"gang of 2 does not fit: 0 of 2 pods fit (2 more needed; 2 of 2 nodes were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest); way out: wait until the hold for ns/g ends, 1970-01-01T00:06:00Z at the latest");
+    let reasons = &refusal.as_ref().unwrap().reasons;
+    assert!(reasons.0.keys().all(|reason| Reason::plugin_of(reason) == Some("Hold")));
+    // Four would not fit without it either.
+    world.say("group i gang minCount=4 pods=4 gpu=1");
+    world.decide();
+    let advised = world.core.advise(world.now, 4);
+    let (_, refusal) = advised.iter().find(|(unit, _)| unit.key().name == "i").unwrap();
+    assert!(!refusal.as_ref().unwrap().message().contains("wait until the hold"));
+    world.core.assert_consistent();
 }
 
 #[test]
@@ -249,7 +268,7 @@ fn a_hold_keeps_host_ports() {
     world.say("pod other port=81; pod same port=80");
     assert_snapshot!(world.decide_and_bind(), @"
     other: bind other to a
-    same: wait (0/1 nodes are available: 1 node(s) were held for a group that waits longer.)
+    same: wait (0/1 nodes are available: 1 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     ");
     world.say("delete run");
     assert!(world.decide_and_bind().starts_with("g: bind g-0 to a"));
@@ -355,7 +374,7 @@ fn a_hold_for_a_gang_with_a_key_is_in_one_domain_that_could_take_it() {
     world.say("pod small gpu=1");
     let decided = world.decide_and_bind();
     assert!(
-        decided.contains("1 node(s) were held for a group that waits longer, 3 Insufficient nvidia.com/gpu."),
+        decided.contains("1 node(s) were held for ns/g, which") && decided.contains("3 Insufficient nvidia.com/gpu."),
         "{decided}"
     );
     world.say("delete rb-0");

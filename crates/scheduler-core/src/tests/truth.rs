@@ -103,6 +103,7 @@ fn check_ways(steps: &[Step], group: &str, terms: &Group, refusal: &Refusal) {
                 leaving.iter().for_each(|one| leave(&mut run, one));
                 fits(&mut run, group, terms.min_count, key)
             }
+            WayOut::HoldEnds { .. } => panic!("nothing is held here"),
             WayOut::AddNodes { count, like, domain } => {
                 add_nodes(&mut run, *count, like, domain.as_ref());
                 fits(&mut run, group, terms.min_count, key)
