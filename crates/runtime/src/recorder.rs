@@ -1,10 +1,12 @@
 //! Events, written behind everything else.
 //!
 //! Telling people what happened must never slow down what happens: `event` only pushes onto a bounded queue, and one
-//! writer drains it, a few requests at a time, those about one object in their order. When the queue is full the oldest
-//! event is dropped and counted.
+//! writer drains it, a few requests at a time, each about another object, warnings first. When the queue is full an event
+//! of the object that most of them are about is dropped and counted.
 
-use std::collections::{BTreeMap, VecDeque};
+mod waiting; // who is next, and who has to go
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,8 +23,9 @@ use tokio::sync::Notify;
 use crate::backoff::Backoff;
 use crate::failure::{is_not_found, is_retriable};
 use crate::request::{self, PatchKind};
+use waiting::Waiting;
 
-/// Events that wait for the writer; beyond this the oldest is dropped.
+/// Events that wait for the writer; beyond this one is dropped for each that comes.
 const QUEUE_MAX: usize = 4096;
 /// Events that are written side by side, each about another object. One at a time, each waiting for the disk, would be
 /// fewer than a busy Job controller has to tell.
@@ -109,24 +112,15 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Note>,
+    waiting: Waiting,
     /// Whether something more urgent waits for the server.
     gives_way: bool,
     dropped: u64,
 }
 
 impl State {
-    /// The oldest notes, up to the first about an object that one of them is about already.
     fn next_notes(&mut self) -> Vec<Note> {
-        let mut notes: Vec<Note> = Vec::new();
-        let at_once = if self.gives_way { 1 } else { AT_ONCE };
-        while notes.len() < at_once
-            && let Some(next) = self.waiting.front()
-            && notes.iter().all(|note| note.about.uid != next.about.uid)
-        {
-            notes.extend(self.waiting.pop_front());
-        }
-        notes
+        self.waiting.take(if self.gives_way { 1 } else { AT_ONCE })
     }
 }
 
@@ -170,10 +164,10 @@ impl Recorder {
         };
         let mut state = self.lock();
         if state.waiting.len() == QUEUE_MAX {
-            state.waiting.pop_front();
+            state.waiting.drop_one();
             state.dropped += 1;
         }
-        state.waiting.push_back(note);
+        state.waiting.push(note);
         drop(state);
         self.0.added.notify_one();
     }
@@ -407,23 +401,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_side_by_side_is_about_different_objects_and_of_one_the_oldest_goes_first() {
-        let mut state = State::default();
-        for (number, uid) in ["a", "b", "a", "c", "d", "e", "f", "g", "h", "i", "j", "k"].into_iter().enumerate() {
-            let about = ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() };
-            state.waiting.push_back(note(about, &format!("{uid}{number}")));
-        }
-        let mut taken = || state.next_notes().into_iter().map(|note| note.message).collect::<Vec<_>>().join(" ");
-        assert_eq!([taken(), taken(), taken()], ["a0 b1", "a2 c3 d4 e5 f6 g7 h8 i9", "j10 k11"]);
-        assert_eq!(taken(), "");
-    }
-
-    #[test]
     fn one_event_at_a_time_is_written_while_others_wait_for_the_server() {
         let mut state = State { gives_way: true, ..State::default() };
         for uid in ["a", "b", "c"] {
             let about = ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() };
-            state.waiting.push_back(note(about, uid));
+            state.waiting.push(note(about, uid));
         }
         assert_eq!(state.next_notes().len(), 1);
         state.gives_way = false;

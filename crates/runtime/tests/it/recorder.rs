@@ -115,6 +115,22 @@ async fn a_full_queue_drops_the_oldest_and_counts_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_busy_object_fills_the_queue_at_its_own_expense() {
+    let server = FakeServer::default();
+    let clock = Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH));
+    let (recorder, writer) = Recorder::new("tester", server.client(), clock, Random::seeded(1));
+    recorder.event(&about("quiet"), EventKind::Normal, "PodGroupCreated", "Create", "");
+    for number in 0..5000 {
+        recorder.event(&about("busy"), EventKind::Normal, "SuccessfulCreate", "Create", &number.to_string());
+    }
+    recorder.event(&about("broken"), EventKind::Warning, "FailedCreate", "Create", "");
+    tokio::spawn(writer);
+    let first: Vec<Value> =
+        written(&server).await.into_iter().take(3).map(|(_, _, body)| body["involvedObject"]["name"].clone()).collect();
+    assert_eq!(first, ["broken", "quiet", "busy"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_is_tried_again_while_the_server_is_away_but_not_for_ever() {
     let server = FakeServer::default();
     server.reply(503, "");
