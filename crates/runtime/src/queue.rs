@@ -13,6 +13,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::backoff::Backoff;
 use crate::queue_metrics::QueueCounts;
 
+/// No key waits for longer. Delays come from what users ask for (`activeDeadlineSeconds` may be any number of seconds),
+/// and an instant so far away cannot be told; who is looked at too early only waits again.
+const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Keys in the order they were added, each at most once, never handed to two workers at a time. Cloning shares the
 /// queue.
 pub struct WorkQueue<K: Ord + Clone>(Arc<Shared<K>>);
@@ -82,12 +86,12 @@ impl<K: Ord + Clone> WorkQueue<K> {
         self.0.changed.notify_waiters();
     }
 
-    /// Adds `key` after `delay`. Of several delays for one key the earliest counts.
+    /// Adds `key` after `delay`, or after a year where that is sooner. Of several delays for one key the earliest counts.
     pub fn add_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
         }
-        self.lock().add_at(key, Instant::now() + delay);
+        self.lock().add_at(key, Instant::now() + delay.min(DELAY_MAX));
         self.0.changed.notify_waiters();
     }
 

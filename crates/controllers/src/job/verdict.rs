@@ -86,7 +86,9 @@ fn new(succeeded: bool, reason: &str, message: &str) -> Option<Verdict> {
 pub fn deadline_in(job: &JobView, shape: &Shape<'_>, now: Timestamp) -> Option<Duration> {
     let seconds = job.spec.active_deadline_seconds.filter(|_| !shape.suspended)?;
     let active_for = now.duration_since(job.status.start_time?);
-    let left = SignedDuration::from_secs(seconds) - active_for;
+    // Saturating: any number of seconds is a deadline, and on a clock that was set back the Job has been active for less
+    // than nothing.
+    let left = SignedDuration::from_secs(seconds).saturating_sub(active_for);
     Some(left.try_into().unwrap_or(Duration::ZERO))
 }
 

@@ -48,6 +48,18 @@ async fn delays_are_kept_and_the_earliest_counts() {
     assert_eq!((take(&queue).await, start.elapsed().as_secs()), ("late", 9));
 }
 
+// A Job may ask for any number of seconds, and the sum of such a delay and the time panicked.
+#[tokio::test(start_paused = true)]
+async fn a_delay_beyond_all_bounds_is_a_year() {
+    for delay in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {
+        let (queue, start) = (queue(), Instant::now());
+        queue.add_after("late", delay);
+        queue.add_after("early", Duration::from_secs(3));
+        assert_eq!((take(&queue).await, start.elapsed().as_secs()), ("early", 3));
+        assert_eq!((take(&queue).await, start.elapsed().as_secs()), ("late", 365 * 24 * 60 * 60));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shorter_delay_wakes_a_worker_that_sleeps_for_a_longer_one() {
     let (queue, start) = (queue(), Instant::now());

@@ -213,6 +213,16 @@ fn a_job_that_runs_longer_than_its_deadline_fails_and_its_pods_end() {
     });
 }
 
+// The API takes any number of seconds. The wait for the longest ended the whole control plane, and again at each start.
+#[test]
+fn the_longest_deadline_harms_nobody() {
+    on_shared_home(async |home| {
+        let longest = job("patient").spec("activeDeadlineSeconds", i64::MAX).spec("ttlSecondsAfterFinished", i32::MAX);
+        home.create(&longest.build()).await;
+        assert_eq!(home.ended("patient", MINUTE).await.1.kind, "Complete");
+    });
+}
+
 // Shows: U-e2e-job-restart-local
 #[test]
 fn containers_that_are_restarted_where_they_are_complete_the_job() {

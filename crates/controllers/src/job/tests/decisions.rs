@@ -441,6 +441,9 @@ fn a_deadline_that_is_changed_counts_from_the_start() {
         ("as it was", running(100), pods(), 40, "rest 60s"),
         ("longer", running(200), pods(), 40, "rest 160s"),
         ("shorter than it has run", running(30), pods(), 40, "status active=1 succeeded=0 failed=0 FailureTarget"),
+        // Both are numbers that the API takes, and both once ended the process.
+        ("as long as can be said", running(i64::MAX), pods(), 40, &format!("rest {}s", i64::MAX - 40)),
+        ("on a clock that was set back", running(i64::MAX), pods(), -40, &format!("rest {}s", i64::MAX)),
     ]);
 }
 
