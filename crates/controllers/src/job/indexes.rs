@@ -18,7 +18,7 @@ impl Indexes {
         for fragment in text.split(',') {
             let (first, last) = fragment.split_once('-').unwrap_or((fragment, fragment));
             if let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) {
-                indexes.insert_range(first.max(0), last.min(completions - 1));
+                indexes.insert_range(first.max(0), last.min(completions.saturating_sub(1)));
             }
         }
         indexes

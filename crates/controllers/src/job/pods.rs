@@ -15,6 +15,7 @@ use super::retries::{Retries, Tries};
 use super::scheduling::Group;
 use super::shape::{
     FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, Mode, PODS_PER_STEP_MAX, Shape, TRACKING_FINALIZER, is_ready,
+    restarts,
 };
 use super::tally::Tally;
 
@@ -68,7 +69,7 @@ fn wanted(shape: &Shape<'_>, tally: &Tally) -> usize {
         // Once one pod of a work queue has succeeded, the others may end but none is added.
         None if tally.succeeded > 0 => return tally.active.len(),
         None => shape.parallelism,
-        Some(completions) => (completions - tally.succeeded).min(shape.parallelism),
+        Some(completions) => completions.saturating_sub(tally.succeeded).min(shape.parallelism),
     };
     usize::try_from(want).unwrap_or(0)
 }
@@ -108,7 +109,7 @@ fn usefulness(pod: &PodView) -> impl Ord + use<> {
         PodPhase::Unknown => 1,
         _ => 2,
     };
-    let restarts: i32 = pod.status.container_statuses.iter().map(|status| status.restart_count).sum();
+    let restarts = restarts(pod.status.container_statuses.iter());
     let created = Reverse(pod.metadata.creation_timestamp);
     (pod.node_name().is_some(), phase, is_ready(pod), Reverse(restarts), created, Reverse(pod.metadata.name.clone()))
 }

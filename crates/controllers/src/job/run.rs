@@ -14,7 +14,7 @@ use super::metrics::Sync;
 use super::next_step::{NextStep, next_step};
 use super::observe::observe;
 use super::settings::Groups;
-use super::shape::{PODS_PER_STEP_MAX, is_held, is_managed_by_others, is_ready};
+use super::shape::{PODS_PER_STEP_MAX, is_held, is_managed_by_others, is_ready, restarts};
 use super::status::scheduled_condition;
 
 /// A Job that takes more steps than this in a row lets others go first.
@@ -208,8 +208,7 @@ fn matters(change: &Change<PodView>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let counted = |pod: &PodView| {
         let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
-        let restarts: i32 = statuses.map(|status| status.restart_count).sum();
-        (pod.status.phase, is_ready(pod), pod.metadata.is_deleting(), is_held(pod), restarts)
+        (pod.status.phase, is_ready(pod), pod.metadata.is_deleting(), is_held(pod), restarts(statuses))
     };
     let (before, after) = (&old.metadata, &new.metadata);
     let changed_hands = before.owner_references != after.owner_references || before.labels != after.labels;

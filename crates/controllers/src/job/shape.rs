@@ -1,6 +1,6 @@
 //! What a Job asks for, with the API's defaults filled in, and the wire names the Job controller uses.
 
-use api::views::{Condition, JobView, PodGroupView, PodPhase, PodView};
+use api::views::{Condition, ContainerStatusView, JobView, PodGroupView, PodPhase, PodView};
 use k8s_openapi::api::batch::v1::{PodFailurePolicy, SuccessPolicy};
 
 use super::Config;
@@ -143,6 +143,11 @@ pub fn is_terminating(pod: &PodView) -> bool {
 /// Whether the pod's end is still to be counted (or its Job has not let go of it yet).
 pub fn is_held(pod: &PodView) -> bool {
     pod.metadata.has_finalizer(TRACKING_FINALIZER)
+}
+
+/// How often these containers were restarted. Wider than the counts, which anybody may write who writes a pod's status.
+pub fn restarts<'a>(statuses: impl Iterator<Item = &'a ContainerStatusView>) -> i64 {
+    statuses.map(|status| i64::from(status.restart_count)).sum()
 }
 
 /// Ready to serve.

@@ -236,8 +236,8 @@ fn count_let_go(status: &mut JobStatusView, uncounted: &mut UncountedView, held:
         uids.retain(|uid| held.contains(uid.as_str()));
         (before - uids.len()) as i32
     };
-    status.succeeded += let_go(&mut uncounted.succeeded);
-    status.failed += let_go(&mut uncounted.failed);
+    status.succeeded = status.succeeded.saturating_add(let_go(&mut uncounted.succeeded));
+    status.failed = status.failed.saturating_add(let_go(&mut uncounted.failed));
 }
 
 /// Writes the interim condition at once and the final one when no pod is left to count.

@@ -12,7 +12,8 @@ use super::shape::{Mode, Shape, is_active, is_held, is_ready, is_terminating};
 /// A Job's pods, sorted by what they mean for its counts.
 ///
 /// The sums take in three places where an end can be at the moment: in the counts, in the list of uncounted uids, and
-/// in a pod nobody has recorded yet. They are the same wherever a crash left each of them.
+/// in a pod nobody has recorded yet. They are the same wherever a crash left each of them. They saturate: whoever may
+/// write a status can write any numbers into it.
 #[derive(Debug)]
 pub struct Tally {
     /// Neither ended nor being deleted.
@@ -56,10 +57,10 @@ impl Tally {
             active,
             terminating: pods.iter().filter(|pod| is_terminating(pod)).cloned().collect(),
             succeeded: match shape.mode {
-                Mode::NonIndexed => job.status.succeeded + uncounted_succeeded + new_succeeded,
+                Mode::NonIndexed => sum([job.status.succeeded, uncounted_succeeded, new_succeeded]),
                 Mode::Indexed { .. } => indexes.completed.len(),
             },
-            failed: job.status.failed + uncounted_failed + new_failed,
+            failed: sum([job.status.failed, uncounted_failed, new_failed]),
             completed: indexes.completed,
             given_up: indexes.given_up,
             fails_job: held().find_map(|pod| shape.fails_job(pod)),
@@ -70,6 +71,10 @@ impl Tally {
     pub fn is_settled(&self, index: i32) -> bool {
         self.completed.contains(index) || self.given_up.contains(index)
     }
+}
+
+fn sum(counts: [i32; 3]) -> i32 {
+    counts.into_iter().fold(0, i32::saturating_add)
 }
 
 /// Uids that the Job's status names as ended and not yet counted.

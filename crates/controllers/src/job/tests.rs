@@ -5,6 +5,7 @@
 mod decisions; // tables: one observation, one step
 mod policies; // the same for rules about failures and successes
 mod indexed; // the same for limits of each index, and for Jobs that grow and shrink
+mod extremes; // numbers that no Job comes to by itself
 mod foreign; // a server that lacks kinds or drops fields
 mod groups; // scheduling objects: created, found, followed, left alone
 mod choices; // settings, labels, named Workloads, suspension

@@ -7,7 +7,7 @@ use api::Timestamp;
 use api::views::{Condition, JobView, PodPhase, PodView};
 use jiff::SignedDuration;
 
-use super::shape::{Mode, PerIndex, Shape};
+use super::shape::{Mode, PerIndex, Shape, restarts};
 use super::success_policy::first_met;
 use super::tally::Tally;
 
@@ -70,7 +70,7 @@ fn on_indexes(shape: &Shape<'_>, tally: &Tally) -> Option<Verdict> {
             let message = "Job has exceeded the specified maximal number of failed indexes";
             return new(false, "MaxFailedIndexesExceeded", message);
         }
-        if given_up > 0 && given_up + tally.succeeded >= completions {
+        if given_up > 0 && given_up.saturating_add(tally.succeeded) >= completions {
             return new(false, "FailedIndexes", "Job has failed indexes");
         }
     }
@@ -101,15 +101,13 @@ fn written(job: &JobView, succeeded: bool) -> Option<Verdict> {
 }
 
 /// Restarts in place are failures that leave no failed pod behind.
-fn restarted_too_often(shape: &Shape<'_>, active: &[Arc<PodView>]) -> bool {
+fn restarted_too_often<'a>(shape: &Shape<'_>, active: &'a [Arc<PodView>]) -> bool {
     if !shape.restarts_in_place {
         return false;
     }
-    let restarts = |pod: &PodView| {
-        let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
-        statuses.map(|status| status.restart_count).sum::<i32>()
-    };
     let running = active.iter().filter(|pod| matches!(pod.status.phase, PodPhase::Running | PodPhase::Pending));
-    let total: i32 = running.map(|pod| restarts(pod)).sum();
-    if shape.backoff_limit == 0 { total > 0 } else { total >= shape.backoff_limit }
+    let statuses =
+        |pod: &'a Arc<PodView>| pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    let total = restarts(running.flat_map(statuses));
+    if shape.backoff_limit == 0 { total > 0 } else { total >= shape.backoff_limit.into() }
 }
