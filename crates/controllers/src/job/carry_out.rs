@@ -83,6 +83,11 @@ impl Failure {
         }
     }
 
+    /// Whether there is more to be done about the Job all the same.
+    pub fn leaves_work(&self) -> bool {
+        self.creation().is_some() || matches!(self, Failure::ReleasePod(_))
+    }
+
     /// Whether the cache may lack or keep pods that no event will bring or take away.
     pub fn leaves_doubt(&self) -> bool {
         match self {

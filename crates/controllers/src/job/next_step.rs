@@ -93,8 +93,10 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
         let planned = plan(&shape, &tally, pause, &retries);
         let step = step_toward_pods(job, &scheduled, &planned).filter(|step| !(observed.blocked && step.creates()));
         match step {
-            Some(creates @ NextStep::CreatePods(..)) if ends_pile_up(observed, &shape, &retries) => {
-                after = Some(creates)
+            Some(NextStep::CreatePods(slots, group))
+                if is_unstarted_and_large(job, &slots) || ends_pile_up(observed, &shape, &retries) =>
+            {
+                after = Some(NextStep::CreatePods(slots, group));
             }
             Some(step) => return Ok(step),
             None => {}
@@ -110,11 +112,23 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
         }
     }
     let findings = Findings { shape: &shape, tally: &tally, retries: &retries, verdict: verdict.as_ref() };
+    let free = release(releasable(observed, &findings));
+    if let Some(step) = free.as_ref().filter(|_| goes_on && !observed.blocked) {
+        // Their ends are in the written status, and of a Job that goes on they decide nothing more. Were they let go only
+        // once the status is as it should be, those of a Job whose pods come and go all the time would wait for its end.
+        return Ok(step.clone());
+    }
     let (status, news) = next_status(observed, &findings, &scheduled);
     if status != job.status {
         return Ok(NextStep::WriteStatus(Box::new(status), news));
     }
-    Ok(release(releasable(observed, &findings)).or(after).unwrap_or(NextStep::Rest(recheck)))
+    Ok(free.or(after).unwrap_or(NextStep::Rest(recheck)))
+}
+
+/// Whether a whole batch of pods is to be made for a Job that does not say yet that it has started. Making the first pods
+/// of a large Job takes a while, and its deadline runs from its start.
+fn is_unstarted_and_large(job: &JobView, slots: &[Slot]) -> bool {
+    job.status.start_time.is_none() && slots.len() == PODS_PER_STEP_MAX
 }
 
 /// Whether a whole batch of pods has ended and is still held. Where pods end as fast as they are made there is always one

@@ -32,7 +32,8 @@ pub struct Observed {
     pub namespace: Option<Groups>,
     /// The time.
     pub now: Timestamp,
-    /// Whether the server has just refused to create something for the Job. What exists is looked after all the same.
+    /// Whether the server has just refused to create something for the Job, or to let go of a pod. What exists is looked
+    /// after all the same.
     pub blocked: bool,
     /// Whether the server has Workloads and PodGroups at all.
     pub serves_groups: bool,

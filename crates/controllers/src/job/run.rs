@@ -107,7 +107,7 @@ async fn reconcile(
     uid: &str,
     sync: &mut Sync,
 ) -> Result<(), Failure> {
-    // Set once something could not be created: pods that have ended are counted and let go all the same.
+    // Set once something could not be created or let go: pods that have ended are counted and let go all the same.
     let mut blocked: Option<Failure> = None;
     for _ in 0..STEPS_MAX {
         if let Some(held) = parts.jobs.get(job).filter(|held| held.metadata.uid == uid) {
@@ -135,7 +135,7 @@ async fn reconcile(
         match done {
             Ok(Then::Again | Then::Ask) => {}
             Ok(Then::AwaitEvents) => return blocked.map_or(Ok(()), Failure::unless_final),
-            Err(failure) if blocked.is_none() && failure.creation().is_some() => blocked = Some(failure),
+            Err(failure) if blocked.is_none() && failure.leaves_work() => blocked = Some(failure),
             Err(failure) => return Err(failure),
         }
     }

@@ -9,6 +9,7 @@ mod extremes; // numbers that no Job comes to by itself
 mod foreign; // a server that lacks kinds or drops fields
 mod groups; // scheduling objects: created, found, followed, left alone
 mod choices; // settings, labels, named Workloads, suspension
+mod turnover; // pods that come and go faster than they are counted
 mod world; // a world in memory that crashes: counts stay exact
 
 use std::sync::Arc;

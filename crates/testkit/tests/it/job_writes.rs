@@ -1,5 +1,6 @@
 //! What the Job controller costs the server: requests for pods that are refused, writes of status for pods that end.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::views::Condition;
@@ -70,6 +71,41 @@ fn the_ends_of_an_indexed_job_take_fewer_still() {
         assert_eq!(job.status.completed_indexes, "0-499");
         let writes = home.faults().counts(status).done;
         assert!(writes <= 8, "{writes} writes of status for one Job");
+    });
+}
+
+// A Job whose pods come and go all the time: there is always one missing and always one that has just ended.
+#[test]
+fn ends_are_counted_while_pods_come_and_go() {
+    on_paused_clock(async {
+        let home = without_groups(100).await;
+        let by_job = || writes().by("job-controller");
+        let status = home.fault(Rule::on(by_job().of("batch/jobs").at("status"), Fault::Count));
+        // Each write takes its time, and no two pods come at once.
+        for (every, millis) in [(1, 20), (2, 70), (3, 110), (5, 170), (7, 230)] {
+            home.fault(Rule::on(by_job(), Fault::Delay(Duration::from_millis(millis))).every(every));
+        }
+        home.create(&job("busy").spec("completions", 1000).spec("parallelism", 50).build()).await;
+        home.ended("busy", 10 * MINUTE).await;
+        let (mut succeeded, mut held, mut counted) = (BTreeSet::new(), BTreeSet::new(), 0);
+        for change in home.history() {
+            let name = change.name().to_owned();
+            if change.resource == "batch/jobs" {
+                counted = change.object["status"]["succeeded"].as_u64().unwrap_or(0) as usize;
+            } else if change.resource == "pods" && change.object["status"]["phase"] == "Succeeded" {
+                let is_held = !change.deleted && change.object["metadata"]["finalizers"].is_array();
+                if is_held {
+                    held.insert(name.clone())
+                } else {
+                    held.remove(&name)
+                };
+                succeeded.insert(name);
+            }
+            assert!(held.len() <= 100, "{} pods have ended and are held", held.len());
+            assert!(succeeded.len() - counted <= 100, "{counted} of {} counted", succeeded.len());
+        }
+        let writes = home.faults().counts(status).done;
+        assert!(writes <= 50, "{writes} writes of status for one Job");
     });
 }
 

@@ -1,0 +1,77 @@
+//! A Job whose pods end between any two steps: they are let go and counted before its end.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::job::shape::{is_active, is_finished, is_held};
+
+/// What became of a Job of which some pods end after each step of the controller.
+#[derive(Debug, Default)]
+struct Course {
+    status_writes: usize,
+    held_max: usize,
+    lag_max: i32,
+}
+
+fn course(mut job: JobView, ends_per_step: usize) -> Course {
+    let mut pods: BTreeMap<String, Arc<PodView>> = BTreeMap::new();
+    let (mut course, mut made, mut succeeded) = (Course::default(), 0, 0);
+    while !is_finished(&job) {
+        let seen = Observed { pods: pods.values().cloned().collect(), ..observed(JobBuilder(job.clone()), vec![], 1) };
+        match plain_step(&seen) {
+            NextStep::CreatePods(slots, _) => slots.iter().for_each(|slot| {
+                made += 1;
+                let new = pod(&format!("p{made:05}")).running();
+                let new = slot.index.into_iter().fold(new, PodBuilder::index);
+                pods.insert(new.0.metadata.name.clone(), new.build());
+            }),
+            // Those that are let go stand apart from then on.
+            NextStep::ReleasePods(free) => free.iter().for_each(|pod| _ = pods.remove(&pod.metadata.name)),
+            NextStep::WriteStatus(status, _) => {
+                job.status = *status;
+                course.status_writes += 1;
+            }
+            other => panic!("{}: {course:?}", text(&other)),
+        }
+        let active = pods.values().filter(|pod| is_active(pod)).take(ends_per_step).cloned().collect::<Vec<_>>();
+        succeeded += active.len() as i32;
+        for pod in active {
+            let ended = PodBuilder((*pod).clone()).succeeded_at(1);
+            pods.insert(pod.metadata.name.clone(), ended.build());
+        }
+        course.held_max = course.held_max.max(pods.values().filter(|pod| is_held(pod) && !is_active(pod)).count());
+        course.lag_max = course.lag_max.max(succeeded - job.status.succeeded);
+    }
+    course
+}
+
+// What was let go waited for a moment in which the status was as it should be. That came at the end, or never: a Job of
+// 100,000 held all its pods.
+#[test]
+fn pods_that_come_and_go_all_the_time_are_let_go_and_counted() {
+    for mode in ["NonIndexed", "Indexed"] {
+        for ends_per_step in [1, 7, 50] {
+            let spec = json!({ "completions": 3_000, "parallelism": 50, "completionMode": mode });
+            let course = course(job(spec).0, ends_per_step);
+            let case = format!("{mode}, {ends_per_step} ends after each step: {course:?}");
+            assert!(course.held_max <= 550, "{case}");
+            assert!(course.lag_max <= 1_100, "{case}");
+            assert!(course.status_writes <= 40, "{case}");
+        }
+    }
+}
+
+// Shows: U-e2e-job-deadline
+#[test]
+fn a_large_job_says_that_it_has_started_before_its_first_pods_are_made() {
+    let new = |pods: i32| {
+        let job = job(json!({ "completions": pods, "parallelism": pods }));
+        observed(job.with(|job| job.status.start_time = None), vec![], 9)
+    };
+    let mut seen = new(500);
+    let step = plain_step(&seen);
+    assert_eq!(text(&step), "status active=0 succeeded=0 failed=0");
+    written(&mut seen, step);
+    assert_eq!((seen.job.status.start_time, text(&plain_step(&seen)).as_str()), (Some(at(9)), "create 500"));
+    assert_eq!(text(&plain_step(&new(499))), "create 499", "a smaller one is spared the write");
+}
