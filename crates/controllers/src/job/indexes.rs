@@ -32,8 +32,18 @@ impl Indexes {
 
     /// How many indexes are in both sets.
     pub fn common(&self, other: &Indexes) -> i32 {
-        let shared = |one: &(i32, i32), with: &(i32, i32)| (one.1.min(with.1) - one.0.max(with.0) + 1).max(0);
-        self.0.iter().flat_map(|one| other.0.iter().map(move |with| shared(one, with))).sum()
+        let (mut ours, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut count = 0;
+        while let (Some(one), Some(with)) = (ours.peek(), theirs.peek()) {
+            count += (one.1.min(with.1) - one.0.max(with.0) + 1).max(0);
+            // What comes next in either is beyond the end of the one that ends first.
+            if one.1 < with.1 {
+                ours.next()
+            } else {
+                theirs.next()
+            };
+        }
+        count
     }
 
     /// The indexes of a Job with that many completions that are not in the set, ascending.
@@ -105,6 +115,23 @@ mod tests {
             ("any order", "4,0-2", 6, "0-2,4"),
         ] {
             assert_eq!(Indexes::parse(text, completions).to_string(), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_two_sets_have_in_common_is_counted() {
+        for (one, other, want) in [
+            ("", "0-9", 0),
+            ("0-9", "0-9", 10),
+            ("0-4", "5-9", 0),
+            ("0-4", "4-9", 1),
+            ("0-9", "1,3,5-7", 5),
+            ("0,2,4,6,8", "1-4,8-9", 3),
+            ("0-2,5-9", "1-6", 4),
+        ] {
+            let read = |text: &str| Indexes::parse(text, 10);
+            assert_eq!(read(one).common(&read(other)), want, "{one} and {other}");
+            assert_eq!(read(other).common(&read(one)), want, "{other} and {one}");
         }
     }
 

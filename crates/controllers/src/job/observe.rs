@@ -1,9 +1,11 @@
 //! What the caches say about one Job.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodPhase, PodView, View, WorkloadView};
+use jiff::SignedDuration;
 
 use super::Parts;
 use super::claims::{claim, uncontrolled};
@@ -45,20 +47,32 @@ pub struct Observed {
 pub struct Settled {
     /// Whether there are any.
     pub any: bool,
-    /// When the last of them ended; known where a pod has failed, for nobody else asks.
+    /// When the last of them ended; known where a pod has failed lately, for nobody else asks.
     pub last_end: Option<Timestamp>,
 }
 
 impl Settled {
-    fn of(parts: &Parts, uid: &str, pods: &[Arc<PodView>]) -> Settled {
-        let apart = PodView::settled_of(uid);
+    fn of(parts: &Parts, job: &JobView, pods: &[Arc<PodView>], now: Timestamp) -> Settled {
+        let apart = PodView::settled_of(&job.metadata.uid);
         let mut settled = Settled { any: parts.pods.has_any(&PodView::BY_CONTROLLER, &apart), ..Settled::default() };
-        if settled.any && pods.iter().any(|pod| pod.status.phase == PodPhase::Failed) {
+        if settled.any && asks_for_last_success(job, pods, parts.config.pod_backoff.max, now) {
             let pods = parts.pods.by_index(&PodView::BY_CONTROLLER, &apart);
             settled.last_end = pods.iter().map(|pod| finished_at(pod)).max();
         }
         settled
     }
+}
+
+/// Whether a failed pod can still hold up its replacement, which depends on whether another has succeeded since. That is
+/// asked of all the settled pods, and so not in vain: a failure longer ago than the longest wait holds up nothing, and a
+/// Job that limits the failures of each index has waits of another kind.
+fn asks_for_last_success(job: &JobView, pods: &[Arc<PodView>], wait_max: Duration, now: Timestamp) -> bool {
+    let failed = pods.iter().filter(|pod| pod.status.phase == PodPhase::Failed);
+    let latest = failed.map(|pod| finished_at(pod)).max();
+    let is_recent = |failed: Timestamp| {
+        now.duration_since(failed) < SignedDuration::try_from(wait_max).unwrap_or(SignedDuration::MAX)
+    };
+    job.spec.backoff_limit_per_index.is_none() && latest.is_some_and(is_recent)
 }
 
 impl Observed {
@@ -88,7 +102,8 @@ pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
     let serves_groups =
         parts.capabilities.serves(&WorkloadView::RESOURCE) && parts.capabilities.serves(&PodGroupView::RESOURCE);
     let namespace = parts.namespaces.get(&ObjectKey::new("", &key.namespace));
-    let settled = Settled::of(parts, uid, &claims.own);
+    let now = parts.clock.now();
+    let settled = Settled::of(parts, &job, &claims.own, now);
     Some(Observed {
         job,
         pods: claims.own,
@@ -98,7 +113,7 @@ pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
         workloads,
         pod_groups,
         namespace: namespace.and_then(|namespace| Groups::of(&namespace.metadata)),
-        now: parts.clock.now(),
+        now,
         blocked: false,
         serves_groups,
     })
@@ -125,4 +140,31 @@ fn is_for(meta: &Meta, uid: &str) -> bool {
 
 pub(super) fn is_controlled_by(meta: &Meta, uid: &str) -> bool {
     meta.controller().is_some_and(|owner| owner.uid == uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::job::tests::{at, job, pod};
+
+    #[test]
+    fn the_last_success_is_asked_for_only_while_a_failure_may_hold_something_up() {
+        let plain = || job(json!({}));
+        let per_index = || job(json!({ "completionMode": "Indexed", "completions": 2, "backoffLimitPerIndex": 1 }));
+        for (case, job, pods, want) in [
+            ("no failure", plain(), vec![pod("a").succeeded_at(100), pod("b").running()], false),
+            ("one just now", plain(), vec![pod("a").failed_at(999)], true),
+            ("one within the longest wait", plain(), vec![pod("a").failed_at(401)], true),
+            ("one longer ago", plain(), vec![pod("a").failed_at(400), pod("b").failed_at(3)], false),
+            ("the latest counts", plain(), vec![pod("a").failed_at(3), pod("b").failed_at(500)], true),
+            ("one on a clock that went ahead", plain(), vec![pod("a").failed_at(2000)], true),
+            ("each index waits by itself", per_index(), vec![pod("a").index(0).failed_at(999)], false),
+        ] {
+            let pods: Vec<_> = pods.into_iter().map(|pod| pod.build()).collect();
+            let asks = asks_for_last_success(&job.0, &pods, Duration::from_secs(600), at(1000));
+            assert_eq!(asks, want, "{case}");
+        }
+    }
 }
