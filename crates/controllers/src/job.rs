@@ -98,7 +98,8 @@ pub struct Config {
     pub on_suspend: OnSuspend,
     /// Whose Jobs are children.
     pub child_owners: ChildOwners,
-    /// Whether a pod that others put out of the way (condition `DisruptionTarget`) counts as failed.
+    /// Whether a pod that others put out of the way (condition `DisruptionTarget`) counts as failed. One that the kubelet
+    /// ended by itself always does.
     // Upstream: it does.
     pub count_disruptions: bool,
 }

@@ -60,7 +60,7 @@ mod tests {
             ("one at the same moment does not", vec![pod("b").succeeded_at(90), pod("c").failed_at(90)], 90, 0),
             ("a deleted pod says nothing", vec![pod("a").failed_at(100).deleted_at(130, 30)], 101, 0),
             ("unless it had failed before", vec![pod("a").failed_at(100).deleted_at(135, 30)], 101, 9),
-            ("nor does a disrupted one", vec![pod("a").failed_at(100).condition("DisruptionTarget", "True")], 101, 0),
+            ("nor does a disrupted one", vec![pod("a").failed_at(100).disrupted("DeletionByPodGC")], 101, 0),
             ("the wait is over", vec![pod("a").failed_at(100)], 111, 0),
             ("never longer than the maximum", (0..9).map(|n| pod(&n.to_string()).failed_at(100)).collect(), 100, 600),
         ] {

@@ -42,7 +42,8 @@ impl Shape<'_> {
             Some(Action::Ignore) => return Some(End::Ignored),
             Some(Action::FailIndex) if self.per_index.is_some() => return Some(End::FailedForGood),
             // Upstream: a failure counts whatever it came from, unless a rule of the Job says otherwise. What the
-            // scheduler or a drain takes away would use up the limits of Jobs that did nothing wrong.
+            // scheduler or a drain takes away would use up the limits of Jobs that did nothing wrong. What the kubelet
+            // evicts counts here too.
             None if !self.counts_disruptions && is_disrupted(pod) => return Some(End::Disrupted),
             _ => {}
         }
@@ -67,9 +68,21 @@ impl Shape<'_> {
     }
 }
 
-/// Whether somebody else than the pod ended it.
+/// Reasons of the condition `DisruptionTarget` that say nothing about the program in the pod: a preemption, a gang that was
+/// left half bound, a drain, a node that is gone, a node that nobody should be on. What the kubelet ends by itself
+/// (`TerminationByKubelet`) is not among them: a pod that uses up the node's memory would do so again and again.
+const DISRUPTIONS: [&str; 5] = [
+    "PreemptionByScheduler",
+    "ReleasedByScheduler",
+    "EvictionByEvictionAPI",
+    "DeletionByPodGC",
+    "DeletionByTaintManager",
+];
+
+/// Whether somebody who needed the room put the pod out of the way.
 pub fn is_disrupted(pod: &PodView) -> bool {
-    Condition::is_true(&pod.status.conditions, "DisruptionTarget")
+    let is_it = |held: &Condition| held.kind == "DisruptionTarget" && held.status == "True";
+    pod.status.conditions.iter().any(|held| is_it(held) && DISRUPTIONS.contains(&held.reason.as_str()))
 }
 
 /// The number in an annotation of ours; 0 where there is none.

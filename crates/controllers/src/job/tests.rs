@@ -160,6 +160,13 @@ impl PodBuilder {
         self.condition_at(kind, status, 0)
     }
 
+    /// Put out of the way, for this reason.
+    pub fn disrupted(self, reason: &str) -> Self {
+        let mut pod = self.condition("DisruptionTarget", "True");
+        pod.0.status.conditions.last_mut().unwrap().reason = reason.to_owned();
+        pod
+    }
+
     pub fn condition_at(mut self, kind: &str, status: &str, second: i64) -> Self {
         self.0.status.conditions.push(Condition {
             kind: kind.to_owned(),

@@ -98,7 +98,7 @@ fn each_index_is_tried_again_after_a_pause_of_its_own() {
         (
             "an index that was disrupted is tried again at once, with no failure more",
             job(),
-            with(failed().condition("DisruptionTarget", "True")),
+            with(failed().disrupted("EvictionByEvictionAPI")),
             101,
             "create [0]",
         ),

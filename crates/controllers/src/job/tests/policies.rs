@@ -144,7 +144,7 @@ fn a_rule_can_make_a_failure_not_count() {
 fn what_others_take_away_counts_toward_no_limit_unless_the_setting_says_so() {
     let plain =
         || job(json!({ "completions": 2, "parallelism": 2, "backoffLimit": 0 })).with(|job| job.status.active = 2);
-    let disrupted = |name: &str| pod(name).exited("main", 137).condition("DisruptionTarget", "True");
+    let disrupted = |name: &str| pod(name).exited("main", 137).disrupted("EvictionByEvictionAPI");
     let pods = || vec![disrupted("a"), pod("b").running(), pod("c").running()];
     let counting = Config { count_disruptions: true, ..Config::default() };
     let seen = observed(plain(), pods(), 50);
@@ -156,7 +156,7 @@ fn what_others_take_away_counts_toward_no_limit_unless_the_setting_says_so() {
         (
             "also while it still goes",
             plain(),
-            vec![pod("a").running().deleting().condition("DisruptionTarget", "True"), pod("b").running()],
+            vec![pod("a").running().deleting().disrupted("PreemptionByScheduler"), pod("b").running()],
             2,
             "create 1",
         ),
@@ -175,6 +175,27 @@ fn what_others_take_away_counts_toward_no_limit_unless_the_setting_says_so() {
             "status active=2 succeeded=0 failed=0 uncounted=/a FailureTarget",
         ),
     ]);
+}
+
+// A pod that used up its node's memory was evicted by the kubelet, made anew, evicted again, for ever: backoffLimit 0 or not.
+#[test]
+fn what_the_kubelet_ends_by_itself_counts_as_any_other_failure() {
+    let counted = "status active=2 succeeded=0 failed=0 uncounted=/a FailureTarget";
+    for (reason, want) in [
+        ("PreemptionByScheduler", "release a"),
+        ("ReleasedByScheduler", "release a"),
+        ("EvictionByEvictionAPI", "release a"),
+        ("DeletionByPodGC", "release a"),
+        ("DeletionByTaintManager", "release a"),
+        ("TerminationByKubelet", counted),
+        ("SomethingOfALaterVersion", counted),
+        ("", counted),
+    ] {
+        let job = job(json!({ "completions": 2, "parallelism": 2, "backoffLimit": 0 }));
+        let pods = vec![pod("a").exited("main", 137).disrupted(reason), pod("b").running(), pod("c").running()];
+        let seen = observed(job.with(|job| job.status.active = 2), pods, 50);
+        assert_eq!(text(&plain_step(&seen)), want, "{reason}");
+    }
 }
 
 // Shows: U-TestSyncJobWithJobSuccessPolicy
