@@ -82,16 +82,16 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
     let verdict = verdict(job, &shape, &tally, now);
     let goes_on = verdict.is_none() && !job.metadata.is_deleting();
 
-    let mut scheduled = Scheduling::Plain(None);
+    let mut scheduled = None;
     let mut retries = Retries::default();
     let mut after = None;
     let mut recheck = deadline_in(job, &shape, now).filter(|_| verdict.is_none());
     if goes_on {
-        scheduled = on_this_server(scheduling(observed, gates, config)?, observed, gates)?;
+        let found = on_this_server(scheduling(observed, gates, config)?, observed, gates)?;
         retries = Retries::of(&shape, &tally, &observed.pods, config.pod_backoff, now);
         let pause = backoff::remaining(&shape, &observed.pods, observed.settled, config.pod_backoff, now);
         let planned = plan(&shape, &tally, pause, &retries);
-        let step = step_toward_pods(job, &scheduled, &planned).filter(|step| !(observed.blocked && step.creates()));
+        let step = step_toward_pods(job, &found, &planned).filter(|step| !(observed.blocked && step.creates()));
         match step {
             Some(NextStep::CreatePods(slots, group))
                 if is_unstarted_and_large(job, &slots) || ends_pile_up(observed, &shape, &retries) =>
@@ -101,6 +101,7 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
             Some(step) => return Ok(step),
             None => {}
         }
+        scheduled = Some(found);
         if let PodPlan::CreateAfter(pause) = planned {
             recheck = Some(recheck.map_or(pause, |deadline| deadline.min(pause)));
         }
@@ -118,7 +119,7 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
         // once the status is as it should be, those of a Job whose pods come and go all the time would wait for its end.
         return Ok(step.clone());
     }
-    let (status, news) = next_status(observed, &findings, &scheduled);
+    let (status, news) = next_status(observed, &findings, scheduled.as_ref());
     if status != job.status {
         return Ok(NextStep::WriteStatus(Box::new(status), news));
     }

@@ -56,19 +56,27 @@ pub struct Findings<'a> {
     pub verdict: Option<&'a Verdict>,
 }
 
-/// The status that follows from what was observed, and what to tell people when it is written.
+/// The status that follows from what was observed, and what to tell people when it is written. `scheduling` is what was
+/// found of the Job's group; a Job that is decided or goes away needs none, and what its status says of it stays: it may
+/// be why it came to that.
 pub fn next_status(
     observed: &Observed,
     findings: &Findings<'_>,
-    scheduling: &Scheduling,
+    scheduling: Option<&Scheduling>,
 ) -> (JobStatusView, Vec<News>) {
     let (job, now) = (&observed.job, whole_seconds(observed.now));
     let Findings { shape, tally, verdict, .. } = *findings;
     let mut status = job.status.clone();
     let mut news = Vec::new();
     start_or_suspend(&mut status, shape, verdict, now, &mut news);
-    note_fallback(&mut status, scheduling, now, &mut news);
-    note_group(&mut status, observed, scheduling, shape.suspended || verdict.is_some(), now);
+    if let Some(scheduling) = scheduling {
+        note_fallback(&mut status, scheduling, now, &mut news);
+        note_group(&mut status, observed, scheduling, now);
+    }
+    // A suspended Job waits for no place, and one that has succeeded had it.
+    if shape.suspended || verdict.is_some_and(|verdict| verdict.succeeded) {
+        status.conditions.retain(|condition| !waits_for_place(condition));
+    }
     let all_recorded = count_and_record(&mut status, observed, findings);
     status.active = tally.active.len() as i32;
     status.ready = Some(tally.ready);
@@ -165,13 +173,7 @@ pub fn scheduled_condition(group: &PodGroupView) -> Option<&Condition> {
 
 /// Says on the Job what its group waits for, in the scheduler's words. A Job whose group is placed at once is not told
 /// so: that would cost each Job a write.
-fn note_group(status: &mut JobStatusView, observed: &Observed, scheduling: &Scheduling, over: bool, now: Timestamp) {
-    let waited = |condition: &Condition| condition.kind == GROUP_SCHEDULED && condition.status == "False";
-    if over {
-        // A Job that is over or suspended waits no longer, though its group was never placed.
-        status.conditions.retain(|condition| !waited(condition));
-        return;
-    }
+fn note_group(status: &mut JobStatusView, observed: &Observed, scheduling: &Scheduling, now: Timestamp) {
     let Scheduling::Join(joined) = scheduling else { return };
     let group = observed.pod_groups.iter().find(|group| group.metadata.name == joined.name);
     match group.and_then(|group| scheduled_condition(group)) {
@@ -179,12 +181,16 @@ fn note_group(status: &mut JobStatusView, observed: &Observed, scheduling: &Sche
             let message = format!("PodGroup {}: {}", joined.name, said.message);
             set_condition(&mut status.conditions, GROUP_SCHEDULED, "False", &said.reason, &message, now);
         }
-        Some(said) if said.status == "True" && status.conditions.iter().any(waited) => {
+        Some(said) if said.status == "True" && status.conditions.iter().any(waits_for_place) => {
             let message = format!("PodGroup {} is placed", joined.name);
             set_condition(&mut status.conditions, GROUP_SCHEDULED, "True", &said.reason, &message, now);
         }
         _ => {}
     }
+}
+
+fn waits_for_place(condition: &Condition) -> bool {
+    condition.kind == GROUP_SCHEDULED && condition.status == "False"
 }
 
 /// Moves ends along: uids whose pod was let go into the counts, new ends into the records. True if all found room.

@@ -334,6 +334,14 @@ fn a_job_says_what_its_group_waits_for_until_it_is_placed() {
     let said = step(&stopped);
     written(&mut stopped, said);
     assert_eq!(on_job(&stopped), None, "a suspended Job waits for nothing");
+    let mut late = seen.clone();
+    let mut job = (*seen.job).clone();
+    job.spec.active_deadline_seconds = Some(0);
+    late.job = Arc::new(job);
+    let said = step(&late);
+    assert!(text(&said).ends_with("FailureTarget"), "{}", text(&said));
+    written(&mut late, said);
+    assert_eq!(on_job(&late), on_job(&seen), "one that waited until its deadline says what it waited for");
 
     scheduled(&mut seen, "True", "Scheduled", "");
     let said = step(&seen);

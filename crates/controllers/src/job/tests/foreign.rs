@@ -55,6 +55,20 @@ fn a_job_that_waited_goes_on_when_the_kinds_are_there() {
     assert!(steps(seen, &Gates::default()).starts_with("create workload"));
 }
 
+// Beside DeadlineExceeded stood that the Job waited for nothing.
+#[test]
+fn a_job_that_waited_until_its_deadline_still_says_what_for() {
+    let gang = json!({
+        "parallelism": 2, "completions": 2, "activeDeadlineSeconds": 30, "scheduling": {"schedulingPolicy": {"gang": {}}},
+    });
+    let mut seen = unserved(gang);
+    let said = next_step(&seen, &Gates::default(), &Config::default()).unwrap();
+    written(&mut seen, said);
+    seen.now = at(30);
+    let want = "status active=0 succeeded=0 failed=0 SchedulingBlocked+FailureTarget+Failed !DeadlineExceeded; rest";
+    assert_eq!(steps(seen, &Gates::default()), want);
+}
+
 #[test]
 fn a_dropped_topology_is_said_before_the_first_pod_is_made() {
     let scheduling = json!({
