@@ -275,7 +275,8 @@ fn finish(
     news.push(News::normal("Completed", "Job completed"));
 }
 
-/// Sets a condition; false if it already said so.
+/// Sets a condition; false if it already said so. Its time is that of its status: other words for the same are no
+/// transition.
 fn set_condition(
     conditions: &mut Vec<Condition>,
     kind: &str,
@@ -290,12 +291,13 @@ fn set_condition(
     {
         return false;
     }
+    let same = held.map(|position| &conditions[position]).filter(|held| held.status == status);
     let condition = Condition {
         kind: kind.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
-        last_transition_time: Some(now),
+        last_transition_time: same.and_then(|held| held.last_transition_time).or(Some(now)),
     };
     match held {
         Some(position) => conditions[position] = condition,

@@ -321,6 +321,17 @@ fn a_job_says_what_its_group_waits_for_until_it_is_placed() {
     let said = step(&seen);
     written(&mut seen, said);
     assert_eq!(on_job(&seen), Some(format!("False Unschedulable PodGroup {name}: 3 of 4 pods fit")));
+    let since = |seen: &Observed| {
+        let found = seen.job.status.conditions.iter().find(|condition| condition.kind == "PodGroupScheduled");
+        found.and_then(|condition| condition.last_transition_time)
+    };
+    assert_eq!(since(&seen), Some(at(1)));
+    seen.now = at(5);
+    scheduled(&mut seen, "False", "Unschedulable", "2 of 4 pods fit");
+    let said = step(&seen);
+    written(&mut seen, said);
+    assert_eq!(on_job(&seen), Some(format!("False Unschedulable PodGroup {name}: 2 of 4 pods fit")));
+    assert_eq!(since(&seen), Some(at(1)), "other words for the same are no transition");
     let mut stopped = seen.clone();
     stopped.job = Arc::new(
         gang(None)
@@ -347,4 +358,5 @@ fn a_job_says_what_its_group_waits_for_until_it_is_placed() {
     let said = step(&seen);
     written(&mut seen, said);
     assert_eq!(on_job(&seen), Some(format!("True Scheduled PodGroup {name} is placed")));
+    assert_eq!(since(&seen), Some(at(5)));
 }
