@@ -177,12 +177,12 @@ fn own_group(
             return Ok(Scheduling::NeedsWorkload(Box::new(compile(&observed.job, gates)?)));
         }
         ([], ManagementMode::ManagePodGroupOnly) if may_create => return Ok(waits_for_parent(&observed.job)),
-        ([], _) => return Ok(Scheduling::Plain(None)),
+        ([], _) => return Ok(without("Workload", wants() && asks_for_gang(&observed.job, gates))),
         ([workload], _) => workload,
         (several, _) => return Ok(ambiguous("AmbiguousWorkload", several)),
     };
     let Some(template) = template_of(&observed.job, workload, mode) else {
-        let message = format!("Workload {} has no single template for the pods of this Job", workload.metadata.name);
+        let message = unsupported(&observed.job, workload, mode);
         return Ok(Scheduling::Plain(Some(Fallback { reason: "UnsupportedWorkload", message })));
     };
     if mode == ManagementMode::ManageBoth
@@ -195,7 +195,7 @@ fn own_group(
             let group = pod_group(&observed.job, workload, template, mode)?;
             return Ok(Scheduling::NeedsPodGroup(Box::new(group)));
         }
-        [] => return Ok(Scheduling::Plain(None)),
+        [] => return Ok(without("PodGroup", template.scheduling_policy.gang.is_some())),
         [group] => group,
         several => return Ok(ambiguous("AmbiguousPodGroup", several)),
     };
@@ -211,8 +211,45 @@ fn own_group(
 /// Parents mostly come with their Workload, but a child may be seen first.
 fn waits_for_parent(job: &JobView) -> Scheduling {
     let parent = job.metadata.controller().map(|owner| format!("{} {}", owner.kind, owner.name)).unwrap_or_default();
-    let message = format!("there is no Workload of {parent}, which owns this Job and sees to its group");
+    let message = format!(
+        "there is no Workload of {parent}, which owns this Job and sees to its group: create a Workload that names {parent} \
+         in spec.controllerRef, or make the Job without the annotation {TEMPLATE_ANNOTATION}"
+    );
     Scheduling::Waits(Fallback { reason: Fallback::NO_PARENT, message })
+}
+
+/// A Job with pods whose Workload or PodGroup is not there, or not any more: none is made now (`removal::may_create`), and
+/// pods that come from now on are plain. One that was to be a gang says so.
+fn without(kind: &str, is_gang: bool) -> Scheduling {
+    let reason = if kind == "Workload" { "WorkloadMissing" } else { "PodGroupMissing" };
+    let message = format!(
+        "there is no {kind} of this Job, which was to be scheduled as a gang, and none is made while the Job has pods: \
+         suspend it until it has none and resume it, or delete and recreate it"
+    );
+    Scheduling::Plain(is_gang.then_some(Fallback { reason, message }))
+}
+
+fn asks_for_gang(job: &JobView, gates: &Gates) -> bool {
+    let intent = JobIntent::from(job);
+    let policy = intent.scheduling.and_then(|scheduling| scheduling.scheduling_policy.as_ref());
+    intent.is_auto_gang(gates) || policy.is_some_and(|policy| policy.gang.is_some())
+}
+
+/// Why no template of the Workload is the Job's, and what to do about it.
+fn unsupported(job: &JobView, workload: &WorkloadView, mode: ManagementMode) -> String {
+    let name = &workload.metadata.name;
+    let known = templates(&workload.spec).into_iter().filter(|template| matches!(template, Template::Pods(_)));
+    let known: Vec<&str> = known.map(Template::name).collect();
+    let known = if known.is_empty() { "none for pods".to_owned() } else { known.join(", ") };
+    match links(job).filter(|_| mode == ManagementMode::ManagePodGroupOnly) {
+        Some(links) => format!(
+            "annotation {TEMPLATE_ANNOTATION}: Workload {name} has no template {:?} for pods; it has {known}",
+            links.template
+        ),
+        None => format!(
+            "Workload {name} has no single template for the pods of this Job; it has {known}: leave one, at the top"
+        ),
+    }
 }
 
 /// The group as new pods join it.

@@ -151,9 +151,12 @@ fn note_fallback(status: &mut JobStatusView, scheduling: &Scheduling, now: Times
     {
         news.push(News::warning(reason, message));
     }
-    let joins = matches!(scheduling, Scheduling::Join(Group { lost: None, .. }));
-    if joins && Condition::is_true(conditions, Fallback::CONDITION) {
-        let message = "new pods join their PodGroup";
+    let resolved = match scheduling {
+        Scheduling::Join(Group { lost: None, .. }) => Some("new pods join their PodGroup"),
+        Scheduling::Plain(None) => Some("the Job is to have no group"),
+        _ => None,
+    };
+    if let Some(message) = resolved.filter(|_| Condition::is_true(conditions, Fallback::CONDITION)) {
         set_condition(conditions, Fallback::CONDITION, "False", "Resolved", message, now);
     }
     let goes_on = matches!(scheduling, Scheduling::Join(_) | Scheduling::Plain(_));

@@ -137,8 +137,69 @@ fn who_looks_after_the_objects() {
 // Shows: U-TestEnsureWorkloadAndPodGroup
 #[test]
 fn a_job_with_pods_gets_no_objects_any_more() {
-    let seen = observed(gang(None), vec![pod("a").failed_at(1).released()], 100);
+    let pods = || vec![pod("a").failed_at(1).released()];
+    let plain = observed(job(json!({ "completions": 4, "parallelism": 4 })), pods(), 100);
+    assert_eq!(text(&step(&plain)), "create 4");
+    let mut seen = observed(gang(None), pods(), 100);
+    let said = step(&seen);
+    assert!(text(&said).ends_with("SchedulingFallback !WorkloadMissing"), "{}", text(&said));
+    written(&mut seen, said);
     assert_eq!(text(&step(&seen)), "create 4");
+}
+
+// The Job went on with pods that were in no group, and nothing said so.
+#[test]
+fn a_gang_that_lost_its_group_says_so_before_it_goes_on_with_plain_pods() {
+    let pods = || ["a", "b", "c"].map(|name| pod(name).running().build()).to_vec();
+    let lost = |job: JobBuilder, workload: bool| {
+        let mut seen = with_objects(job);
+        seen.pods = pods();
+        seen.pod_groups.clear();
+        if workload {
+            seen.workloads.clear();
+        }
+        seen
+    };
+    for (workload, reason) in [(false, "PodGroupMissing"), (true, "WorkloadMissing")] {
+        let mut seen = lost(gang(None), workload);
+        let said = step(&seen);
+        assert!(text(&said).ends_with(&format!("SchedulingFallback !{reason}")), "{}", text(&said));
+        written(&mut seen, said);
+        assert_eq!(text(&step(&seen)), "create 1", "{reason}");
+        seen.pods.clear();
+        let made = text(&step(&seen));
+        assert!(made.starts_with("create workload") || made.starts_with("create group"), "{reason}: {made}");
+        let basic = job(json!({ "completions": 4, "parallelism": 4 }));
+        assert_eq!(text(&step(&lost(basic, workload))), "create 1", "{reason}: nothing is lost with a Basic group");
+    }
+}
+
+#[test]
+fn what_a_child_waits_for_or_does_without_is_said_with_the_names_that_matter() {
+    let message = |seen: &Observed| {
+        let NextStep::WriteStatus(status, _) = step(seen) else { panic!("a status") };
+        status.conditions[0].message.clone()
+    };
+    let mut seen = observed(child("job-uid", &[(TEMPLATE_ANNOTATION, "wokers")]), vec![], 1);
+    assert_eq!(
+        message(&seen),
+        "there is no Workload of Training parent, which owns this Job and sees to its group: create a Workload that names \
+         Training parent in spec.controllerRef, or make the Job without the annotation \
+         scheduling.k8s.io/group-template-name"
+    );
+    let basic = |name: &str| json!({ "name": name, "schedulingPolicy": { "basic": {} } });
+    seen.workloads = vec![user_workload("parents", json!([basic("driver"), basic("workers")]))];
+    assert_eq!(
+        message(&seen),
+        "annotation scheduling.k8s.io/group-template-name: Workload parents has no template \"wokers\" for pods; it has \
+         driver, workers"
+    );
+    let mut root = observed(gang(None), vec![], 1);
+    root.workloads = seen.workloads.clone();
+    assert_eq!(
+        message(&root),
+        "Workload parents has no single template for the pods of this Job; it has driver, workers: leave one, at the top"
+    );
 }
 
 // Shows: S000-40
@@ -198,6 +259,26 @@ fn what_cannot_be_told_is_said_and_pods_are_plain() {
         seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
         assert_eq!(text(&step(&seen)), "create 4", "{reason}");
     }
+}
+
+#[test]
+fn a_fallback_is_over_when_the_job_is_to_have_no_group() {
+    let one = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]);
+    let mut seen = observed(gang(None), vec![], 1);
+    seen.workloads = vec![user_workload("a", one.clone()), user_workload("b", one)];
+    let said = step(&seen);
+    written(&mut seen, said);
+    let mut job = (*seen.job).clone();
+    job.metadata.labels.insert("phalanx.dev/groups", "disabled".to_owned());
+    seen.job = Arc::new(job);
+    seen.pods = ["a", "b", "c", "d"].map(|name| pod(name).build()).to_vec();
+    let said = step(&seen);
+    written(&mut seen, said);
+    let told = &seen.job.status.conditions[0];
+    assert_eq!(
+        (told.kind.as_str(), told.status.as_str(), told.reason.as_str()),
+        ("SchedulingFallback", "False", "Resolved")
+    );
 }
 
 /// A Job of a parent that asks it to make its own group.
