@@ -16,7 +16,7 @@ pub fn is_retriable(error: &Error) -> bool {
 /// it has done nothing.
 pub fn is_uncertain(error: &Error) -> bool {
     match error {
-        Error::Api(status) => !matches!(status.code, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 422),
+        Error::Api(status) => !matches!(status.code, 400 | 401 | 403 | 404 | 405 | 413 | 415 | 422 | 429),
         Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => true,
         _ => false,
     }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn only_a_clear_no_says_that_nothing_was_written() {
         for (code, want) in
-            [(403, false), (404, false), (422, false), (409, true), (429, true), (500, true), (504, true)]
+            [(403, false), (404, false), (422, false), (429, false), (409, true), (500, true), (504, true)]
         {
             let error = Error::Api(Status::failure("", "").with_code(code).boxed());
             assert_eq!(is_uncertain(&error), want, "{code}");

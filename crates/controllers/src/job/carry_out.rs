@@ -74,11 +74,11 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Why something could not be created (or made way for), if that is what failed.
+    /// Why something could not be created (or made ready for), if that is what failed.
     pub fn creation(&self) -> Option<&kube::Error> {
         match self {
             Failure::CreateWorkload(error) | Failure::CreatePodGroup(error) => Some(error),
-            Failure::CreatePods { error, .. } | Failure::Remove(error) => Some(error),
+            Failure::CreatePods { error, .. } | Failure::Remove(error) | Failure::SetMinCount(error) => Some(error),
             _ => None,
         }
     }
@@ -111,7 +111,7 @@ pub async fn carry_out(parts: &Parts, observed: &Observed, step: NextStep) -> Re
         NextStep::Remove(made) => remove(parts, job, &made).await,
         NextStep::CreateWorkload(workload) => create_workload(parts, job, &workload).await,
         NextStep::CreatePodGroup(group) => create_pod_group(parts, job, &group).await,
-        NextStep::SetMinCount(min_count) => set_min_count(parts, &min_count).await,
+        NextStep::SetMinCount(min_count) => set_min_count(parts, job, &min_count).await,
         NextStep::Disown(pods) => pods::disown(parts, job, &pods).await,
         NextStep::Adopt(pods) => pods::adopt(parts, job, &pods).await,
         NextStep::CreatePods(slots, group) => pods::create(parts, observed, &slots, group.as_ref()).await,
@@ -216,15 +216,20 @@ async fn create_pod_group(parts: &Parts, job: &JobView, group: &PodGroup) -> Res
     }
 }
 
-async fn set_min_count(parts: &Parts, change: &MinCount) -> Result<Then, Failure> {
+async fn set_min_count(parts: &Parts, job: &JobView, change: &MinCount) -> Result<Then, Failure> {
     let field = match &change.object {
         Made::Workload(_) => "/spec/podGroupTemplates/0/schedulingPolicy/gang/minCount",
         Made::PodGroup(_) => "/spec/schedulingPolicy/gang/minCount",
     };
-    let (_, path) = kind_and_path(&change.object);
+    let (kind, path) = kind_and_path(&change.object);
     let body =
         json!([same_object(change.object.meta()), { "op": "replace", "path": field, "value": change.min_count }]);
-    let answer = patch(&parts.client, &path, PatchKind::Json, &body).await.map_err(Failure::SetMinCount)?;
+    let answer = patch(&parts.client, &path, PatchKind::Json, &body).await.map_err(|error| {
+        let (name, count) = (&change.object.meta().name, change.min_count);
+        let message = format!("Error setting minCount of {kind} {name} to {count}: {}", message(&error));
+        warn(parts, job, "FailedMinCountUpdate", "Update", &message);
+        Failure::SetMinCount(error)
+    })?;
     let key = change.object.meta().key();
     match &change.object {
         Made::Workload(_) => shows(&parts.workloads, &key, answer.revision).await,

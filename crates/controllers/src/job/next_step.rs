@@ -53,11 +53,11 @@ pub enum NextStep {
 }
 
 impl NextStep {
-    /// Whether something comes into being by it, or makes way for that.
+    /// Whether something comes into being by it, or is made ready for that.
     fn creates(&self) -> bool {
         let creates =
             matches!(self, NextStep::CreateWorkload(_) | NextStep::CreatePodGroup(_) | NextStep::CreatePods(..));
-        creates || matches!(self, NextStep::Remove(_))
+        creates || matches!(self, NextStep::Remove(_) | NextStep::SetMinCount(_))
     }
 }
 

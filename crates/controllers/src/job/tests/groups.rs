@@ -217,6 +217,10 @@ fn min_count_follows_the_job_workload_first() {
     seen.workloads = vec![Arc::new(workload)];
     let NextStep::SetMinCount(change) = step(&seen) else { panic!("the group follows") };
     assert!(matches!(change.object, crate::job::scheduling::Made::PodGroup(_)));
+    seen.blocked = true;
+    seen.pods = vec![pod("a").succeeded_at(1)].into_iter().map(PodBuilder::build).collect();
+    let refused = text(&step(&seen));
+    assert_eq!(refused, "status active=0 succeeded=0 failed=0 uncounted=a/", "pods are counted all the same");
 }
 
 // Shows: S000-30
