@@ -13,7 +13,7 @@ use k8s_openapi::api::scheduling::v1beta1::PodGroupTemplate;
 use workloadbuilder::BuildError;
 
 use super::observe::Observed;
-use super::scheduling::{Fallback, Scheduling, compile, is_ours};
+use super::scheduling::{Fallback, Group, Scheduling, compile, is_ours};
 use super::shape::is_active;
 
 /// Reason of condition and event where the server kept less than it was sent.
@@ -27,7 +27,7 @@ pub fn on_this_server(scheduled: Scheduling, observed: &Observed, gates: &Gates)
             Ok(without_groups(observed, gates))
         }
         Scheduling::Join(mut group) => {
-            let lost = lost_fields(observed, &group.name, gates)?;
+            let lost = lost_fields(observed, &group, gates)?;
             group.lost = (!lost.is_empty()).then(|| {
                 let message = format!("the API server dropped {}", lost.join("; "));
                 Fallback { reason: DROPPED, message }
@@ -51,7 +51,7 @@ fn without_groups(observed: &Observed, gates: &Gates) -> Scheduling {
 }
 
 /// What objects of ours lack of what they were sent with, each with what to do about it.
-fn lost_fields(observed: &Observed, group: &str, gates: &Gates) -> Result<Vec<String>, BuildError> {
+fn lost_fields(observed: &Observed, joined: &Group, gates: &Gates) -> Result<Vec<String>, BuildError> {
     let mut lost = Vec::new();
     if let [workload] = &observed.workloads[..]
         && is_ours(&workload.metadata, &observed.job)
@@ -60,11 +60,11 @@ fn lost_fields(observed: &Observed, group: &str, gates: &Gates) -> Result<Vec<St
         lost.extend(lost_of_workload(&sent, workload));
         lost.extend(observed.pod_groups.iter().filter_map(|group| lost_of_group(workload, group)));
     }
-    let group = observed.pod_groups.iter().find(|found| found.metadata.name == group);
+    let group = observed.pod_groups.iter().find(|found| found.metadata.name == joined.name);
     // Pods that were made plain for another reason were told of then.
     let is_other = |told: &Condition| told.kind == Fallback::CONDITION && told.reason != DROPPED;
     if !observed.job.status.conditions.iter().any(is_other) {
-        lost.extend(group.and_then(|group| lost_of_pods(group, &observed.pods)));
+        lost.extend(group.and_then(|group| lost_of_pods(group, &observed.pods, joined.owner.is_some())));
     }
     Ok(lost)
 }
@@ -102,11 +102,14 @@ fn lost_of_group(workload: &WorkloadView, group: &PodGroupView) -> Option<String
     lost.then(|| told("schedulingConstraints.topology", &what, "TopologyAwareWorkloadScheduling"))
 }
 
-/// Pods that were sent as members of the group, which is older than they are, and run outside it. Those that have ended
-/// are past caring.
-fn lost_of_pods(group: &PodGroupView, pods: &[Arc<PodView>]) -> Option<String> {
+/// Pods that were sent as members of the group and run outside it. Those that have ended are past caring. Where members
+/// are sent with the group as an owner (`owns_members`), they still have it; elsewhere each pod that is younger than the
+/// group is taken for one.
+fn lost_of_pods(group: &PodGroupView, pods: &[Arc<PodView>], owns_members: bool) -> Option<String> {
     let is_younger = |pod: &PodView| pod.metadata.creation_timestamp >= group.metadata.creation_timestamp;
-    let outside = pods.iter().filter(|pod| is_active(pod) && pod.group_name().is_none() && is_younger(pod)).count();
+    let is_owned = |pod: &PodView| pod.metadata.owner_references.iter().any(|owner| owner.uid == group.metadata.uid);
+    let was_sent = |pod: &PodView| if owns_members { is_owned(pod) } else { is_younger(pod) };
+    let outside = pods.iter().filter(|pod| is_active(pod) && pod.group_name().is_none() && was_sent(pod)).count();
     let what = format!("{outside} of {} pods, which are not in PodGroup {}", pods.len(), group.metadata.name);
     (outside > 0).then(|| told("spec.schedulingGroup", &what, "GenericWorkload"))
 }
@@ -127,7 +130,7 @@ fn has_claims(template: &PodGroupTemplate) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use api::views::View;
+    use api::views::{OwnerRef, View};
     use serde_json::{Value, json};
 
     use super::*;
@@ -204,7 +207,7 @@ mod tests {
 
     #[test]
     fn pods_that_run_outside_their_group_are_counted() {
-        let group = json!({"metadata": {"name": "g", "creationTimestamp": "2026-01-01T00:00:10Z"}});
+        let group = json!({"metadata": {"name": "g", "uid": "u", "creationTimestamp": "2026-01-01T00:00:10Z"}});
         let group = PodGroupView::decode(group.to_string().as_bytes()).unwrap();
         for (case, pods, want) in [
             ("none yet", vec![], None),
@@ -213,9 +216,22 @@ mod tests {
             ("older than the group", vec![pod(None, "Running", 9)], None),
             ("ended", vec![pod(None, "Succeeded", 11)], None),
         ] {
-            let lost = lost_of_pods(&group, &pods);
+            let lost = lost_of_pods(&group, &pods, false);
             assert_eq!(lost.is_some(), want.is_some(), "{case}: {lost:?}");
             assert!(lost.unwrap_or_default().contains(want.unwrap_or_default()), "{case}");
+            // A Job with the label phalanx.dev/groups: disabled has plain pods, and no server is to blame for them.
+            assert_eq!(lost_of_pods(&group, &pods, true), None, "{case}: none was sent as a member");
+            let sent = |pod: Arc<PodView>| {
+                let owner = OwnerRef { uid: "u".to_owned(), ..OwnerRef::default() };
+                let mut pod = (*pod).clone();
+                pod.metadata.owner_references = vec![owner];
+                Arc::new(pod)
+            };
+            let sent: Vec<_> = pods.into_iter().map(sent).collect();
+            let lost = lost_of_pods(&group, &sent, true);
+            // A member cannot be older than its group; whatever its clock said, it was sent as one.
+            let want = want.or((case == "older than the group").then_some(""));
+            assert_eq!(lost.is_some(), want.is_some(), "{case}, sent as members: {lost:?}");
         }
     }
 }
