@@ -58,6 +58,20 @@ fn five_hundred_ends_are_counted_in_few_writes() {
     });
 }
 
+// It runs, it has succeeded and its pod may go, it is complete.
+#[test]
+fn a_job_of_one_pod_takes_three_writes_of_status() {
+    on_paused_clock(async {
+        let home = without_groups(1).await;
+        let of_status = Rule::on(writes().by("job-controller").of("batch/jobs").at("status"), Fault::Count);
+        let status = home.fault(of_status);
+        home.create(&job("one").annotate("phalanx.dev/run-seconds", "0").build()).await;
+        home.ended("one", MINUTE).await;
+        home.pass(MINUTE).await;
+        assert_eq!(home.faults().counts(status).done, 3);
+    });
+}
+
 // An Indexed Job says in one text which indexes are done; nothing has to be counted one by one.
 #[test]
 fn the_ends_of_an_indexed_job_take_fewer_still() {
