@@ -328,6 +328,11 @@ impl Queue {
         }
     }
 
+    /// Whether there is a unit to be decided now.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The next ready unit, idle from now on.
     pub(crate) fn pop(&mut self) -> Option<UnitId> {
         let (_, unit) = self.ready.pop_first()?;

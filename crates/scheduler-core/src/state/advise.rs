@@ -62,10 +62,12 @@ impl Advisory {
     }
 
     fn next_due(&mut self, now: Timestamp, pause: Duration) -> Option<UnitId> {
-        if let Some(unit) = self.due.ringing(now, pause) {
-            self.due.clear(unit);
-            return Some(unit);
-        }
+        let unit = self.due.ringing(now, pause)?;
+        self.due.clear(unit);
+        Some(unit)
+    }
+
+    fn next_stale(&mut self, now: Timestamp, pause: Duration) -> Option<UnitId> {
         self.stale_at(pause).filter(|at| *at <= now)?;
         let (_, unit) = self.told.pop_first()?;
         Some(unit)
@@ -117,7 +119,7 @@ impl Core {
         let Some(pause) = self.config.advise_every else { return Vec::new() };
         let (mut given, mut running) = (Vec::new(), None);
         while given.len() < count_max
-            && let Some(unit) = self.advisory.next_due(now, pause)
+            && let Some(unit) = self.next_to_advise(now, pause)
         {
             // Whoever does not wait any more is decided anew, or was placed.
             let Some(need) = self.need(unit).filter(|_| self.queue.is_waiting(unit)) else { continue };
@@ -131,6 +133,12 @@ impl Core {
             given.push((need.unit, refusal));
         }
         given
+    }
+
+    fn next_to_advise(&mut self, now: Timestamp, pause: Duration) -> Option<UnitId> {
+        let due = self.advisory.next_due(now, pause);
+        // Decisions come first: numbers of those who wait anyway can wait until there are none to make.
+        due.or_else(|| if self.queue.has_ready() { None } else { self.advisory.next_stale(now, pause) })
     }
 
     /// When [`Core::advise`] has something to do.

@@ -224,6 +224,10 @@ fn many_refusals_are_put_right_one_after_another() {
     }
     world.say("pod x gpu=1 node=a");
     world.now += Duration::from_secs(10);
+    // Decisions come first.
+    world.say("pod large gpu=900");
+    assert_eq!(world.core.advise(world.now, 4), []);
+    world.decide();
     let mut names = std::collections::BTreeSet::new();
     for _ in 0..20 {
         let told = world.core.advise(world.now, 4);
