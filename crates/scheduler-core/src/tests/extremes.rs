@@ -29,6 +29,11 @@ enum Step {
         asks: Triple,
         group: Option<u8>,
     },
+    /// Somebody else binds a pod.
+    Bind {
+        pod: usize,
+        node: u8,
+    },
     Delete {
         pod: usize,
     },
@@ -45,7 +50,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..3u8, amounts(), amount()).prop_map(|(name, has, pods)| Step::Node { name, has, pods }),
         6 => (prop::option::weighted(0.6, 0..3u8), amounts(), prop::option::weighted(0.4, 0..2u8))
             .prop_map(|(node, asks, group)| Step::Pod { node, asks, group }),
-        2 => any::<prop::sample::Index>().prop_map(|pod| Step::Delete { pod: pod.index(64) }),
+        3 => (0..64usize, 0..3u8).prop_map(|(pod, node)| Step::Bind { pod, node }),
+        2 => (0..64usize).prop_map(|pod| Step::Delete { pod }),
         1 => (0..3u8).prop_map(|name| Step::DropNode { name }),
         3 => Just(Step::Decide),
     ];
@@ -76,10 +82,14 @@ impl Run {
                 let group = group.map(|group| format!("group=g{group}")).unwrap_or_default();
                 self.world.say(&format!("pod p{:02} {} {node} {group} owner=Job:j", self.made, written(*asks)));
             }
+            Step::Bind { pod, node } => {
+                if let Some(name) = self.nth(*pod) {
+                    self.world.show_bound(&name, &format!("n{node}"));
+                }
+            }
             Step::Delete { pod } => {
-                let names: Vec<_> = self.world.pods.keys().cloned().collect();
-                if let Some(name) = names.get(pod % names.len().max(1)) {
-                    self.world.delete(name);
+                if let Some(name) = self.nth(*pod) {
+                    self.world.delete(&name);
                 }
             }
             Step::DropNode { name } => {
@@ -90,6 +100,10 @@ impl Run {
             Step::Decide => self.decide(),
         }
         self.world.core.assert_consistent();
+    }
+
+    fn nth(&self, pod: usize) -> Option<String> {
+        self.world.pods.keys().nth(pod % self.world.pods.len().max(1)).cloned()
     }
 
     /// Decides, and asks all that can be asked.
@@ -137,6 +151,34 @@ fn pods_that_ask_for_more_than_numbers_hold_leave_their_node_as_it_was() {
     (0..9).for_each(|number| world.delete(&format!("huge-{number}")));
     assert_snapshot!(world.decide(), @"small: bind small to a");
     world.core.assert_consistent();
+}
+
+#[test]
+fn pods_that_somebody_bound_for_more_than_numbers_hold_make_way() {
+    let mut world =
+        World::of("node a memory=8Gi; pods huge 6 memory=5Ei owner=Job:j; pod small memory=1Gi owner=Job:j");
+    (0..6).for_each(|number| world.show_bound(&format!("huge-{number}"), "a"));
+    world.show_bound("small", "a");
+    world.decide();
+    world.now += std::time::Duration::from_secs(10);
+    assert_snapshot!(world.decide(), @"
+    huge-5: release huge-5
+    huge-4: release huge-4
+    huge-3: release huge-3
+    huge-2: release huge-2
+    huge-1: release huge-1
+    huge-0: release huge-0
+    ");
+}
+
+#[test]
+fn the_end_of_pods_that_ask_for_more_than_numbers_hold_is_a_way_out() {
+    let mut world = World::of("node a memory=8Gi; group g basic; pods huge 6 node=a group=g memory=5Ei");
+    world.say("group h gang minCount=1 pods=1 memory=2Gi");
+    world.decide();
+    let advised = world.core.advise(world.now, 1);
+    let ways: Vec<_> = advised[0].1.ways.iter().map(crate::WayOut::text).collect();
+    assert_snapshot!(ways.join("; "), @"wait for podgroup ns/g (6 pods); add 1 node like a");
 }
 
 #[test]
