@@ -61,6 +61,16 @@ fn pods_that_come_and_go_all_the_time_are_let_go_and_counted() {
     }
 }
 
+#[test]
+fn a_pod_that_cannot_be_let_go_does_not_keep_the_others_from_being_counted() {
+    let job = job(json!({ "completions": 9, "parallelism": 1 })).uncounted(&["stuck"], &[]);
+    let pods = vec![pod("stuck").succeeded_at(1), pod("next").succeeded_at(2), pod("last").running()];
+    let mut seen = observed(job, pods, 3);
+    assert_eq!(text(&plain_step(&seen)), "release stuck");
+    seen.blocked = true;
+    assert_eq!(text(&plain_step(&seen)), "status active=1 succeeded=0 failed=0 uncounted=stuck+next/");
+}
+
 // Shows: U-e2e-job-deadline
 #[test]
 fn a_large_job_says_that_it_has_started_before_its_first_pods_are_made() {
