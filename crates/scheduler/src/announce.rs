@@ -166,22 +166,16 @@ impl Announcer {
             if !book.told_demands.insert(owner) {
                 continue;
             }
-            let Unit::Group(group) = book.unit_of(&pod) else {
-                self.ignores(&ObjectRef::of(&*pod), &pod);
-                continue;
+            let group = match book.unit_of(&pod) {
+                Unit::Group(group) => self.pod_groups.get(&group),
+                Unit::Pod(_) => None,
             };
-            match self.pod_groups.get(&group) {
-                Some(view) => self.ignores(&ObjectRef::of(&*view), &pod),
-                None => self.ignores(&ObjectRef::of(&*pod), &pod),
-            }
+            let about = group.map_or_else(|| ObjectRef::of(&*pod), |group| ObjectRef::of(&*group));
+            let fields = pod.spec.unread().join(", ");
+            let message = format!("pods are placed without regard to {fields}, which this scheduler does not know yet");
+            tracing::warn!("pod {key}: {message}");
+            self.recorder.event(&about, EventKind::Warning, "ConstraintsIgnored", "Scheduling", &message);
         }
-    }
-
-    fn ignores(&self, about: &ObjectRef, pod: &PodView) {
-        let fields = pod.spec.unread().join(", ");
-        let message = format!("pods are placed without regard to {fields}, which this scheduler does not know yet");
-        tracing::warn!("pod {}: {message}", pod.metadata.key());
-        self.recorder.event(about, EventKind::Warning, "ConstraintsIgnored", "Scheduling", &message);
     }
 
     /// Tells of a gang that was left half bound and is to start as a whole.

@@ -19,7 +19,7 @@ use scheduler_core::{Member, Placement, Release};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::conditions::{self, ConditionsPatch, DISRUPTION_TARGET, RELEASED};
+use crate::conditions::{self, ConditionsPatch, DISRUPTION_TARGET};
 use crate::run::until;
 
 /// How often a pod is marked anew when others write to it at the same time.
@@ -225,7 +225,10 @@ async fn release(
             None => request::read::<PodView>(client, &member.pod).await?.map(Arc::new),
         };
         let Some(pod) = pod.filter(|pod| pod.metadata.uid == member.uid) else { return Ok(()) };
-        let mark = Condition { message: message.to_owned(), ..conditions::holds(DISRUPTION_TARGET, RELEASED) };
+        let mark = Condition {
+            message: message.to_owned(),
+            ..conditions::holds(DISRUPTION_TARGET, PodView::RELEASED_BY_SCHEDULER)
+        };
         let body = conditions::patch(&pod.metadata, &pod.status.conditions, &[mark], now);
         match write_conditions(client, &status_path::<PodView>(&member.pod), &body).await {
             // Its kubelet wrote as well.

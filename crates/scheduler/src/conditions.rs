@@ -11,8 +11,6 @@ pub const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
 pub const DEGRADED: &str = "Degraded";
 /// Condition of a pod: it is taken away by somebody else's doing.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
-/// Reason of [`DISRUPTION_TARGET`] for a pod of a gang that was left half bound.
-pub const RELEASED: &str = "ReleasedByScheduler";
 /// Condition of a pod: it has a node.
 pub const POD_SCHEDULED: &str = "PodScheduled";
 /// Reason of both while they are False because nothing fits.

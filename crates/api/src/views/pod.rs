@@ -26,6 +26,9 @@ pub struct PodView {
 view!(PodView, "", "v1", "Pod", "pods", namespaced: true, lighten: PodView::lighten_ended);
 
 impl PodView {
+    /// Reason of the condition `DisruptionTarget` on a pod that our scheduler takes away so that others, or its own gang as
+    /// a whole, can start. No Job counts it as a failure.
+    pub const RELEASED_BY_SCHEDULER: &str = "ReleasedByScheduler";
     /// Pods by the uid of the owner that manages them. Those of a Job that succeeded and that nobody holds any more stand
     /// apart, under [`PodView::settled_of`]: a large Job has many of them, and nearly nothing to do with them.
     pub const BY_CONTROLLER: Index<PodView> = Index {

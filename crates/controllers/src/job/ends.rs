@@ -73,7 +73,7 @@ impl Shape<'_> {
 /// (`TerminationByKubelet`) is not among them: a pod that uses up the node's memory would do so again and again.
 const DISRUPTIONS: [&str; 5] = [
     "PreemptionByScheduler",
-    "ReleasedByScheduler",
+    PodView::RELEASED_BY_SCHEDULER,
     "EvictionByEvictionAPI",
     "DeletionByPodGC",
     "DeletionByTaintManager",

@@ -1,8 +1,8 @@
 //! Keeps room free for a group that was passed over for too long: one group at a time, and only for so long.
 //!
-//! While it lasts, units whose turn is after that of the group see only what its pods would leave of those nodes. It ends when the group is
-//! placed or gone, and otherwise by itself, so that no mistake about who will leave can block a cluster; the next hold for
-//! the same group then comes after a longer pause.
+//! While it lasts, units whose turn is after that of the group see only what its pods would leave of those nodes. It ends
+//! when the group is placed or gone, and otherwise by itself, so that no mistake about who will leave can block a cluster;
+//! the next hold for the same group then comes after a longer pause.
 
 use std::collections::BTreeMap;
 
