@@ -19,6 +19,8 @@ use verify::Held;
 
 /// How long the last Jobs may stand still once nothing kills the server any more.
 const STANDSTILL_MAX: Duration = Duration::from_secs(60);
+/// How long after a kill a client may still wait for an answer: every connection is closed by then.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// The switch that acknowledges writes before they are on disk: the loss that this check must see.
 const ACKNOWLEDGE_EARLY: (&str, &str) = ("PHALANX_TEST_ACK_EARLY", "1");
 
@@ -108,7 +110,7 @@ impl Test<'_> {
             let up = self.restart(round)?;
             self.verify(&up).await?;
             self.work_until_killed(up).await?;
-            let revision = self.plan.check().map_err(|error| Lost(format!("round {round}: {error:#}")))?;
+            let revision = self.plan.check().with_context(|| format!("round {round}"))?;
             let acknowledged = self.acknowledged();
             if revision < acknowledged {
                 bail!(Lost(format!("round {round}: the store ends at {revision}, acknowledged was {acknowledged}")));
@@ -138,7 +140,7 @@ impl Test<'_> {
             std::thread::sleep(Duration::from_millis(self.random.below(200)));
             up.kill()?;
         }
-        Up::start(&self.plan, "127.0.0.1:0").map_err(|error| Lost(format!("round {round}: {error:#}")).into())
+        Up::start(&self.plan, "127.0.0.1:0").with_context(|| format!("round {round}"))
     }
 
     /// All clients work until the server dies under them.
@@ -158,9 +160,11 @@ impl Test<'_> {
             tokio::time::sleep(life).await;
             up.kill()
         };
-        let (results, killed) = tokio::join!(join_all(work), kill);
+        let (results, killed) = tokio::join!(tokio::time::timeout(life + ANSWER_MAX, join_all(work)), kill);
         killed?;
-        results.into_iter().collect()
+        let waits =
+            || format!("a client still waits for an answer {} s after the server was killed", ANSWER_MAX.as_secs());
+        results.with_context(waits)?.into_iter().collect()
     }
 
     /// Every book agrees with what is there, and what is complete is counted exactly.

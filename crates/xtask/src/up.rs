@@ -12,6 +12,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 const START_SECONDS_MAX: u64 = 60;
 /// How long a graceful stop may take.
 const STOP_SECONDS_MAX: u64 = 30;
+/// How long a process may take to be gone once it was killed, and a check of its data.
+const GONE_SECONDS_MAX: u64 = 60;
 const POLL: Duration = Duration::from_millis(5);
 
 /// How `phalanx up` is called.
@@ -49,9 +51,17 @@ impl Plan {
 
     /// `phalanx store check` on the data of a stopped server: the revision it prints.
     pub fn check(&self) -> anyhow::Result<u64> {
-        let output = Command::new(&self.phalanx).args(["store", "check", "--data-dir"]).arg(self.data()).output()?;
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        ensure!(output.status.success(), "store check ended with {}: {out}{err}", output.status);
+        let (out, err) = (self.folder.join("check.stdout"), self.folder.join("check.stderr"));
+        let mut child = Command::new(&self.phalanx)
+            .args(["store", "check", "--data-dir"])
+            .arg(self.data())
+            .stdin(Stdio::null())
+            .stdout(File::create(&out)?)
+            .stderr(File::create(&err)?)
+            .spawn()?;
+        let status = gone(&mut child).context("store check")?;
+        let (out, err) = (std::fs::read_to_string(out)?, std::fs::read_to_string(err)?);
+        ensure!(status.success(), "store check ended with {status}: {out}{err}");
         let revision = out.split_whitespace().find_map(|word| word.strip_prefix("revision="));
         Ok(revision.with_context(|| format!("store check names no revision: {out}"))?.parse()?)
     }
@@ -116,7 +126,7 @@ impl Up {
     /// SIGKILL: no goodbye, as when the machine's memory runs out.
     pub fn kill(mut self) -> anyhow::Result<()> {
         self.child.kill()?;
-        self.child.wait()?;
+        gone(&mut self.child).context("phalanx up, killed")?;
         Ok(())
     }
 
@@ -157,6 +167,16 @@ pub fn wait_until(child: &mut Child, deadline: Instant) -> anyhow::Result<Option
             None => std::thread::sleep(POLL),
         }
     }
+}
+
+/// Waits for the end of `child`, which is due; when it does not come, the process is killed and that is an error.
+fn gone(child: &mut Child) -> anyhow::Result<ExitStatus> {
+    let deadline = Instant::now() + Duration::from_secs(GONE_SECONDS_MAX);
+    if let Some(status) = wait_until(child, deadline)? {
+        return Ok(status);
+    }
+    child.kill()?;
+    bail!("still runs after {GONE_SECONDS_MAX} s")
 }
 
 /// The address and kubeconfig of `ready https://HOST:PORT kubeconfig=PATH`.
