@@ -5,6 +5,8 @@ mod load; // Jobs sent, and watched to their end
 mod pairs; // what Workloads and PodGroups take up
 mod vitals; // what a server counted, and what a process took
 
+pub use self::vitals::Writes;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};

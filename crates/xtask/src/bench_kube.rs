@@ -4,6 +4,7 @@
 //! the last bind that a watcher of ours sees. How long a decision takes is what each scheduler says of itself.
 
 mod load; // nodes, groups and pods, made and taken away
+mod window; // what the real server did meanwhile
 mod systems; // the schedulers, and how they are asked about themselves
 mod embedded; // everything in one process of ours
 mod summary; // medians of all rounds, and how the systems compare
@@ -20,6 +21,7 @@ use crate::kube::{self, ControlPlane, Plan};
 use crate::shapes::{Case, Policy};
 use load::Made;
 use systems::{Decisions, Scheduler};
+use window::{Before, Server, Window};
 
 /// Options of `cargo xtask bench kube`.
 #[derive(clap::Args)]
@@ -100,6 +102,8 @@ pub struct Row {
     create_seconds: f64,
     decisions: Option<Decisions>,
     rss_mb: Option<f64>,
+    /// On the real server.
+    window: Option<Window>,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -109,8 +113,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
     std::fs::create_dir_all(&args.folder)?;
     println!(
-        "{:<14} {:<17} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>8} {:>10}",
-        "case", "system", "seconds", "pods/s", "decide ms", "p50 ms", "p99 ms", "rss MB", "ready s", "creates/s"
+        "{:<14} {:<17} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>10}",
+        "case",
+        "system",
+        "seconds",
+        "pods/s",
+        "decide ms",
+        "p50 ms",
+        "p99 ms",
+        "rss MB",
+        "ready s",
+        "first s",
+        "server s",
+        "creates/s"
     );
     let mut rows = Vec::new();
     let mut tell = |row: Row| -> anyhow::Result<()> {
@@ -150,6 +165,7 @@ fn on_the_real_server(args: &Args, cases: &[Case], systems: &[System], tell: &mu
     let mut control_plane = ControlPlane::start("bench-kube", &plan)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let client = runtime.block_on(control_plane.client())?;
+    let server = Server::of(&control_plane)?;
     let mut nodes = 0;
     for case in cases {
         if nodes != case.nodes {
@@ -162,11 +178,12 @@ fn on_the_real_server(args: &Args, cases: &[Case], systems: &[System], tell: &mu
         for system in (0..args.rounds).flat_map(|_| round()) {
             eprintln!("{case} on {}", system.name());
             let made = runtime.block_on(load::make(&client, case))?;
+            let before = runtime.block_on(Before::now(&client, server))?;
             let row = match system {
-                System::Bare => runtime.block_on(bare(&client, case, &made))?,
+                System::Bare => runtime.block_on(bare(&client, case, &made, before))?,
                 _ => {
                     let start = || Scheduler::start(args, *system, &mut control_plane, &plan);
-                    scheduled(&runtime, &client, *system, case, &made, start)?
+                    scheduled(&runtime, &client, *system, case, &made, before, start)?
                 }
             };
             control_plane.stop_program("kube-scheduler");
@@ -178,20 +195,20 @@ fn on_the_real_server(args: &Args, cases: &[Case], systems: &[System], tell: &mu
 }
 
 /// Binds by hand: what the server can take.
-async fn bare(client: &::kube::Client, case: &Case, made: &Made) -> anyhow::Result<Row> {
+async fn bare(client: &::kube::Client, case: &Case, made: &Made, before: Before) -> anyhow::Result<Row> {
     let watching = tokio::spawn(load::Binds::from_now(client).await?.until(case.pods()));
-    let started = Instant::now();
+    let (started, cpu) = (Instant::now(), before.cpu()?);
     load::bind_all(client, case).await?;
-    let seconds = watching.await??.duration_since(started).as_secs_f64();
-    let create_seconds = made.seconds;
+    let seen = watching.await??;
     Ok(Row {
         system: System::Bare,
         case: case.clone(),
-        seconds,
+        seconds: seen.last.duration_since(started).as_secs_f64(),
         ready_seconds: None,
-        create_seconds,
+        create_seconds: made.seconds,
         decisions: None,
         rss_mb: None,
+        window: Some(before.window(client, started, cpu, seen).await?),
     })
 }
 
@@ -201,6 +218,7 @@ fn scheduled(
     system: System,
     case: &Case,
     made: &Made,
+    before: Before,
     start: impl FnOnce() -> anyhow::Result<Scheduler>,
 ) -> anyhow::Result<Row> {
     let binds = runtime.block_on(load::Binds::from_now(client))?;
@@ -209,12 +227,15 @@ fn scheduled(
     let started = Instant::now();
     let scheduler = start()?;
     let ready = runtime.block_on(scheduler.ready())?;
-    let last = runtime.block_on(watching)??;
+    let cpu = before.cpu()?;
+    let seen = runtime.block_on(watching)??;
+    let window = Some(runtime.block_on(before.window(client, ready, cpu, seen))?);
     let decisions = runtime.block_on(scheduler.decisions(case))?;
     let rss_mb = Some(scheduler.peak_mb()?);
-    let seconds = last.saturating_duration_since(ready).as_secs_f64();
+    let seconds = seen.last.saturating_duration_since(ready).as_secs_f64();
     let ready_seconds = Some(ready.duration_since(started).as_secs_f64());
-    Ok(Row { system, case: case.clone(), seconds, ready_seconds, create_seconds: made.seconds, decisions, rss_mb })
+    let create_seconds = made.seconds;
+    Ok(Row { system, case: case.clone(), seconds, ready_seconds, create_seconds, decisions, rss_mb, window })
 }
 
 impl Row {
@@ -227,7 +248,7 @@ impl Row {
             |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
         let decisions = self.decisions.as_ref();
         format!(
-            "{:<14} {:<17} {:>8.2} {:>9.0} {:>11} {:>9} {:>9} {:>8} {:>8} {:>10.0}",
+            "{:<14} {:<17} {:>8.2} {:>9.0} {:>11} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>10.0}",
             self.case,
             self.system.name(),
             self.seconds,
@@ -237,6 +258,8 @@ impl Row {
             number(decisions.map(|decisions| decisions.percentile_ms(99)), 2),
             number(self.rss_mb, 0),
             number(self.ready_seconds, 1),
+            number(self.window.as_ref().map(|window| window.first_seconds), 2),
+            number(self.window.as_ref().map(|window| window.server_seconds), 2),
             self.case.pods() as f64 / self.create_seconds,
         )
     }
@@ -257,6 +280,7 @@ impl Row {
             "rss_mb": self.rss_mb,
             "ready_seconds": self.ready_seconds,
             "creates_per_second": self.case.pods() as f64 / self.create_seconds,
+            "window": self.window.as_ref().map(Window::to_json),
         })
     }
 }

@@ -23,10 +23,9 @@ pub struct Vitals {
 impl Vitals {
     /// As they are now.
     pub async fn now(client: &Client, home: &Home) -> anyhow::Result<Vitals> {
-        let metrics = request::get(client, "/metrics").await?;
         let id = home.controllers_id();
         Ok(Vitals {
-            writes: Writes::in_metrics(&String::from_utf8_lossy(&metrics)),
+            writes: Writes::now(client).await?,
             cpu_seconds: cpu_seconds_of(Path::new(&format!("/proc/{id}/stat")))?,
             rss_mb: resident_mb_of(Path::new(&format!("/proc/{id}/status")))?,
         })
@@ -38,6 +37,12 @@ impl Vitals {
 pub struct Writes(BTreeMap<String, u64>);
 
 impl Writes {
+    /// All that the server has accepted so far.
+    pub async fn now(client: &Client) -> anyhow::Result<Writes> {
+        let metrics = request::get(client, "/metrics").await?;
+        Ok(Writes::in_metrics(&String::from_utf8_lossy(&metrics)))
+    }
+
     /// Reads `apiserver_request_total`, which ours and the real server tell alike.
     fn in_metrics(text: &str) -> Writes {
         let mut writes = BTreeMap::new();

@@ -36,7 +36,8 @@ pub fn measure(args: &Args, system: System, case: &Case) -> anyhow::Result<Row> 
     })?;
     let rss_mb = Some(peak_mb_of(std::path::Path::new(&format!("/proc/{}/status", up.id())))?);
     up.stop()?;
-    Ok(Row { system, case: case.clone(), seconds, ready_seconds: None, create_seconds, decisions: None, rss_mb })
+    let case = case.clone();
+    Ok(Row { system, case, seconds, ready_seconds: None, create_seconds, decisions: None, rss_mb, window: None })
 }
 
 async fn directly(client: &Client, case: &Case) -> anyhow::Result<(f64, f64)> {
@@ -45,8 +46,8 @@ async fn directly(client: &Client, case: &Case) -> anyhow::Result<(f64, f64)> {
     let watching = tokio::spawn(binds.until(case.pods()));
     let started = Instant::now();
     let made = load::make(client, case).await?;
-    let last = watching.await??;
-    Ok((last.duration_since(started).as_secs_f64(), made.seconds))
+    let seen = watching.await??;
+    Ok((seen.last.duration_since(started).as_secs_f64(), made.seconds))
 }
 
 async fn through_jobs(client: &Client, case: &Case) -> anyhow::Result<(f64, f64)> {
@@ -56,8 +57,8 @@ async fn through_jobs(client: &Client, case: &Case) -> anyhow::Result<(f64, f64)
     let jobs = (0..case.groups).map(|group| job(case, group));
     load::side_by_side(jobs, |job| async move { request::post(client, JOBS, &job).await.map(drop) }).await?;
     let made = started.elapsed().as_secs_f64();
-    let last = watching.await??;
-    Ok((last.duration_since(started).as_secs_f64(), made))
+    let seen = watching.await??;
+    Ok((seen.last.duration_since(started).as_secs_f64(), made))
 }
 
 /// A gang Job whose pods run until the end of the benchmark.

@@ -147,6 +147,14 @@ fn pod(case: &Case, group: usize, index: usize) -> Value {
     })
 }
 
+/// When binds were seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub first: Instant,
+    pub half: Instant,
+    pub last: Instant,
+}
+
 /// A watch of pods, from a moment on.
 pub struct Binds {
     client: Client,
@@ -187,8 +195,8 @@ impl Binds {
         Ok(Binds { client: client.clone(), version, path })
     }
 
-    /// When the last of so many pods was seen with a node.
-    pub async fn until(self, count: usize) -> anyhow::Result<Instant> {
+    /// When so many pods were seen with a node.
+    pub async fn until(self, count: usize) -> anyhow::Result<Seen> {
         match tokio::time::timeout(Duration::from_secs(SECONDS_MAX), self.watch(count)).await {
             Ok(last) => last,
             Err(_) => bail!("not all {count} pods were bound within {SECONDS_MAX} s"),
@@ -196,8 +204,8 @@ impl Binds {
     }
 
     /// kube-apiserver ends a watch that falls behind, and the client one that is silent; then it goes on where it was.
-    async fn watch(mut self, count: usize) -> anyhow::Result<Instant> {
-        let mut bound = BTreeSet::new();
+    async fn watch(mut self, count: usize) -> anyhow::Result<Seen> {
+        let (mut bound, mut first, mut half) = (BTreeSet::new(), None, None);
         loop {
             let (path, version) = (self.path, &self.version);
             // Only those that have a node: of each pod its bind is the first event.
@@ -209,8 +217,13 @@ impl Binds {
                     WatchEvent::Added(pod) | WatchEvent::Modified(pod) if !pod.spec.node_name.is_empty() => {
                         self.version = pod.metadata.resource_version;
                         bound.insert(pod.metadata.name);
+                        let now = Instant::now();
+                        let first = *first.get_or_insert(now);
+                        if 2 * bound.len() >= count {
+                            half.get_or_insert(now);
+                        }
                         if bound.len() == count {
-                            return Ok(Instant::now());
+                            return Ok(Seen { first, half: half.unwrap_or(now), last: now });
                         }
                     }
                     WatchEvent::Error(status) => bail!("the watch of pods ended: {}", status.message),

@@ -72,6 +72,7 @@ mod tests {
             create_seconds: 1.0,
             decisions: None,
             rss_mb: None,
+            window: None,
         };
         let rows = [
             row(System::Bare, 1.0),
