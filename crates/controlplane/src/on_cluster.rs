@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use api::{Clock, Random};
 use apiserver::{Health, Identity};
+use futures::future::join_all;
 use nodes::cluster::Cluster;
 use runtime::election::{self, Election, Fence, Standing};
-use runtime::{Backoff, Capabilities, ListWatchConfig, Reach};
+use runtime::{Backoff, Capabilities, ListWatchConfig, Reach, request};
 use tokio::sync::watch;
 
 use crate::caches::{Caches, Kept};
@@ -18,6 +19,8 @@ use crate::process::{Clients, Process};
 
 /// The API groups of which a server may have nothing, or only another version.
 const DISCOVERED: [&str; 1] = ["scheduling.k8s.io"];
+/// How long the scheduler waits for its connections before it begins.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// Waits between attempts to make the simulated nodes.
 const REGISTER_BACKOFF: Backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) };
 
@@ -64,6 +67,10 @@ impl OnCluster {
             ));
         }
         let mut parts = OnCluster::reading(clock, random, client, health, config, &kinds, fence).await;
+        let Process { config, .. } = &parts.process;
+        if config.parts.contains(&Part::Scheduler) {
+            connect(&parts.process.client(&identity::scheduler()), config.scheduler.binds_in_flight).await;
+        }
         match standing {
             // Only now, so that whoever wins can start at once.
             Some((candidacy, campaign)) => {
@@ -155,6 +162,7 @@ impl OnCluster {
             self.process.stop_part(part);
         }
         if let Standing::Leading(_) = standing {
+            // Callers stop waiting at any time. Nothing in there waits: nodes take part in no election.
             self.start_parts().await;
         }
     }
@@ -168,6 +176,14 @@ impl OnCluster {
             election::give_back(&client, &settings, clock.as_ref()).await;
         }
     }
+}
+
+/// Opens as many connections as there will be binds at once. Without them the first gang waits for so many handshakes,
+/// which the server pays for at the very moment when it has the most to do.
+async fn connect(client: &kube::Client, count: usize) {
+    let answers = join_all((0..count).map(|_| request::get(client, "/version")));
+    // Whatever they are: what does not connect now does so with its first bind.
+    let _ = tokio::time::timeout(CONNECT_MAX, answers).await;
 }
 
 async fn register_nodes(process: &Process) {
