@@ -31,5 +31,5 @@ pub use list_watch::{ListWatchConfig, keep};
 pub use queue::{WorkQueue, Worked};
 pub use queue_metrics::{QueueCounts, QueueMetrics};
 pub use reach::Reach;
-pub use recorder::{EventKind, ObjectRef, Recorder};
+pub use recorder::{EventKind, ObjectRef, Pace, Recorder};
 pub use request::{PatchKind, WriteAnswer};

@@ -99,6 +99,18 @@ pub enum EventKind {
     Warning,
 }
 
+/// How much of the server Events may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// A few at once.
+    #[default]
+    Usual,
+    /// One at a time: something more urgent waits for the server.
+    Slow,
+    /// None for now.
+    Paused,
+}
+
 /// Takes Events and never blocks. Cloning shares the queue.
 #[derive(Clone)]
 pub struct Recorder(Arc<Shared>);
@@ -113,14 +125,17 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: Waiting,
-    /// Whether something more urgent waits for the server.
-    gives_way: bool,
+    pace: Pace,
     dropped: u64,
 }
 
 impl State {
     fn next_notes(&mut self) -> Vec<Note> {
-        self.waiting.take(if self.gives_way { 1 } else { AT_ONCE })
+        match self.pace {
+            Pace::Usual => self.waiting.take(AT_ONCE),
+            Pace::Slow => self.waiting.take(1),
+            Pace::Paused => Vec::new(),
+        }
     }
 }
 
@@ -172,9 +187,12 @@ impl Recorder {
         self.0.added.notify_one();
     }
 
-    /// While others wait for the server, Events are written one at a time.
-    pub fn give_way(&self, gives_way: bool) {
-        self.lock().gives_way = gives_way;
+    /// Has Events written at this pace from now on.
+    pub fn set_pace(&self, pace: Pace) {
+        let before = std::mem::replace(&mut self.lock().pace, pace);
+        if before == Pace::Paused && pace != Pace::Paused {
+            self.0.added.notify_one();
+        }
     }
 
     /// How many Events never reached the server: the queue was full, or it would not take them.
@@ -401,14 +419,16 @@ mod tests {
     }
 
     #[test]
-    fn one_event_at_a_time_is_written_while_others_wait_for_the_server() {
-        let mut state = State { gives_way: true, ..State::default() };
+    fn fewer_events_are_written_at_once_while_others_wait_for_the_server() {
+        let mut state = State::default();
         for uid in ["a", "b", "c"] {
             let about = ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() };
             state.waiting.push(note(about, uid));
         }
-        assert_eq!(state.next_notes().len(), 1);
-        state.gives_way = false;
-        assert_eq!(state.next_notes().len(), 2);
+        let mut written = |pace| {
+            state.pace = pace;
+            state.next_notes().len()
+        };
+        assert_eq!([Pace::Paused, Pace::Slow, Pace::Usual].map(&mut written), [0, 1, 2]);
     }
 }

@@ -194,7 +194,7 @@ impl Announcer {
 
     /// Writes pod conditions while there is room.
     pub(crate) fn pods(&self, book: &mut Book, writes: &mut Writes, now: Timestamp) {
-        while writes.has_room_for_pod_condition()
+        while writes.has_room_for_pod_condition(now)
             && let Some(key) = book.unsaid_pods.pop_first()
         {
             let Some(pod) = self.pods.get(&key).filter(|pod| waits(pod) && !writes.is_binding(&key)) else { continue };

@@ -1,8 +1,7 @@
 //! Binds and other writes on their way to the server, each kind with its own limit.
 //!
-//! Binds and releases come first: they are what everyone waits for. A PodGroup's condition waits for them too, but not
-//! for ever: a few at a time go ahead once binds have been waiting for a while. A pod's condition is only written while no
-//! bind waits.
+//! Binds and releases come first: they are what everyone waits for. Conditions and Events wait for them, but not for
+//! ever: a few at a time go ahead once binds have been many for a while.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use kube::{Client, Error};
-use runtime::{Cache, PatchKind, is_conflict, is_not_found, request};
+use runtime::{Cache, Pace, PatchKind, is_conflict, is_not_found, request};
 use scheduler_core::{Member, Placement, Release};
 use serde::Serialize;
 use serde_json::json;
@@ -25,9 +24,12 @@ use crate::run::until;
 /// How often a pod is marked anew when others write to it at the same time.
 const CONFLICTS_MAX: u32 = 5;
 
-/// For so long PodGroup conditions wait for binds.
+/// The server is crowded while binds wait, or more than this part of those that may be are in flight: whatever else is
+/// written then holds up the last of a gang.
+const CROWD_SHARE: usize = 4;
+/// For so long conditions and Events wait for a crowd of binds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// While binds wait for longer than that, this part of the usual PodGroup conditions is in flight.
+/// While there is a crowd for longer than that, this part of the usual conditions is in flight.
 const CROWDED_SHARE: usize = 8;
 
 /// How many writes of each kind may be in flight.
@@ -64,7 +66,7 @@ pub(crate) struct Writes {
     limits: Limits,
     /// Binds and releases that wait for a free place, oldest decision first.
     waiting: VecDeque<Urgent>,
-    /// Since when some wait.
+    /// Since when they are a crowd.
     crowded_since: Option<Timestamp>,
     /// Pods whose bind waits or is in flight.
     binding: BTreeSet<ObjectKey>,
@@ -112,30 +114,38 @@ impl Writes {
         self.binding.contains(pod)
     }
 
-    /// Whether binds or releases wait for a free place.
-    pub(crate) fn are_crowded(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Takes note of the time, for how long binds have been a crowd.
+    pub(crate) fn look_at_the_clock(&mut self, now: Timestamp) {
+        let is_crowded = !self.waiting.is_empty() || self.binds * CROWD_SHARE > self.limits.binds;
+        self.crowded_since = is_crowded.then(|| self.crowded_since.unwrap_or(now));
     }
 
-    /// Takes note of the time, for how long binds have been waiting.
-    pub(crate) fn look_at_the_clock(&mut self, now: Timestamp) {
-        self.crowded_since = self.are_crowded().then(|| self.crowded_since.unwrap_or(now));
+    /// How much of the server may be taken by what is not urgent.
+    pub(crate) fn pace(&self, now: Timestamp) -> Pace {
+        match self.crowded_since {
+            None => Pace::Usual,
+            Some(since) if until(now, since) < PATIENCE => Pace::Paused,
+            Some(_) => Pace::Slow,
+        }
     }
 
     /// Whether another PodGroup's condition may be written now.
     pub(crate) fn has_room_for_group_condition(&self, now: Timestamp) -> bool {
-        let most = self.limits.group_conditions;
-        let allowed = match self.crowded_since {
-            None => most,
-            Some(since) if until(now, since) < PATIENCE => 0,
-            Some(_) => most.div_ceil(CROWDED_SHARE),
-        };
-        self.group_conditions < allowed
+        self.group_conditions < self.allowed(self.limits.group_conditions, now)
     }
 
     /// Whether another pod's condition may be written now.
-    pub(crate) fn has_room_for_pod_condition(&self) -> bool {
-        !self.are_crowded() && self.pod_conditions < self.limits.pod_conditions
+    pub(crate) fn has_room_for_pod_condition(&self, now: Timestamp) -> bool {
+        self.pod_conditions < self.allowed(self.limits.pod_conditions, now)
+    }
+
+    /// How many of `most` may be in flight now.
+    fn allowed(&self, most: usize, now: Timestamp) -> usize {
+        match self.pace(now) {
+            Pace::Usual => most,
+            Pace::Slow => most.div_ceil(CROWDED_SHARE),
+            Pace::Paused => 0,
+        }
     }
 
     /// Writes conditions of the PodGroup at `key`.
@@ -286,5 +296,45 @@ impl Binding<'_> {
             metadata: BindingMeta { namespace: &pod.namespace, name: &pod.name, uid },
             target: Target { api_version: "v1", kind: "Node", name: node },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody answers.
+    fn silent() -> Client {
+        let never = |_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<http_body_util::Full<bytes::Bytes>>, std::convert::Infallible>>(
+            )
+        };
+        Client::new(tower::service_fn(never), "default")
+    }
+
+    fn placements(from: usize, to: usize) -> Vec<Placement> {
+        let one = |number: usize| Placement {
+            pod: ObjectKey::new("default", format!("pod-{number}")),
+            uid: number.to_string(),
+            node: "node".to_owned(),
+        };
+        (from..to).map(one).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_not_urgent_waits_for_a_crowd_of_binds_but_not_for_ever() {
+        let mut writes = Writes::new(silent(), Limits { binds: 8, group_conditions: 16, pod_conditions: 4 });
+        let start = Timestamp::UNIX_EPOCH;
+        let mut look = |binds: std::ops::Range<usize>, now: Timestamp| {
+            writes.bind(placements(binds.start, binds.end));
+            writes.look_at_the_clock(now);
+            let (groups, pods) = (writes.limits.group_conditions, writes.limits.pod_conditions);
+            (writes.pace(now), writes.allowed(groups, now), writes.allowed(pods, now))
+        };
+        assert_eq!(look(0..2, start), (Pace::Usual, 16, 4), "two binds of eight are no crowd");
+        assert_eq!(look(2..3, start), (Pace::Paused, 0, 0));
+        let soon = start + PATIENCE - Duration::from_millis(1);
+        assert_eq!(look(3..20, soon), (Pace::Paused, 0, 0));
+        assert_eq!(look(20..20, start + PATIENCE), (Pace::Slow, 2, 1));
     }
 }

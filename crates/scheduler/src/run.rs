@@ -35,7 +35,7 @@ pub struct Config {
     pub binds_in_flight: usize,
     /// Writes of PodGroup conditions in flight.
     pub group_conditions_in_flight: usize,
-    /// Writes of pod conditions in flight; they only start while no bind waits.
+    /// Writes of pod conditions in flight.
     pub pod_conditions_in_flight: usize,
     /// Decisions before the loop lets binds proceed and looks at changes again.
     pub decisions_per_turn: usize,
@@ -243,7 +243,7 @@ impl Shell {
     fn announce(&mut self) {
         let now = self.clock.now();
         self.writes.look_at_the_clock(now);
-        self.announcer.recorder.give_way(self.writes.are_crowded());
+        self.announcer.recorder.set_pace(self.writes.pace(now));
         self.book.open_agenda(now);
         self.announcer.newcomers(&mut self.book);
         self.announcer.demands(&mut self.book);

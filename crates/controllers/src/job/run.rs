@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::views::{JobView, Meta, NamespaceView, ObjectKey, OwnerRef, PodGroupView, PodView, View, WorkloadView};
 use futures::future::{join4, join5};
-use runtime::{Capabilities, Change, Cursor, WorkQueue, Worked, was_set};
+use runtime::{Capabilities, Change, Cursor, Pace, WorkQueue, Worked, was_set};
 
 use super::Parts;
 use super::carry_out::{Failure, Then, carry_out, is_gone, release, warn};
@@ -75,7 +75,7 @@ async fn work(queue: &WorkQueue<Key>, parts: &Parts) {
     let doubts = &Doubts::default();
     let look = |key: Key| async move {
         // Jobs that wait for a worker need the server more than those who read Events do.
-        parts.recorder.give_way(!queue.is_empty());
+        parts.recorder.set_pace(if queue.is_empty() { Pace::Usual } else { Pace::Slow });
         let worked = match &key {
             Key::Job { key: job, uid } => {
                 let mut sync = Sync::begin(parts.clock.now());
