@@ -4,7 +4,7 @@
 //! version and uid are read. What the object now looks like arrives in the cache.
 
 use api::Revision;
-use api::views::{ObjectKey, View};
+use api::views::{Meta, ObjectKey, View};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
@@ -17,6 +17,8 @@ use crate::failure::is_not_found;
 use crate::informer::Cache;
 
 const JSON: &str = "application/json";
+/// Metadata alone, or the whole object from a server that knows no such form.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 /// What is read of a write's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,8 +71,27 @@ pub async fn delete(client: &Client, path: &str, options: &impl Serialize) -> Re
 
 /// Reads `path` as the server answers it. For the rare read that a cache cannot answer.
 pub async fn get(client: &Client, path: &str) -> Result<Bytes, Error> {
-    let request = Request::get(path).header(ACCEPT, JSON).body(Body::empty()).map_err(Error::HttpError)?;
+    get_as(client, path, JSON).await
+}
+
+async fn get_as(client: &Client, path: &str, form: &str) -> Result<Bytes, Error> {
+    let request = Request::get(path).header(ACCEPT, form).body(Body::empty()).map_err(Error::HttpError)?;
     send(client, request).await
+}
+
+/// The metadata of the object at `path`, of whatever kind; `None` if there is none.
+pub async fn read_meta(client: &Client, path: &str) -> Result<Option<Meta>, Error> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Meta,
+    }
+    match get_as(client, path, METADATA).await {
+        Ok(bytes) => {
+            serde_json::from_slice(&bytes).map(|Object { metadata }| Some(metadata)).map_err(Error::SerdeError)
+        }
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The object as the server has it; `None` if it has none.
