@@ -1,4 +1,4 @@
-//! Answers for the server: refusals of the kind that pass, each with its `Status`.
+//! Answers for the server: refusals that say nothing about what was sent, each with its `Status`.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 
 use super::asked::Asked;
 
-/// A refusal that says nothing about the request itself: the same request may succeed later.
+/// A refusal that says nothing about what was sent: the same request may succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// 403: not by this user, as long as nobody grants it.
+    Forbidden,
     /// 409: somebody else was faster.
     Conflict,
     /// 410: what was asked for is no longer known. For a list or a watch: list anew.
@@ -55,6 +57,7 @@ impl Refusal {
 
     fn code(self) -> StatusCode {
         match self {
+            Refusal::Forbidden => StatusCode::FORBIDDEN,
             Refusal::Conflict => StatusCode::CONFLICT,
             Refusal::Expired => StatusCode::GONE,
             Refusal::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -66,6 +69,7 @@ impl Refusal {
 
     fn reason(self) -> &'static str {
         match self {
+            Refusal::Forbidden => "Forbidden",
             Refusal::Conflict => "Conflict",
             Refusal::Expired => "Expired",
             Refusal::TooManyRequests { .. } => "TooManyRequests",
@@ -78,6 +82,7 @@ impl Refusal {
     /// Says that it is made up, so that nobody who reads a log looks for the fault in the server.
     fn message(self, plural: &str, name: &str) -> String {
         match self {
+            Refusal::Forbidden => format!("{plural} \"{name}\" is forbidden (injected)"),
             Refusal::Conflict => {
                 format!("Operation cannot be fulfilled on {plural} \"{name}\": the object has been modified (injected)")
             }

@@ -39,13 +39,14 @@ fn heard(answer: Result<Value, Error>) -> String {
 }
 
 /// Each fault, what the caller hears, and how many pods there are then.
-fn faults() -> [(Fault, &'static str, usize); 10] {
+fn faults() -> [(Fault, &'static str, usize); 11] {
     let busy = Refusal::TooManyRequests { retry_after_seconds: 3 };
     [
         (Fault::Count, "made p", 1),
         (Fault::Cut, "cut", 0),
         (Fault::CutAnswer, "cut", 1),
         (Fault::Repeat, "409 AlreadyExists", 1),
+        (Fault::Answer(Refusal::Forbidden), "403 Forbidden", 0),
         (Fault::Answer(Refusal::Conflict), "409 Conflict", 0),
         (Fault::Answer(busy), "429 TooManyRequests", 0),
         (Fault::Answer(Refusal::Unavailable), "503 ServiceUnavailable", 0),
