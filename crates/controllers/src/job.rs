@@ -11,6 +11,8 @@ pub mod observe; // what the caches say about one Job
 pub mod next_step; // the decision: one write, in creation order
 pub mod scheduling; // the Workload and PodGroup the pods belong to
 pub mod settings; // who is to have them at all
+pub mod lineage; // the owners of a Job up to the root, one of whom made the Workload
+pub mod owners; // asks for them
 pub mod reference; // Jobs that name the Workload themselves
 pub mod removal; // objects of ours that have to go
 pub mod foreign; // what a server that is not ours may lack of that
@@ -45,8 +47,8 @@ pub use metrics::Metrics;
 pub use run::run;
 pub use settings::{ChildOwners, OnSuspend, PlainJobs};
 
-/// What the Job controller is made of. `jobs` is indexed by the Workload they name and by selector, `pods` by controller
-/// and by label of those that nobody controls, `workloads` by controller reference, `pod_groups` by Workload.
+/// What the Job controller is made of. `jobs` is indexed by controller, by the Workload they name and by selector, `pods`
+/// by controller and by label of those that nobody controls, `workloads` by controller reference, `pod_groups` by Workload.
 pub struct Parts {
     /// The API server.
     pub client: kube::Client,

@@ -71,6 +71,8 @@ pub enum Failure {
     ReadJob(#[source] kube::Error),
     #[error("cannot ask for the pods")]
     ReadPods(#[source] kube::Error),
+    #[error("cannot ask for an owner of the job")]
+    ReadOwner(#[source] kube::Error),
 }
 
 impl Failure {

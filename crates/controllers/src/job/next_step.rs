@@ -14,7 +14,7 @@ use super::foreign::on_this_server;
 use super::observe::Observed;
 use super::pods::{PodPlan, Slot, plan};
 use super::retries::Retries;
-use super::scheduling::{Group, Made, MinCount, Scheduling, scheduling};
+use super::scheduling::{Fallback, Group, Made, MinCount, Scheduling, scheduling};
 use super::shape::{PODS_PER_STEP_MAX, Shape, is_active, is_finished, is_held, is_managed_by_others};
 use super::status::{Findings, News, next_status, releasable};
 use super::tally::Tally;
@@ -101,10 +101,12 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
             Some(step) => return Ok(step),
             None => {}
         }
+        let pause = match planned {
+            PodPlan::CreateAfter(pause) => Some(pause),
+            _ => None,
+        };
+        recheck = [recheck, pause, owners_due_in(observed, &found, config)].into_iter().flatten().min();
         scheduled = Some(found);
-        if let PodPlan::CreateAfter(pause) = planned {
-            recheck = Some(recheck.map_or(pause, |deadline| deadline.min(pause)));
-        }
     }
     if verdict.as_ref().is_some_and(|verdict| verdict.written) && !job.metadata.is_deleting() {
         let active: Vec<_> = observed.pods.iter().filter(|pod| is_active(pod)).cloned().collect();
@@ -124,6 +126,13 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
         return Ok(NextStep::WriteStatus(Box::new(status), news));
     }
     Ok(free.or(after).unwrap_or(NextStep::Rest(recheck)))
+}
+
+/// When it is to be asked again who owns a child that waits for the Workload of an owner.
+fn owners_due_in(observed: &Observed, found: &Scheduling, config: &Config) -> Option<Duration> {
+    let waits = matches!(found, Scheduling::Waits(waits) if waits.reason == Fallback::NO_PARENT);
+    let known = observed.known.as_ref().filter(|_| waits)?;
+    Some(known.due_in(observed.now, config.retry))
 }
 
 /// Whether a whole batch of pods is to be made for a Job that does not say yet that it has started. Making the first pods
@@ -164,7 +173,7 @@ fn step_toward_pods(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) ->
         }
         (Scheduling::Plain(Some(fallback)), _) if !fallback.is_noted(job) => None,
         (Scheduling::Plain(_), PodPlan::Create(slots)) => Some(NextStep::CreatePods(slots.clone(), None)),
-        (Scheduling::Waits(_) | Scheduling::Plain(_) | Scheduling::Join(_), _) => None,
+        (Scheduling::Waits(_) | Scheduling::Unknown | Scheduling::Plain(_) | Scheduling::Join(_), _) => None,
     }
 }
 

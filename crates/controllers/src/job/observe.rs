@@ -10,6 +10,8 @@ use jiff::SignedDuration;
 use super::Parts;
 use super::claims::{claim, uncontrolled};
 use super::ends::finished_at;
+use super::lineage::Known;
+use super::owners::Owners;
 use super::scheduling::{ManagementMode, management_mode, stands_for};
 use super::settings::Groups;
 
@@ -26,8 +28,11 @@ pub struct Observed {
     pub strays: Vec<Arc<PodView>>,
     /// Pods it selects and nobody controls.
     pub loose: Vec<Arc<PodView>>,
-    /// The Workloads that stand for it or, if its parent looks after that, for the parent; or the one that it names.
+    /// The Workloads that stand for it or, if its parent looks after that, for the nearest of its owners that has any; or
+    /// the one that it names.
     pub workloads: Vec<Arc<WorkloadView>>,
+    /// Of a child, who is above its parent; `None` where nobody had to ask, or could.
+    pub known: Option<Arc<Known>>,
     /// The PodGroups of those Workloads that are for this Job.
     pub pod_groups: Vec<Arc<PodGroupView>>,
     /// What the label of its namespace says about groups.
@@ -83,16 +88,14 @@ impl Observed {
 }
 
 /// Looks the Job up; `None` if it is gone, or another Job now bears its name.
-pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
+pub fn observe(parts: &Parts, owners: &Owners, key: &ObjectKey, uid: &str) -> Option<Observed> {
     let job = parts.jobs.get(key).filter(|job| job.metadata.uid == uid)?;
     let controlled = parts.pods.by_index(&PodView::BY_CONTROLLER, uid);
     let claims = claim(&job, controlled, uncontrolled(&job, &parts.pods));
     let mode = management_mode(&job, &parts.gates, &parts.config.child_owners);
-    let workloads = workloads_of(parts, &job, mode);
-    let groups_of = |workload: &Arc<WorkloadView>| {
-        parts.pod_groups.by_index(&PodGroupView::BY_WORKLOAD, &workload.metadata.key().to_string())
-    };
-    let mut pod_groups: Vec<_> = workloads.iter().flat_map(groups_of).collect();
+    let known = owners.known(&job).filter(|_| mode == ManagementMode::ManagePodGroupOnly);
+    let workloads = workloads_of(parts, &job, mode, known.as_deref());
+    let mut pod_groups: Vec<_> = workloads.iter().flat_map(|workload| groups_of(parts, workload)).collect();
     pod_groups.retain(|group| match mode {
         // Siblings share the parent's Workload; a group is told apart by its controller.
         ManagementMode::ManagePodGroupOnly => is_controlled_by(&group.metadata, uid) && !group.metadata.is_deleting(),
@@ -111,6 +114,7 @@ pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
         strays: claims.strays,
         loose: claims.loose,
         workloads,
+        known,
         pod_groups,
         namespace: namespace.and_then(|namespace| Groups::of(&namespace.metadata)),
         now,
@@ -119,16 +123,35 @@ pub fn observe(parts: &Parts, key: &ObjectKey, uid: &str) -> Option<Observed> {
     })
 }
 
-fn workloads_of(parts: &Parts, job: &JobView, mode: ManagementMode) -> Vec<Arc<WorkloadView>> {
+/// The Workloads of a Job of whose owners so much is `known`.
+pub(super) fn workloads_of(
+    parts: &Parts,
+    job: &JobView,
+    mode: ManagementMode,
+    known: Option<&Known>,
+) -> Vec<Arc<WorkloadView>> {
     if let (ManagementMode::JoinNamed, Some(named)) = (mode, &job.spec.workload_ref) {
         let workload = parts.workloads.get(&ObjectKey::new(&job.metadata.namespace, &named.name));
         return workload.filter(|workload| !workload.metadata.is_deleting()).into_iter().collect();
     }
-    let Some(reference) = stands_for(job, mode) else { return Vec::new() };
-    let mut workloads = parts.workloads.by_index(&WorkloadView::BY_CONTROLLER_REF, &reference);
     let uid = &job.metadata.uid;
-    workloads.retain(|workload| mode == ManagementMode::ManagePodGroupOnly || is_for(&workload.metadata, uid));
-    workloads
+    let of = |reference: &String| {
+        let mut workloads = parts.workloads.by_index(&WorkloadView::BY_CONTROLLER_REF, reference);
+        workloads.retain(|workload| mode == ManagementMode::ManagePodGroupOnly || is_for(&workload.metadata, uid));
+        workloads
+    };
+    let found: Vec<_> = stands_for(job, mode, known).iter().map(of).filter(|found| !found.is_empty()).collect();
+    // A Job that has its group stays in it, also when a nearer owner comes to have a Workload.
+    let has_group = |found: &Vec<Arc<WorkloadView>>| {
+        let mut groups = found.iter().flat_map(|workload| groups_of(parts, workload));
+        groups.any(|group| is_controlled_by(&group.metadata, uid))
+    };
+    let chosen = if found.len() > 1 { found.iter().position(has_group).unwrap_or(0) } else { 0 };
+    found.into_iter().nth(chosen).unwrap_or_default()
+}
+
+fn groups_of(parts: &Parts, workload: &WorkloadView) -> Vec<Arc<PodGroupView>> {
+    parts.pod_groups.by_index(&PodGroupView::BY_WORKLOAD, &workload.metadata.key().to_string())
 }
 
 /// Whether an object that names the Job is for this one. Names come back, uids do not: an object owned by a Job with

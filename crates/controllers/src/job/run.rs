@@ -13,6 +13,7 @@ use super::doubts::Doubts;
 use super::metrics::Sync;
 use super::next_step::{NextStep, next_step};
 use super::observe::observe;
+use super::owners::Owners;
 use super::settings::Groups;
 use super::shape::{PODS_PER_STEP_MAX, is_held, is_managed_by_others, is_ready, restarts};
 use super::status::scheduled_condition;
@@ -39,12 +40,13 @@ pub async fn run(parts: Parts) {
     let mut capabilities = parts.capabilities.clone();
     capabilities.known().await;
     let queue = WorkQueue::counted(parts.config.retry, parts.metrics.queue("job"));
+    let owners = Owners::default();
     let caches = join5(
-        jobs(parts.jobs.subscribe(), &queue, &parts),
+        jobs(parts.jobs.subscribe(), &queue, &parts, &owners),
         pods(parts.pods.subscribe(), &queue, &parts),
-        workloads(parts.workloads.subscribe(), &queue, &parts),
-        pod_groups(&queue, &parts),
-        work(&queue, &parts),
+        workloads(parts.workloads.subscribe(), &queue, &parts, &owners),
+        pod_groups(&queue, &parts, &owners),
+        work(&queue, &parts, &owners),
     );
     join4(caches, namespaces(&queue, &parts), server(capabilities, &queue, &parts), clock(&queue, &parts)).await;
 }
@@ -71,15 +73,15 @@ async fn server(mut capabilities: Capabilities, queue: &WorkQueue<Key>, parts: &
     }
 }
 
-async fn work(queue: &WorkQueue<Key>, parts: &Parts) {
-    let doubts = &Doubts::default();
+async fn work(queue: &WorkQueue<Key>, parts: &Parts, owners: &Owners) {
+    let memory = &Memory { doubts: Doubts::default(), owners };
     let look = |key: Key| async move {
         // Jobs that wait for a worker need the server more than those who read Events do.
         parts.recorder.set_pace(if queue.is_empty() { Pace::Usual } else { Pace::Slow });
         let worked = match &key {
             Key::Job { key: job, uid } => {
                 let mut sync = Sync::begin(parts.clock.now());
-                let worked = reconcile(parts, queue, doubts, &key, job, uid, &mut sync).await;
+                let worked = reconcile(parts, queue, memory, &key, job, uid, &mut sync).await;
                 parts.metrics.job.synced(&sync, parts.clock.now(), worked.is_ok());
                 worked
             }
@@ -97,23 +99,33 @@ async fn work(queue: &WorkQueue<Key>, parts: &Parts) {
     queue.work(parts.config.workers, look).await;
 }
 
+/// What is known beside the caches. All of it can be asked for again.
+struct Memory<'a> {
+    doubts: Doubts,
+    owners: &'a Owners,
+}
+
 /// Observe, decide, do; again until there is nothing left to do.
 async fn reconcile(
     parts: &Parts,
     queue: &WorkQueue<Key>,
-    doubts: &Doubts,
+    memory: &Memory<'_>,
     key: &Key,
     job: &ObjectKey,
     uid: &str,
     sync: &mut Sync,
 ) -> Result<(), Failure> {
-    // Set once something could not be created or let go: pods that have ended are counted and let go all the same.
+    let Memory { doubts, owners } = memory;
+    // Set once something could not be created, let go or asked for: pods that have ended are counted and let go all the same.
     let mut blocked: Option<Failure> = None;
     for _ in 0..STEPS_MAX {
         if let Some(held) = parts.jobs.get(job).filter(|held| held.metadata.uid == uid) {
             doubts.settle(parts, &held).await?;
+            if blocked.is_none() {
+                blocked = owners.settle(parts, &held).await.err();
+            }
         }
-        let Some(mut observed) = observe(parts, job, uid) else {
+        let Some(mut observed) = observe(parts, owners, job, uid) else {
             doubts.forget(uid);
             return release_leftovers(parts, job, uid).await;
         };
@@ -168,10 +180,16 @@ async fn release_orphan(parts: &Parts, pod: &ObjectKey) -> Result<(), Failure> {
 }
 
 /// A new spec is acted on at once; a new status is mostly our own and can wait for what comes with it.
-async fn jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<Key>, parts: &Parts) {
+async fn jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<Key>, parts: &Parts, owners: &Owners) {
     loop {
         let change = cursor.next().await;
         let job = change.latest();
+        let controller = |job: &Arc<JobView>| job.metadata.controller().cloned();
+        if let Some(old) = &change.old
+            && controller(old) != change.new.as_ref().and_then(controller)
+        {
+            owners.forget(&parts.jobs, old);
+        }
         if change.old.is_none() && is_managed_by_others(job) {
             parts.metrics.job.managed_by_others(job.spec.managed_by.as_deref().unwrap_or_default());
         }
@@ -215,10 +233,10 @@ fn matters(change: &Change<PodView>) -> bool {
     changed_hands || counted(old) != counted(new)
 }
 
-async fn workloads(mut cursor: Cursor<WorkloadView>, queue: &WorkQueue<Key>, parts: &Parts) {
+async fn workloads(mut cursor: Cursor<WorkloadView>, queue: &WorkQueue<Key>, parts: &Parts, owners: &Owners) {
     loop {
         let change = cursor.next().await;
-        wake_jobs_of(change.latest(), queue, parts);
+        wake_jobs_of(change.latest(), queue, parts, owners);
     }
 }
 
@@ -238,7 +256,7 @@ async fn namespaces(queue: &WorkQueue<Key>, parts: &Parts) {
 
 /// A PodGroup wakes the Job that controls it and the Jobs of its Workload: when it comes, goes or has another size, and
 /// when the scheduler says something else about it.
-async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts) {
+async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts, owners: &Owners) {
     let mut cursor = parts.pod_groups.subscribe();
     loop {
         let change = cursor.next().await;
@@ -256,28 +274,31 @@ async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts) {
         }
         let origin = group.spec.workload_ref.as_ref();
         let workload = origin.and_then(|origin| parts.workloads.get(&ObjectKey::new(namespace, &origin.workload_name)));
-        workload.into_iter().for_each(|workload| wake_jobs_of(&workload, queue, parts));
+        workload.into_iter().for_each(|workload| wake_jobs_of(&workload, queue, parts, owners));
     }
 }
 
-/// Wakes the Jobs that name a Workload, and the Job it stands for or, if it stands for something else, the Jobs that this
-/// controls.
-fn wake_jobs_of(workload: &WorkloadView, queue: &WorkQueue<Key>, parts: &Parts) {
+/// Wakes the Jobs that name a Workload, the Job it stands for, and those that are below what it stands for.
+fn wake_jobs_of(workload: &WorkloadView, queue: &WorkQueue<Key>, parts: &Parts, owners: &Owners) {
     let namespace = &workload.metadata.namespace;
-    let naming = parts.jobs.by_index(&JobView::BY_WORKLOAD_REF, &workload.metadata.key().to_string());
-    naming.iter().for_each(|job| queue.add(key_of(&job.metadata)));
+    let wake = |jobs: &[Arc<JobView>]| jobs.iter().for_each(|job| queue.add(key_of(&job.metadata)));
+    wake(&parts.jobs.by_index(&JobView::BY_WORKLOAD_REF, &workload.metadata.key().to_string()));
     let Some(reference) = &workload.spec.controller_ref else { return };
+    let controlled_by = |uid: &String| parts.jobs.by_index(&JobView::BY_CONTROLLER, uid);
     if reference.kind == "Job" && reference.api_group.as_deref() == Some("batch") {
         let job = parts.jobs.get(&ObjectKey::new(namespace, &reference.name));
-        job.into_iter().for_each(|job| queue.add(key_of(&job.metadata)));
-        return;
+        wake(job.as_slice());
+        job.iter().for_each(|job| wake(&controlled_by(&job.metadata.uid)));
+    } else {
+        let is_child = |job: &Arc<JobView>| {
+            let parent = job.metadata.controller();
+            job.metadata.namespace == *namespace
+                && parent.is_some_and(|parent| parent.kind == reference.kind && parent.name == reference.name)
+        };
+        wake(&parts.jobs.all().into_iter().filter(is_child).collect::<Vec<_>>());
     }
-    let is_child = |job: &&Arc<JobView>| {
-        let parent = job.metadata.controller();
-        job.metadata.namespace == *namespace
-            && parent.is_some_and(|parent| parent.kind == reference.kind && parent.name == reference.name)
-    };
-    parts.jobs.all().iter().filter(is_child).for_each(|job| queue.add(key_of(&job.metadata)));
+    let named = (WorkloadView::BY_CONTROLLER_REF.values)(workload);
+    named.iter().flat_map(|owner| owners.below(owner)).for_each(|parent| wake(&controlled_by(&parent)));
 }
 
 fn key_of(job: &Meta) -> Key {

@@ -14,6 +14,7 @@ use workloadbuilder::recompile::differences;
 use workloadbuilder::{BuildError, BuildOptions, Builder, names};
 
 use super::Config;
+use super::lineage::{Known, name_of, reference};
 use super::observe::{Observed, is_controlled_by};
 use super::pods::job_owner;
 use super::reference::named_group;
@@ -53,17 +54,18 @@ pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners)
     }
 }
 
-/// The `controllerRef` of the Workload to look for, as the index writes it.
-pub fn stands_for(job: &JobView, mode: ManagementMode) -> Option<String> {
+/// The `controllerRef` of the Workload to look for, as the index writes it. A child has several, of which the first counts
+/// that there is a Workload for.
+// Upstream: only the Workload of the parent is found, so that a child in a tree of three levels has none.
+pub fn stands_for(job: &JobView, mode: ManagementMode, known: Option<&Known>) -> Vec<String> {
     let (namespace, name) = (&job.metadata.namespace, &job.metadata.name);
     match mode {
-        ManagementMode::ManageNone | ManagementMode::JoinNamed => None,
-        ManagementMode::ManageBoth => Some(format!("{namespace}/batch/Job/{name}")),
-        ManagementMode::ManagePodGroupOnly => {
-            let parent = job.metadata.controller()?;
-            let group = parent.api_version.split_once('/').map_or("", |(group, _)| group);
-            Some(format!("{namespace}/{group}/{}/{}", parent.kind, parent.name))
-        }
+        ManagementMode::ManageNone | ManagementMode::JoinNamed => Vec::new(),
+        ManagementMode::ManageBoth => vec![format!("{namespace}/batch/Job/{name}")],
+        ManagementMode::ManagePodGroupOnly => match known {
+            Some(known) => known.lineage.owners().iter().map(|owner| reference(namespace, owner)).collect(),
+            None => job.metadata.controller().map(|parent| reference(namespace, parent)).into_iter().collect(),
+        },
     }
 }
 
@@ -92,7 +94,7 @@ impl Fallback {
     pub const CONDITION: &str = "SchedulingFallback";
     /// Type of the condition on a Job that waits instead.
     pub const WAITING: &str = "SchedulingBlocked";
-    /// Reason of a child that waits for its parent's Workload.
+    /// Reason of a child that waits for the Workload of an owner.
     pub const NO_PARENT: &str = "ParentWorkloadNotFound";
 
     /// Whether the Job's status says so already.
@@ -117,6 +119,8 @@ pub enum Scheduling {
     NeedsMinCount(MinCount),
     /// What the Job asks for cannot be had here or is not there yet; once it is, the Job is woken.
     Waits(Fallback),
+    /// Whose Workload is to be looked for could not be asked. Nothing is made and nothing said until it could.
+    Unknown,
     /// Pods join this group.
     Join(Group),
     /// Pods are plain, because the Job has no group or, with a reason, because it cannot be told which.
@@ -176,7 +180,9 @@ fn own_group(
         ([], ManagementMode::ManageBoth) if may_create && wants() => {
             return Ok(Scheduling::NeedsWorkload(Box::new(compile(&observed.job, gates)?)));
         }
-        ([], ManagementMode::ManagePodGroupOnly) if may_create => return Ok(waits_for_parent(&observed.job)),
+        ([], ManagementMode::ManagePodGroupOnly) if may_create || observed.known.is_none() => {
+            return Ok(waits_for_owner(observed.known.as_deref()));
+        }
         ([], _) => return Ok(without("Workload", wants() && asks_for_gang(&observed.job, gates))),
         ([workload], _) => workload,
         (several, _) => return Ok(ambiguous("AmbiguousWorkload", several)),
@@ -209,11 +215,16 @@ fn own_group(
 }
 
 /// Parents mostly come with their Workload, but a child may be seen first.
-fn waits_for_parent(job: &JobView) -> Scheduling {
-    let parent = job.metadata.controller().map(|owner| format!("{} {}", owner.kind, owner.name)).unwrap_or_default();
+fn waits_for_owner(known: Option<&Known>) -> Scheduling {
+    let Some(Known { lineage, .. }) = known else { return Scheduling::Unknown };
+    let (owns, which) = match lineage.owners() {
+        [parent] => ("owns this Job and sees to its group", name_of(parent)),
+        _ => ("own this Job and see to its group", "one of them".to_owned()),
+    };
     let message = format!(
-        "there is no Workload of {parent}, which owns this Job and sees to its group: create a Workload that names {parent} \
-         in spec.controllerRef, or make the Job without the annotation {TEMPLATE_ANNOTATION}"
+        "there is no Workload of {lineage}, which {owns}: create a Workload that names {which} in spec.controllerRef, or \
+         make the Job without the annotation {TEMPLATE_ANNOTATION}{}",
+        lineage.gap()
     );
     Scheduling::Waits(Fallback { reason: Fallback::NO_PARENT, message })
 }

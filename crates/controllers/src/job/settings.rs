@@ -64,9 +64,13 @@ impl ChildOwners {
     /// objects of its Jobs (S000-13, S004-22).
     // Upstream: any controlling owner counts as a parent, and so a CronJob's Jobs get no objects.
     pub fn include(&self, owner: &OwnerRef) -> bool {
-        let is_cron_job = owner.kind == "CronJob" && owner.api_version.starts_with("batch/");
-        !is_cron_job && self.0.iter().any(|kind| *kind == owner.kind || kind == ChildOwners::ALL)
+        !is_cron_job(owner) && self.0.iter().any(|kind| *kind == owner.kind || kind == ChildOwners::ALL)
     }
+}
+
+/// Whether the owner is a CronJob, which is nobody's parent.
+pub(super) fn is_cron_job(owner: &OwnerRef) -> bool {
+    owner.kind == "CronJob" && owner.api_version.starts_with("batch/")
 }
 
 impl Default for ChildOwners {

@@ -18,11 +18,12 @@ use std::time::Duration;
 use api::Timestamp;
 use api::gates::Gates;
 use api::views::{
-    Condition, ContainerStatusView, JobView, OwnerRef, PodPhase, PodView, TerminatedView, UncountedView, View,
+    Condition, ContainerStatusView, JobView, Meta, OwnerRef, PodPhase, PodView, TerminatedView, UncountedView, View,
 };
 use serde_json::{Value, json};
 
 use super::Config;
+use super::lineage::{Answer, Known, Lineage};
 use super::next_step::{NextStep, next_step};
 use super::observe::{Observed, Settled};
 use super::pods::Slot;
@@ -228,6 +229,12 @@ fn terminated(container: &str, code: i32, second: i64) -> ContainerStatusView {
 }
 
 pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Observed {
+    // Nobody is above its parent.
+    let known = job.0.metadata.controller().map(|parent| {
+        let mut lineage = Lineage::from(parent.clone());
+        lineage.learn(Answer::Found(Box::new(Meta { uid: parent.uid.clone(), ..Meta::default() })));
+        Arc::new(Known { lineage, asked: 1, at: at(now) })
+    });
     Observed {
         job: Arc::new(job.0),
         pods: pods.into_iter().map(PodBuilder::build).collect(),
@@ -235,6 +242,7 @@ pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Obse
         strays: Vec::new(),
         loose: Vec::new(),
         workloads: Vec::new(),
+        known,
         pod_groups: Vec::new(),
         namespace: None,
         now: at(now),

@@ -262,6 +262,74 @@ fn a_child_waits_for_the_workload_of_its_parent_and_starts_with_it() {
     });
 }
 
+/// A Job between a parent and its children, which makes no pods of its own.
+async fn between(home: &Home, owner: &Value) -> Value {
+    let middle = home.create(&job("middle").meta("ownerReferences", owner.clone()).spec("suspend", true).build()).await;
+    let uid = &middle["metadata"]["uid"];
+    json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "middle", "uid": uid, "controller": true}])
+}
+
+fn waits_for_owners(job: &JobView) -> Option<&str> {
+    let waits = job.status.conditions.iter().find(|held| held.kind == "SchedulingBlocked" && held.status == "True");
+    waits.filter(|held| held.reason == "ParentWorkloadNotFound").map(|held| held.message.as_str())
+}
+
+// One row of the requirements, S004-21, asks for this and for JobSets that compile nothing under a parent.
+#[test]
+fn a_child_finds_the_workload_of_its_root_most_owner_whenever_that_comes() {
+    on_shared_home(async |mut home| {
+        let root = parent(&home).await;
+        let middle = between(&home, &root).await;
+        home.create(&child("early", &middle, "workers")).await;
+        let job = home.job_until("early", "waits", |job| waits_for_owners(job).is_some()).await;
+        let said = waits_for_owners(&job).unwrap();
+        assert!(said.starts_with("there is no Workload of Job middle or Pod parent, which own this Job"), "{said}");
+        home.restart(Part::Controllers);
+        home.pass(MINUTE / 3).await;
+        assert!(home.pods_of("early").is_empty());
+        home.create(&parents(&["workers"])).await;
+        home.create(&child("late", &middle, "workers")).await;
+        for name in ["early", "late"] {
+            let job = complete(&home, name).await;
+            assert_eq!(waits_for_owners(&job), None, "{name}");
+            let group = home.pods_of(name)[0].group_name().unwrap().to_owned();
+            let group = home.get(&format!("podgroups/{group}")).await;
+            let reference = json!({"workloadName": "parents", "templateName": "workers"});
+            assert_eq!(group["spec"]["workloadRef"], reference, "{name}");
+            assert!(
+                home.pods_of(name).iter().all(|pod| pod.group_name() == group["metadata"]["name"].as_str()),
+                "{name}"
+            );
+        }
+        assert_eq!((home.workloads().len(), home.pod_groups().len()), (1, 2), "a group for each, no Workload");
+    });
+}
+
+#[test]
+fn new_pods_join_the_group_of_an_owner_further_up_also_after_a_restart() {
+    on_shared_home(async |mut home| {
+        let root = parent(&home).await;
+        let middle = between(&home, &root).await;
+        home.create(&parents(&["workers"])).await;
+        let mut manifest = child("goes-on", &middle, "workers");
+        manifest["spec"]["template"]["metadata"]["annotations"] = json!({"phalanx.dev/run-seconds": "100000"});
+        home.create(&manifest).await;
+        let before = home.runs("goes-on", 2).await;
+        home.stop(Part::Controllers);
+        home.delete(&format!("pods/{}", before[0].metadata.name)).await;
+        home.go_on(Part::Controllers);
+        let pods = home
+            .eventually("a pod in its place", MINUTE, |home| {
+                let pods = home.running("goes-on");
+                let is_new = |pod: &Arc<PodView>| before.iter().all(|old| old.metadata.uid != pod.metadata.uid);
+                (pods.len() == 2 && pods.iter().any(is_new)).then_some(pods)
+            })
+            .await;
+        assert!(all_joined(&pods, &home.pod_groups()[0]));
+        assert_eq!(home.pod_groups().len(), 1);
+    });
+}
+
 // Shows: U-trap-parent-change
 #[test]
 fn a_child_follows_the_count_of_its_parents_template() {

@@ -28,6 +28,7 @@ mod cleanup; // namespaces and groups that go
 mod garbage; // what has lost its owners
 mod groups; // groups as objects of their own
 mod objects; // the objects of Jobs: who gets them, whose are used, what suspension leaves
+mod owners; // Jobs whose Workload is that of an owner further up
 mod compiled; // what the library compiles is what is made
 mod composites; // groups of groups
 mod gates; // features and settings, switched while objects live

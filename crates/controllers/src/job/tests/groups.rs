@@ -6,6 +6,7 @@ use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
 
 use super::*;
 use crate::job::ChildOwners;
+use crate::job::lineage::{Answer, Known, Lineage};
 use crate::job::pods::{Slot, Stamp};
 use crate::job::scheduling::{ManagementMode, TEMPLATE_ANNOTATION, management_mode};
 
@@ -311,7 +312,11 @@ fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
     let said = step(&seen);
     assert!(text(&said).ends_with("SchedulingBlocked !ParentWorkloadNotFound"), "{}", text(&said));
     written(&mut seen, said);
-    assert_eq!(text(&step(&seen)), "rest", "said once, and no plain pods meanwhile");
+    assert_eq!(
+        text(&step(&seen)),
+        "rest 1s",
+        "said once, and no plain pods meanwhile; then its owners are looked at again"
+    );
     let templates = json!([
         { "name": "driver", "schedulingPolicy": { "basic": {} } },
         { "name": "workers", "schedulingPolicy": { "gang": { "minCount": 3 } } },
@@ -321,6 +326,40 @@ fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
     assert!(group.metadata.name.as_ref().unwrap().starts_with("parents-workers-"));
     assert_eq!(group.spec.scheduling_policy.gang.as_ref().unwrap().min_count, 3);
     assert_eq!(group.metadata.owner_references.as_ref().unwrap().len(), 1);
+}
+
+#[test]
+fn a_child_that_waits_names_all_its_owners_and_what_could_not_be_read_of_them() {
+    let job = child("job-uid", &[(TEMPLATE_ANNOTATION, "workers")]);
+    let mut lineage = Lineage::from(job.0.metadata.controller().unwrap().clone());
+    let above = OwnerRef { kind: "Flow".to_owned(), name: "night".to_owned(), controller: true, ..OwnerRef::default() };
+    let above = OwnerRef { uid: "night-uid".to_owned(), ..above };
+    lineage.learn(Answer::Found(Box::new(Meta { owner_references: vec![above], ..Meta::default() })));
+    lineage.learn(Answer::Unreadable("flows \"night\" is forbidden".to_owned()));
+    let known = Known { lineage, asked: 3, at: at(0) };
+    let mut seen = Observed { known: Some(Arc::new(known)), ..observed(job, vec![], 1) };
+    let NextStep::WriteStatus(status, news) = step(&seen) else { panic!("a status") };
+    let want = "there is no Workload of Training parent or Flow night, which own this Job and see to its group: create a \
+                Workload that names one of them in spec.controllerRef, or make the Job without the annotation \
+                scheduling.k8s.io/group-template-name; who controls Flow night cannot be read: flows \"night\" is forbidden";
+    assert_eq!((status.conditions[0].message.as_str(), news[0].message.as_str()), (want, want));
+    seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
+    assert_eq!(text(&step(&seen)), "rest 3s", "it was asked three times, a second ago for the last");
+}
+
+// Otherwise a Job whose Workload is its grandparent's would go on with plain pods when a request fails after a restart.
+#[test]
+fn while_its_owners_cannot_be_asked_for_a_child_makes_nothing_says_nothing_and_counts() {
+    let workers = [(TEMPLATE_ANNOTATION, "workers")];
+    for pods in [vec![], vec![pod("a").running()]] {
+        let active = pods.len();
+        let job = child("job-uid", &workers).with(|job| job.status.active = active as i32);
+        let unknown = Observed { known: None, blocked: true, ..observed(job, pods, 1) };
+        assert_eq!(text(&step(&unknown)), "rest", "{active} pods");
+    }
+    let ended = observed(child("job-uid", &workers), vec![pod("a").succeeded_at(1)], 2);
+    let said = text(&step(&Observed { known: None, blocked: true, ..ended }));
+    assert_eq!(said, "status active=0 succeeded=0 failed=0 uncounted=a/");
 }
 
 // Shows: S004-54

@@ -48,6 +48,7 @@ impl World {
             strays: Vec::new(),
             loose: Vec::new(),
             workloads,
+            known: None,
             pod_groups,
             namespace: None,
             now: at(self.second),
