@@ -87,7 +87,7 @@ pub async fn object_path(
 }
 
 /// Whether `text` is one segment of a path as it stands. What a user wrote must not lead to another request than is meant.
-fn is_segment(text: &str) -> bool {
+pub fn is_segment(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
     !matches!(text, "" | "." | "..") && text.bytes().all(is_plain)
 }

@@ -2,6 +2,7 @@
 
 use api::views::{Meta, ObjectKey, OwnerRef, ResourceRef};
 use kube::{Client, Error};
+use runtime::discovery::is_segment;
 use runtime::request::{delete, get, patch};
 use runtime::{PatchKind, is_not_found};
 use serde::Deserialize;
@@ -33,7 +34,7 @@ pub async fn remove_finalizer(client: &Client, object: &Object, finalizer: &str)
     crate::finalizer::remove(client, &path(object), object.uid(), &object.meta().finalizers, finalizer).await
 }
 
-/// Asks the server how an owner stands that no cache knows.
+/// Asks the server how an owner stands that no cache knows. Nothing can be called what would lead to another request.
 pub async fn ask(
     client: &Client,
     resource: &ResourceRef,
@@ -43,6 +44,9 @@ pub async fn ask(
     #[derive(Deserialize)]
     struct Answer {
         metadata: Meta,
+    }
+    if !is_segment(&owner.name) {
+        return Ok(OwnerState::Absent);
     }
     let namespace = if resource.namespaced { namespace } else { "" };
     match get(client, &resource.object_path(&ObjectKey::new(namespace, &owner.name))).await {

@@ -76,6 +76,11 @@ fn what_is_made_for_an_owner_that_is_not_there_goes() {
         // Of the right name, but another object.
         object(&home, "namesake", &[reference("other", &json!("7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f11"))], &[]).await;
         object(&home, "lost", &[nobody], &[]).await;
+        // Of a name that nothing can have, and that would lead to another object if it were asked for as it stands.
+        let namespace = home.request("GET", "/api/v1/namespaces/default", &json!({})).await.unwrap();
+        let uid = &namespace["metadata"]["uid"];
+        let elsewhere = json!({"apiVersion": "v1", "kind": "Namespace", "name": "default?pretty=true", "uid": uid});
+        object(&home, "elsewhere", &[elsewhere], &[]).await;
         object(&home, "found", &[other], &[]).await;
         left(&home, &["other", "found"]).await;
     });
