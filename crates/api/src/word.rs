@@ -1,6 +1,6 @@
-//! Texts that come up again and again: names of labels, annotations and resources, kinds of owners. The ones that the API
-//! itself uses are held as a number; a cache of many objects would otherwise hold each of them as often as there are
-//! objects.
+//! Texts that come up again and again: names of labels, annotations, resources and schedulers, kinds of owners. The ones
+//! that the API itself uses are held as a number; a cache of many objects would otherwise hold each of them as often as
+//! there are objects.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -22,22 +22,26 @@ enum Form {
 }
 
 /// Words of the API, shorter ones first, those of one length in alphabetical order: most are told apart by their length.
-static KNOWN: [&str; 35] = [
+static KNOWN: [&str; 39] = [
     "Job",
     "Pod",
     "cpu",
     "Node",
     "pods",
+    "Never",
+    "Always",
     "memory",
     "CronJob",
     "PodGroup",
     "Workload",
     "batch/v1",
     "job-name",
+    "OnFailure",
     "controller-uid",
     "nvidia.com/gpu",
     "kubernetes.io/os",
     "CompositePodGroup",
+    "default-scheduler",
     "ephemeral-storage",
     "kubernetes.io/arch",
     "phalanx.dev/exit-code",

@@ -219,7 +219,7 @@ pub(crate) mod tests {
         pod.metadata.uid = "u".to_owned();
         pod.metadata.resource_version = Revision(7);
         pod.spec.node_name = "n".to_owned();
-        pod.spec.restart_policy = restart_policy.to_owned();
+        pod.spec.restart_policy = restart_policy.into();
         pod.spec.containers.push(ContainerView { name: "main".to_owned(), ..ContainerView::default() });
         pod
     }
@@ -258,7 +258,7 @@ pub(crate) mod tests {
         };
         pod.status.conditions.push(scheduled);
         pod.metadata.generation = 1;
-        for (name, policy) in [("init", None), ("sidecar", Some("Always".to_owned()))] {
+        for (name, policy) in [("init", None), ("sidecar", Some("Always".into()))] {
             let container = ContainerView { name: name.to_owned(), restart_policy: policy, ..ContainerView::default() };
             pod.spec.init_containers.push(container);
         }

@@ -285,7 +285,7 @@ impl Classes {
 
     /// The class of a pod. A pod of nobody's gets one of the first profile.
     pub(crate) fn class_of(&self, pod: &PodView, cluster: &mut Cluster) -> Class {
-        let same_name = |profile: &Arc<Plugins>| profile.scheduler_name == pod.spec.scheduler_name;
+        let same_name = |profile: &Arc<Plugins>| pod.spec.scheduler_name == profile.scheduler_name;
         let profile = self.profiles.iter().position(same_name).unwrap_or(0);
         let reads = self.profiles.get(profile).map(|profile| &profile.reads);
         Class { profile, ..Class::of(pod, reads.unwrap_or(&Reads::default()), cluster) }

@@ -254,13 +254,13 @@ impl World<'_> {
             container.image = IMAGE.to_owned();
         }
         if self.random.below(3) == 0 {
-            container.ports.push(PortView { host_port: 80, ..PortView::default() });
+            container.ports = [PortView { host_port: 80, ..PortView::default() }].into();
         }
         pod.spec.containers.push(container);
         pod.spec.node_name = ["", "node", "elsewhere"][self.random.below(3) as usize].to_owned();
         pod.spec.node_selector = self.selector();
         pod.spec.tolerations = (0..self.random.below(3)).map(|_| self.toleration()).collect();
-        pod.spec.affinity = (self.random.below(3) == 0).then(|| api::views::AffinityView {
+        let affinity = (self.random.below(3) == 0).then(|| api::views::AffinityView {
             node_affinity: Some(NodeAffinity {
                 required_during_scheduling_ignored_during_execution: Some(NodeSelector {
                     node_selector_terms: vec![self.term()],
@@ -269,6 +269,7 @@ impl World<'_> {
             }),
             ..api::views::AffinityView::default()
         });
+        pod.spec.affinity = affinity.map(Box::new);
         pod
     }
 

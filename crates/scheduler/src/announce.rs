@@ -216,7 +216,7 @@ impl Announcer {
     /// Whether the pod's condition is ours to write: what is said of a group is no news about members that are gated or that
     /// another scheduler places.
     fn is_ours(&self, pod: &PodView) -> bool {
-        pod.spec.scheduling_gates.is_empty() && self.scheduler_names.contains(&pod.spec.scheduler_name)
+        pod.spec.scheduling_gates.is_empty() && self.scheduler_names.contains(&*pod.spec.scheduler_name)
     }
 
     /// Tells of a bind that was taken, or of the error that refused it.

@@ -273,7 +273,7 @@ fn pod_group(case: &Case, group: usize) -> Option<PodGroupView> {
 
 fn pod(case: &Case, group: usize, index: usize) -> PodView {
     let mut pod = PodView { metadata: meta(Case::pod_name(group, index)), ..PodView::default() };
-    pod.spec.scheduler_name = "default-scheduler".to_owned();
+    pod.spec.scheduler_name = "default-scheduler".into();
     if case.policy != Policy::Single {
         pod.spec.scheduling_group = Some(SchedulingGroupView { pod_group_name: Some(Case::group_name(group)) });
     }
@@ -285,7 +285,7 @@ fn pod(case: &Case, group: usize, index: usize) -> PodView {
 /// Wants more than any node has.
 fn blocked_pod(index: usize) -> PodView {
     let mut pod = PodView { metadata: meta(format!("blocked-{index:05}")), ..PodView::default() };
-    pod.spec.scheduler_name = "default-scheduler".to_owned();
+    pod.spec.scheduler_name = "default-scheduler".into();
     pod.spec.priority = Some(1_000);
     pod.spec.containers = vec![container(Quantity::whole(5))];
     pod

@@ -169,7 +169,7 @@ fn answer(question: &Question) -> anyhow::Result<Answer> {
     let pods = question.pods.iter().map(|pod| Ok(PodView::decode(&serde_json::to_vec(pod)?)?));
     let pods: Vec<PodView> = pods.collect::<anyhow::Result<_>>()?;
     let mut profiles = configuration.profiles.iter();
-    let profile = profiles.find(|profile| profile.scheduler_name == pod.spec.scheduler_name);
+    let profile = profiles.find(|profile| pod.spec.scheduler_name == profile.scheduler_name);
     let profile = profile.context("the pod's profile is there")?;
     let survey = Survey::of(profile, &nodes, &pods, &pod);
     let feasible = survey.nodes.iter().filter(|node| node.slots > 0);
