@@ -5,12 +5,12 @@ mod members; // pending and placed members, counted so that no decision has to l
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::Timestamp;
 use api::views::{ObjectKey, OwnerRef};
 use rustc_hash::FxHashMap;
 
 pub(crate) use self::members::{Pending, Placed};
 use crate::cluster::TopologyId;
+use crate::moment::Moment;
 use crate::pods::{Aside, PodId};
 use crate::queue::Turn;
 use crate::refusal::SetAside;
@@ -28,7 +28,7 @@ pub(crate) struct Group {
     /// Pods to be placed.
     pub(crate) pending: Pending,
     /// When each of them was created and seen, the oldest first.
-    pub(crate) ages: BTreeSet<(Option<Timestamp>, u64)>,
+    pub(crate) ages: BTreeSet<(Moment, u64)>,
     /// Pods that are assumed or bound and not being deleted.
     // Upstream: pods that are being deleted count and pin the domain until they are gone, so that a gang whose old
     // pods linger on a lost rack cannot start anew elsewhere.

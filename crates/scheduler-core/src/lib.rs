@@ -43,6 +43,7 @@ mod absence; // a cluster without some of its pods
 pub mod why_here; // why pods are where they are
 pub mod explained; // all that can be said about a unit, and the queue
 mod names; // strings as numbers
+mod moment; // times in little room
 
 #[cfg(test)]
 mod tests;

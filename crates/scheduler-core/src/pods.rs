@@ -3,7 +3,6 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use api::Timestamp;
 use api::views::{ObjectKey, PodPhase, PodView};
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -11,6 +10,7 @@ use crate::classes::ClassId;
 use crate::cluster::NodeIndex;
 use crate::decision::Member;
 use crate::groups::{GroupId, Owner};
+use crate::moment::Moment;
 use crate::plugins::Plugins;
 use crate::requests::Usage;
 
@@ -21,13 +21,12 @@ pub(crate) struct PodId(u32);
 /// One pod. There are many: two bytes here are a megabyte in a large cluster.
 #[derive(Debug)]
 pub(crate) struct Pod {
-    pub(crate) key: ObjectKey,
+    /// As it was last seen. Whoever shows pods to the core keeps them, too, so that this is one reference.
+    pub(crate) view: Arc<PodView>,
     /// The next pod whose key has the same hash.
     next: Option<PodId>,
-    pub(crate) uid: String,
     /// Counts pods in the order they are first seen.
     pub(crate) seen: u64,
-    pub(crate) created: Option<Timestamp>,
     pub(crate) priority: i32,
     pub(crate) group: Option<GroupId>,
     /// Who manages it; only members of a group are asked.
@@ -39,7 +38,7 @@ pub(crate) struct Pod {
     pub(crate) class: Option<ClassId>,
     pub(crate) usage: Arc<Usage>,
     /// When it was bound, if that was seen.
-    pub(crate) bound_at: Option<Timestamp>,
+    pub(crate) bound_at: Moment,
     /// It is on a node, and on its way out.
     pub(crate) leaving: bool,
     /// By whose rules it may be asked to leave a node that has too many. None unless it was seen to be bound, as a pod of
@@ -49,7 +48,23 @@ pub(crate) struct Pod {
 
 impl Pod {
     pub(crate) fn as_member(&self) -> Member {
-        Member { pod: self.key.clone(), uid: self.uid.clone() }
+        Member { pod: self.key(), uid: self.uid().to_owned() }
+    }
+
+    pub(crate) fn key(&self) -> ObjectKey {
+        self.view.metadata.key()
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        &self.view.metadata.uid
+    }
+
+    pub(crate) fn created(&self) -> Moment {
+        self.view.metadata.creation_timestamp.into()
+    }
+
+    fn is_called(&self, namespace: &str, name: &str) -> bool {
+        self.view.metadata.name == name && self.view.metadata.namespace == namespace
     }
 }
 
@@ -144,7 +159,7 @@ impl Pods {
         let mut next = self.by_hash.get(&hash(namespace, name)).copied();
         while let Some(id) = next {
             let pod = self.get(id);
-            if pod.key.name == name && pod.key.namespace == namespace {
+            if pod.is_called(namespace, name) {
                 return Some(id);
             }
             next = pod.next;
@@ -171,15 +186,13 @@ impl Pods {
     }
 
     /// Takes in a pod that stands nowhere yet.
-    pub(crate) fn add(&mut self, pod: &PodView, group: Option<GroupId>, usage: Arc<Usage>) -> PodId {
+    pub(crate) fn add(&mut self, pod: &Arc<PodView>, group: Option<GroupId>, usage: Arc<Usage>) -> PodId {
         self.seen_count += 1;
         let id = self.free.pop().unwrap_or(PodId(self.entries.len() as u32));
         let entry = Pod {
-            key: pod.metadata.key(),
+            view: Arc::clone(pod),
             next: self.by_hash.insert(hash(&pod.metadata.namespace, &pod.metadata.name), id),
-            uid: pod.metadata.uid.clone(),
             seen: self.seen_count,
-            created: pod.metadata.creation_timestamp,
             priority: pod.spec.priority.unwrap_or(0),
             group,
             owner: None,
@@ -187,7 +200,7 @@ impl Pods {
             unbound: Sighting::Aside(Aside::Leaving),
             class: None,
             usage,
-            bound_at: None,
+            bound_at: Moment::NEVER,
             leaving: false,
             judge: None,
         };
@@ -200,7 +213,7 @@ impl Pods {
 
     pub(crate) fn remove(&mut self, id: PodId) {
         let pod = self.entries[id.0 as usize].take().expect("a pod is removed once");
-        let hash = hash(&pod.key.namespace, &pod.key.name);
+        let hash = hash(&pod.view.metadata.namespace, &pod.view.metadata.name);
         let first = self.by_hash[&hash];
         if first != id {
             let mut before = first;
@@ -246,10 +259,10 @@ fn hash(namespace: &str, name: &str) -> u32 {
 mod tests {
     use super::*;
 
-    fn pod(name: &str) -> PodView {
+    fn pod(name: &str) -> Arc<PodView> {
         let mut pod = PodView::default();
         pod.metadata.name = name.to_owned();
-        pod
+        Arc::new(pod)
     }
 
     /// Names whose hashes are equal, found by trying.
@@ -259,6 +272,11 @@ mod tests {
         let mut pairs =
             names.filter_map(|name| by_hash.insert(hash("", &name), name.clone()).map(|other| [other, name]));
         pairs.next().expect("numbers do not end, hashes do")
+    }
+
+    #[test]
+    fn a_pod_takes_little_room() {
+        assert!(size_of::<Option<Pod>>() <= 96, "{}", size_of::<Option<Pod>>());
     }
 
     #[test]

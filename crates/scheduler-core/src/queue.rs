@@ -16,6 +16,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::classes::ClassId;
 use crate::groups::GroupId;
+use crate::moment::Moment;
 use crate::pods::PodId;
 use crate::queue::counts::{Arrival, Counted, Counts, Line};
 
@@ -31,7 +32,7 @@ pub(crate) enum UnitId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn {
     pub(crate) priority: Reverse<i32>,
-    pub(crate) created: Option<Timestamp>,
+    pub(crate) created: Moment,
     pub(crate) seen: u64,
 }
 

@@ -121,7 +121,7 @@ impl Core {
             // The pod stays assumed until the watch shows it, so that no change in between can take its place.
             return;
         };
-        let Some(id) = self.pods.find(&pod).filter(|id| self.pods.get(*id).uid == uid) else { return };
+        let Some(id) = self.pods.find(&pod).filter(|id| self.pods.get(*id).uid() == uid) else { return };
         if !matches!(self.pods.get(id).stage, Stage::Assumed(_)) {
             return;
         }
@@ -165,7 +165,7 @@ impl Core {
                 let pod = self.pods.get(id);
                 let class = pod.class.filter(|_| pod.stage == Stage::Pending)?;
                 Some(Need {
-                    unit: Unit::Pod(pod.key.clone()),
+                    unit: Unit::Pod(pod.key()),
                     policy: Policy::Alone,
                     lots: vec![Lot { class, count: 1 }],
                     placed_count: 0,
@@ -219,7 +219,7 @@ impl Core {
                     let id = first.expect("no more pods are placed than wait");
                     if leaves_some {
                         let pod = self.pods.get(id);
-                        group.ages.remove(&(pod.created, pod.seen));
+                        group.ages.remove(&(pod.created(), pod.seen));
                     }
                     group.placed.insert(id, *node);
                     id
@@ -228,7 +228,7 @@ impl Core {
             let pod = self.pods.get_mut(id);
             pod.stage = Stage::Assumed(*node);
             let node = self.cluster.node_name(*node).to_owned();
-            placements.push(Placement { pod: pod.key.clone(), uid: pod.uid.clone(), node });
+            placements.push(Placement { pod: pod.key(), uid: pod.uid().to_owned(), node });
         }
         if let UnitId::Group(group) = unit {
             if !leaves_some {
@@ -284,7 +284,7 @@ impl Core {
         match pod.group {
             Some(group) => (UnitId::Group(group), self.groups.get(group).next_turn()),
             None => {
-                let turn = Turn { priority: std::cmp::Reverse(pod.priority), created: pod.created, seen: pod.seen };
+                let turn = Turn { priority: std::cmp::Reverse(pod.priority), created: pod.created(), seen: pod.seen };
                 (UnitId::Pod(id), turn)
             }
         }

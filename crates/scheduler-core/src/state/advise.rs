@@ -213,7 +213,7 @@ impl Core {
             let pods_count = spots.len();
             match unit {
                 UnitId::Pod(id) => {
-                    let key = self.pods.get(*id).key.clone();
+                    let key = self.pods.get(*id).key();
                     Leaving { kind: "pod".to_owned(), key, pods_count, group: None }
                 }
                 UnitId::Group(id) => leaving_group(self.groups.get(*id), pods_count),

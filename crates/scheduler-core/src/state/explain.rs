@@ -136,7 +136,7 @@ impl Core {
             priority: listed.turn.priority.0,
             pods_count: listed.pods_count,
             tries_count: listed.tries_count,
-            since: listed.turn.created,
+            since: listed.turn.created.time(),
             next_try: listed.next_try,
         };
         listing.into_iter().enumerate().map(queued).collect()
@@ -177,7 +177,7 @@ impl Core {
             let Some(id) = self.pods.find(&view.metadata.key()) else { continue };
             let pod = self.pods.get(id);
             let (Some(node), usage) = (pod.stage.node(), Arc::clone(&pod.usage)) else { continue };
-            if pod.uid == view.metadata.uid && self.cluster.node(node).present {
+            if pod.uid() == view.metadata.uid && self.cluster.node(node).present {
                 let class = self.classes.class_of(view, &mut self.cluster);
                 lots.push((self.classes.hold(class), node, usage));
             }
@@ -216,7 +216,7 @@ impl Core {
 
     pub(super) fn name_of(&self, unit: UnitId) -> Unit {
         match unit {
-            UnitId::Pod(id) => Unit::Pod(self.pods.get(id).key.clone()),
+            UnitId::Pod(id) => Unit::Pod(self.pods.get(id).key()),
             UnitId::Group(id) => Unit::Group(self.groups.get(id).key.clone()),
         }
     }

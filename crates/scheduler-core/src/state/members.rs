@@ -111,7 +111,7 @@ impl Core {
 
     pub(super) fn restage_member(&mut self, group_id: GroupId, id: PodId, seen: u64, before: Stage, next: Stage) {
         let pod = self.pods.get(id);
-        let (class, age) = (pod.class, (pod.created, seen));
+        let (class, age) = (pod.class, (pod.created(), seen));
         let is_foreign = self.refused_by_group(id) == Some(Aside::Foreign);
         let group = self.groups.get_mut(group_id);
         match before {
@@ -186,7 +186,7 @@ impl Core {
             Stage::Aside(Aside::OtherPriority) => Cause::OtherPriority { group },
             _ => Cause::NotAMember { group },
         };
-        let unit = Unit::Pod(pod.key.clone());
+        let unit = Unit::Pod(pod.key());
         let refusal = Refusal { cause, proven: true, ..Refusal::about(unit.clone(), 1, 1, 0) };
         Some(Decision { unit, verdict: Verdict::Wait(refusal), domain: None, unplaced: None })
     }

@@ -33,16 +33,22 @@ impl Core {
         }
     }
 
-    fn saw_pod(&mut self, view: &PodView) {
+    fn saw_pod(&mut self, view: &Arc<PodView>) {
         let namesake = self.pods.find_named(&view.metadata.namespace, &view.metadata.name);
-        let known = namesake.filter(|id| self.pods.get(*id).uid == view.metadata.uid);
+        let known = namesake.filter(|id| self.pods.get(*id).uid() == view.metadata.uid);
         let sighting = Sighting::of(view, self.classes.profile(&view.spec.scheduler_name).map(|profile| &**profile));
         if known.is_none() || sighting.is_none() {
             // It ended, or it was created anew under its name and has nothing of the old one.
             self.lost_pod(view);
         }
         let Some(sighting) = sighting else { return };
-        let id = known.unwrap_or_else(|| self.add_pod(view));
+        let id = match known {
+            Some(id) => {
+                self.pods.get_mut(id).view = Arc::clone(view);
+                id
+            }
+            None => self.add_pod(view),
+        };
         match sighting {
             Sighting::Succeeded => self.restage(id, Stage::Succeeded),
             Sighting::Bound => {
@@ -54,7 +60,7 @@ impl Core {
         }
     }
 
-    fn add_pod(&mut self, view: &PodView) -> PodId {
+    fn add_pod(&mut self, view: &Arc<PodView>) -> PodId {
         let group = view
             .group_name()
             .map(|name| self.groups.find_or_add(&ObjectKey::new(view.metadata.namespace.as_str(), name)));
@@ -64,10 +70,10 @@ impl Core {
             let pod = self.pods.get_mut(id);
             pod.owner = view.metadata.controller().map(|owner| group.owner(Owner::of(owner)));
             if group.members.is_empty() {
-                group.turn = Turn { created: view.metadata.creation_timestamp, seen: pod.seen, ..group.turn };
+                group.turn = Turn { created: pod.created(), seen: pod.seen, ..group.turn };
             }
             // A restarted scheduler is shown the pods in the order of their names.
-            group.turn.created = group.turn.created.min(view.metadata.creation_timestamp);
+            group.turn.created = group.turn.created.min(pod.created());
             group.members.insert(id);
         }
         id

@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::Timestamp;
-use api::views::{ObjectKey, PodView};
+use api::views::PodView;
 
 use super::Core;
 use crate::alarms::Alarms;
 use crate::cluster::NodeIndex;
 use crate::decision::{Decision, Release, Unit, Verdict, WhyReleased};
 use crate::groups::GroupId;
+use crate::moment::Moment;
 use crate::overcommit::{self, Ledger, Overcommit, Suspect};
 use crate::pods::{PodId, Stage};
 
@@ -49,7 +50,7 @@ impl Surplus {
 }
 
 /// In which order pods came to a node: that of the gang they belong to before their own.
-type Rank<'a> = (Option<Timestamp>, Option<Timestamp>, &'a ObjectKey, Option<Timestamp>, Option<Timestamp>, &'a str);
+type Rank<'a> = (Moment, Moment, (&'a str, &'a str), Moment, Moment, &'a str);
 
 impl Core {
     /// A pod is shown on its node; `came`: it was seen without one before.
@@ -61,7 +62,7 @@ impl Core {
             return;
         }
         let scheduled = view.status.conditions.iter().find(|one| one.kind == POD_SCHEDULED && one.status == "True");
-        pod.bound_at = scheduled.and_then(|one| one.last_transition_time);
+        pod.bound_at = scheduled.and_then(|one| one.last_transition_time).into();
         let judge = self.classes.profile(&view.spec.scheduler_name).filter(|_| view.metadata.controller().is_some());
         pod.judge = judge.filter(|judge| judge.fit().is_some()).cloned();
         if self.config.overcommit_after.is_some() && self.is_beyond(id, node) {
@@ -108,7 +109,7 @@ impl Core {
             for (id, overcommit) in leave.into_iter().rev() {
                 let pod = self.pods.get(id);
                 let release = Release { pods: vec![pod.as_member()], why: WhyReleased::Overcommit(overcommit) };
-                let (unit, verdict) = (Unit::Pod(pod.key.clone()), Verdict::Release(release));
+                let (unit, verdict) = (Unit::Pod(pod.key()), Verdict::Release(release));
                 self.surplus.told.push_back(Decision { unit, verdict, domain: None, unplaced: None });
             }
         }
@@ -152,10 +153,10 @@ impl Core {
         let (at, created, key) = match self.gang_of(id).map(|gang| self.groups.get(gang)) {
             Some(gang) => {
                 let first = gang.placed.pods().map(|member| self.pods.get(member).bound_at).min();
-                (first.flatten(), gang.turn.created, &gang.key)
+                (first.unwrap_or_default(), gang.turn.created, (&*gang.key.namespace, &*gang.key.name))
             }
-            None => (pod.bound_at, pod.created, &pod.key),
+            None => (pod.bound_at, pod.created(), (&*pod.view.metadata.namespace, &*pod.view.metadata.name)),
         };
-        (at, created, key, pod.bound_at, pod.created, &pod.uid)
+        (at, created, key, pod.bound_at, pod.created(), pod.uid())
     }
 }

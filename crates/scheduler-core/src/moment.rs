@@ -1,0 +1,46 @@
+//! When something was, in a third of the room that an optional time takes. Queues and pods hold many.
+
+use api::Timestamp;
+
+/// A time to the microsecond, finer than the API tells when objects are made and conditions change; or never, which is
+/// before all times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(i64);
+
+impl Moment {
+    /// It has not been, or nobody told when.
+    pub(crate) const NEVER: Moment = Moment(i64::MIN);
+
+    /// The time, if there is one.
+    pub(crate) fn time(self) -> Option<Timestamp> {
+        Timestamp::from_microsecond(self.0).ok()
+    }
+}
+
+impl From<Option<Timestamp>> for Moment {
+    fn from(time: Option<Timestamp>) -> Moment {
+        time.map_or(Moment::NEVER, |time| Moment(time.as_microsecond()))
+    }
+}
+
+impl Default for Moment {
+    fn default() -> Moment {
+        Moment::NEVER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_order_as_the_times_they_are() {
+        let second = |second| Timestamp::from_second(second).ok();
+        let times = [None, Some(Timestamp::MIN), second(-1), second(0), second(1), second(4_000_000_000)];
+        let moments = times.map(Moment::from);
+        assert!(moments.is_sorted_by(|one, next| one < next), "{moments:?}");
+        for (time, moment) in times.into_iter().zip(moments) {
+            assert_eq!(moment.time().map(|time| time.as_second()), time.map(|time| time.as_second()));
+        }
+    }
+}
