@@ -42,18 +42,23 @@ enum Standing {
     /// Nothing of it is to be decided.
     Idle,
     Ready,
-    /// For room that pods of these classes could use.
-    Waiting {
-        classes: Vec<ClassId>,
-        in_one_domain: bool,
-        /// It is certain that its pods do not fit: fewer of them do not either, nor more of the same class.
-        proven: bool,
-        /// Pods of it came or went since, in a way that cannot help.
-        recount: Option<Timestamp>,
-    },
+    /// For room. Boxed, because most units never do.
+    Waiting(Box<Waiting>),
     BackingOff(Timestamp),
     /// For pods or its PodGroup; a time is set until that has been said.
     Incomplete(Lack, Option<Timestamp>),
+}
+
+/// What a unit that found no room waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Waiting {
+    /// Room that pods of these classes could use.
+    classes: Vec<ClassId>,
+    in_one_domain: bool,
+    /// It is certain that its pods do not fit: fewer of them do not either, nor more of the same class.
+    proven: bool,
+    /// Pods of it came or went since, in a way that cannot help.
+    recount: Option<Timestamp>,
 }
 
 impl Standing {
@@ -62,7 +67,7 @@ impl Standing {
         match self {
             Standing::Idle => None,
             Standing::Ready => Some(Line::Active),
-            Standing::Waiting { .. } => Some(Line::Unschedulable),
+            Standing::Waiting(_) => Some(Line::Unschedulable),
             Standing::BackingOff(_) => Some(Line::Backoff),
             Standing::Incomplete(Lack::Pods, _) => Some(Line::Gated),
             Standing::Incomplete(Lack::PodGroup, _) => Some(Line::Incomplete),
@@ -77,6 +82,7 @@ pub(crate) enum Lack {
     PodGroup,
 }
 
+/// One unit. All pods of a large cluster may wait at once.
 #[derive(Debug)]
 struct Entry {
     turn: Turn,
@@ -88,14 +94,14 @@ struct Entry {
     /// Whether the last try placed it.
     placed: bool,
     /// Decisions to bind so far.
-    attempts_count: u64,
+    attempts_count: u32,
     /// The last of them of which a bind failed.
-    failed_attempt: u64,
+    failed_attempt: u32,
     /// How many in a row had a failed bind.
     failures_count: u32,
     /// Until when it may be passed over, while it is refused although it is complete; kept while it is tried again and
     /// refused again.
-    passed_until: Option<Timestamp>,
+    passed_until: Option<Box<Timestamp>>,
     /// How often in a row nodes were held for it and it was not placed.
     vain_holds_count: u32,
 }
@@ -197,8 +203,8 @@ impl Queue {
     pub(crate) fn offer_unless_hopeless(&mut self, unit: UnitId, turn: Turn, more: Option<ClassId>) {
         let standing = self.entries.get(&unit).map(|entry| &entry.standing);
         let hopeless = match (standing, more) {
-            (Some(Standing::Waiting { proven, .. }), None) => *proven,
-            (Some(Standing::Waiting { proven, classes, .. }), Some(class)) => *proven && *classes == [class],
+            (Some(Standing::Waiting(waiting)), None) => waiting.proven,
+            (Some(Standing::Waiting(waiting)), Some(class)) => waiting.proven && waiting.classes == [class],
             // Nothing changes for a unit that is to be decided anyway, or has nothing to decide.
             (Some(Standing::Ready | Standing::Idle) | None, None) => return,
             _ => false,
@@ -227,11 +233,11 @@ impl Queue {
         if in_one_domain {
             self.waiting_in_one_domain.insert(unit);
         }
-        let waiting = Standing::Waiting { classes, in_one_domain, proven, recount: None };
+        let waiting = Standing::Waiting(Box::new(Waiting { classes, in_one_domain, proven, recount: None }));
         self.stand_unlisted(unit, waiting, Arrival::Refused);
         if self.pauses.hold_after.is_none() || !can_be_held_for {
             self.not_refused(unit);
-        } else if self.entries[&unit].passed_until.is_none_or(|until| until > now + self.patience(unit)) {
+        } else if self.entries[&unit].passed_until.as_deref().is_none_or(|until| *until > now + self.patience(unit)) {
             self.pass_again(unit, now);
         }
     }
@@ -246,8 +252,8 @@ impl Queue {
     pub(crate) fn pass_again(&mut self, unit: UnitId, now: Timestamp) {
         let until = now + self.patience(unit);
         let Some(entry) = self.entries.get_mut(&unit) else { return };
-        if let Some(before) = entry.passed_until.replace(until) {
-            self.passed.remove(&(before, unit));
+        if let Some(before) = entry.passed_until.replace(Box::new(until)) {
+            self.passed.remove(&(*before, unit));
         }
         self.passed.insert((until, unit));
     }
@@ -287,7 +293,7 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(&unit) else { return };
         entry.vain_holds_count = 0;
         if let Some(until) = entry.passed_until.take() {
-            self.passed.remove(&(until, unit));
+            self.passed.remove(&(*until, unit));
         }
     }
 
@@ -303,6 +309,10 @@ impl Queue {
     pub(crate) fn remove(&mut self, unit: UnitId) {
         self.idle(unit);
         self.entries.swap_remove(&unit);
+        // A crowd that was placed leaves no room behind.
+        if self.entries.len() < self.entries.capacity() / 8 {
+            self.entries.shrink_to(self.entries.len() * 2);
+        }
     }
 
     /// Ends back-offs that are over, and notes since when incomplete units are so.
@@ -319,8 +329,10 @@ impl Queue {
         }
         for unit in std::mem::take(&mut self.newly_recounted) {
             let at = now + self.pauses.recount_after;
-            if let Some(Standing::Waiting { recount: recount @ None, .. }) = self.standing_mut(unit) {
-                *recount = Some(at);
+            if let Some(Standing::Waiting(waiting)) = self.standing_mut(unit)
+                && waiting.recount.is_none()
+            {
+                waiting.recount = Some(at);
                 self.recounts.insert((at, unit));
             }
         }
@@ -443,18 +455,18 @@ impl Queue {
             Standing::Ready => {
                 self.ready.remove(&(turn, unit));
             }
-            Standing::Waiting { classes, in_one_domain, recount, .. } => {
-                if let Some(at) = recount {
-                    self.recounts.remove(&(*at, unit));
+            Standing::Waiting(waiting) => {
+                if let Some(at) = waiting.recount {
+                    self.recounts.remove(&(at, unit));
                 }
-                for class in classes {
+                for class in &waiting.classes {
                     let units = self.waiting.get_mut(class).expect("a waiting unit is listed");
                     units.remove(&unit);
                     if units.is_empty() {
                         self.waiting.remove(class);
                     }
                 }
-                if *in_one_domain {
+                if waiting.in_one_domain {
                     self.waiting_in_one_domain.remove(&unit);
                 }
             }
@@ -502,5 +514,46 @@ impl Queue {
         for line in Line::ALL {
             assert_eq!(self.counts.of(line), anew.of(line), "{line:?}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use api::views::PodView;
+
+    use super::*;
+    use crate::pods::Pods;
+
+    fn queue() -> Queue {
+        let second = Duration::from_secs(1);
+        Queue::new(Pauses {
+            backoff_initial: second,
+            backoff_max: second,
+            incomplete_after: second,
+            recount_after: second,
+            hold_after: None,
+            hold_after_max: second,
+        })
+    }
+
+    #[test]
+    fn a_unit_takes_little_room() {
+        assert!(size_of::<Entry>() <= 96, "{}", size_of::<Entry>());
+        assert!(size_of::<(Turn, UnitId)>() <= 32, "{}", size_of::<(Turn, UnitId)>());
+    }
+
+    #[test]
+    fn a_crowd_that_was_placed_leaves_no_room_behind() {
+        let (mut queue, mut pods, view) = (queue(), Pods::default(), Arc::new(PodView::default()));
+        let units: Vec<_> = (0..1000).map(|_| UnitId::Pod(pods.add(&view, None, Arc::default()))).collect();
+        units.iter().for_each(|unit| queue.offer(*unit, Turn::default()));
+        assert!(queue.entries.capacity() >= 1000);
+        for (left, unit) in (0..1000).rev().zip(units) {
+            queue.remove(unit);
+            assert_eq!(queue.entries.len(), left);
+        }
+        assert!(queue.entries.capacity() < 100, "{}", queue.entries.capacity());
     }
 }

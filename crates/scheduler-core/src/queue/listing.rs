@@ -24,7 +24,7 @@ impl Queue {
             let (state, next_try) = match &entry.standing {
                 Standing::Idle => continue,
                 Standing::Ready => (State::Active, None),
-                Standing::Waiting { recount, .. } => (State::Waiting, *recount),
+                Standing::Waiting(waiting) => (State::Waiting, waiting.recount),
                 Standing::BackingOff(until) => (State::BackOff, Some(*until)),
                 Standing::Incomplete(..) => (State::Incomplete, None),
             };
@@ -37,6 +37,6 @@ impl Queue {
 
     /// Whether the unit found no room and waits for a change.
     pub(crate) fn is_waiting(&self, unit: UnitId) -> bool {
-        self.entries.get(&unit).is_some_and(|entry| matches!(entry.standing, Standing::Waiting { .. }))
+        self.entries.get(&unit).is_some_and(|entry| matches!(entry.standing, Standing::Waiting(_)))
     }
 }
