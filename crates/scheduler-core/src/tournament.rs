@@ -62,15 +62,19 @@ impl Tournament {
     pub(crate) fn set(&mut self, position: usize, entry: u32) {
         let (mut at, mut next) = (position, entry);
         for level in 0..self.levels.len() {
+            let known = self.levels.get(level + 1).map(|above| above[at / BLOCK / BLOCK][at / BLOCK % BLOCK]);
             let block = &mut self.levels[level][at / BLOCK];
-            let before = std::mem::replace(&mut block[at % BLOCK], next);
-            at /= BLOCK;
-            let Some(above) = self.levels.get(level + 1).filter(|_| before != next) else { return };
-            let known = above[at / BLOCK][at % BLOCK];
-            if next < known && before < known {
+            let before = block[at % BLOCK];
+            // Looked at before the entry is written: the processor would otherwise wait for the write. Many are equal.
+            let others_are_as_large =
+                |known| before < known || block.iter().filter(|entry| **entry == known).count() > 1;
+            let is_settled = before == next || known.is_none_or(|known| next < known && others_are_as_large(known));
+            block[at % BLOCK] = next;
+            if is_settled {
                 return;
             }
-            if next < known {
+            at /= BLOCK;
+            if known.is_some_and(|known| next < known) {
                 next = largest(&self.levels[level][at]);
             }
         }
