@@ -58,8 +58,9 @@ pub(crate) struct Cluster {
     free: Vec<NodeIndex>,
     pods_allowed: Vec<i64>,
     pods_count: Vec<i64>,
-    /// What scores count as taken.
-    scored: Vec<Scored>,
+    /// What scores count as taken, by node.
+    scored_cpu: Vec<i64>,
+    scored_memory: Vec<i64>,
     scored_apart: Apart,
     /// Host ports in use; a port stands here once per pod that has it.
     ports: Vec<Vec<HostPort>>,
@@ -138,7 +139,8 @@ impl Cluster {
             self.nodes.push(Node::absent(name));
             self.pods_allowed.push(0);
             self.pods_count.push(0);
-            self.scored.push(Scored::default());
+            self.scored_cpu.push(0);
+            self.scored_memory.push(0);
             self.ports.push(Vec::new());
             self.resources.grow(self.nodes.len());
         }
@@ -243,9 +245,13 @@ impl Cluster {
         self.resources.column(resource).allocatable_total
     }
 
-    /// CPU and memory taken as scores count them.
-    pub(crate) fn scored(&self, index: NodeIndex) -> Scored {
-        self.scored[index.at()]
+    /// What is taken of a resource on each node, as scores count it.
+    pub(crate) fn scored(&self, resource: ResourceId) -> &[i64] {
+        match resource {
+            ResourceId::CPU => &self.scored_cpu,
+            ResourceId::MEMORY => &self.scored_memory,
+            _ => &self.resources.column(resource).requested,
+        }
     }
 
     /// How many pods a node may hold.
@@ -366,9 +372,9 @@ impl Cluster {
         for (resource, amount) in &usage.requests {
             self.resources.add_requested(*resource, index, sign * amount);
         }
-        let Scored { cpu_milli, memory_bytes } = &mut self.scored[at];
-        self.scored_apart.add(cpu_milli, (ResourceId::CPU, index), sign * usage.scored.cpu_milli);
-        self.scored_apart.add(memory_bytes, (ResourceId::MEMORY, index), sign * usage.scored.memory_bytes);
+        let Scored { cpu_milli, memory_bytes } = usage.scored;
+        self.scored_apart.add(&mut self.scored_cpu[at], (ResourceId::CPU, index), sign * cpu_milli);
+        self.scored_apart.add(&mut self.scored_memory[at], (ResourceId::MEMORY, index), sign * memory_bytes);
         self.pods_count[at] += sign;
         self.log.push(index, Changed::Pods, self.nodes.len());
     }
@@ -417,9 +423,9 @@ impl Cluster {
         for node in self.indices() {
             let name = self.node_name(node);
             assert_eq!(self.pods_count(node), counts.get(&node).copied().unwrap_or(0), "{name}");
-            let [cpu_milli, memory_bytes] =
-                [ResourceId::CPU, ResourceId::MEMORY].map(|resource| shown(scored.get(&(resource, node))));
-            assert_eq!(self.scored(node), Scored { cpu_milli, memory_bytes }, "{name}");
+            for resource in [ResourceId::CPU, ResourceId::MEMORY] {
+                assert_eq!(self.scored(resource)[node.at()], shown(scored.get(&(resource, node))), "{name}");
+            }
             for resource in self.resources.ids() {
                 let resource_name = self.resource_name(resource);
                 assert_eq!(

@@ -103,10 +103,12 @@ impl Scale {
     }
 }
 
-/// `100 * part / whole`, also where the product would not fit.
+/// `100 * part / whole`, also where the product would not fit. Neither is below zero.
+#[inline]
 fn share(part: i64, whole: i64) -> i64 {
-    match part.checked_mul(MAX_SCORE) {
-        Some(product) => product / whole,
-        None => (i128::from(part) * i128::from(MAX_SCORE) / i128::from(whole)) as i64,
+    let (part, whole) = (part.cast_unsigned(), whole.cast_unsigned());
+    match part.checked_mul(MAX_SCORE.cast_unsigned()) {
+        Some(product) => (product / whole).cast_signed(),
+        None => (u128::from(part) * u128::from(MAX_SCORE.cast_unsigned()) / u128::from(whole)) as i64,
     }
 }

@@ -89,7 +89,8 @@ impl Filter for Resources {
                 let most = i64::from(*room);
                 // Mostly one resource is the scarce one: a product tells that others are not, sooner than a quotient.
                 if most.checked_mul(amount).is_none_or(|all| all > free) {
-                    *room = (free / amount).clamp(0, most) as u32;
+                    // So the quotient is below what there was room for.
+                    *room = (free.max(0).cast_unsigned() / amount.cast_unsigned()) as u32;
                 }
             }
         }

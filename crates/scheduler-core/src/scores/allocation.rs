@@ -3,9 +3,9 @@
 
 use smallvec::SmallVec;
 
-use super::{MAX_SCORE, Score, share};
+use super::{Score, share};
 use crate::classes::Class;
-use crate::cluster::{Cluster, Column, NodeRef, NodeRefs, ResourceId};
+use crate::cluster::{Cluster, NodeIndex, NodeRef, NodeRefs, ResourceId};
 use crate::filters::Kind;
 use crate::reads::{Parts, Reads};
 
@@ -23,7 +23,7 @@ pub(crate) enum Strategy {
     Least,
     /// Those with least left.
     Most,
-    /// By points of a line: used percent, and points from 0 to [`MAX_SCORE`]; by percent.
+    /// By points of a line: used percent, and points from 0 to [`MAX_SCORE`](super::MAX_SCORE); by percent.
     Line(Vec<(i64, i64)>),
 }
 
@@ -41,22 +41,44 @@ impl Score for Allocation {
     }
 
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
-        self.points(&self.matters(class, node.cluster), node)
+        let mut points = [0];
+        self.add(class, node.cluster.several(&[node.index]), 1, &mut points);
+        points[0]
     }
 
     fn add(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
         let matters = self.matters(class, nodes.cluster);
-        nodes.iter().zip(sums).for_each(|(node, sum)| *sum += weight * self.points(&matters, node));
+        // A loop for each strategy, so that none asks again which it is.
+        match &self.strategy {
+            Strategy::Least => add_means(&matters, nodes, weight, sums, left),
+            Strategy::Most => add_means(&matters, nodes, weight, sums, used),
+            Strategy::Line(line) => {
+                let each = nodes.nodes.iter().zip(sums);
+                each.for_each(|(node, sum)| *sum += weight * mean_on_line(&matters, *node, line));
+            }
+        }
     }
 }
 
 /// A resource that has a say for a class.
+#[derive(Clone, Copy)]
 struct Matter<'a> {
-    resource: ResourceId,
-    column: &'a Column,
+    /// What each node has of it.
+    allocatable: &'a [i64],
+    /// What is taken of it on each node.
+    taken: &'a [i64],
     weight: i64,
     /// What a pod of the class takes of it.
     own: i64,
+}
+
+impl Matter<'_> {
+    /// What would be taken with the pod, and of how much; none where the node has nothing of it.
+    #[inline(always)]
+    fn with_pod(&self, node: NodeIndex) -> Option<(i64, i64)> {
+        let allocatable = self.allocatable[node.at()];
+        (allocatable > 0).then(|| (self.taken[node.at()] + self.own, allocatable))
+    }
 }
 
 impl Allocation {
@@ -67,55 +89,70 @@ impl Allocation {
             ResourceId::MEMORY => class.usage.scored_before.memory_bytes,
             _ => class.usage.requested(resource),
         };
-        let matters = self.resources.iter().map(|(resource, weight)| Matter {
-            resource: *resource,
-            column: cluster.column(*resource),
-            weight: *weight,
-            own: own(*resource),
-        });
-        matters.filter(|matter| matter.own > 0 || matter.resource.is_everybodys()).collect()
-    }
-
-    #[inline]
-    fn points(&self, matters: &[Matter<'_>], node: NodeRef<'_>) -> i64 {
-        let at = node.index.at();
-        let scored = node.cluster.scored(node.index);
-        let (mut sum, mut weights) = (0, 0);
-        for matter in matters {
-            let allocatable = matter.column.allocatable[at];
-            if allocatable <= 0 {
-                continue;
-            }
-            let taken = match matter.resource {
-                ResourceId::CPU => scored.cpu_milli,
-                ResourceId::MEMORY => scored.memory_bytes,
-                _ => matter.column.requested[at],
-            };
-            let points = self.strategy.points(taken + matter.own, allocatable);
-            // A line may give nothing: such a resource has no say at all.
-            if points > 0 || !matches!(self.strategy, Strategy::Line(_)) {
-                sum += points * matter.weight;
-                weights += matter.weight;
-            }
-        }
-        match (weights, &self.strategy) {
-            (0, _) => 0,
-            (_, Strategy::Line(_)) => (sum as f64 / weights as f64).round() as i64,
-            _ => sum / weights,
-        }
+        let asked = self.resources.iter().map(|(resource, weight)| (*resource, *weight, own(*resource)));
+        let matters = asked.filter(|(resource, _, own)| *own > 0 || resource.is_everybodys());
+        let matter = |(resource, weight, own)| Matter {
+            allocatable: &cluster.column(resource).allocatable,
+            taken: cluster.scored(resource),
+            weight,
+            own,
+        };
+        matters.map(matter).collect()
     }
 }
 
-impl Strategy {
-    fn points(&self, used: i64, allocatable: i64) -> i64 {
-        match self {
-            Strategy::Least if used > allocatable => 0,
-            Strategy::Least => share(allocatable - used, allocatable),
-            Strategy::Most => share(used.min(allocatable), allocatable),
-            Strategy::Line(points) if used > allocatable => on_line(points, MAX_SCORE),
-            Strategy::Line(points) => on_line(points, share(used, allocatable)),
+fn add_means(
+    matters: &[Matter<'_>],
+    nodes: NodeRefs<'_>,
+    weight: i64,
+    sums: &mut [i64],
+    points: impl Fn(i64, i64) -> i64 + Copy,
+) {
+    let each = nodes.nodes.iter().zip(sums);
+    // Nearly always these are CPU and memory.
+    if let [one, other] = *matters {
+        each.for_each(|(node, sum)| *sum += weight * mean(&[one, other], *node, points));
+    } else {
+        each.for_each(|(node, sum)| *sum += weight * mean(matters, *node, points));
+    }
+}
+
+/// The weighted mean of the points for what is used of how much.
+#[inline(always)]
+fn mean(matters: &[Matter<'_>], node: NodeIndex, points: impl Fn(i64, i64) -> i64) -> i64 {
+    let (mut sum, mut weights) = (0, 0);
+    for matter in matters {
+        if let Some((used, allocatable)) = matter.with_pod(node) {
+            sum += points(used, allocatable) * matter.weight;
+            weights += matter.weight;
         }
     }
+    if weights == 0 { 0 } else { sum / weights }
+}
+
+/// The same along a line. It may give nothing: such a resource has no say at all.
+fn mean_on_line(matters: &[Matter<'_>], node: NodeIndex, line: &[(i64, i64)]) -> i64 {
+    let (mut sum, mut weights) = (0, 0);
+    for matter in matters {
+        let height = matter.with_pod(node).map_or(0, |(taken, of)| on_line(line, used(taken, of)));
+        if height > 0 {
+            sum += height * matter.weight;
+            weights += matter.weight;
+        }
+    }
+    if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }
+}
+
+/// The percentage that is left.
+#[inline]
+fn left(used: i64, allocatable: i64) -> i64 {
+    if used > allocatable { 0 } else { share(allocatable - used, allocatable) }
+}
+
+/// The percentage that is used.
+#[inline]
+fn used(used: i64, allocatable: i64) -> i64 {
+    share(used.min(allocatable), allocatable)
 }
 
 /// The height of the line at `percent`: straight between its points, level beyond them.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::{MAX_SCORE, Score};
 use crate::classes::Class;
-use crate::cluster::{Cluster, Column, NodeRef, NodeRefs, ResourceId};
+use crate::cluster::{Cluster, Column, NodeIndex, NodeRef, NodeRefs, ResourceId};
 use crate::filters::Kind;
 use crate::reads::{Parts, Reads};
 
@@ -32,39 +32,65 @@ impl Score for Balance {
     }
 
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
-        points(&self.matters(class, node.cluster), node)
+        let mut points = [0];
+        self.add(class, node.cluster.several(&[node.index]), 1, &mut points);
+        points[0]
     }
 
     fn add(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
         let matters = self.matters(class, nodes.cluster);
-        nodes.iter().zip(sums).for_each(|(node, sum)| *sum += weight * points(&matters, node));
+        let each = nodes.nodes.iter().zip(sums);
+        let several = |node: NodeIndex| rated(&matters.iter().filter_map(|one| one.shares(node)).collect::<Shares>());
+        // Nearly always these are CPU and memory.
+        if let [one, other] = *matters {
+            each.for_each(|(node, sum)| {
+                let points = match (one.shares(*node), other.shares(*node)) {
+                    (Some(one), Some(other)) => rated(&[one, other]),
+                    _ => several(*node),
+                };
+                *sum += weight * points;
+            });
+        } else {
+            each.for_each(|(node, sum)| *sum += weight * several(*node));
+        }
+    }
+}
+
+/// A resource that has a say for a class.
+#[derive(Clone, Copy)]
+struct Matter<'a> {
+    /// What each node has of it.
+    allocatable: &'a [i64],
+    /// What pods have requested of it on each node.
+    requested: &'a [i64],
+    /// What a pod of the class takes of it.
+    own: i64,
+}
+
+/// The used share of each resource, with the pod and without it.
+type Shares = SmallVec<[(f64, f64); 4]>;
+
+impl Matter<'_> {
+    /// The used share of a node that has something of it, with the pod and without it.
+    #[inline(always)]
+    fn shares(&self, node: NodeIndex) -> Option<(f64, f64)> {
+        let (allocatable, taken) = (self.allocatable[node.at()], self.requested[node.at()]);
+        let whole = allocatable as f64;
+        // Not `min`, which looks for what is no number.
+        let at_most_all = |share: f64| if share < 1.0 { share } else { 1.0 };
+        let share = |used: i64| at_most_all(used as f64 / whole);
+        (allocatable > 0).then(|| (share(taken + self.own), share(taken)))
     }
 }
 
 impl Balance {
-    /// Resources that have a say for a class, each with what a pod of it takes.
-    fn matters<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[(&'a Column, i64); 4]> {
+    fn matters<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[Matter<'a>; 4]> {
         let own = self.resources.iter().map(|resource| (*resource, class.usage.requested(*resource)));
         let matters = own.filter(|(resource, own)| *own > 0 || resource.is_everybodys());
-        matters.map(|(resource, own)| (cluster.column(resource), own)).collect()
+        let matter =
+            |(Column { allocatable, requested, .. }, own): (&'a Column, i64)| Matter { allocatable, requested, own };
+        matters.map(|(resource, own)| matter((cluster.column(resource), own))).collect()
     }
-}
-
-#[inline]
-fn points(matters: &[(&Column, i64)], node: NodeRef<'_>) -> i64 {
-    // With the pod, and without it.
-    let shares_of = |(column, own): &(&Column, i64)| {
-        let (allocatable, taken) = (column.allocatable[node.index.at()], column.requested[node.index.at()]);
-        let share = |used: i64| (used as f64 / allocatable as f64).min(1.0);
-        (allocatable > 0).then(|| (share(taken + own), share(taken)))
-    };
-    // Nearly always these are CPU and memory.
-    if let [one, other] = matters
-        && let (Some(one), Some(other)) = (shares_of(one), shares_of(other))
-    {
-        return rated(&[one, other]);
-    }
-    rated(&matters.iter().filter_map(shares_of).collect::<SmallVec<[_; 4]>>())
 }
 
 #[inline]
