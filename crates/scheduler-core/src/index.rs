@@ -246,10 +246,10 @@ impl KeptIndex {
         // Of nodes that take pods it is known that nobody refuses them, unless they changed by themselves.
         let are_known = changed == Changed::Pods && nodes.iter().all(|node| slots[node.at()] > 0);
         let still_open;
-        let open = if are_known {
+        let open = if are_known || (changed == Changed::Shape && self.are_open(class, cluster, nodes)) {
             nodes
         } else {
-            still_open = self.open_among(class, cluster, nodes, changed);
+            still_open = self.open_among(cluster, nodes);
             &*still_open
         };
         let mut found = Rooms::unlimited();
@@ -257,25 +257,29 @@ impl KeptIndex {
         if cluster.shows_hold() {
             found.stay_beside_hold(class, &self.plugins, cluster, open);
         }
-        let (mut taking, mut fresh, mut marks) = (Batch::default(), Batch::default(), [0; BATCH]);
-        for (at, node) in open.iter().enumerate() {
-            let (before, now) = (self.slots[node.at()], found.slots[at]);
+        let (mut some_taking, mut some_fresh) = (Batch::default(), Batch::default());
+        let all_take = !has_zero(&found.slots[..open.len()]);
+        for ((node, now), refuser) in open.iter().zip(found.slots).zip(found.refusers) {
+            let before = self.slots[node.at()];
             if before == 0 || now == 0 {
-                self.refused_by[node.at()] = found.refusers[at];
+                self.refused_by[node.at()] = refuser;
             }
             self.set_slots(cluster, *node, now);
-            if now > 0 {
-                // Read for all before the first is written: the processor then waits for memory once, not for each.
-                marks[taking.len()] = self.mark(*node);
-                taking.push(*node);
-                // A node that took no pods has no marks that could have been kept.
-                if before == 0 || changed == Changed::Shape {
-                    fresh.push(*node);
-                }
+            if now > 0 && !all_take {
+                some_taking.push(*node);
+            }
+            if now > 0 && before == 0 && changed == Changed::Pods {
+                some_fresh.push(*node);
             }
         }
+        let taking = if all_take { open } else { &*some_taking };
+        // A node that took no pods has no marks that could have been kept.
+        let fresh = if changed == Changed::Shape { taking } else { &*some_fresh };
+        // Read for all before the first is written: the processor then waits for memory once, not for each.
+        let mut marks = [0; BATCH];
+        marks.iter_mut().zip(taking).for_each(|(mark, node)| *mark = self.mark(*node));
         let mut totals = [0; BATCH];
-        self.marks.enter(class, cluster.several(&taking), cluster.several(&fresh), &mut totals);
+        self.marks.enter(class, cluster.several(taking), cluster.several(fresh), &mut totals);
         for ((node, before), total) in taking.iter().zip(marks).zip(totals) {
             let mark = mark(total);
             if mark != before {
@@ -284,12 +288,15 @@ impl KeptIndex {
         }
     }
 
-    /// The nodes that no static filter refuses.
-    fn open_among(&mut self, class: &Class, cluster: &Cluster, nodes: &[NodeIndex], changed: Changed) -> Batch {
-        if changed == Changed::Shape {
-            let refusers = static_refusers(&self.plugins, class, cluster, nodes);
-            nodes.iter().zip(refusers).for_each(|(node, refuser)| self.refused_by[node.at()] = refuser);
-        }
+    /// Asks the static filters, and says whether they refuse none of the nodes.
+    fn are_open(&mut self, class: &Class, cluster: &Cluster, nodes: &[NodeIndex]) -> bool {
+        let refusers = static_refusers(&self.plugins, class, cluster, nodes);
+        nodes.iter().zip(refusers).for_each(|(node, refuser)| self.refused_by[node.at()] = refuser);
+        refusers[..nodes.len()].iter().all(|refuser| *refuser == Refuser::NOBODY)
+    }
+
+    /// The nodes that no static filter refuses, as far as was last asked.
+    fn open_among(&mut self, cluster: &Cluster, nodes: &[NodeIndex]) -> Batch {
         let mut open = Batch::default();
         for node in nodes {
             if self.refuser(*node).is_static(&self.plugins) {
@@ -302,6 +309,7 @@ impl KeptIndex {
     }
 
     /// How many pods a node takes from now on. One that takes some is to be marked.
+    #[inline(always)]
     fn set_slots(&mut self, cluster: &Cluster, node: NodeIndex, now: u32) {
         let before = std::mem::replace(&mut self.slots[node.at()], now);
         if before == now {
@@ -310,8 +318,14 @@ impl KeptIndex {
         if now == 0 {
             self.tree.set(node.at(), 0);
         }
+        self.slots_total = self.slots_total + u64::from(now) - u64::from(before);
+        if !self.sums.is_empty() {
+            self.move_sums(cluster, node, before, now);
+        }
+    }
+
+    fn move_sums(&mut self, cluster: &Cluster, node: NodeIndex, before: u32, now: u32) {
         let moved = |sum: u64| sum + u64::from(now) - u64::from(before);
-        self.slots_total = moved(self.slots_total);
         for sums in &mut self.sums {
             let topology = cluster.topology(sums.topology);
             // Sums of an older version are made anew when they are asked for.
@@ -399,6 +413,10 @@ impl Rooms {
         let count = nodes.nodes.len();
         for (place, filter) in filters {
             filter.lower(class, nodes, load, &mut self.slots[..count]);
+            // Mostly a filter refuses none of them.
+            if !has_zero(&self.slots[..count]) {
+                continue;
+            }
             for (slots, refuser) in self.slots[..count].iter().zip(&mut self.refusers) {
                 if *slots == 0 && *refuser == Refuser::NOBODY {
                     *refuser = Refuser(place as u8);
@@ -406,6 +424,11 @@ impl Rooms {
             }
         }
     }
+}
+
+/// Looks at all of them, which is quicker than to look whether one was found after each.
+fn has_zero(slots: &[u32]) -> bool {
+    slots.iter().fold(false, |found, slots| found | (*slots == 0))
 }
 
 fn static_refusers(plugins: &Plugins, class: &Class, cluster: &Cluster, nodes: &[NodeIndex]) -> [Refuser; BATCH] {

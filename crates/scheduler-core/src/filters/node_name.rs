@@ -1,8 +1,8 @@
 //! A pod that names its node goes there or nowhere.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Reason};
+use super::{Filter, Kind, Load, NO_LIMIT, Reason, lower_each};
 use crate::classes::Class;
-use crate::cluster::NodeRef;
+use crate::cluster::{NodeRef, NodeRefs};
 use crate::reads::{Parts, Reads};
 use crate::wakes::Wakes;
 
@@ -30,6 +30,12 @@ impl Filter for NodeName {
         match class.node_name {
             Some(name) if name != node.fixed().name => 0,
             _ => NO_LIMIT,
+        }
+    }
+
+    fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
+        if class.node_name.is_some() {
+            lower_each(self, class, nodes, load, rooms);
         }
     }
 

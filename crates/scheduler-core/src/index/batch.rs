@@ -48,7 +48,8 @@ pub(super) fn batches(nodes: impl Iterator<Item = NodeIndex>) -> impl Iterator<I
     let mut nodes = nodes.fuse();
     std::iter::from_fn(move || {
         let mut batch = Batch::default();
-        nodes.by_ref().take(BATCH).for_each(|node| batch.push(node));
+        let filled = batch.nodes.iter_mut().zip(nodes.by_ref()).map(|(place, node)| *place = node);
+        batch.count = filled.count();
         (batch.count > 0).then_some(batch)
     })
 }

@@ -241,7 +241,8 @@ impl Scaled {
 
 /// Writes values of nodes into a column that is empty as long as all are 0.
 fn keep(column: &mut Vec<i64>, nodes: &[NodeIndex], values: &Totals, width: usize) {
-    if column.is_empty() && values[..nodes.len()].iter().any(|value| *value != 0) {
+    let has_any = values[..nodes.len()].iter().fold(0, |all, value| all | value) != 0;
+    if column.is_empty() && has_any {
         column.resize(width, 0);
     }
     if !column.is_empty() {

@@ -3,7 +3,7 @@
 
 use super::{MAX_SCORE, Nodes, Score};
 use crate::classes::Class;
-use crate::cluster::NodeRef;
+use crate::cluster::{NodeRef, NodeRefs};
 use crate::filters::Kind;
 use crate::reads::{Parts, Reads};
 
@@ -44,6 +44,12 @@ impl Score for Images {
         let most = MOST_BYTES_EACH * class.images.len() as i64;
         let bytes = class.images.iter().filter_map(spared).fold(0, i64::saturating_add).clamp(LEAST_BYTES, most);
         MAX_SCORE * (bytes - LEAST_BYTES) / (most - LEAST_BYTES)
+    }
+
+    fn add(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
+        if class.images.iter().any(|image| nodes.cluster.nodes_with_image(*image) > 0) {
+            nodes.iter().zip(sums).for_each(|(node, sum)| *sum += weight * self.raw(class, node));
+        }
     }
 
     /// On how many of how many nodes each image lies; always the same while it lies on none.
