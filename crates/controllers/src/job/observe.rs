@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Timestamp;
-use api::views::{JobView, Meta, ObjectKey, PodGroupView, PodPhase, PodView, View, WorkloadView};
+use api::views::{JobView, Meta, ObjectKey, OwnerRef, PodGroupView, PodPhase, PodView, View, WorkloadView};
 use jiff::SignedDuration;
 
 use super::Parts;
 use super::claims::{claim, uncontrolled};
 use super::ends::finished_at;
-use super::lineage::Known;
+use super::lineage::{Known, reference};
 use super::owners::Owners;
 use super::scheduling::{ManagementMode, management_mode, stands_for};
 use super::settings::Groups;
@@ -100,7 +100,7 @@ pub fn observe(parts: &Parts, owners: &Owners, key: &ObjectKey, uid: &str) -> Op
         // Siblings share the parent's Workload; a group is told apart by its controller.
         ManagementMode::ManagePodGroupOnly => is_controlled_by(&group.metadata, uid) && !group.metadata.is_deleting(),
         ManagementMode::JoinNamed => !group.metadata.is_deleting(),
-        _ => is_for(&group.metadata, uid),
+        _ => !group.metadata.is_deleting() && is_for(&group.metadata, JobView::RESOURCE.kind, uid),
     });
     let serves_groups =
         parts.capabilities.serves(&WorkloadView::RESOURCE) && parts.capabilities.serves(&PodGroupView::RESOURCE);
@@ -135,9 +135,13 @@ pub(super) fn workloads_of(
         return workload.filter(|workload| !workload.metadata.is_deleting()).into_iter().collect();
     }
     let uid = &job.metadata.uid;
-    let of = |reference: &String| {
-        let mut workloads = parts.workloads.by_index(&WorkloadView::BY_CONTROLLER_REF, reference);
-        workloads.retain(|workload| mode == ManagementMode::ManagePodGroupOnly || is_for(&workload.metadata, uid));
+    let of = |owner: &OwnerRef| {
+        let reference = reference(&job.metadata.namespace, owner);
+        let mut workloads = parts.workloads.by_index(&WorkloadView::BY_CONTROLLER_REF, &reference);
+        workloads.retain(|workload| {
+            let may_go = mode == ManagementMode::ManagePodGroupOnly;
+            (may_go || !workload.metadata.is_deleting()) && is_for(&workload.metadata, &owner.kind, &owner.uid)
+        });
         workloads
     };
     let found: Vec<_> = stands_for(job, mode, known).iter().map(of).filter(|found| !found.is_empty()).collect();
@@ -154,11 +158,11 @@ fn groups_of(parts: &Parts, workload: &WorkloadView) -> Vec<Arc<PodGroupView>> {
     parts.pod_groups.by_index(&PodGroupView::BY_WORKLOAD, &workload.metadata.key().to_string())
 }
 
-/// Whether an object that names the Job is for this one. Names come back, uids do not: an object owned by a Job with
-/// another uid is the leftover of an earlier Job (S000-30). One that is on its way out is nobody's.
-fn is_for(meta: &Meta, uid: &str) -> bool {
-    let mut jobs = meta.owner_references.iter().filter(|owner| owner.kind == "Job").peekable();
-    !meta.is_deleting() && (jobs.peek().is_none() || jobs.any(|owner| owner.uid == uid))
+/// Whether an object that names an owner of this kind is for the one with this uid. Names come back, uids do not: what
+/// another of the kind owns is the leftover of an earlier one (S000-30).
+fn is_for(meta: &Meta, kind: &str, uid: &str) -> bool {
+    let mut owners = meta.owner_references.iter().filter(|owner| owner.kind == kind).peekable();
+    owners.peek().is_none() || owners.any(|owner| owner.uid == uid)
 }
 
 pub(super) fn is_controlled_by(meta: &Meta, uid: &str) -> bool {

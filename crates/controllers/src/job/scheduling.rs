@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::batch::scheduling::{JobIntent, item_for_job};
 use api::gates::{Gate, Gates};
-use api::views::{Condition, JobView, Meta, PodGroupView, View, WorkloadView};
+use api::views::{Condition, JobView, Meta, OwnerRef, PodGroupView, View, WorkloadView};
 use k8s_openapi::api::scheduling::v1beta1::{PodGroup, PodGroupTemplate, Workload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use workloadbuilder::groups::{Template, find_template, templates};
@@ -14,7 +14,7 @@ use workloadbuilder::recompile::differences;
 use workloadbuilder::{BuildError, BuildOptions, Builder, names};
 
 use super::Config;
-use super::lineage::{Known, name_of, reference};
+use super::lineage::{Known, name_of};
 use super::observe::{Observed, is_controlled_by};
 use super::pods::job_owner;
 use super::reference::named_group;
@@ -54,17 +54,22 @@ pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners)
     }
 }
 
-/// The `controllerRef` of the Workload to look for, as the index writes it. A child has several, of which the first counts
-/// that there is a Workload for.
+/// Whom the Workload to look for names as its `controllerRef`. A child has several, of which the first counts that there is
+/// a Workload for.
 // Upstream: only the Workload of the parent is found, so that a child in a tree of three levels has none.
-pub fn stands_for(job: &JobView, mode: ManagementMode, known: Option<&Known>) -> Vec<String> {
-    let (namespace, name) = (&job.metadata.namespace, &job.metadata.name);
+pub fn stands_for(job: &JobView, mode: ManagementMode, known: Option<&Known>) -> Vec<OwnerRef> {
     match mode {
         ManagementMode::ManageNone | ManagementMode::JoinNamed => Vec::new(),
-        ManagementMode::ManageBoth => vec![format!("{namespace}/batch/Job/{name}")],
+        ManagementMode::ManageBoth => vec![OwnerRef {
+            api_version: JobView::RESOURCE.api_version(),
+            kind: JobView::RESOURCE.kind.to_owned(),
+            name: job.metadata.name.clone(),
+            uid: job.metadata.uid.clone(),
+            ..OwnerRef::default()
+        }],
         ManagementMode::ManagePodGroupOnly => match known {
-            Some(known) => known.lineage.owners().iter().map(|owner| reference(namespace, owner)).collect(),
-            None => job.metadata.controller().map(|parent| reference(namespace, parent)).into_iter().collect(),
+            Some(known) => known.lineage.owners().to_vec(),
+            None => job.metadata.controller().cloned().into_iter().collect(),
         },
     }
 }

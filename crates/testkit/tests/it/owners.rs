@@ -237,3 +237,24 @@ fn a_kind_that_the_server_does_not_have_ends_the_search_and_is_told() {
         complete(&home, "c").await;
     });
 }
+
+#[test]
+fn the_workload_of_an_earlier_owner_of_the_same_name_does_not_count() {
+    on_paused_clock(async {
+        let home = home().await;
+        let middle = middle(&home, &root(&home).await).await;
+        let mut leftover = workload("leftover", "batch", "Job", "middle");
+        leftover["metadata"]["ownerReferences"] = controlled_by("batch/v1", &middle);
+        leftover["metadata"]["ownerReferences"][0]["uid"] = json!("7d0c9b59-2b7c-4a6f-8e61-8b8a7f4c0f10");
+        // Otherwise it is collected at once.
+        leftover["metadata"]["finalizers"] = json!(["example.com/held"]);
+        home.create(&leftover).await;
+        home.create(&endless_child("a", &middle)).await;
+        waits(&home, "a").await;
+        home.pass(MINUTE).await;
+        assert_eq!(origin(&home), None, "nothing is made from it");
+        home.create(&workload("right", "batch", "Job", "middle")).await;
+        home.eventually("its group", MINUTE, origin).await;
+        assert_eq!(origin(&home).as_deref(), Some("right"));
+    });
+}
