@@ -1,11 +1,10 @@
 //! Does what was decided about one object.
 
-use api::views::{Meta, ObjectKey, OwnerRef, ResourceRef};
+use api::views::{ObjectKey, OwnerRef, ResourceRef};
 use kube::{Client, Error};
 use runtime::discovery::is_segment;
-use runtime::request::{delete, get, patch};
+use runtime::request::{delete, patch, read_meta};
 use runtime::{PatchKind, is_not_found};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::decide::OwnerState;
@@ -41,27 +40,16 @@ pub async fn ask(
     owner: &OwnerRef,
     namespace: &str,
 ) -> Result<OwnerState, Error> {
-    #[derive(Deserialize)]
-    struct Answer {
-        metadata: Meta,
-    }
     if !is_segment(&owner.name) {
         return Ok(OwnerState::Absent);
     }
     let namespace = if resource.namespaced { namespace } else { "" };
-    match get(client, &resource.object_path(&ObjectKey::new(namespace, &owner.name))).await {
-        Ok(bytes) => {
-            let Answer { metadata } = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
-            let waits = metadata.is_deleting() && metadata.has_finalizer(FOREGROUND);
-            Ok(match metadata.uid == owner.uid {
-                false => OwnerState::Absent,
-                true if waits => OwnerState::Waiting,
-                true => OwnerState::Solid,
-            })
-        }
-        Err(error) if is_not_found(&error) => Ok(OwnerState::Absent),
-        Err(error) => Err(error),
-    }
+    let found = read_meta(client, &resource.object_path(&ObjectKey::new(namespace, &owner.name))).await?;
+    Ok(match found.filter(|meta| meta.uid == owner.uid) {
+        None => OwnerState::Absent,
+        Some(meta) if meta.is_deleting() && meta.has_finalizer(FOREGROUND) => OwnerState::Waiting,
+        Some(_) => OwnerState::Solid,
+    })
 }
 
 fn path(object: &Object) -> String {
