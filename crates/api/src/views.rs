@@ -25,7 +25,7 @@ pub use pod::{
     AffinityView, ContainerStateView, ContainerStatusView, ContainerView, PodPhase, PodSpecView, PodStatusView,
     PodView, PortView, ResourcesView, RunningView, SchedulingGateView, SchedulingGroupView, TerminatedView,
 };
-pub use pod_group::{PodGroupSpecView, PodGroupStatusView, PodGroupView};
+pub use pod_group::{PodGroupSpecView, PodGroupStatusView, PodGroupView, quorum};
 pub use workload::WorkloadView;
 
 /// Implements [`View`] in this crate, so that decoding is compiled once, here, and not in every crate that uses it.

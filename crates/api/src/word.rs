@@ -22,7 +22,7 @@ enum Form {
 }
 
 /// Words of the API, shorter ones first, those of one length in alphabetical order: most are told apart by their length.
-static KNOWN: [&str; 39] = [
+static KNOWN: [&str; 40] = [
     "Job",
     "Pod",
     "cpu",
@@ -51,6 +51,7 @@ static KNOWN: [&str; 39] = [
     "phalanx.dev/run-seconds",
     "phalanx.dev/start-seconds",
     "scheduling.k8s.io/v1beta1",
+    "phalanx.dev/expected-count",
     "scheduling.k8s.io/v1alpha3",
     "phalanx.dev/after-min-count",
     "topology.kubernetes.io/zone",

@@ -5,7 +5,7 @@ mod members; // pending and placed members, counted so that no decision has to l
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::views::{ObjectKey, OwnerRef};
+use api::views::{ObjectKey, OwnerRef, quorum};
 use rustc_hash::FxHashMap;
 
 pub(crate) use self::members::{Pending, Placed};
@@ -55,6 +55,8 @@ pub(crate) struct Group {
 pub(crate) struct Terms {
     /// None for a Basic group.
     pub(crate) min_count: Option<usize>,
+    /// How many pods the group can have at once from now on, where that is known.
+    pub(crate) expected_count: Option<usize>,
     pub(crate) topology: Option<TopologyId>,
     pub(crate) priority: i32,
     /// The group had its `min_count` once.
@@ -121,12 +123,24 @@ impl Group {
         self.placed.len() + self.succeeded_count
     }
 
+    /// How many members a gang needs, those that succeeded included; none for a Basic group.
+    pub(crate) fn quorum(&self) -> Option<usize> {
+        let terms = self.terms.as_ref()?;
+        terms.min_count.map(|min_count| quorum(min_count, terms.expected_count, self.succeeded_count))
+    }
+
+    /// How many pods of the group are expected that do not exist yet.
+    pub(crate) fn coming_count(&self) -> usize {
+        let expected = self.terms.as_ref().and_then(|terms| terms.expected_count).unwrap_or(0);
+        expected.saturating_sub(self.placed.len() + self.pending.len())
+    }
+
     /// How many members there must be for any to be placed; none for a Basic group, and for a gang that runs once it had
     /// its `min_count`. Where none runs any more, as after a suspension, the gang starts as a whole again.
     // Upstream: the count binds for ever, so that a Job whose pods fail one by one ends up waiting for all of them.
     pub(crate) fn min_count(&self) -> Option<usize> {
         let terms = self.terms.as_ref()?;
-        terms.min_count.filter(|_| !terms.satisfied || self.placed.is_empty())
+        self.quorum().filter(|_| !terms.satisfied || self.placed.is_empty())
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
@@ -153,8 +167,7 @@ impl Group {
     /// All others wait from when they were made: or else a Job that replaces its pods would always be before whoever
     /// came after its first one.
     pub(crate) fn next_turn(&self) -> Turn {
-        let min_count = self.terms.as_ref().and_then(|terms| terms.min_count);
-        if min_count.is_some_and(|min_count| self.placed_count() < min_count) {
+        if self.quorum().is_some_and(|quorum| self.placed_count() < quorum) {
             return self.turn;
         }
         self.ages.first().map_or(self.turn, |(created, seen)| Turn { created: *created, seen: *seen, ..self.turn })
@@ -164,12 +177,12 @@ impl Group {
     pub(crate) fn is_partial(&self) -> bool {
         let never_whole = |terms: &&Terms| !terms.reached && !self.was_whole;
         let begun = self.terms.as_ref().filter(never_whole).filter(|_| !self.placed.is_empty());
-        begun.and_then(|terms| terms.min_count).is_some_and(|min_count| self.placed_count() < min_count)
+        begun.and_then(|_| self.quorum()).is_some_and(|quorum| self.placed_count() < quorum)
     }
 
     /// Takes note of whether the gang is whole now.
     pub(crate) fn note_whole(&mut self) {
-        let needed = self.terms.as_ref().and_then(|terms| terms.min_count);
+        let needed = self.quorum();
         let seen = self.bound_count + self.succeeded_count;
         self.was_whole |= needed.is_some_and(|needed| seen.min(self.placed_count()) >= needed);
     }

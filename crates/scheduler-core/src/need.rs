@@ -14,6 +14,8 @@ pub(crate) struct Need {
     pub(crate) lots: Vec<Lot>,
     /// Members that have a place already.
     pub(crate) placed_count: usize,
+    /// Members that are expected later. A domain that has room for them as well is better than one that has not.
+    pub(crate) coming_count: usize,
     pub(crate) constraint: Option<Constraint>,
 }
 

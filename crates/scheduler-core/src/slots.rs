@@ -9,6 +9,9 @@ use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
 use crate::decision::ChosenDomain;
 use crate::need::{Constraint, Need};
 
+/// All slots of a domain, when parts of them are added up.
+const WHOLE: u64 = 1 << 30;
+
 /// Where a unit's pods may go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Region {
@@ -44,10 +47,12 @@ impl Region {
     }
 }
 
-/// A region and what the sums say about it. Orders by preference, the best last: more pods of the unit, then fewer
-/// slots left over (so that large free domains stay free for large groups), then the smaller label value.
+/// A region and what the sums say about it. Orders by preference, the best last: room for all that is expected, then more
+/// pods of the unit, then fewer slots left over (so that large free domains stay free for large groups), then the smaller label value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ranked {
+    /// It has room for the pods of the unit and for those that are expected later; false where none are.
+    pub(crate) takes_expected: bool,
     pub(crate) fits_count: u64,
     pub(crate) spare: Reverse<u64>,
     pub(crate) value: Reverse<Arc<str>>,
@@ -113,11 +118,17 @@ pub(crate) fn ranked_domains(
     let topology = cluster.topology(constraint.topology);
     let mut fits = vec![0; topology.domains().len()];
     let mut slots = vec![0; fits.len()];
+    // Which part of each domain all expected pods take. Those to come are assumed to be like most of those that wait.
+    let mut shares = vec![0u64; fits.len()];
+    let likeliest = need.lots.iter().map(|lot| lot.count).max().unwrap_or(0);
+    let mut coming = need.coming_count as u64;
     for lot in &need.lots {
+        let expected = lot.count as u64 + if lot.count == likeliest { std::mem::take(&mut coming) } else { 0 };
         let (_, index) = classes.caught_up(lot.class, cluster);
         for (at, sum) in index.slots_by_domain(constraint.topology, cluster).iter().enumerate() {
             fits[at] += (*sum).min(lot.count as u64);
             slots[at] += sum;
+            shares[at] = shares[at].saturating_add((expected * WHOLE).checked_div(*sum).unwrap_or(u64::MAX));
         }
     }
     let allowed = |domain: &DomainId| {
@@ -125,6 +136,7 @@ pub(crate) fn ranked_domains(
         !topology.nodes(*domain).is_empty() && (pinned.is_empty() || pinned.contains(domain))
     };
     let rank = |domain: DomainId| Ranked {
+        takes_expected: need.coming_count > 0 && shares[domain.at()] <= WHOLE,
         fits_count: fits[domain.at()],
         spare: Reverse(slots[domain.at()] - fits[domain.at()]),
         value: Reverse(Arc::clone(cluster.names.text(topology.value(domain)))),

@@ -169,6 +169,7 @@ impl Core {
                     policy: Policy::Alone,
                     lots: vec![Lot { class, count: 1 }],
                     placed_count: 0,
+                    coming_count: 0,
                     constraint: None,
                 })
             }
@@ -189,6 +190,7 @@ impl Core {
                     policy: group.min_count().map_or(Policy::Basic, |min_count| Policy::Gang { min_count }),
                     lots: self.lots(group),
                     placed_count: group.placed_count(),
+                    coming_count: group.coming_count(),
                     constraint,
                 })
             }
@@ -265,15 +267,15 @@ impl Core {
             Readiness::Gated => Cause::Gated,
             Readiness::NothingPending | Readiness::Ready => return None,
         };
-        let min_count = group.terms.as_ref().and_then(|terms| terms.min_count);
+        let quorum = group.quorum();
         let unit = Unit::Group(group.key.clone());
         let refusal = Refusal {
             cause,
-            is_gang: min_count.is_some(),
+            is_gang: quorum.is_some(),
             nodes_count: self.cluster.present_count(),
             could_wait: true,
             set_aside: group.aside,
-            ..Refusal::about(unit.clone(), min_count.unwrap_or(1), group.pending.len(), group.placed_count())
+            ..Refusal::about(unit.clone(), quorum.unwrap_or(1), group.pending.len(), group.placed_count())
         };
         Some(Decision { unit, verdict: Verdict::Wait(refusal), domain: None, unplaced: None })
     }

@@ -11,6 +11,7 @@ mod profiles; // stories about whose pods are judged by which plugins
 mod properties; // what holds on every generated cluster
 mod singles; // stories about filters, scores and single pods
 mod topology; // stories about groups that share a domain
+mod expected; // stories about how many pods a group can have
 mod explaining; // stories about ways out, and why pods are where they are
 mod extremes; // numbers and names that nobody needs and anybody may write
 mod truth; // what is said holds, on every generated cluster

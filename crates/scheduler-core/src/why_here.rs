@@ -150,13 +150,14 @@ pub(crate) struct PlacedLot {
     pub(crate) nodes: Vec<NodeIndex>,
 }
 
-/// Works out why pods are where they are. `topology`: the key of which they have to share a domain. `spots` are the same
+/// Works out why pods are where they are. `topology`: the key of which they have to share a domain, which
+/// was chosen for `coming_count` pods more. `spots` are the same
 /// pods with what they take. Leaves everything as it was.
 pub(crate) fn look(
     unit: &Unit,
     lots: &[PlacedLot],
     spots: &Spots,
-    topology: Option<TopologyId>,
+    (topology, coming_count): (Option<TopologyId>, usize),
     cluster: &mut Cluster,
     classes: &mut Classes,
 ) -> Option<WhyHere> {
@@ -167,7 +168,7 @@ pub(crate) fn look(
         let domain = cluster.topology(topology).domain_of(*largest.nodes.first()?)?;
         Some(Region::Domain(topology, domain))
     });
-    let domain = region.and_then(|region| domain_choice(unit, lots, region, cluster, classes));
+    let domain = region.and_then(|region| domain_choice(unit, lots, (region, coming_count), cluster, classes));
     let (class, index) = classes.caught_up(largest.class, cluster);
     let mut counts: BTreeMap<NodeIndex, usize> = BTreeMap::new();
     lots.iter().flat_map(|lot| &lot.nodes).for_each(|node| *counts.entry(*node).or_default() += 1);
@@ -197,7 +198,7 @@ pub(crate) fn look(
 fn domain_choice(
     unit: &Unit,
     lots: &[PlacedLot],
-    region: Region,
+    (region, coming_count): (Region, usize),
     cluster: &Cluster,
     classes: &mut Classes,
 ) -> Option<DomainChoice> {
@@ -209,6 +210,7 @@ fn domain_choice(
         policy: Policy::Gang { min_count: pods_count },
         lots: lots.iter().map(|lot| Lot { class: lot.class, count: lot.nodes.len() }).collect(),
         placed_count: 0,
+        coming_count,
         constraint: None,
     };
     let ranked = slots::ranked_domains(&need, &constraint, cluster, classes);

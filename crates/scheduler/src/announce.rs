@@ -69,8 +69,13 @@ impl Announcer {
             let mut wanted = Vec::new();
             let standing = book.standing(key);
             if !standing.scheduled
-                && let Some(condition) =
-                    condition_for(view, standing.bound, to_say.as_ref(), standing.bind_error.as_deref())
+                && let Some(condition) = condition_for(
+                    view,
+                    standing.bound,
+                    standing.counts.succeeded,
+                    to_say.as_ref(),
+                    standing.bind_error.as_deref(),
+                )
             {
                 standing.scheduled = condition.status == "True";
                 wanted.push(condition);
@@ -105,7 +110,7 @@ impl Announcer {
     fn degraded(&self, view: &PodGroupView, key: &ObjectKey, book: &mut Book, now: Timestamp) -> Option<Condition> {
         let standing = book.standing(key);
         standing.short_since = standing.is_short().then(|| standing.short_since.unwrap_or(now));
-        let min_count = standing.min_count.filter(|_| standing.scheduled)?;
+        let min_count = standing.quorum().filter(|_| standing.scheduled)?;
         let (held, said) = (&view.status.conditions, standing.degraded.as_ref());
         let wanted = degraded::condition(standing.counts, min_count, held, said)?;
         let noticed = standing.noticed.filter(|(counts, _)| *counts == standing.counts);
@@ -152,6 +157,14 @@ impl Announcer {
                     &message,
                 );
             }
+        }
+    }
+
+    /// Tells of a PodGroup whose expected count is no number, which counts as if it were not there.
+    pub(crate) fn bad_expected_count(&self, group: &PodGroupView) {
+        if let Some(Err(text)) = group.expected_count() {
+            let message = format!("annotation {}: {text:?} is not a whole number", PodGroupView::EXPECTED_COUNT);
+            self.recorder.event(&ObjectRef::of(group), EventKind::Warning, "BadAnnotation", "Scheduling", &message);
         }
     }
 

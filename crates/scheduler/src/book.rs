@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Timestamp;
-use api::views::{Condition, ObjectKey, PodGroupView, PodView};
+use api::views::{Condition, ObjectKey, PodGroupView, PodView, quorum};
 use runtime::Change;
 use scheduler_core::Unit;
 
@@ -57,7 +57,9 @@ pub(crate) struct Standing {
     /// The counts that were last looked at, and since when they are so.
     pub(crate) noticed: Option<(Counts, Timestamp)>,
     /// Of a gang.
-    pub(crate) min_count: Option<usize>,
+    min_count: Option<usize>,
+    /// How many pods it can have at once from now on, where that is known.
+    expected_count: Option<usize>,
     /// Whether the PodGroup says that it was initially scheduled.
     shown_scheduled: bool,
     /// Whether the PodGroup exists.
@@ -67,7 +69,12 @@ pub(crate) struct Standing {
 impl Standing {
     /// Whether the group is a gang that had its `minCount` and now has fewer pods.
     pub(crate) fn is_short(&self) -> bool {
-        self.scheduled && self.min_count.is_some_and(|min_count| self.counts.fall_short_of(min_count))
+        self.scheduled && self.quorum().is_some_and(|quorum| self.counts.fall_short_of(quorum))
+    }
+
+    /// How many members a gang needs, those that succeeded included.
+    pub(crate) fn quorum(&self) -> Option<usize> {
+        self.min_count.map(|min_count| quorum(min_count, self.expected_count, self.counts.succeeded))
     }
 
     /// Whether a change of its counts may be worth a word.
@@ -175,6 +182,7 @@ impl Book {
             Some(group) => {
                 standing.exists = true;
                 standing.min_count = group.min_count().map(|count| usize::try_from(count).unwrap_or(0).max(1));
+                standing.expected_count = group.expected_count().and_then(Result::ok);
                 standing.shown_scheduled = Condition::is_true(&group.status.conditions, INITIALLY_SCHEDULED);
                 standing.scheduled |= standing.shown_scheduled;
                 let is_degraded = Condition::is_true(&group.status.conditions, DEGRADED);

@@ -167,6 +167,12 @@ impl Shell {
         while let Some(change) = self.pod_groups.try_next() {
             self.book.note_group(&change);
             let key = change.latest().metadata.key();
+            let expected = |view: &Arc<PodGroupView>| view.expected_count().map(|count| count.map_err(str::to_owned));
+            if let Some(new) = &change.new
+                && change.old.as_ref().and_then(expected) != expected(new)
+            {
+                self.announcer.bad_expected_count(new);
+            }
             if change.new.is_none() {
                 self.announcer.answers.withdraw(&Unit::Group(key));
             } else if change.old.is_none() {

@@ -65,14 +65,15 @@ pub fn due(words: &Words, said: Option<&Said>, now: Timestamp, pause: Duration) 
     if is_news || now >= again { Due::Now } else { Due::At(again) }
 }
 
-/// The condition `group` should carry, if it does not yet, given how many of its pods are bound, why it is refused, and
-/// what the server said to the last bind that it did not take.
+/// The condition `group` should carry, if it does not yet, given how many of its pods are bound, those that succeeded
+/// included, why it is refused, and what the server said to the last bind that it did not take.
 ///
 /// Upstream: sets True when it hands the pods to binding, so a group whose binds then fail is called scheduled. We
 /// wait for the binds. Like upstream it never goes back to False.
 pub fn condition_for(
     group: &PodGroupView,
     bound: usize,
+    succeeded: usize,
     refused: Option<&Words>,
     bind_error: Option<&str>,
 ) -> Option<Condition> {
@@ -81,7 +82,7 @@ pub fn condition_for(
         return None;
     }
     // A Basic group has no number to reach; its first pod shows that it can be scheduled.
-    let needed = usize::try_from(group.min_count().unwrap_or(1)).unwrap_or(0).max(1);
+    let needed = group.quorum(succeeded).unwrap_or(1);
     let wanted = if bound >= needed {
         // Upstream: no message. How many there are now is told by `Degraded`, where they become too few.
         let message = if bound == 1 { "1 pod bound".to_owned() } else { format!("{bound} pods bound") };
@@ -161,9 +162,9 @@ mod tests {
         ] {
             let group = PodGroupView::decode(format!("{{{spec},{status}}}").as_bytes()).unwrap();
             let text = |c: Condition| format!("{} {} {}", c.status, c.reason, c.message);
-            assert_eq!(condition_for(&group, bound, refused, None).map(text).unwrap_or_default(), want, "{case}");
+            assert_eq!(condition_for(&group, bound, 0, refused, None).map(text).unwrap_or_default(), want, "{case}");
             // A bind that the server did not take is only told where nothing else is.
-            let with_error = condition_for(&group, bound, refused, Some("pod a: full"));
+            let with_error = condition_for(&group, bound, 0, refused, Some("pod a: full"));
             let is_silent = want.is_empty() && refused.is_none();
             let want = if is_silent { "False SchedulerError pod a: full" } else { want };
             assert_eq!(with_error.map(text).unwrap_or_default(), want, "{case}, and a bind was not taken");

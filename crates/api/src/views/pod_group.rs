@@ -57,6 +57,26 @@ impl PodGroupView {
         !always && Condition::is_true(&self.status.conditions, "PodGroupInitiallyScheduled")
     }
 
+    /// Annotation on a PodGroup: how many pods the group can have at once from now on, a whole number. A gang waits for no
+    /// more than that, and topology domains are chosen for that many. Our Job controller keeps it on the PodGroups that it
+    /// makes: the parallelism, or what is left to complete.
+    pub const EXPECTED_COUNT: &str = "phalanx.dev/expected-count";
+
+    /// How many pods the group can have at once from now on, where [`PodGroupView::EXPECTED_COUNT`] says so; the text where
+    /// it is no such number.
+    pub fn expected_count(&self) -> Option<Result<usize, &str>> {
+        let text = self.metadata.annotations.get(PodGroupView::EXPECTED_COUNT)?;
+        Some(text.parse::<u32>().map(|count| count as usize).map_err(|_| text.as_str()))
+    }
+
+    /// How many members a gang needs at least, those that succeeded included: `minCount`, or what there can be; `None` for
+    /// a Basic group.
+    pub fn quorum(&self, succeeded_count: usize) -> Option<usize> {
+        let min_count = usize::try_from(self.min_count()?).unwrap_or(0);
+        let expected = self.expected_count().and_then(Result::ok);
+        Some(quorum(min_count, expected, succeeded_count))
+    }
+
     /// Annotation of the objects that our controllers make: who made them.
     pub const MANAGED_BY: &str = "phalanx.dev/managed-by";
     /// The Job controller, as [`PodGroupView::MANAGED_BY`] names it.
@@ -75,6 +95,12 @@ impl PodGroupView {
         let constraints = self.spec.scheduling_constraints.as_ref()?;
         constraints.topology.as_ref()?.first().map(|constraint| constraint.key.as_str())
     }
+}
+
+/// How many members a gang of `min_count` needs, those that succeeded included, when so many more are `expected` at most.
+pub fn quorum(min_count: usize, expected: Option<usize>, succeeded_count: usize) -> usize {
+    let can_be = expected.map_or(usize::MAX, |expected| expected.saturating_add(succeeded_count));
+    min_count.min(can_be).max(1)
 }
 
 /// `podgroup.spec`.
@@ -102,4 +128,30 @@ pub struct PodGroupStatusView {
     /// `PodGroupInitiallyScheduled` and others.
     #[serde(deserialize_with = "tight")]
     pub conditions: Vec<Condition>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::views::View;
+
+    #[test]
+    fn the_quorum_is_what_a_gang_can_have() {
+        for (annotation, succeeded_count, want) in [
+            ("", 0, 3),
+            (r#""phalanx.dev/expected-count": "8""#, 0, 3),
+            (r#""phalanx.dev/expected-count": "1""#, 0, 1),
+            // Two are left beside the one that succeeded.
+            (r#""phalanx.dev/expected-count": "2""#, 1, 3),
+            (r#""phalanx.dev/expected-count": "0""#, 0, 1),
+            (r#""phalanx.dev/expected-count": "-1""#, 0, 3),
+            (r#""phalanx.dev/expected-count": "many""#, 0, 3),
+        ] {
+            let text = format!(
+                r#"{{"metadata":{{"annotations":{{{annotation}}}}},"spec":{{"schedulingPolicy":{{"gang":{{"minCount":3}}}}}}}}"#
+            );
+            let quorum = PodGroupView::decode(text.as_bytes()).map(|group| group.quorum(succeeded_count));
+            assert_eq!(quorum.ok().flatten(), Some(want), "{annotation}");
+        }
+    }
 }

@@ -94,7 +94,7 @@ impl Core {
             let Some((pod, seen, ..)) = assumed.first().cloned() else { continue };
             let name = self.name_of(unit);
             let lots = assumed.into_iter().map(|(_, _, class, node, usage)| (class, node, usage));
-            if let Some(why) = self.why_here(&name, lots, self.topology_of(unit)) {
+            if let Some(why) = self.why_here(&name, lots, unit) {
                 let why = WhyHere { kept_since: Some(now), ..why };
                 self.recall.keep(name, Kept { pod, seen, why });
             }
@@ -183,7 +183,7 @@ impl Core {
             }
         }
         let held: Vec<ClassId> = lots.iter().map(|(class, ..)| *class).collect();
-        let mut why = self.why_here(subject, lots, self.topology_of(unit));
+        let mut why = self.why_here(subject, lots, unit);
         held.into_iter().for_each(|class| self.classes.release(class));
         if let (Unit::Pod(_), Some(why)) = (subject, &mut why) {
             // One pod of a group follows the others; that is no choice of a domain.
@@ -196,7 +196,7 @@ impl Core {
         &mut self,
         unit: &Unit,
         pods: impl IntoIterator<Item = (ClassId, NodeIndex, Arc<Usage>)>,
-        topology: Option<TopologyId>,
+        of: UnitId,
     ) -> Option<WhyHere> {
         let mut by_class: BTreeMap<ClassId, Vec<NodeIndex>> = BTreeMap::new();
         let mut spots: Spots = Vec::new();
@@ -206,12 +206,14 @@ impl Core {
         }
         let lots: Vec<PlacedLot> = by_class.into_iter().map(|(class, nodes)| PlacedLot { class, nodes }).collect();
         self.cluster.show_hold(false);
-        why_here::look(unit, &lots, &spots, topology, &mut self.cluster, &mut self.classes)
+        why_here::look(unit, &lots, &spots, self.asks_of_domain(of), &mut self.cluster, &mut self.classes)
     }
 
-    fn topology_of(&self, unit: UnitId) -> Option<TopologyId> {
-        let UnitId::Group(group) = unit else { return None };
-        self.groups.get(group).terms.as_ref()?.topology
+    /// The topology key of the unit, and how many pods more a domain of it should have room for.
+    fn asks_of_domain(&self, unit: UnitId) -> (Option<TopologyId>, usize) {
+        let UnitId::Group(group) = unit else { return (None, 0) };
+        let group = self.groups.get(group);
+        (group.terms.as_ref().and_then(|terms| terms.topology), group.coming_count())
     }
 
     pub(super) fn name_of(&self, unit: UnitId) -> Unit {

@@ -28,6 +28,7 @@ impl Core {
         let id = self.groups.find_or_add(&view.metadata.key());
         let terms = Terms {
             min_count: view.min_count().map(|count| usize::try_from(count).unwrap_or(0).max(1)),
+            expected_count: view.expected_count().and_then(Result::ok),
             topology: view.topology_key().map(|key| self.cluster.topology_of(key)),
             priority: view.spec.priority.unwrap_or(0),
             reached: Condition::is_true(&view.status.conditions, "PodGroupInitiallyScheduled"),

@@ -50,7 +50,7 @@ impl Core {
                 continue;
             }
             let pods = group.placed.pods().map(|pod| self.pods.get(pod).as_member()).collect();
-            let min_count = group.terms.as_ref().and_then(|terms| terms.min_count).unwrap_or(1);
+            let min_count = group.quorum().unwrap_or(1);
             let unit = Unit::Group(group.key.clone());
             // Should the pods stay, they are asked to go once more.
             self.partials.ring_at(id, now + pause);

@@ -223,6 +223,9 @@ impl World {
         if let Some(maker) = options.get("maker") {
             document["metadata"]["annotations"] = json!({"phalanx.dev/managed-by": maker});
         }
+        if let Some(expected) = options.get("expected") {
+            document["metadata"]["annotations"]["phalanx.dev/expected-count"] = json!(expected);
+        }
         let new = Arc::new(PodGroupView::decode(document.to_string().as_bytes()).unwrap());
         let old = self.groups.insert(name.to_owned(), Arc::clone(&new));
         self.core.observe(Change::PodGroup { old, new: Some(new) });
