@@ -175,11 +175,12 @@ fn take_list_apart(manifest: Manifest) -> Vec<Manifest> {
 enum Node {
     Scalar(Value),
     List(Vec<Spanned<Node>>),
-    Map(Vec<(String, Spanned<Node>)>),
+    Map(Vec<(Spanned<String>, Spanned<Node>)>),
 }
 
+/// The document below `node`, which is at `path`. A field's line is that of its key; an item's, that of its value.
 fn plain(node: Spanned<Node>, path: String, lines: &mut BTreeMap<String, u64>) -> Value {
-    lines.insert(path.clone(), node.referenced.line());
+    lines.entry(path.clone()).or_insert(node.referenced.line());
     match node.value {
         Node::Scalar(value) => value,
         Node::List(items) => {
@@ -189,7 +190,10 @@ fn plain(node: Spanned<Node>, path: String, lines: &mut BTreeMap<String, u64>) -
         Node::Map(entries) => {
             let mut map = Map::new();
             for (key, value) in entries {
+                let line = key.referenced.line();
+                let key = key.value;
                 let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                lines.insert(below.clone(), line);
                 map.insert(key, plain(value, below, lines));
             }
             Value::Object(map)
@@ -283,6 +287,38 @@ mod tests {
         assert_eq!(line("spec.list[1].x"), Some(7));
         assert_eq!(line("spec.list[1].x.deeper"), Some(7), "a field that is not there has the line above it");
         assert_eq!(manifests[1].problem("", "m").line, Some(9));
+    }
+
+    #[test]
+    fn a_field_has_the_line_of_its_key() {
+        let text = "kind: Job\nspec:\n  templat:\n    # what follows\n    spec:\n      list:\n      -\n        x: 1\n      - y:\n          z: 2\nother: >\n  text\n";
+        let manifests = parse(Path::new("a.yaml"), text).unwrap();
+        let line = |path: &str| manifests[0].problem(path, "m").line;
+        for (path, want) in [
+            ("", 1),
+            ("spec", 2),
+            ("spec.templat", 3),
+            ("spec.templat.spec", 5),
+            ("spec.templat.spec.list", 6),
+            ("spec.templat.spec.list[0]", 8),
+            ("spec.templat.spec.list[1]", 9),
+            ("spec.templat.spec.list[1].y", 9),
+            ("spec.templat.spec.list[1].y.z", 10),
+            ("other", 11),
+        ] {
+            assert_eq!(line(path), Some(want), "{path}");
+        }
+    }
+
+    #[test]
+    fn keys_may_be_written_in_any_way_and_repeated_by_reference() {
+        let text = "a: &x\n  b: 1\nc: *x\n\"d\": 2\n'e':\n  - 3\n? f\n: 4\n7: g\n<<: {h: 5}\n";
+        let manifests = parse(Path::new("a.yaml"), text).unwrap();
+        let document = &manifests[0].document;
+        assert_eq!(document.to_string(), r#"{"7":"g","a":{"b":1},"c":{"b":1},"d":2,"e":[3],"f":4,"h":5}"#);
+        for (path, want) in [("a", 1), ("a.b", 2), ("c", 3), ("d", 4), ("e", 5), ("f", 7), ("7", 9)] {
+            assert_eq!(manifests[0].problem(path, "m").line, Some(want), "{path}");
+        }
     }
 
     #[test]
