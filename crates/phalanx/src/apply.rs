@@ -1,6 +1,6 @@
 //! Manifests to the server, with every problem gathered and put at its line: created for `run`, applied for `apply`.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use api::conversion::{present_api_version, put_right};
@@ -16,7 +16,7 @@ use crate::client::{ConnectArgs, Connection};
 use crate::failure::Failure;
 use crate::kinds::{Kind, Kinds};
 use crate::manifest::{self, Manifest, Problem};
-use crate::{ask, cli, client, three_way};
+use crate::{ask, cli, client, dropped, three_way};
 
 /// What `phalanx apply --help` teaches.
 pub const HELP: &str = "\
@@ -92,7 +92,16 @@ pub async fn apply(
     let (mut problems, mut code) = (Vec::new(), cli::DONE);
     for intent in &intents {
         match intent.carry_out(&connection.client, validate).await {
-            Ok(outcome) => writeln!(out, "{} {outcome}", intent.kind.title(&intent.name))?,
+            Ok((outcome, answer)) => {
+                for problem in answer.iter().flat_map(|answer| dropped_fields(intent.manifest, answer)) {
+                    eprintln!("warning: {problem}");
+                }
+                match writeln!(out, "{} {outcome}", intent.kind.title(&intent.name)) {
+                    // What was asked for is done even if nothing reads what was done.
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+                    written => written?,
+                }
+            }
             Err(Error::Api(status)) => {
                 code = code.max(if matches!(status.code, 400 | 422) { cli::BAD_INPUT } else { cli::FAILED });
                 problems.extend(problems_of(intent.manifest, &status));
@@ -148,8 +157,8 @@ fn intent<'a>(connection: &Connection, kinds: &'a Kinds, manifest: &'a Manifest)
 }
 
 impl Intent<'_> {
-    /// Creates or changes the object and returns the word for what was done.
-    async fn carry_out(&self, client: &Client, validate: Validate) -> Result<&'static str, Error> {
+    /// Creates or changes the object and returns the word for what was done, and the object as the server answered.
+    async fn carry_out(&self, client: &Client, validate: Validate) -> Result<(&'static str, Option<Value>), Error> {
         let options = ask::query(&[("fieldValidation", validate.parameter()), ("fieldManager", "phalanx")]);
         let collection = format!("{}{options}", self.kind.collection(Some(&self.namespace)));
         let object = self.kind.object(&self.namespace, &self.name);
@@ -165,14 +174,14 @@ impl Intent<'_> {
                     match ask::write(client, Method::POST, &collection, ask::JSON, &wanted).await {
                         // Somebody was faster; their object is changed instead.
                         Err(error) if is_already_exists(&error) && !is_last => continue,
-                        answer => return answer.map(|_| "created"),
+                        answer => return answer.map(|answer| ("created", Some(answer))),
                     }
                 }
                 Err(error) => return Err(error),
             };
             let original = three_way::last_applied(&current);
             let Some(mut patch) = three_way::patch(original.as_ref(), &wanted, &current, merging) else {
-                return Ok("unchanged");
+                return Ok(("unchanged", None));
             };
             // The lists in the patch were made from this version, and are right for no other.
             patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
@@ -180,8 +189,9 @@ impl Intent<'_> {
             match ask::write(client, Method::PATCH, &path, ask::MERGE_PATCH, &patch).await {
                 Err(error) if is_conflict(&error) && !is_last => {}
                 answer => {
-                    let is_same = asked(answer?) == asked(current);
-                    return Ok(if is_same { "unchanged" } else { "configured" });
+                    let answer = answer?;
+                    let is_same = asked(answer.clone()) == asked(current);
+                    return Ok((if is_same { "unchanged" } else { "configured" }, Some(answer)));
                 }
             }
         }
@@ -240,14 +250,26 @@ fn shape_problems(manifest: &Manifest) -> Vec<Problem> {
     let present = present_api_version(api_version);
     let api_version = present.as_deref().unwrap_or(api_version);
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let mut document = manifest.document.clone();
-    if put_right(group, kind, &mut document, &Gates::default()).is_err() {
-        return Vec::new();
-    }
+    let Some(mut document) = without_drafts(manifest) else { return Vec::new() };
     let findings = api::schema::check(group, version, kind, &mut document);
     let unknown = findings.unknown.iter().map(|path| manifest.problem(path, &format!("{path}: unknown field")));
     let types = findings.type_errors.iter().map(|error| manifest.problem(&error.path, &error.to_string()));
     unknown.chain(types).collect()
+}
+
+/// The document in the spellings of today; none where a draft's spelling cannot be understood.
+fn without_drafts(manifest: &Manifest) -> Option<Value> {
+    let (api_version, kind) = manifest.api_version_and_kind().ok()?;
+    let present = present_api_version(api_version);
+    let group = present.as_deref().unwrap_or(api_version).split_once('/').map_or("", |(group, _)| group);
+    let mut document = manifest.document.clone();
+    put_right(group, kind, &mut document, &Gates::default()).ok()?;
+    Some(document)
+}
+
+/// What the server dropped of the manifest, if `answer` is what it made of it.
+fn dropped_fields(manifest: &Manifest, answer: &Value) -> Vec<Problem> {
+    without_drafts(manifest).map_or(Vec::new(), |wanted| dropped::fields(manifest, &wanted, answer))
 }
 
 /// One problem for each cause the server names; the whole message where it names none.

@@ -9,6 +9,7 @@ mod cli; // commands and their help
 mod run; // one gang on a laptop, from file to table
 mod apply; // manifests to the server, problems gathered
 mod three_way; // what an object should become, from three forms of it
+mod dropped; // fields of a manifest that the server did not keep
 mod get; // objects as rows, documents or names, once or as they change
 mod delete; // objects away, and waiting for it
 mod wait; // until a condition holds

@@ -63,6 +63,36 @@ fn a_job_is_applied_awaited_explained_and_deleted_without_kubectl() {
 }
 
 #[test]
+fn apply_says_which_fields_the_server_dropped_and_why() {
+    let dir = Dir::new("commands-dropped");
+    let data_dir = dir.path(".phalanx");
+    let _up = Up::start(&["--data-dir", &data_dir, "--nodes", "1", "--feature-gates", "WorkloadWithJob=false"]);
+    std::fs::write(dir.path("job.yaml"), JOB).unwrap();
+    for outcome in ["created", "unchanged"] {
+        let output = phalanx(&dir, &["apply", "-f", "job.yaml"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert_eq!(text(&output.stdout), format!("job.batch/trainer {outcome}\n"));
+        let want = "warning: job.yaml:8: job/trainer: spec.scheduling: dropped by the server, so it has no effect: the feature \
+                    gates WorkloadWithJob and GenericWorkload must be on there";
+        assert!(said.contains(want), "{outcome}: {said}");
+    }
+}
+
+#[test]
+fn what_is_applied_does_not_depend_on_a_reader() {
+    let dir = Dir::new("commands-unread");
+    let data_dir = dir.path(".phalanx");
+    let _up = Up::start(&["--data-dir", &data_dir, "--nodes", "1"]);
+    let jobs: Vec<String> = ["a", "b", "c"].iter().map(|name| JOB.replace("trainer}", &format!("{name}}}"))).collect();
+    std::fs::write(dir.path("jobs.yaml"), jobs.join("---")).unwrap();
+    let mut apply = command(&dir, &["apply", "-f", "jobs.yaml"]).spawn().unwrap();
+    drop(apply.stdout.take());
+    assert_eq!(apply.wait().unwrap().code(), Some(0));
+    assert_eq!(told(&dir, "get jobs -o name"), "job.batch/a\njob.batch/b\njob.batch/c\n");
+}
+
+#[test]
 fn a_watch_goes_on_until_its_reader_has_seen_enough() {
     let dir = Dir::new("commands-watch");
     let data_dir = dir.path(".phalanx");

@@ -1,0 +1,142 @@
+//! Fields of a manifest that the server accepted and did not keep. Kubernetes drops fields of features that are switched off
+//! without a word.
+
+use api::gates::Gate;
+use serde_json::Value;
+
+use crate::manifest::{Manifest, Problem};
+
+/// How many fields of one object are named.
+const FIELDS_MAX: usize = 10;
+
+/// Which gates a field needs, by kind and path.
+const GATED: [(&str, &str, Gate); 4] = [
+    ("Job", "spec.scheduling.schedulingConstraints", Gate::TopologyAwareWorkloadScheduling),
+    ("Job", "spec.scheduling", Gate::WorkloadWithJob),
+    ("Job", "spec.workloadRef", Gate::JobWorkloadRef),
+    ("Pod", "spec.schedulingGroup", Gate::GenericWorkload),
+];
+
+/// One problem for each field that is `wanted` and not in the server's `answer`. What says nothing (null, zero, empty) may be
+/// left out by a server at will. `manifest` knows the lines.
+pub fn fields(manifest: &Manifest, wanted: &Value, answer: &Value) -> Vec<Problem> {
+    let mut paths = Vec::new();
+    for (name, wanted) in wanted.as_object().into_iter().flatten() {
+        // Metadata is partly the server's own, and a status is not applied at all.
+        if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status") {
+            missing(wanted, answer.get(name), name, &mut paths);
+        }
+    }
+    let kind = manifest.document["kind"].as_str().unwrap_or_default();
+    paths.truncate(FIELDS_MAX);
+    paths.iter().map(|path| manifest.problem(path, &text(kind, path))).collect()
+}
+
+fn text(kind: &str, path: &str) -> String {
+    // A CronJob has the fields of a Job a little deeper.
+    let (kind, inner) = match path.strip_prefix("spec.jobTemplate.") {
+        Some(inner) if kind == "CronJob" => ("Job", inner),
+        _ => (kind, path),
+    };
+    let (kind, inner) = match inner.strip_prefix("spec.template.") {
+        Some(inner) if kind == "Job" => ("Pod", inner),
+        _ => (kind, inner),
+    };
+    let is_below =
+        |field: &str| inner.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+    match GATED.iter().find(|(of, field, _)| *of == kind && is_below(field)) {
+        Some((_, _, gate)) => {
+            let gates: Vec<&str> = [*gate].iter().chain(gate.requires()).map(|gate| gate.name()).collect();
+            let plural = if gates.len() > 1 { "gates" } else { "gate" };
+            format!(
+                "{path}: dropped by the server, so it has no effect: the feature {plural} {} must be on there",
+                gates.join(" and ")
+            )
+        }
+        None => format!("{path}: dropped by the server, so it has no effect: its feature gate is off there"),
+    }
+}
+
+fn missing(wanted: &Value, kept: Option<&Value>, path: &str, paths: &mut Vec<String>) {
+    match (wanted, kept) {
+        (wanted, None | Some(Value::Null)) if !says_nothing(wanted) => paths.push(path.to_owned()),
+        (Value::Object(wanted), Some(kept)) => {
+            for (name, wanted) in wanted {
+                missing(wanted, kept.get(name), &format!("{path}.{name}"), paths);
+            }
+        }
+        // Lists that the server merged or completed cannot be compared item by item.
+        (Value::Array(wanted), Some(Value::Array(kept))) if wanted.len() == kept.len() => {
+            for (index, (wanted, kept)) in wanted.iter().zip(kept).enumerate() {
+                missing(wanted, Some(kept), &format!("{path}[{index}]"), paths);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        // `schedulingPolicy: {gang: {}}` says something by the names of its fields.
+        Value::Object(fields) => fields.values().all(|value| says_nothing(value) && !value.is_object()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::manifest::parse;
+
+    #[test]
+    fn fields_that_the_server_did_not_keep_are_named_with_their_line_and_gate() {
+        let text = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a, creationTimestamp: null, labels: {x: y}}
+spec:
+  parallelism: 2
+  suspend: false
+  scheduling:
+    schedulingPolicy: {gang: {}}
+  template:
+    spec:
+      schedulingGroup: {podGroupName: g}
+      containers:
+      - {name: a, image: b, resources: {}, new: {field: 1}}
+status: {active: 1}
+";
+        let manifest = &parse(Path::new("f"), text).unwrap()[0];
+        let containers = json!([{"name": "a", "image": "b"}]);
+        let answer = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "spec": {"parallelism": 2, "template": {"spec": {"containers": containers}}},
+        });
+        let said: Vec<String> = fields(manifest, &manifest.document, &answer).iter().map(Problem::to_string).collect();
+        let dropped = "dropped by the server, so it has no effect";
+        assert_eq!(
+            said,
+            [
+                format!(
+                    "f:8: job/a: spec.scheduling: {dropped}: the feature gates WorkloadWithJob and GenericWorkload must be on \
+                     there"
+                ),
+                format!("f:14: job/a: spec.template.spec.containers[0].new: {dropped}: its feature gate is off there"),
+                format!(
+                    "f:12: job/a: spec.template.spec.schedulingGroup: {dropped}: the feature gate GenericWorkload must be on \
+                     there"
+                ),
+            ]
+        );
+        assert!(fields(manifest, &manifest.document, &manifest.document).is_empty());
+    }
+}
