@@ -98,7 +98,7 @@ async fn send(client: &Client, request: Result<Request<Body>, http::Error>) -> R
     let (parts, body) = response.into_parts();
     let warnings = parts.headers.get_all("warning").iter().filter_map(|value| value.to_str().ok());
     for warning in warnings.filter_map(warning_text) {
-        anstream::eprintln!("warning: {warning}");
+        eprintln!("warning: {warning}");
     }
     let bytes = body.collect().await?.to_bytes();
     if parts.status.is_success() {

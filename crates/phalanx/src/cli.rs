@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::manifest::Problem;
-use crate::{apply, compile, config, delete, explain, get, logs, parts, run, store_check, up, wait};
+use crate::{apply, compile, config, delete, explain, get, logs, parts, print, run, store_check, up, wait};
 
 /// Done.
 pub const DONE: u8 = 0;
@@ -21,6 +21,8 @@ pub const CANNOT_START: u8 = 3;
 
 const ABOUT: &str = "Starts groups of pods together, in the right place, or not at all";
 
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (Kubernetes API 1.37)");
+
 const EXAMPLES: &str = "\
 Try it:
   phalanx run examples/training.yaml           64 workers, all or none, in one rack
@@ -32,7 +34,7 @@ Try it:
 Exit codes: 0 done; 1 a workload failed or time ran out; 2 bad usage or a bad manifest; 3 cannot start.";
 
 #[derive(Parser)]
-#[command(name = "phalanx", about = ABOUT, after_help = EXAMPLES, disable_version_flag = true)]
+#[command(name = "phalanx", about = ABOUT, after_help = EXAMPLES, version = VERSION)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -203,21 +205,24 @@ pub fn main() -> ExitCode {
         }
         Command::Store(StoreCommand::Check { data_dir }) => store_check::command(&data_dir),
         Command::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "phalanx", &mut std::io::stdout());
+            // Into memory first: it panics when it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "phalanx", &mut script);
+            print!("{}", String::from_utf8_lossy(&script));
             DONE
         }
         Command::Version => {
-            println!("phalanx {} (Kubernetes API 1.37)", env!("CARGO_PKG_VERSION"));
+            println!("phalanx {VERSION}");
             DONE
         }
     };
-    ExitCode::from(code)
+    ExitCode::from(if print::result_was_lost() { code.max(FAILED) } else { code })
 }
 
 /// Lists every problem on standard error and returns the exit code for bad input.
 pub fn refuse(problems: &[Problem]) -> u8 {
     for problem in problems {
-        anstream::eprintln!("error: {problem}");
+        eprintln!("error: {problem}");
     }
     BAD_INPUT
 }
@@ -252,7 +257,9 @@ fn start_log(filter: Option<&str>, level: &str) -> Result<(), String> {
         None => EnvFilter::try_from_env("PHALANX_LOG").unwrap_or_else(|_| EnvFilter::new(level)),
     };
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour);
+    // Where standard error is closed, there is no place for complaints about that either.
+    log.log_internal_errors(false).init();
     Ok(())
 }
 

@@ -170,11 +170,7 @@ async fn by_words<'a>(
             let items = list["items"].as_array().into_iter().flatten();
             names = items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect();
             if names.is_empty() {
-                anstream::eprintln!(
-                    "no {} of that description in namespace {}",
-                    selection.kind.plural,
-                    connection.namespace
-                );
+                eprintln!("no {} of that description in namespace {}", selection.kind.plural, connection.namespace);
             }
         }
         let (kind, namespace) = (selection.kind, &connection.namespace);

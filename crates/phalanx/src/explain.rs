@@ -120,7 +120,7 @@ impl Gather<'_> {
         match ask::list(&self.connection.client, &path, &[], accept).await {
             Ok(mut list) => Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default()),
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
-                anstream::eprintln!("note: {} are left out: {}", kind.plural, status.message);
+                eprintln!("note: {} are left out: {}", kind.plural, status.message);
                 Ok(Vec::new())
             }
             Err(error) => Err(error.into()),

@@ -33,7 +33,7 @@ impl Failure {
     /// Says it on standard error and returns the exit code.
     pub fn report(&self) -> u8 {
         for line in &self.lines {
-            anstream::eprintln!("error: {line}");
+            eprintln!("error: {line}");
         }
         self.code
     }

@@ -6,7 +6,7 @@ use api::gates::{Gates, Settled};
 pub fn of(options: &[String], file: &[(String, String)]) -> Result<Gates, String> {
     let Settled { gates, warnings } = settle(options, file)?;
     for warning in warnings {
-        anstream::eprintln!("warning: {warning}");
+        eprintln!("warning: {warning}");
     }
     Ok(gates)
 }

@@ -170,7 +170,7 @@ impl Request<'_> {
             let columns = tables.first().map(|table| table.columns.clone()).unwrap_or_default();
             if rows.is_empty() {
                 if answer.missing.is_empty() {
-                    anstream::eprintln!("{}", self.nothing(selection.kind));
+                    eprintln!("{}", self.nothing(selection.kind));
                 }
                 continue;
             }
@@ -211,7 +211,7 @@ impl Request<'_> {
             if screen.is_first && matches!(&seen, Seen::All(all) if is_empty(all)) {
                 match selection.names.first() {
                     Some(name) => return Err(Failure::failed(format!("{} {name:?} not found", kind.label()))),
-                    None => anstream::eprintln!("{}", self.nothing(kind)),
+                    None => eprintln!("{}", self.nothing(kind)),
                 }
             }
             screen.show(seen, out)?;

@@ -64,7 +64,7 @@ pub async fn about(
     match each(units, &asked, root).await {
         Ok(units) => return Ok(Some(Told { source, units })),
         Err(error) if address.is_some() => {
-            anstream::eprintln!("note: the scheduler at {} does not answer: {error}", address.unwrap_or_default());
+            eprintln!("note: the scheduler at {} does not answer: {error}", address.unwrap_or_default());
         }
         // Any other server than ours, or ours without a scheduler.
         Err(Error::Api(status)) if matches!(status.code, 403 | 404 | 405 | 503) => {}
@@ -132,7 +132,7 @@ async fn views<V: View>(client: &Client, kinds: &Kinds, kind: &str) -> Result<Op
             Ok(Some(views.collect::<Result<_, _>>()?))
         }
         Err(Error::Api(status)) if status.code == 403 => {
-            anstream::eprintln!("note: nothing is worked out here: {}", status.message);
+            eprintln!("note: nothing is worked out here: {}", status.message);
             Ok(None)
         }
         Err(error) => Err(error.into()),

@@ -246,7 +246,7 @@ async fn ask_each(client: &Client, root: &str, answer: &Value) -> Result<Vec<Kin
             Ok(answer) => kinds.extend(from_resource_list(group, version, &answer)),
             // An extension that is down must not take everything else with it.
             Err(Error::Api(status)) if !group.is_empty() => {
-                anstream::eprintln!("warning: {group}/{version} cannot be listed: {}", status.message);
+                eprintln!("warning: {group}/{version} cannot be listed: {}", status.message);
             }
             Err(error) => return Err(error),
         }

@@ -66,9 +66,7 @@ pub async fn logs(connection: &Connection, args: &LogsArgs, out: &mut dyn Write)
         return Err(Failure::failed(format!("pod {name} has no node yet, so nothing of it has run; {hint}")));
     };
     if is_simulated(connection, &kinds, node).await? {
-        anstream::eprintln!(
-            "node {node} is simulated: its pods run no program and write nothing; this is what is known"
-        );
+        eprintln!("node {node} is simulated: its pods run no program and write nothing; this is what is known");
         write!(out, "{}", life(&pod, args.container.as_deref())?)?;
         return Ok(cli::DONE);
     }

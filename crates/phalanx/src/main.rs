@@ -5,6 +5,18 @@
 //! Promises: exit 0 done; 1 a workload failed or time ran out; 2 bad usage or a bad manifest; 3 cannot start.
 //! Never: decides anything about scheduling.
 
+// In this crate these never panic: the reader of a pipe may close it at any time. They stand before all modules, so that
+// they take the place of those of the standard library everywhere.
+macro_rules! eprintln {
+    ($($text:tt)*) => { crate::print::message(format_args!("{}\n", format_args!($($text)*))) };
+}
+macro_rules! print {
+    ($($text:tt)*) => { crate::print::result(format_args!($($text)*)) };
+}
+macro_rules! println {
+    ($($text:tt)*) => { crate::print::result(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 mod cli; // commands and their help
 mod run; // one gang on a laptop, from file to table
 mod apply; // manifests to the server, problems gathered
@@ -28,6 +40,7 @@ mod failure; // why a command ended badly
 #[cfg(test)]
 mod home; // a cluster for the tests of commands
 mod manifest; // files into documents that know their lines
+mod print; // to standard output and standard error, without panics
 mod progress; // where every piece of work stands
 mod view; // draws progress on a terminal
 mod report; // where each pod went: table and JSON

@@ -1,0 +1,62 @@
+//! Readers that go away: no panic, whatever the command writes to whichever stream.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::{phalanx, text};
+
+fn command(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_phalanx"));
+    command.args(line.split_whitespace()).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    for (line, code) in [
+        ("help", 0),
+        ("--version", 0),
+        ("version", 0),
+        ("config", 0),
+        ("completion bash", 0),
+        ("compile -f examples/training.yaml", 0),
+        ("run examples/plain-job.yaml", 0),
+        ("run examples/too-large.yaml -o json", 1),
+        ("get pods --kubeconfig crates/phalanx/tests/it/away.kubeconfig", 3),
+        ("apply -f examples/no-such-file.yaml", 2),
+    ] {
+        let mut child = command(line).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert!(!said.contains("panicked"), "{line}: {said}");
+        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        // What it would say about a panic could not be read either, but its exit code would be 101.
+        let mut child = command(line).spawn().unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{line}, both streams closed");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    for line in ["config", "completion bash", "compile -f examples/training.yaml", "run examples/plain-job.yaml"] {
+        let output = command(line).stdout(full()).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        assert!(said.contains("error: cannot write the result"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn the_version_is_asked_for_in_either_way() {
+    let version = text(&phalanx(&["version"]).stdout);
+    assert!(version.starts_with("phalanx 0.") && version.ends_with("(Kubernetes API 1.37)\n"), "{version}");
+    for flag in ["--version", "-V"] {
+        let output = phalanx(&[flag]);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), version.clone()), "{flag}");
+    }
+}
