@@ -143,6 +143,11 @@ pub fn next_step(pod: &PodView, memory: &Memory) -> Option<Step> {
     Some(Step { at: later(started, script.run?), act })
 }
 
+/// Which annotation of the pod asks for something that no simulated node can do, and why.
+pub fn bad_annotation(pod: &PodView) -> Option<String> {
+    Script::of(pod).err()
+}
+
 /// A pod that has not started has nothing that could not listen.
 fn ignores_stop(pod: &PodView) -> bool {
     pod.status.phase == PodPhase::Running

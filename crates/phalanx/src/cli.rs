@@ -107,7 +107,7 @@ const RUN_HELP: &str = "\
 A control plane (API server, Job controller, garbage collector, scheduler, nodes) starts in memory,
 the manifests are checked and applied, and the command ends when all of their work has ended. Nothing
 is kept and no port is opened. It ends early, with the explanation, once nothing that is left can ever
-be placed.
+be placed or run. It does not wait for the schedules of CronJobs.
 
 A gang is all or nothing. In a Job it is asked for with
   spec:

@@ -42,6 +42,9 @@ mod home; // a cluster for the tests of commands
 mod manifest; // files into documents that know their lines
 mod print; // to standard output and standard error, without panics
 mod progress; // where every piece of work stands
+mod obstacles; // what keeps it from ever ending
+mod outcome; // how a run ended
+mod warnings; // Warning Events of its objects
 mod view; // draws progress on a terminal
 mod report; // where each pod went: table and JSON
 mod compile; // what a Job would get, without a server

@@ -1,13 +1,22 @@
 //! Where every piece of work stands: a pure survey of the caches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::views::{Condition, JobView, Meta, ObjectKey, PodGroupView, PodPhase, PodView};
+use api::Timestamp;
+use api::cron::{Schedule, time_zone};
+use api::views::{Condition, CronJobView, JobView, Meta, ObjectKey, PodGroupView, PodPhase, PodView};
 use scheduler_core::{Refusal, Unit};
 
+use crate::obstacles::{self, Surroundings};
+
 /// What the survey looks at.
+#[derive(Default)]
 pub struct Seen {
+    /// The time.
+    pub now: Timestamp,
+    /// All CronJobs.
+    pub cron_jobs: Vec<Arc<CronJobView>>,
     /// All Jobs.
     pub jobs: Vec<Arc<JobView>>,
     /// All PodGroups.
@@ -16,9 +25,20 @@ pub struct Seen {
     pub pods: Vec<Arc<PodView>>,
     /// What the scheduler refuses right now.
     pub waiting: BTreeMap<Unit, Refusal>,
+    /// What pods can refer to.
+    pub surroundings: Surroundings,
 }
 
-/// A Job, a PodGroup that no Job owns, or a pod by itself.
+impl Seen {
+    /// Whether the scheduler refuses the pod, or the group that it names.
+    pub fn is_refused(&self, pod: &PodView) -> bool {
+        let of_group = pod.group_name().map(|group| Unit::Group(ObjectKey::new(&pod.metadata.namespace, group)));
+        let mut units = of_group.into_iter().chain([Unit::Pod(pod.metadata.key())]);
+        units.any(|unit| self.waiting.contains_key(&unit))
+    }
+}
+
+/// A Job, a PodGroup that no Job uses, a pod by itself, or a CronJob.
 pub struct Work {
     /// `job/trainer`; with its namespace where that is not `default`.
     pub title: String,
@@ -26,8 +46,10 @@ pub struct Work {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// `Job`, `PodGroup` or `Pod`.
+    /// `Job`, `PodGroup`, `Pod` or `CronJob`.
     pub kind: &'static str,
+    /// The PodGroup of its pods.
+    pub group_name: Option<String>,
     /// The group's policy; `None` for pods without a group.
     pub policy: Option<Policy>,
     /// The node label whose value the group's pods must share.
@@ -42,6 +64,12 @@ pub struct Work {
     pub refusal: Option<Refusal>,
     /// Why it failed.
     pub failure: Option<String>,
+    /// What keeps it from ever ending by itself.
+    pub obstacle: Option<String>,
+    /// When a CronJob creates its next Job.
+    pub schedule: Option<String>,
+    /// Whether more pods of it may be created without any change of the manifests.
+    pub creates_pods: bool,
 }
 
 /// Basic, or all or nothing.
@@ -56,6 +84,8 @@ pub enum Policy {
 /// Where a piece of work stands, in the order of its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
+    /// It can never end by itself.
+    Blocked,
     /// Nothing of it has a node.
     Waiting,
     /// It has nodes; not all pods run yet.
@@ -68,28 +98,43 @@ pub enum State {
     Failed,
     /// It asks to be left alone.
     Suspended,
+    /// A CronJob, whose Jobs are work of their own.
+    Scheduled,
 }
 
 impl State {
     /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
+            State::Blocked => "blocked",
             State::Waiting => "waiting",
             State::Placed => "placed",
             State::Running => "running",
             State::Done => "done",
             State::Failed => "failed",
             State::Suspended => "suspended",
+            State::Scheduled => "scheduled",
         }
     }
 
     /// Whether nothing more will come of it.
     pub fn is_settled(self) -> bool {
-        matches!(self, State::Done | State::Failed | State::Suspended)
+        matches!(self, State::Done | State::Failed | State::Suspended | State::Scheduled)
     }
 }
 
 impl Work {
+    /// Whether the object is this work's own: the Job itself, its PodGroup, one of its pods.
+    pub fn has_object(&self, kind: &str, namespace: &str, name: &str) -> bool {
+        let is_pod = || self.pods.iter().any(|pod| pod.metadata.name == name);
+        self.namespace == namespace
+            && match kind {
+                "PodGroup" => self.group_name.as_deref().unwrap_or(&self.name) == name,
+                "Pod" => is_pod(),
+                _ => self.kind == kind && self.name == name,
+            }
+    }
+
     /// Pods in `phase`.
     pub fn count(&self, phase: PodPhase) -> usize {
         self.pods.iter().filter(|pod| pod.status.phase == phase).count()
@@ -106,11 +151,11 @@ impl Work {
 pub enum Ending {
     /// All work is settled.
     Settled,
-    /// What is left can never be placed, and nothing that runs can free room for it.
+    /// What is left can never be placed or run, and nothing that runs can free room for it.
     Hopeless,
 }
 
-/// Lists all work: Jobs first, then groups and pods that stand alone, each in name order.
+/// Lists all work: Jobs first, then groups and pods that stand alone, then CronJobs, each in name order.
 pub fn survey(seen: &Seen) -> Vec<Work> {
     let mut by_owner: BTreeMap<&str, Vec<Arc<PodView>>> = BTreeMap::new();
     let mut by_group: BTreeMap<ObjectKey, Vec<Arc<PodView>>> = BTreeMap::new();
@@ -130,13 +175,36 @@ pub fn survey(seen: &Seen) -> Vec<Work> {
         work_of_job(job, pods, seen)
     });
     let mut all: Vec<Work> = jobs.collect();
+    let used = groups_of_jobs(seen);
     let lone_groups = seen.pod_groups.iter().filter(|group| group.metadata.controller().is_none());
-    all.extend(lone_groups.map(|group| {
+    for group in lone_groups {
         let pods = by_group.remove(&group.metadata.key()).unwrap_or_default();
-        work_of_group(group, pods, seen)
-    }));
+        if !pods.is_empty() || !used.contains(&group.metadata.key()) {
+            all.push(work_of_group(group, pods, seen));
+        }
+    }
+    // Pods that name a group which is not there, or which belongs to a Job.
+    alone.extend(by_group.into_values().flatten());
+    alone.sort_by_key(|pod| pod.metadata.key());
     all.extend(alone.into_iter().map(|pod| work_of_pod(pod, seen)));
+    all.extend(seen.cron_jobs.iter().map(|cron_job| work_of_cron_job(cron_job, seen)));
+    if !all.iter().any(|work| work.creates_pods) {
+        for work in all.iter_mut().filter(|work| !work.state.is_settled() && work.obstacle.is_none()) {
+            work.obstacle = obstacles::of_incomplete(work);
+        }
+    }
+    all.iter_mut().filter(|work| work.obstacle.is_some()).for_each(|work| work.state = State::Blocked);
     all
+}
+
+/// The PodGroups that pods of Jobs name, and those that pods of Jobs will name.
+fn groups_of_jobs(seen: &Seen) -> BTreeSet<ObjectKey> {
+    let of_jobs = seen.pods.iter().filter(|pod| pod.metadata.controller().is_some_and(|owner| owner.kind == "Job"));
+    let named = of_jobs.filter_map(|pod| Some(ObjectKey::new(&pod.metadata.namespace, pod.group_name()?)));
+    let to_be = seen.jobs.iter().filter_map(|job| {
+        Some(ObjectKey::new(&job.metadata.namespace, job.spec.template.scheduling_group.as_deref()?))
+    });
+    named.chain(to_be).collect()
 }
 
 /// Whether it is over, and how.
@@ -145,9 +213,9 @@ pub fn ending(works: &[Work]) -> Option<Ending> {
         return Some(Ending::Settled);
     }
     let nothing_runs = works.iter().all(|work| work.occupying() == 0);
+    let is_stuck = |work: &Work| work.obstacle.is_some() || work.refusal.as_ref().is_some_and(|it| it.proven);
     let mut left = works.iter().filter(|work| !work.state.is_settled());
-    let all_refused = left.all(|work| work.refusal.as_ref().is_some_and(|refusal| refusal.proven));
-    (nothing_runs && all_refused).then_some(Ending::Hopeless)
+    (nothing_runs && left.all(is_stuck)).then_some(Ending::Hopeless)
 }
 
 fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &Seen) -> Work {
@@ -172,19 +240,50 @@ fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &Seen) -> Work {
     };
     let parallelism = job.spec.parallelism.unwrap_or(1);
     let wanted = job.spec.completions.unwrap_or(parallelism).max(0) as usize;
-    Work { failure, ..describe("Job", &job.metadata, group.map(Arc::as_ref), pods, state, wanted, seen) }
+    let obstacle = if state.is_settled() { None } else { obstacles::of_job(job, &pods, seen) };
+    let creates_pods = !state.is_settled() && obstacle.is_none() && !obstacles::has_all_pods(job, &pods);
+    let work = describe("Job", &job.metadata, group.map(Arc::as_ref), pods, state, wanted, seen);
+    Work { failure, obstacle, creates_pods, ..work }
 }
 
 fn work_of_group(group: &PodGroupView, pods: Vec<Arc<PodView>>, seen: &Seen) -> Work {
     let wanted = pods.len().max(group.min_count().unwrap_or(0).max(0) as usize);
     let state = state_of_finished(&pods, wanted).unwrap_or_else(|| state_of_pods(&pods));
-    describe("PodGroup", &group.metadata, Some(group), pods, state, wanted, seen)
+    let obstacle = if state.is_settled() { None } else { obstacles::of_pods(&pods, seen) };
+    let failure = failure_of_pods(&pods, state);
+    Work { obstacle, failure, ..describe("PodGroup", &group.metadata, Some(group), pods, state, wanted, seen) }
 }
 
 fn work_of_pod(pod: Arc<PodView>, seen: &Seen) -> Work {
     let pods = vec![pod.clone()];
     let state = state_of_finished(&pods, 1).unwrap_or_else(|| state_of_pods(&pods));
-    describe("Pod", &pod.metadata, None, pods, state, 1, seen)
+    let obstacle = if state.is_settled() { None } else { obstacles::of_pods(&pods, seen) };
+    let failure = failure_of_pods(&pods, state);
+    Work { obstacle, failure, ..describe("Pod", &pod.metadata, None, pods, state, 1, seen) }
+}
+
+fn work_of_cron_job(cron_job: &CronJobView, seen: &Seen) -> Work {
+    let CronJobView { metadata, spec, .. } = cron_job;
+    if spec.suspend == Some(true) {
+        return describe("CronJob", metadata, None, Vec::new(), State::Suspended, 0, seen);
+    }
+    let zone = time_zone(spec.time_zone.as_deref().unwrap_or_default());
+    let next = Schedule::parse(&spec.schedule).ok().zip(zone).and_then(|(schedule, zone)| {
+        let next = schedule.next_after(seen.now, &zone)?;
+        Some(next.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
+    });
+    let next = next.map_or("no Job within five years".to_owned(), |next| format!("next Job at {next}"));
+    let work = describe("CronJob", metadata, None, Vec::new(), State::Scheduled, 0, seen);
+    Work { schedule: Some(format!("{next} ({})", spec.schedule)), ..work }
+}
+
+/// How the first of the pods that failed ended; a Job says that by itself.
+fn failure_of_pods(pods: &[Arc<PodView>], state: State) -> Option<String> {
+    let failed = pods.iter().find(|pod| state == State::Failed && pod.status.phase == PodPhase::Failed)?;
+    let ends = failed.status.container_statuses.iter().filter_map(|container| container.state.terminated.as_ref());
+    let code = ends.map(|end| end.exit_code).find(|code| *code != 0);
+    let how = nodes::life::bad_annotation(failed).or_else(|| Some(format!("exit code {}", code?)));
+    Some(format!("pod {}: {}", failed.metadata.name, how.unwrap_or_else(|| "it did not start".to_owned())))
 }
 
 fn describe(
@@ -201,7 +300,10 @@ fn describe(
         "" | "default" => short,
         namespace => format!("{namespace}/{short}"),
     };
-    let group_refusal = group.and_then(|group| seen.waiting.get(&Unit::Group(group.metadata.key())));
+    let group_name = pods.iter().find_map(|pod| pod.group_name()).or(group.map(|group| group.metadata.name.as_str()));
+    let group_name = group_name.map(str::to_owned);
+    let group_key = group_name.as_deref().map(|name| ObjectKey::new(&metadata.namespace, name));
+    let group_refusal = group_key.and_then(|key| seen.waiting.get(&Unit::Group(key)));
     let pod_refusal = || pods.iter().find_map(|pod| seen.waiting.get(&Unit::Pod(pod.metadata.key())));
     let refusal = group_refusal.or_else(pod_refusal).filter(|_| !state.is_settled()).cloned();
     Work {
@@ -214,6 +316,10 @@ fn describe(
         wanted,
         refusal,
         failure: None,
+        obstacle: None,
+        schedule: None,
+        creates_pods: false,
+        group_name,
         state,
         pods,
     }

@@ -10,6 +10,7 @@ use scheduler_core::{Advised, Refusal, WayOut};
 use serde_json::{Value, json};
 
 use crate::progress::{Policy, State, Work};
+use crate::warnings::WarningLog;
 
 /// A piece of work on more nodes than this gets one row for each domain instead of one for each node.
 const NODE_ROWS_MAX: usize = 32;
@@ -66,7 +67,8 @@ impl Report<'_> {
             rows.iter().map(text).collect()
         };
         if unplaced > 0 || places.is_empty() {
-            places.push(["-".to_owned(), "-".to_owned(), unplaced.to_string(), "not placed".to_owned()]);
+            let note = work.schedule.clone().unwrap_or_else(|| "not placed".to_owned());
+            places.push(["-".to_owned(), "-".to_owned(), unplaced.to_string(), note]);
         }
         places
     }
@@ -93,14 +95,24 @@ impl Report<'_> {
     /// The last line: what came of it all.
     pub fn summary(&self) -> String {
         let count = |state: State| self.works.iter().filter(|work| work.state == state).count();
-        let states = [State::Done, State::Failed, State::Running, State::Placed, State::Waiting, State::Suspended];
+        let states = [
+            State::Done,
+            State::Failed,
+            State::Running,
+            State::Placed,
+            State::Waiting,
+            State::Blocked,
+            State::Suspended,
+            State::Scheduled,
+        ];
         let counted = states.into_iter().filter(|state| count(*state) > 0);
         let words: Vec<String> = counted.map(|state| format!("{} {}", count(state), state.word())).collect();
-        format!("{} in {:.1} s", words.join(", "), self.elapsed.as_secs_f64())
+        let words = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
+        format!("{words} in {:.1} s", self.elapsed.as_secs_f64())
     }
 
     /// The machine's form of the same.
-    pub fn json(&self, result: &str) -> Value {
+    pub fn json(&self, result: &str, warnings: &WarningLog) -> Value {
         let works: Vec<Value> = self.works.iter().map(|work| self.work_json(work)).collect();
         json!({
             "apiVersion": "phalanx.dev/v1alpha1",
@@ -108,6 +120,8 @@ impl Report<'_> {
             "result": result,
             "seconds": (self.elapsed.as_secs_f64() * 1000.0).round() / 1000.0,
             "work": works,
+            "warnings": warnings.reported,
+            "warningsOmitted": warnings.omitted,
         })
     }
 
@@ -133,6 +147,8 @@ impl Report<'_> {
             "podsSucceeded": work.count(PodPhase::Succeeded),
             "podsFailed": work.count(PodPhase::Failed),
             "failure": work.failure,
+            "obstacle": work.obstacle,
+            "schedule": work.schedule,
             "refusal": work.refusal.as_ref().map(|refusal| json!({
                 "message": refusal.message(),
                 "proven": refusal.proven,

@@ -1,5 +1,6 @@
 //! One gang on a laptop: an in-memory control plane, the manifests, live progress, a table, then exit.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +10,31 @@ use api::{Clock, Random, Revision, Timestamp};
 use controlplane::{Config, ControlPlane, World};
 use nodes::cluster::Cluster;
 use runtime::TokioClock;
+use scheduler_core::Advised;
 use serde_json::Value;
 use store::{Committer, Limits, Store};
 use tokio::time::Instant;
 
-use crate::apply;
 use crate::cli::{self, Output, RunArgs};
 use crate::gates;
 use crate::manifest::{self, Manifest, Problem};
-use crate::progress::{self, Ending, Seen, State, Work};
+use crate::obstacles::Surroundings;
+use crate::outcome::Outcome;
+use crate::progress::{self, Seen, Work};
 use crate::report::Report;
 use crate::view::View;
+use crate::warnings::Warnings;
+use crate::{apply, ask};
 
 /// Nodes without `--nodes` and `--cluster`.
 pub const NODES_DEFAULT: u32 = 16;
 /// How often progress is looked at and drawn.
 const REDRAW: Duration = Duration::from_millis(100);
+/// How long Events of the last moment are waited for.
+const LAST_EVENTS: Duration = Duration::from_millis(50);
+/// How many refusals get remedies that the scheduler has not looked for by itself, and how long they may take together.
+const REMEDIES_MAX: usize = 20;
+const REMEDIES_WAIT: Duration = Duration::from_secs(5);
 
 /// `phalanx run`: returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
@@ -99,6 +109,8 @@ pub fn cluster_from(file: &Path) -> Result<Cluster, Vec<Problem>> {
 
 async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
     let started = Instant::now();
+    let profiles = &config.scheduler.core.profiles;
+    let scheduler_names = profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
     let plane = match ControlPlane::start(world(), config).await {
         Ok(plane) => plane,
         Err(error) => {
@@ -110,12 +122,14 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
         Ok(created) => seen(&plane, &created).await,
         Err(problems) => return cli::refuse(&problems),
     }
-    let outcome = follow(&plane, started + args.timeout).await;
+    let surroundings = Surroundings { scheduler_names, priority_classes: priority_classes(&plane).await };
+    let outcome = follow(&plane, surroundings, started + args.timeout).await;
     let nodes = plane.caches().nodes.all();
     let nodes = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
     let report = Report { works: &outcome.works, nodes, elapsed: started.elapsed() };
     match args.output {
-        Some(Output::Json) => println!("{:#}", report.json(outcome.word())),
+        Some(Output::Json) => println!("{:#}", report.json(outcome.word(), &outcome.warnings)),
+        None if outcome.works.is_empty() => {}
         None => println!("{}", report.table()),
     }
     eprintln!("{}", report.summary());
@@ -133,87 +147,69 @@ async fn seen(plane: &ControlPlane, created: &[Value]) {
         versions.filter_map(Revision::parse).max().unwrap_or_default()
     };
     let caches = plane.caches();
+    caches.cron_jobs.reached(last("CronJob")).await;
     caches.jobs.reached(last("Job")).await;
     caches.pod_groups.reached(last("PodGroup")).await;
     caches.pods.reached(last("Pod")).await;
 }
 
-/// How it ended, and where everything stood then.
-struct Outcome {
-    works: Vec<Work>,
-    /// `None`: time ran out.
-    ending: Option<Ending>,
-    /// A part of the control plane that died.
-    broken: Option<String>,
+/// The PriorityClasses there are: the manifests are all applied, and no other client can add one.
+async fn priority_classes(plane: &ControlPlane) -> BTreeSet<String> {
+    let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let classes = ask::list(&plane.client(), path, &[], ask::METADATA).await.unwrap_or_default();
+    ask::items(&classes["items"]).map(|class| ask::text(&class["metadata"]["name"])).collect()
 }
 
 /// Draws progress until there is an ending, time runs out, or a part dies.
-async fn follow(plane: &ControlPlane, deadline: Instant) -> Outcome {
-    let mut view = View::new();
-    let (works, ending, broken) = loop {
-        let works = look(plane);
+async fn follow(plane: &ControlPlane, surroundings: Surroundings, deadline: Instant) -> Outcome {
+    let client = plane.client();
+    let (mut view, mut warnings) = (View::new(), Warnings::new(&client));
+    let mut events = Vec::new();
+    let (ending, broken) = loop {
+        let works = look(plane, &surroundings);
+        warnings.report(&events, &works).iter().for_each(|line| view.say(&format!("warning: {line}")));
         view.show(&works);
         let broken = plane.ended().map(str::to_owned);
         let ending = progress::ending(&works);
         if ending.is_some() || broken.is_some() || Instant::now() >= deadline {
-            break (works, ending, broken);
+            break (ending, broken);
         }
-        tokio::time::sleep(REDRAW).await;
+        events = warnings.until(Instant::now() + REDRAW).await;
     };
+    events = warnings.until(Instant::now() + LAST_EVENTS).await;
+    let mut works = look(plane, &surroundings);
+    let ending = progress::ending(&works).or(ending);
+    warnings.report(&events, &works).iter().for_each(|line| view.say(&format!("warning: {line}")));
+    view.show(&works);
     view.finish();
-    Outcome { works, ending, broken }
+    // Without an answer in time the refusals are told as they are.
+    _ = tokio::time::timeout(REMEDIES_WAIT, add_remedies(plane, &mut works)).await;
+    Outcome { works, ending, broken, warnings: warnings.into_log() }
 }
 
-fn look(plane: &ControlPlane) -> Vec<Work> {
+/// Asks the scheduler for the remedies of refusals that it gave while it had no time to look for any.
+async fn add_remedies(plane: &ControlPlane, works: &mut [Work]) {
+    let has_none = |work: &&mut Work| {
+        let refusal = work.refusal.as_ref().filter(|_| work.obstacle.is_none());
+        refusal.is_some_and(|refusal| !matches!(refusal.advised, Advised::Given(_)))
+    };
+    for work in works.iter_mut().filter(has_none).take(REMEDIES_MAX) {
+        let Some(unit) = work.refusal.as_ref().map(|refusal| refusal.unit.clone()) else { continue };
+        let placed = work.pods.iter().filter(|pod| pod.node_name().is_some()).cloned().collect();
+        let Ok(Some(explained)) = plane.answers().explain(unit, placed).await else { return };
+        work.refusal = explained.refusal.or(work.refusal.take());
+    }
+}
+
+fn look(plane: &ControlPlane, surroundings: &Surroundings) -> Vec<Work> {
     let caches = plane.caches();
     progress::survey(&Seen {
+        now: Timestamp::now(),
+        cron_jobs: caches.cron_jobs.all(),
         jobs: caches.jobs.all(),
         pod_groups: caches.pod_groups.all(),
         pods: caches.pods.all(),
         waiting: plane.answers().waiting(),
+        surroundings: surroundings.clone(),
     })
-}
-
-impl Outcome {
-    fn word(&self) -> &'static str {
-        match self.ending {
-            _ if self.broken.is_some() => "broken",
-            Some(Ending::Settled) if self.exit_code() == cli::DONE => "done",
-            Some(Ending::Settled) => "failed",
-            Some(Ending::Hopeless) => "unplaceable",
-            None => "timeout",
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        let failed = self.works.iter().any(|work| work.state == State::Failed);
-        match self.ending {
-            _ if self.broken.is_some() => cli::CANNOT_START,
-            Some(Ending::Settled) if !failed => cli::DONE,
-            _ => cli::FAILED,
-        }
-    }
-
-    /// Why it did not end well, a line for each piece of work concerned.
-    fn explanation(&self, timeout: Duration) -> Vec<String> {
-        let mut lines = Vec::new();
-        if let Some(part) = &self.broken {
-            lines.push(format!(
-                "error: {part} ended by itself, which is a defect of Phalanx; PHALANX_LOG=debug says more"
-            ));
-        }
-        if self.ending.is_none() && self.broken.is_none() {
-            lines.push(format!("error: time ran out after {} s (--timeout)", timeout.as_secs()));
-        }
-        for work in self.works.iter().filter(|work| work.state != State::Done) {
-            if let Some(refusal) = &work.refusal {
-                let never = if self.ending == Some(Ending::Hopeless) { "cannot be placed: " } else { "" };
-                lines.push(format!("{}: {never}{}", work.title, refusal.message()));
-            }
-            if let Some(failure) = &work.failure {
-                lines.push(format!("{}: failed: {failure}", work.title));
-            }
-        }
-        lines
-    }
 }

@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
 use api::views::PodPhase;
+use console::{Alignment, Term, measure_text_width, pad_str, style, truncate_str};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::progress::{Policy, State, Work};
 
 /// More bars than this are folded into one line.
 const BARS_MAX: usize = 20;
+/// A narrower terminal than this gets counts without bars.
+const BAR_COLUMNS_MIN: usize = 60;
+/// Lines are not made narrower than this.
+const COLUMNS_MIN: usize = 20;
 
 /// Draws on standard error.
 pub enum View {
@@ -21,9 +26,9 @@ pub enum View {
 
 /// One bar for each piece of work.
 pub struct Bars {
+    terminal: Term,
     all: MultiProgress,
-    bars: BTreeMap<String, ProgressBar>,
-    folded: Option<ProgressBar>,
+    bars: Vec<ProgressBar>,
 }
 
 impl View {
@@ -31,7 +36,7 @@ impl View {
     pub fn new() -> View {
         if std::io::stderr().is_terminal() {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-            View::Bars(Bars { all, bars: BTreeMap::new(), folded: None })
+            View::Bars(Bars { terminal: Term::stderr(), all, bars: Vec::new() })
         } else {
             View::Lines(BTreeMap::new())
         }
@@ -43,7 +48,7 @@ impl View {
             View::Bars(bars) => bars.show(works),
             View::Lines(seen) => {
                 for work in works {
-                    let now = (work.state, refusal_text(work));
+                    let now = (work.state, wait_text(work));
                     if seen.get(&work.title) != Some(&now) {
                         eprintln!("{}", line(work));
                         seen.insert(work.title.clone(), now);
@@ -53,51 +58,89 @@ impl View {
         }
     }
 
+    /// Prints a line that stays.
+    pub fn say(&self, line: &str) {
+        match self {
+            // Without a terminal to write to there is nobody to tell.
+            View::Bars(bars) => _ = bars.all.println(line),
+            View::Lines(_) => eprintln!("{line}"),
+        }
+    }
+
     /// Leaves the last state on the screen.
     pub fn finish(&mut self) {
         if let View::Bars(bars) = self {
-            bars.bars.values().chain(&bars.folded).for_each(ProgressBar::abandon);
+            bars.bars.iter().for_each(ProgressBar::abandon);
         }
     }
 }
 
 impl Bars {
+    /// One line for each piece of work, as wide as the terminal is now, and no more lines than it has.
     fn show(&mut self, works: &[Work]) {
-        for work in works.iter().take(BARS_MAX) {
-            let all = &self.all;
-            let bar = self.bars.entry(work.title.clone()).or_insert_with(|| all.add(new_bar()));
-            bar.set_length(work.wanted as u64);
-            bar.set_prefix(work.title.clone());
-            let shown = match work.state {
-                State::Waiting | State::Suspended => 0,
-                State::Placed => work.occupying() + work.count(PodPhase::Succeeded),
-                _ => work.count(PodPhase::Running) + work.count(PodPhase::Succeeded),
-            };
-            bar.set_position(shown.min(work.wanted) as u64);
-            bar.set_message(message(work));
+        let (rows, columns) = self.terminal.size();
+        let lines_max = BARS_MAX.min(usize::from(rows).saturating_sub(2)).max(1);
+        let lines = lines(works, usize::from(columns), lines_max);
+        while self.bars.len() < lines.len() {
+            let bar = self.all.add(ProgressBar::new(0));
+            bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is a constant and well formed"));
+            self.bars.push(bar);
         }
-        if works.len() > BARS_MAX {
-            let rest = &works[BARS_MAX..];
-            let settled = rest.iter().filter(|work| work.state.is_settled()).count();
-            let all = &self.all;
-            let folded = self.folded.get_or_insert_with(|| {
-                let bar = all.add(ProgressBar::new(0));
-                bar.set_style(style("{msg}"));
-                bar
-            });
-            folded.set_message(format!("… and {} more, {settled} of them ended", rest.len()));
+        let blank = std::iter::repeat(String::new());
+        for (bar, line) in self.bars.iter().zip(lines.into_iter().chain(blank)) {
+            bar.set_message(line);
         }
     }
 }
 
-fn new_bar() -> ProgressBar {
-    let bar = ProgressBar::new(1);
-    bar.set_style(style("{prefix:24!} [{bar:30.green}] {pos:>5}/{len:<5} {wide_msg}").progress_chars("█▌░"));
-    bar
+/// At most `lines_max` lines of at most `columns` characters: title, bar, count, and what fits of the message.
+fn lines(works: &[Work], columns: usize, lines_max: usize) -> Vec<String> {
+    // A terminal moves on to the next line when the last column is written.
+    let columns = columns.saturating_sub(1).max(COLUMNS_MIN);
+    let is_folded = works.len() > lines_max;
+    let shown = &works[..if is_folded { lines_max - 1 } else { works.len() }];
+    let titles = shown.iter().map(|work| measure_text_width(&work.title)).max().unwrap_or(0).min(columns / 3);
+    let counts = shown.iter().map(|work| 2 * work.wanted.to_string().len() + 1).max().unwrap_or(0);
+    let bar = if columns < BAR_COLUMNS_MIN { 0 } else { (columns / 4).min(30) };
+    let mut lines: Vec<String> = shown
+        .iter()
+        .map(|work| {
+            let done = done(work);
+            let title = pad_str(&truncate_str(&work.title, titles, "…"), titles, Alignment::Left, None).into_owned();
+            let count = format!("{done}/{}", work.wanted);
+            let start = format!("{title} {}{count:>counts$} ", bar_text(done, work.wanted, bar));
+            let left = columns.saturating_sub(measure_text_width(&start));
+            let message = if bar == 0 { short_message(work) } else { message(work) };
+            format!("{start}{}", truncate_str(&message, left, "…"))
+        })
+        .collect();
+    if is_folded {
+        let rest = &works[shown.len()..];
+        let settled = rest.iter().filter(|work| work.state.is_settled()).count();
+        let text = format!("… and {} more, {settled} of them ended", rest.len());
+        lines.push(truncate_str(&text, columns, "…").into_owned());
+    }
+    lines
 }
 
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("the template is a constant and well formed")
+/// How many of its pods have come as far as its state says.
+fn done(work: &Work) -> usize {
+    let done = match work.state {
+        State::Blocked | State::Waiting | State::Suspended | State::Scheduled => 0,
+        State::Placed => work.occupying() + work.count(PodPhase::Succeeded),
+        _ => work.count(PodPhase::Running) + work.count(PodPhase::Succeeded),
+    };
+    done.min(work.wanted)
+}
+
+/// `[███░░░] `, of so many signs; nothing where there is no room for it.
+fn bar_text(done: usize, wanted: usize, signs: usize) -> String {
+    if signs == 0 {
+        return String::new();
+    }
+    let full = done * signs / wanted.max(1);
+    let (done, left) = ("█".repeat(full), "░".repeat(signs - full));
+    format!("[{}{left}] ", style(done).green().for_stderr())
 }
 
 fn line(work: &Work) -> String {
@@ -110,20 +153,87 @@ fn message(work: &Work) -> String {
         Some(Policy::Gang(min)) => format!(" (gang of {min})"),
         _ => String::new(),
     };
-    let detail = match (work.state, &work.failure) {
-        (State::Failed, Some(failure)) => format!(": {failure}"),
-        (State::Waiting, _) => refusal_text(work).map_or(String::new(), |text| format!(": {text}")),
-        (State::Placed | State::Running, _) => format!(
-            ": {} running, {} done of {}",
-            work.count(PodPhase::Running),
-            work.count(PodPhase::Succeeded),
-            work.wanted
-        ),
-        _ => String::new(),
-    };
-    format!("{}{policy}{detail}", work.state.word())
+    format!("{}{policy}{}", work.state.word(), detail(work))
 }
 
-fn refusal_text(work: &Work) -> Option<String> {
-    work.refusal.as_ref().filter(|_| work.state == State::Waiting).map(|refusal| refusal.plain_message())
+/// The same where there is little room.
+fn short_message(work: &Work) -> String {
+    format!("{}{}", work.state.word(), detail(work))
+}
+
+fn detail(work: &Work) -> String {
+    let detail = match work.state {
+        State::Failed => work.failure.clone(),
+        State::Blocked | State::Waiting => wait_text(work),
+        State::Placed | State::Running => {
+            let (running, done) = (work.count(PodPhase::Running), work.count(PodPhase::Succeeded));
+            Some(format!("{running} running, {done} done of {}", work.wanted))
+        }
+        State::Scheduled => work.schedule.clone(),
+        State::Done | State::Suspended => None,
+    };
+    detail.map_or(String::new(), |detail| format!(": {detail}"))
+}
+
+/// Why it waits.
+fn wait_text(work: &Work) -> Option<String> {
+    let refusal = || work.refusal.as_ref().filter(|_| work.state == State::Waiting);
+    work.obstacle.clone().or_else(|| refusal().map(|refusal| refusal.plain_message()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use api::views::{JobView, View};
+    use console::strip_ansi_codes;
+
+    use super::*;
+    use crate::progress::{Seen, survey};
+
+    fn jobs(count: usize) -> Vec<Work> {
+        let job = |n: usize| {
+            let name = if n == 0 { "t".to_owned() } else { format!("a-job-whose-name-is-rather-long-{n}") };
+            let document = serde_json::json!({
+                "metadata": {"name": name, "namespace": "default", "uid": name},
+                "spec": {"parallelism": 64, "completions": 64 * n, "managedBy": "example.com/another-controller"},
+            });
+            Arc::new(JobView::decode(document.to_string().as_bytes()).unwrap())
+        };
+        survey(&Seen { jobs: (0..count).map(job).collect(), ..Seen::default() })
+    }
+
+    #[test]
+    fn progress_fits_the_terminal() {
+        for (columns, rows) in [(200, 20), (80, 20), (60, 5), (40, 20), (20, 3), (5, 1)] {
+            for count in [0, 1, 3, 30] {
+                let lines = lines(&jobs(count), columns, rows);
+                assert!(lines.len() <= rows && lines.len() == count.min(rows), "{columns}x{rows}: {lines:#?}");
+                let widest = lines.iter().map(|line| measure_text_width(line)).max().unwrap_or(0);
+                assert!(widest < columns.max(COLUMNS_MIN + 1), "{columns}: {lines:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_still_shows_title_count_and_state() {
+        let shown = |columns: usize| {
+            let lines: Vec<String> =
+                lines(&jobs(2), columns, 20).iter().map(|line| strip_ansi_codes(line).into()).collect();
+            lines.join("\n")
+        };
+        assert_eq!(
+            shown(40),
+            "\
+job/t           0/0 blocked: spec.mana…
+job/a-job-wh…  0/64 blocked: spec.mana…"
+        );
+        assert_eq!(
+            shown(80),
+            "\
+job/t                      [░░░░░░░░░░░░░░░░░░░]   0/0 blocked: spec.managedBy…
+job/a-job-whose-name-is-r… [░░░░░░░░░░░░░░░░░░░]  0/64 blocked: spec.managedBy…"
+        );
+    }
 }

@@ -1,0 +1,91 @@
+//! What keeps work from ever ending by itself: pods that cannot be created, that no scheduler places, or that no node can run.
+//!
+//! Pure: judged from the caches, so that the user learns at once what the control plane would only retry for ever.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::views::{JobView, ObjectKey, PodView};
+use scheduler_core::Cause;
+
+use crate::progress::{Seen, Work};
+
+/// The value of `spec.managedBy` that means the Job controller of Kubernetes.
+const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
+
+/// What the control plane has that pods refer to.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// The `schedulerName`s that are served.
+    pub scheduler_names: BTreeSet<String>,
+    /// Names of all PriorityClasses.
+    pub priority_classes: BTreeSet<String>,
+}
+
+/// What keeps the Job from getting pods, or its pods from running.
+pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &Seen) -> Option<String> {
+    if let Some(manager) = job.spec.managed_by.as_deref().filter(|manager| *manager != JOB_CONTROLLER) {
+        return Some(format!(
+            "spec.managedBy leaves it to the controller {manager}, which does not run here; remove the field"
+        ));
+    }
+    let class = job.spec.template.priority_class_name.as_deref();
+    if let Some(class) = class.filter(|class| !seen.surroundings.priority_classes.contains(*class)) {
+        return Some(format!(
+            "its pods cannot be created: PriorityClass {class} does not exist; add it to the manifests, or remove \
+             priorityClassName"
+        ));
+    }
+    of_pods(pods, seen)
+}
+
+/// What keeps the pods from running, once none of those that wait can be placed.
+pub fn of_pods(pods: &[Arc<PodView>], seen: &Seen) -> Option<String> {
+    let waiting = || pods.iter().filter(|pod| !pod.is_finished() && pod.node_name().is_none());
+    if let Some(obstacle) = waiting().find_map(|pod| of_waiting_pod(pod, seen)) {
+        let has_hope = |pod: &Arc<PodView>| of_waiting_pod(pod, seen).is_none() && !seen.is_refused(pod);
+        return (!waiting().any(has_hope)).then_some(obstacle);
+    }
+    let asks = pods.iter().find_map(|pod| nodes::life::bad_annotation(pod))?;
+    Some(format!("no node can run its pods: {asks}"))
+}
+
+fn of_waiting_pod(pod: &PodView, seen: &Seen) -> Option<String> {
+    let scheduler = pod.spec.scheduler_name.as_str();
+    if !seen.surroundings.scheduler_names.contains(scheduler) {
+        let served = seen.surroundings.scheduler_names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        return Some(format!("no scheduler here serves schedulerName {scheduler}; served: {served}"));
+    }
+    if let Some(gate) = pod.spec.scheduling_gates.first() {
+        return Some(format!("its pods have the scheduling gate {}, which nothing here removes", gate.name));
+    }
+    let group = ObjectKey::new(&pod.metadata.namespace, pod.group_name()?);
+    let exists = seen.pod_groups.iter().any(|view| view.metadata.key() == group);
+    let missing = || {
+        format!(
+            "its pods name PodGroup {}, which does not exist; add it to the manifests, or remove schedulingGroup",
+            group.name
+        )
+    };
+    (!exists).then(missing)
+}
+
+/// Whether the Job has as many unfinished pods as it will ever have at once from now on.
+pub fn has_all_pods(job: &JobView, pods: &[Arc<PodView>]) -> bool {
+    let parallelism = job.spec.parallelism.unwrap_or(1);
+    let left = job.spec.completions.map_or(parallelism, |completions| completions - job.status.succeeded);
+    let unfinished = pods.iter().filter(|pod| !pod.is_finished()).count();
+    unfinished >= parallelism.min(left).max(0) as usize
+}
+
+/// What a gang lacks that no controller will bring: more pods.
+pub fn of_incomplete(work: &Work) -> Option<String> {
+    let is_incomplete = |cause: &Cause| *cause == Cause::Incomplete;
+    match &work.refusal {
+        Some(refusal) if is_incomplete(&refusal.cause) => {
+            Some(format!("{}, and nothing here creates more", refusal.plain_message()))
+        }
+        None if work.kind == "PodGroup" && work.pods.is_empty() => Some("no pod names this PodGroup".to_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,121 @@
+//! Warning Events of the objects of a run: each is reported once, a limited number of them.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use crate::ask::{self, items, text};
+use crate::follow::{Follow, Seen};
+use crate::progress::{State, Work};
+
+/// How many warnings are reported; the rest is counted.
+const REPORTED_MAX: usize = 20;
+/// How many different warnings are told apart; beyond that all are counted.
+const DISTINCT_MAX: usize = 1000;
+
+/// The Warning Events of one server.
+pub struct Warnings<'a> {
+    events: Follow<'a>,
+    log: WarningLog,
+}
+
+/// What was reported.
+#[derive(Debug, Default)]
+pub struct WarningLog {
+    /// The reported lines, in order.
+    pub reported: Vec<String>,
+    /// How many more there were.
+    pub omitted: usize,
+    distinct: BTreeSet<String>,
+}
+
+impl<'a> Warnings<'a> {
+    /// Follows the Events of all namespaces.
+    pub fn new(client: &'a Client) -> Warnings<'a> {
+        let events =
+            Follow::new(client, "/api/v1/events".to_owned(), vec![("fieldSelector", "type=Warning")], ask::JSON);
+        Warnings { events, log: WarningLog::default() }
+    }
+
+    /// The Events that arrive until `deadline`; returns then.
+    pub async fn until(&mut self, deadline: Instant) -> Vec<Value> {
+        let mut arrived = Vec::new();
+        while let Ok(seen) = timeout_at(deadline, self.events.next()).await {
+            match seen {
+                Ok(Seen::All(list)) => arrived.extend(items(&list["items"]).cloned()),
+                Ok(Seen::Changed(event)) => arrived.push(event),
+                Ok(Seen::Gone(_)) => {}
+                // A server without Events has no warnings to report.
+                Err(_) => tokio::time::sleep_until(deadline).await,
+            }
+        }
+        arrived
+    }
+
+    /// The lines of those `events` that are news, given where the work stands.
+    pub fn report(&mut self, events: &[Value], works: &[Work]) -> Vec<String> {
+        let before = self.log.reported.len();
+        events.iter().for_each(|event| self.log.add(event, works));
+        self.log.reported[before..].to_vec()
+    }
+
+    /// Everything that was reported.
+    pub fn into_log(self) -> WarningLog {
+        self.log
+    }
+}
+
+impl WarningLog {
+    fn add(&mut self, event: &Value, works: &[Work]) {
+        let object = &event["involvedObject"];
+        let [kind, namespace, name] = ["kind", "namespace", "name"].map(|field| text(&object[field]));
+        let (reason, message) = (text(&event["reason"]), text(&event["message"]));
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let work = works.iter().find(|work| work.has_object(&kind, &namespace, &name));
+        if work.is_some_and(|work| is_shown(work, &reason, &message)) {
+            return;
+        }
+        let title = work.map_or_else(|| format!("{}/{name}", kind.to_lowercase()), |work| work.title.clone());
+        // Pods of one Job differ in their names, and repetitions in their numbers.
+        let pattern: String = message.replace(&name, "").chars().filter(|sign| !sign.is_ascii_digit()).collect();
+        if self.distinct.len() < DISTINCT_MAX && !self.distinct.insert(format!("{title}\n{reason}\n{pattern}")) {
+            return;
+        }
+        if self.reported.len() == REPORTED_MAX {
+            self.omitted += 1;
+        } else {
+            self.reported.push(format!("{title}: {reason}: {message}"));
+        }
+    }
+}
+
+/// Whether progress and explanation tell the same: why the scheduler refuses the work now, or why it failed.
+fn is_shown(work: &Work, reason: &str, message: &str) -> bool {
+    let is_refusal = reason == "FailedScheduling" && (work.refusal.is_some() || work.state != State::Waiting);
+    is_refusal || work.failure.as_ref().is_some_and(|failure| failure.ends_with(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn event(kind: &str, name: &str, reason: &str, message: &str) -> Value {
+        json!({"involvedObject": {"kind": kind, "namespace": "default", "name": name}, "reason": reason, "message": message})
+    }
+
+    #[test]
+    fn a_warning_is_reported_once_for_each_object_and_their_number_is_limited() {
+        let mut log = WarningLog::default();
+        log.add(&event("Pod", "a-x1", "Odd", "pod a-x1 waited 3 s\n"), &[]);
+        log.add(&event("Pod", "a-x1", "Odd", "pod a-x1 waited 14 s"), &[]);
+        log.add(&event("Pod", "b", "Odd", "pod b waited 3 s"), &[]);
+        assert_eq!(log.reported, ["pod/a-x1: Odd: pod a-x1 waited 3 s", "pod/b: Odd: pod b waited 3 s"]);
+        for n in 0..2 * REPORTED_MAX {
+            log.add(&event("Job", &format!("job-{n}"), "Failed", "no"), &[]);
+        }
+        assert_eq!((log.reported.len(), log.omitted), (REPORTED_MAX, REPORTED_MAX + 2));
+    }
+}

@@ -1,0 +1,172 @@
+//! `phalanx run` with work that does not end well, or not by itself.
+
+use crate::{phalanx, run_text, text};
+
+/// A Job of three pods; `job` goes into its spec, `metadata` and `pod` into that of its pods.
+fn job(name: &str, job: &str, metadata: &str, pod: &str) -> String {
+    format!(
+        "
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}}}
+spec:
+  parallelism: 3
+  completions: 3
+  {job}
+  template:
+    metadata: {{{metadata}}}
+    spec: {{restartPolicy: Never, {pod} containers: [{{name: a, image: b}}]}}
+"
+    )
+}
+
+#[test]
+fn work_that_can_never_end_is_named_at_once() {
+    let group = "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n\
+                 spec: {schedulingPolicy: {gang: {minCount: 4}}}\n";
+    let in_group = job("few", "", "", "schedulingGroup: {podGroupName: g},");
+    for (case, manifest, want) in [
+        (
+            "PriorityClass",
+            job("a", "", "", "priorityClassName: urgent,"),
+            "job/a: cannot finish: its pods cannot be created: PriorityClass urgent does not exist",
+        ),
+        (
+            "schedulerName",
+            job("a", "", "", "schedulerName: other,"),
+            "job/a: cannot finish: no scheduler here serves schedulerName other; served: default-scheduler",
+        ),
+        (
+            "managedBy",
+            job("a", "managedBy: example.com/other", "", ""),
+            "job/a: cannot finish: spec.managedBy leaves it to the controller example.com/other",
+        ),
+        (
+            "unknown PodGroup",
+            job("a", "", "", "schedulingGroup: {podGroupName: missing},"),
+            "job/a: cannot finish: its pods name PodGroup missing, which does not exist",
+        ),
+        (
+            "unknown PodGroup of a pod",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {schedulingGroup: {podGroupName: missing}, \
+             containers: [{name: a, image: b}]}\n"
+                .to_owned(),
+            "pod/p: cannot finish: its pods name PodGroup missing, which does not exist",
+        ),
+        (
+            "annotation",
+            job("a", "", "annotations: {phalanx.dev/run-seconds: soon}", ""),
+            "job/a: cannot finish: no node can run its pods: annotation phalanx.dev/run-seconds: \"soon\" is not a number",
+        ),
+        (
+            "scheduling gate",
+            job("a", "", "", "schedulingGates: [{name: example.com/later}],"),
+            "job/a: cannot finish: its pods have the scheduling gate example.com/later, which nothing here removes",
+        ),
+        ("PodGroup without pods", group.to_owned(), "podgroup/g: cannot finish: no pod names this PodGroup"),
+        (
+            "gang with too few pods",
+            format!("{group}---{in_group}"),
+            "job/few: cannot finish: waiting for pods: 3 of minCount 4 exist, and nothing here creates more",
+        ),
+    ] {
+        let output = run_text(&manifest);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{case}: {said}");
+        assert!(said.contains(want) && !said.contains("time ran out"), "{case}: {said}");
+        assert!(text(&output.stdout).contains(" blocked "), "{case}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn other_work_is_done_before_a_run_ends_for_what_is_blocked() {
+    let manifest = job("blocked", "", "", "schedulerName: other,") + "---" + &job("fine", "", "", "");
+    let output = run_text(&manifest);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("1 done, 1 blocked"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_warning_of_many_pods_is_printed_once() {
+    let output = run_text(&job("a", "backoffLimit: 0", "annotations: {phalanx.dev/exit-code: many}", ""));
+    let said = text(&output.stderr);
+    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert_eq!(
+        warnings,
+        ["warning: job/a: InvalidAnnotation: annotation phalanx.dev/exit-code: \"many\" is not a number from 0 to 255"]
+    );
+}
+
+#[test]
+fn a_run_without_problems_prints_no_warning() {
+    let output = phalanx(&["run", "examples/competing-gangs.yaml"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && !said.contains("warning: "), "{said}");
+}
+
+#[test]
+fn remedies_are_told_whatever_else_ran() {
+    let output = phalanx(&["run", "examples/too-large.yaml", "examples/plain-job.yaml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("job/too-large: cannot be placed") && said.contains("lower minCount to 64"), "{said}");
+}
+
+#[test]
+fn suspended_work_exits_1_and_says_how_to_resume() {
+    let output = run_text(&(job("s", "suspend: true", "", "") + "---" + &job("fine", "", "", "")));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("job/s: suspended: spec.suspend is true, so no pods run; set it to false"), "{said}");
+    assert!(said.contains("1 done, 1 suspended"), "{said}");
+}
+
+#[test]
+fn a_cron_job_is_shown_with_its_next_time_and_not_waited_for() {
+    let cron = |suspend: bool| {
+        format!(
+            "apiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: c}}\nspec: {{schedule: '0 3 1 1 *', suspend: {suspend}, \
+             timeZone: Europe/Berlin, jobTemplate: {{spec: {{template: {{spec: {{restartPolicy: Never, containers: \
+             [{{name: a, image: b}}]}}}}}}}}}}\n"
+        )
+    };
+    let output = run_text(&cron(false));
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        told.contains("cronjob/c  -       scheduled ") && told.contains("-01-01 03:00:00 CET (0 3 1 1 *)"),
+        "{told}"
+    );
+    assert!(said.contains("`run` does not wait for schedules") && said.contains("error: nothing ran"), "{said}");
+    let output = run_text(&format!("{}---{}", cron(false), job("fine", "", "", "")));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = run_text(&cron(true));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cronjob/c: suspended: spec.suspend is true, so no Jobs are created"), "{said}");
+}
+
+#[test]
+fn manifests_without_work_print_no_empty_table() {
+    let output = run_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: research}\n");
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+    assert!(text(&output.stderr).contains("error: nothing ran"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_group_that_only_pods_of_a_job_name_is_no_work_of_its_own() {
+    let group = "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n\
+                 spec: {schedulingPolicy: {gang: {minCount: 3}}}\n---";
+    let output = run_text(&(group.to_owned() + &job("a", "", "", "schedulingGroup: {podGroupName: g},")));
+    let told = text(&output.stdout);
+    assert!(output.status.success() && told.contains("gang 3") && !told.contains("podgroup/g"), "{told}");
+}
+
+#[test]
+fn a_pod_that_failed_says_how() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {phalanx.dev/exit-code: '7'}}\n\
+               spec: {restartPolicy: Never, containers: [{name: a, image: b}]}\n";
+    let output = run_text(pod);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("pod/p: failed: pod p: exit code 7"), "{}", text(&output.stderr));
+}
