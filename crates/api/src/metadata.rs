@@ -14,6 +14,8 @@ use names::NameRule;
 pub const IMMUTABLE: &str = "field is immutable";
 
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+/// So many owners that control an object beside the first are told of.
+const CONTROLLERS_TOLD_MAX: usize = 8;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
@@ -79,13 +81,9 @@ pub fn validate_labels(labels: &BTreeMap<String, String>, path: &Path) -> ErrorL
         breaches(names::qualified_name, key, path).into_iter().chain(breaches(names::label_value, value, path))
     };
     // Two labels with the same fault are told of once: the path does not say which it is.
-    let mut errors = ErrorList::new();
-    for problem in labels.iter().flat_map(problems) {
-        if !errors.contains(&problem) {
-            errors.push(problem);
-        }
-    }
-    errors
+    let mut known = BTreeSet::new();
+    let is_new = |problem: &Error| known.insert((problem.value.clone(), problem.detail.clone()));
+    labels.iter().flat_map(problems).filter(is_new).collect()
 }
 
 /// What is wrong with annotations: their keys, and their size taken together.
@@ -173,14 +171,15 @@ fn free_part_problems(meta: &ObjectMeta, path: &Path) -> impl Iterator<Item = Er
     .flatten()
 }
 
-fn owner_problems(owners: &[OwnerReference], path: &Path) -> ErrorList {
-    let problems = |(index, owner): (usize, &OwnerReference)| -> ErrorList {
+fn owner_problems<'a>(owners: &'a [OwnerReference], path: &Path) -> ErrorList {
+    let mut controllers = Controllers { owners, first: None, told: 0 };
+    let problems = |(index, owner): (usize, &'a OwnerReference)| -> ErrorList {
         let at = path.index(index);
         let empty = OWNER_FIELDS.iter().filter(|(_, text)| text(owner).is_empty());
         empty
             .map(|(field, _)| Error::required(&at.child(field), "must not be empty"))
             .chain(owner_version_problem(owner, &at.child("apiVersion")))
-            .chain(second_controller_problem(owner, owners, path))
+            .chain(controllers.problem(owner, path))
             .collect()
     };
     owners.iter().enumerate().flat_map(problems).collect()
@@ -192,17 +191,33 @@ fn owner_version_problem(owner: &OwnerReference, path: &Path) -> Option<Error> {
     (parts_count > 2).then(|| Error::invalid(path, owner.api_version.as_str(), detail))
 }
 
-/// One owner at most controls an object; each further one is told of the first.
-fn second_controller_problem(owner: &OwnerReference, owners: &[OwnerReference], path: &Path) -> Option<Error> {
-    let controls = |owner: &OwnerReference| owner.controller == Some(true);
-    let first = owners.iter().find(|owner| controls(owner))?;
-    (controls(owner) && !std::ptr::eq(first, owner)).then(|| {
-        let detail = format!(
-            "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and {}/{}",
-            first.kind, first.name, owner.kind, owner.name
-        );
-        Error::invalid(path, json_of(&owners), detail)
-    })
+/// The owners of an object that control it, while they are read.
+struct Controllers<'a> {
+    owners: &'a [OwnerReference],
+    first: Option<&'a OwnerReference>,
+    told: usize,
+}
+
+impl<'a> Controllers<'a> {
+    /// One owner at most controls an object; each further one is told of the first.
+    // Upstream: tells of all of them. As each of these errors shows all owners, that grows with their square.
+    fn problem(&mut self, owner: &'a OwnerReference, path: &Path) -> Option<Error> {
+        if owner.controller != Some(true) {
+            return None;
+        }
+        let Some(first) = self.first else {
+            self.first = Some(owner);
+            return None;
+        };
+        self.told += 1;
+        (self.told <= CONTROLLERS_TOLD_MAX).then(|| {
+            let detail = format!(
+                "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and {}/{}",
+                first.kind, first.name, owner.kind, owner.name
+            );
+            Error::invalid(path, json_of(&self.owners), detail)
+        })
+    }
 }
 
 /// A finalizer is a standard one or carries the prefix of who removes it, and an object is deleted in one way only.
@@ -223,9 +238,10 @@ fn finalizer_problems(finalizers: &[String], path: &Path) -> ErrorList {
 
 /// Once an object is being deleted, finalizers only go.
 fn late_finalizers_problem(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Option<Error> {
-    let had = old.finalizers.as_deref().unwrap_or_default();
+    old.deletion_timestamp.as_ref()?;
+    let had: BTreeSet<&String> = old.finalizers.iter().flatten().collect();
     let added: BTreeSet<&String> = new.finalizers.iter().flatten().filter(|name| !had.contains(name)).collect();
-    (old.deletion_timestamp.is_some() && !added.is_empty()).then(|| {
+    (!added.is_empty()).then(|| {
         // A set prints as the API prints its list: in order, quoted, in braces.
         let detail = format!(
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{added:?}"

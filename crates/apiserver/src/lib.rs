@@ -41,6 +41,7 @@ mod health; // whether all is well
 mod metrics; // what is counted
 mod others; // what others in the process answer
 mod audit; // who wrote
+mod aside; // work on a large body, beside the other requests
 mod server; // the service around all of it
 pub mod edge; // the network in front of it
 

@@ -1,5 +1,7 @@
 //! What the server, and nobody else, says in an object's metadata.
 
+use std::collections::BTreeSet;
+
 use api::clock::rfc3339;
 use serde_json::Value;
 
@@ -46,16 +48,19 @@ pub(crate) fn place(call: &Call<'_>, object: &mut Object) -> Answer<()> {
 /// Drops owners that are named again, word for word, and says so.
 pub(crate) fn drop_repeated_owners(object: &mut Object, warnings: &mut Vec<String>) {
     let Some(owners) = object.metadata_mut().get_mut("ownerReferences").and_then(Value::as_array_mut) else { return };
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    // The text of a value is the same exactly where the value is: fields stand in the order of their names.
+    let mut known = BTreeSet::new();
+    let mut told = BTreeSet::new();
     let mut repeated: Vec<String> = Vec::new();
-    for owner in owners.drain(..) {
-        if !kept.contains(&owner) {
-            kept.push(owner);
-        } else if let Some(uid) = owner["uid"].as_str().filter(|uid| repeated.iter().all(|known| known != uid)) {
+    owners.retain(|owner| {
+        let is_new = known.insert(owner.to_string());
+        if let (false, Some(uid)) = (is_new, owner["uid"].as_str())
+            && told.insert(uid.to_owned())
+        {
             repeated.push(uid.to_owned());
         }
-    }
-    *owners = kept;
+        is_new
+    });
     if !repeated.is_empty() {
         warnings.push(format!(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \

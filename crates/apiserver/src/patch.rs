@@ -20,6 +20,9 @@ const OPERATIONS_MAX: usize = 10_000;
 /// The most that the copy operations of one patch may copy together, as upstream.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+/// The most steps that the operations of one patch may take together.
+const STEPS_MAX: usize = 20_000_000;
+
 /// What the parser takes, so that what is kept can be read again.
 const DEPTH_MAX: usize = 120;
 
@@ -149,9 +152,9 @@ impl Patch {
 
 /// One operation after the other. The document is a copy that a failure throws away, so nothing needs to be undone.
 fn apply_operations(document: &mut Value, operations: &[PatchOperation]) -> Answer<()> {
-    let mut copied_bytes = 0;
+    let mut spent = Spent::default();
     for (index, operation) in operations.iter().enumerate() {
-        check_growth(document, operation, &mut copied_bytes)?;
+        spent.check(document, operation)?;
         json_patch::patch_unsafe(document, std::slice::from_ref(operation)).map_err(|mut error| {
             error.operation = index;
             Status::patch_does_not_apply(error.to_string())
@@ -160,34 +163,60 @@ fn apply_operations(document: &mut Value, operations: &[PatchOperation]) -> Answ
     Ok(())
 }
 
-/// A short patch can copy a document into itself again and again. Neither its size nor its depth may run away.
-fn check_growth(document: &Value, operation: &PatchOperation, copied_bytes: &mut usize) -> Answer<()> {
-    let brought = match operation {
-        PatchOperation::Add(add) => Some(&add.value),
-        PatchOperation::Replace(replace) => Some(&replace.value),
-        PatchOperation::Copy(copy) => document.pointer(copy.from.as_str()),
-        PatchOperation::Move(moved) => document.pointer(moved.from.as_str()),
-        PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
-    };
-    let Some(value) = brought else { return Ok(()) };
-    if operation.path().count() + depth(value) > DEPTH_MAX {
-        return Err(Status::patch_does_not_apply(format!("the patched object is nested deeper than {DEPTH_MAX}")));
-    }
-    if matches!(operation, PatchOperation::Copy(_)) {
-        *copied_bytes += value.to_string().len();
-        if *copied_bytes > COPIED_BYTES_MAX {
-            let text = format!("the copy operations of the patch add up to more than {COPIED_BYTES_MAX} bytes");
-            return Err(Status::too_large(text));
-        }
-    }
-    Ok(())
+/// What the operations of one patch have cost. A short patch can copy a document into itself again and again, or move a
+/// large part of it about: neither its size nor its depth nor the time that it takes may run away.
+#[derive(Default)]
+struct Spent {
+    copied_bytes: usize,
+    /// Values looked at, and items of lists that make place or move up.
+    steps: usize,
 }
 
-/// How deeply a value is nested. It is bounded: by the parser, or by this check in earlier operations.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
+impl Spent {
+    fn check(&mut self, document: &Value, operation: &PatchOperation) -> Answer<()> {
+        let (brought, from) = match operation {
+            PatchOperation::Add(add) => (Some(&add.value), None),
+            PatchOperation::Replace(replace) => (Some(&replace.value), None),
+            PatchOperation::Copy(copy) => (document.pointer(copy.from.as_str()), None),
+            PatchOperation::Move(moved) => (document.pointer(moved.from.as_str()), Some(moved.from.as_str())),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => (None, None),
+        };
+        let (depth, values_count) = brought.map(extent).unwrap_or_default();
+        if operation.path().count() + depth > DEPTH_MAX {
+            return Err(Status::patch_does_not_apply(format!("the patched object is nested deeper than {DEPTH_MAX}")));
+        }
+        if let (PatchOperation::Copy(_), Some(value)) = (operation, brought) {
+            self.copied_bytes += value.to_string().len();
+            if self.copied_bytes > COPIED_BYTES_MAX {
+                let text = format!("the copy operations of the patch add up to more than {COPIED_BYTES_MAX} bytes");
+                return Err(Status::too_large(text));
+            }
+        }
+        let beside: usize =
+            [Some(operation.path().as_str()), from].into_iter().flatten().map(|at| items_beside(document, at)).sum();
+        self.steps += values_count + beside;
+        if self.steps > STEPS_MAX {
+            let text = format!("the operations of the patch take more than {STEPS_MAX} steps together");
+            return Err(Status::too_large(text));
+        }
+        Ok(())
     }
+}
+
+/// How many items the list has that the value at `pointer` stands in.
+fn items_beside(document: &Value, pointer: &str) -> usize {
+    let list = pointer.rsplit_once('/').and_then(|(list, _)| document.pointer(list));
+    list.and_then(Value::as_array).map_or(0, Vec::len)
+}
+
+/// How deeply a value is nested, and of how many values it is made. The depth is bounded: by the parser, or by this
+/// check in earlier operations.
+fn extent(value: &Value) -> (usize, usize) {
+    let within = |found: (usize, usize), (depth, count): (usize, usize)| (found.0.max(depth), found.1 + count);
+    let (depth, count) = match value {
+        Value::Array(items) => items.iter().map(extent).fold((0, 0), within),
+        Value::Object(fields) => fields.values().map(extent).fold((0, 0), within),
+        _ => return (0, 1),
+    };
+    (depth + 1, count + 1)
 }

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use crate::accept::{self, Form, Wanted};
+use crate::aside::{self, Aside};
 use crate::audit::{Audit, Entry};
 use crate::body::Body;
 use crate::capacity::Capacity;
@@ -470,6 +471,11 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
-        Box::pin(async move { Ok(server.answer(request).await) })
+        // What reads or writes much is not told from outside, save by what it brings along.
+        let is_large = request.body().size_hint().upper().is_none_or(|bytes| bytes > aside::BYTES_MIN);
+        Box::pin(async move {
+            let answer = server.answer(request);
+            Ok(if is_large { Aside::new(answer).await } else { answer.await })
+        })
     }
 }

@@ -7,7 +7,7 @@
 
 mod lists; // the two ways in which lists are merged
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use api::schema::{ListMerge, Merging};
@@ -120,16 +120,16 @@ fn retain_keys(object: &mut Map<String, Value>, patch: &Map<String, Value>) -> M
     let Some(kept) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let malformed = |why: String| Malformed::because(format!("invalid patch format of retainKeys: {why}"));
     let kept = kept.as_array().ok_or_else(|| malformed(format!("{RETAIN_KEYS} must be a list")))?;
-    let kept: Vec<&str> = kept
+    let kept: BTreeSet<&str> = kept
         .iter()
         .map(|name| name.as_str().ok_or_else(|| malformed(format!("{name} is not the name of a field"))))
         .collect::<Merged<_>>()?;
     for (name, value) in patch {
-        if is_field(name) && !value.is_null() && !kept.contains(&name.as_str()) {
+        if is_field(name) && !value.is_null() && !kept.contains(name.as_str()) {
             return Err(malformed(format!("the patch sets {name:?}, which {RETAIN_KEYS} does not list")));
         }
     }
-    object.retain(|name, _| kept.contains(&name.as_str()));
+    object.retain(|name, _| kept.contains(name.as_str()));
     Ok(())
 }
 

@@ -6,6 +6,7 @@ pub mod pod; // a pod when created and changed
 pub mod pod_status; // what is reported of a pod
 mod pod_spec; // the spec, in a pod or in a template
 mod volumes; // what containers mount
+mod declared; // what containers can refer to
 mod containers; // containers, their ports and mounts
 mod environment; // the variables of a container
 mod resources; // requests and limits

@@ -1,5 +1,7 @@
 //! Pods as rows. What a pod is doing is told from its containers, the last one that says something first.
 
+use std::collections::BTreeSet;
+
 use api::Timestamp;
 use serde_json::Value;
 
@@ -84,8 +86,9 @@ impl<'a> Seen<'a> {
     /// Whether the pod still waits for one of them, which is then what it is doing.
     fn look_at_init_containers(&mut self, spec: &Value, status: &'a Value) -> bool {
         let declared = items(&spec["initContainers"]);
-        let sidecar =
-            |name: &Value| declared.iter().any(|container| container["name"] == *name && is_sidecar(container));
+        let sidecars = declared.iter().filter(|container| is_sidecar(container));
+        let sidecars: BTreeSet<&str> = sidecars.filter_map(|container| container["name"].as_str()).collect();
+        let sidecar = |name: &Value| name.as_str().is_some_and(|name| sidecars.contains(name));
         let mut waiting = None;
         for (index, container) in items(&status["initContainerStatuses"]).iter().enumerate() {
             self.restarts.count_in(container);

@@ -11,6 +11,7 @@ mod expiry;
 mod full;
 mod gates;
 mod home;
+mod large;
 mod malformed;
 mod metadata;
 mod new_kinds;

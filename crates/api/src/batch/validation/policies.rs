@@ -1,5 +1,7 @@
 //! Which failures count, which successes suffice, and when a pod is replaced.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::batch::v1::{
     JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
     SuccessPolicyRule,
@@ -29,13 +31,14 @@ pub(super) fn failure(spec: &JobSpec, path: &Path) -> ErrorList {
     if policy.rules.len() > RULES_MAX {
         errors.push(Error::too_many(&path, policy.rules.len(), RULES_MAX));
     }
+    let containers = container_names(spec);
     for (i, rule) in policy.rules.iter().enumerate() {
-        errors.extend(failure_rule(rule, spec, &path.index(i)));
+        errors.extend(failure_rule(rule, spec, &containers, &path.index(i)));
     }
     errors
 }
 
-fn failure_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, path: &Path) -> ErrorList {
+fn failure_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, containers: &BTreeSet<&str>, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     let action_path = path.child("action");
     match rule.action.as_str() {
@@ -47,7 +50,7 @@ fn failure_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, path: &Path) -> Err
         action => errors.push(Error::not_supported(&action_path, action, &ACTIONS)),
     }
     if let Some(codes) = &rule.on_exit_codes {
-        errors.extend(exit_codes(codes, spec, &path.child("onExitCodes")));
+        errors.extend(exit_codes(codes, containers, &path.child("onExitCodes")));
     }
     let conditions = rule.on_pod_conditions.as_deref().unwrap_or_default();
     errors.extend(pod_conditions(conditions, &path.child("onPodConditions")));
@@ -63,7 +66,7 @@ fn failure_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, path: &Path) -> Err
     errors
 }
 
-fn exit_codes(codes: &PodFailurePolicyOnExitCodesRequirement, spec: &JobSpec, path: &Path) -> ErrorList {
+fn exit_codes(codes: &PodFailurePolicyOnExitCodesRequirement, containers: &BTreeSet<&str>, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     let operators = ["In", "NotIn"];
     match codes.operator.as_str() {
@@ -72,7 +75,7 @@ fn exit_codes(codes: &PodFailurePolicyOnExitCodesRequirement, spec: &JobSpec, pa
         operator => errors.push(Error::not_supported(&path.child("operator"), operator, &operators)),
     }
     if let Some(name) = &codes.container_name
-        && !container_names(spec).any(|known| known == name)
+        && !containers.contains(name.as_str())
     {
         let detail = "must be one of the container or initContainer names in the pod template";
         errors.push(Error::invalid(&path.child("containerName"), name.as_str(), detail));
@@ -83,11 +86,12 @@ fn exit_codes(codes: &PodFailurePolicyOnExitCodesRequirement, spec: &JobSpec, pa
     } else if codes.values.len() > EXIT_CODES_MAX {
         errors.push(Error::too_many(&path, codes.values.len(), EXIT_CODES_MAX));
     }
+    let mut seen = BTreeSet::new();
     for (i, value) in codes.values.iter().enumerate() {
         if codes.operator == "In" && *value == 0 {
             errors.push(Error::invalid(&path.index(i), 0, "must not be 0 for the In operator"));
         }
-        if codes.values[..i].contains(value) {
+        if !seen.insert(value) {
             errors.push(Error::duplicate(&path.index(i), *value));
         }
     }
@@ -97,10 +101,11 @@ fn exit_codes(codes: &PodFailurePolicyOnExitCodesRequirement, spec: &JobSpec, pa
     errors
 }
 
-fn container_names(spec: &JobSpec) -> impl Iterator<Item = &String> {
+fn container_names(spec: &JobSpec) -> BTreeSet<&str> {
     let pod = spec.template.spec.iter();
     pod.flat_map(|pod| pod.containers.iter().chain(pod.init_containers.iter().flatten()))
-        .map(|container| &container.name)
+        .map(|container| container.name.as_str())
+        .collect()
 }
 
 fn pod_conditions(patterns: &[PodFailurePolicyOnPodConditionsPattern], path: &Path) -> ErrorList {

@@ -1,11 +1,15 @@
 //! Claims of devices: those of a pod, and those that a container takes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PodResourceClaim, PodSpec, ResourceRequirements};
 
+use super::declared::Declared;
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{breaches, json_of, names};
+
+/// So many claims are named where a container takes one that the pod does not have.
+const NAMED_MAX: usize = 32;
 
 /// Judges the claims of a pod: named, once each, and each with one source.
 pub fn validate(spec: &PodSpec, path: &Path) -> ErrorList {
@@ -38,12 +42,9 @@ fn claim_problems<'a>(claim: &'a PodResourceClaim, taken: &mut BTreeSet<&'a str>
 }
 
 /// Judges the claims that a container takes: each is one of its pod's.
-pub fn validate_taken(resources: &ResourceRequirements, spec: &PodSpec, path: &Path) -> ErrorList {
-    let known: Vec<&str> = spec.resource_claims.iter().flatten().map(|claim| claim.name.as_str()).collect();
-    let mut known: Vec<&str> = known.into_iter().filter(|name| !name.is_empty()).collect();
-    known.sort_unstable();
-    known.dedup();
-    let mut taken: Vec<(&str, &str)> = Vec::new();
+pub fn validate_taken(resources: &ResourceRequirements, declared: &Declared<'_>, path: &Path) -> ErrorList {
+    // The requests of each claim that are taken; the empty one is the whole of it.
+    let mut taken: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut errors = ErrorList::new();
     for (index, claim) in resources.claims.iter().flatten().enumerate() {
         let path = path.child("claims").index(index);
@@ -55,23 +56,31 @@ pub fn validate_taken(resources: &ResourceRequirements, spec: &PodSpec, path: &P
         if !request.is_empty() {
             errors.extend(breaches(names::dns_label, request, &path.child("request")));
         }
+        let requests = taken.entry(name).or_default();
         // The whole of a claim and one request of it overlap.
         let overlaps =
-            |other: &(&str, &str)| other.0 == name && (other.1 == request || other.1.is_empty() || request.is_empty());
-        if taken.iter().any(overlaps) {
+            requests.contains(request) || requests.contains("") || (request.is_empty() && !requests.is_empty());
+        if overlaps {
             let both = if request.is_empty() { name.to_owned() } else { format!("{name}/{request}") };
             errors.push(Error::duplicate(&path, both));
         }
-        taken.push((name, request));
-        if !known.contains(&name) {
-            let place = "must be one of the names in pod.spec.resourceClaims";
-            let detail = if known.is_empty() {
-                format!("{place} which is empty")
-            } else {
-                format!("{place}: {}", known.join(", "))
-            };
-            errors.push(Error { detail, ..Error::not_found(&path, name) });
+        requests.insert(request);
+        if !declared.claims.contains(name) {
+            errors.push(Error { detail: unknown_detail(&declared.claims), ..Error::not_found(&path, name) });
         }
     }
     errors
+}
+
+/// What a claim could have been called. Of very many names the first ones are enough.
+fn unknown_detail(known: &BTreeSet<&str>) -> String {
+    let place = "must be one of the names in pod.spec.resourceClaims";
+    if known.is_empty() {
+        return format!("{place} which is empty");
+    }
+    let mut names: Vec<&str> = known.iter().take(NAMED_MAX).copied().collect();
+    if known.len() > NAMED_MAX {
+        names.push("...");
+    }
+    format!("{place}: {}", names.join(", "))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec, VolumeMount};
 
+use super::declared::Declared;
 use super::pod_spec::{SpecOf, one_of};
 use super::volumes::below_problems;
 use super::{between, claims, environment, probes, resources, restart, security};
@@ -15,8 +16,8 @@ const RECURSIVE: [&str; 3] = ["Disabled", "Enabled", "IfPossible"];
 /// Whether mounts made on one side, node or container, appear on the other.
 const PROPAGATIONS: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
 
-/// Judges all containers of a spec. `volumes` are those that they can mount.
-pub fn validate(spec: &PodSpec, of: SpecOf, volumes: &BTreeSet<&str>, path: &Path, errors: &mut ErrorList) {
+/// Judges all containers of a spec, which can refer to what is `declared`.
+pub fn validate(spec: &PodSpec, of: SpecOf, declared: &Declared<'_>, path: &Path, errors: &mut ErrorList) {
     let main_path = path.child("containers");
     let init_path = path.child("initContainers");
     let init = spec.init_containers.as_deref().unwrap_or_default();
@@ -33,7 +34,7 @@ pub fn validate(spec: &PodSpec, of: SpecOf, volumes: &BTreeSet<&str>, path: &Pat
             if !is_init {
                 validate_unique_name(container, &mut taken, &path, errors);
             }
-            validate_container(container, spec, volumes, &path, errors);
+            validate_container(container, spec, declared, &path, errors);
             // A sidecar starts before the others and then runs beside them.
             let runs_on = !is_init || container.restart_policy.as_deref() == Some("Always");
             let grace_seconds = spec.termination_grace_period_seconds.unwrap_or(0);
@@ -78,7 +79,7 @@ fn validate_unique_name<'a>(
 fn validate_container(
     container: &Container,
     spec: &PodSpec,
-    volumes: &BTreeSet<&str>,
+    declared: &Declared<'_>,
     path: &Path,
     errors: &mut ErrorList,
 ) {
@@ -98,15 +99,15 @@ fn validate_container(
         policy => errors.push(Error::not_supported(&path.child("terminationMessagePolicy"), policy, &policies)),
     }
     validate_ports(container.ports.as_deref().unwrap_or_default(), &path.child("ports"), errors);
-    errors.extend(environment::validate(container, spec, path));
-    validate_mounts(container, volumes, &path.child("volumeMounts"), errors);
-    validate_devices(container, spec, &path.child("volumeDevices"), errors);
+    errors.extend(environment::validate(container, declared, path));
+    validate_mounts(container, &declared.mountable, &path.child("volumeMounts"), errors);
+    validate_devices(container, declared, &path.child("volumeDevices"), errors);
     let pull = ["Always", "IfNotPresent", "Never"];
     one_of(container.image_pull_policy.as_deref(), &pull, &path.child("imagePullPolicy"), errors);
     if let Some(requirements) = &container.resources {
         let path = path.child("resources");
         resources::validate(requirements, &path, errors);
-        errors.extend(claims::validate_taken(requirements, spec, &path));
+        errors.extend(claims::validate_taken(requirements, declared, &path));
     }
     errors.extend(restart::validate_resize(container, spec.restart_policy.as_deref().unwrap_or(""), path));
     if let Some(context) = &container.security_context {
@@ -243,8 +244,9 @@ fn recursion_problems(mount: &VolumeMount, path: &Path) -> ErrorList {
 }
 
 /// Raw devices: volumes that can be one, each once and at a path of its own, and none that is mounted too.
-fn validate_devices(container: &Container, spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
+fn validate_devices(container: &Container, declared: &Declared<'_>, path: &Path, errors: &mut ErrorList) {
     let mut taken = BTreeSet::new();
+    let mounted: BTreeSet<&str> = container.volume_mounts.iter().flatten().map(|mount| mount.name.as_str()).collect();
     for (index, device) in container.volume_devices.iter().flatten().enumerate() {
         let path = path.index(index);
         let (name_path, place_path) = (path.child("name"), path.child("devicePath"));
@@ -255,7 +257,7 @@ fn validate_devices(container: &Container, spec: &PodSpec, path: &Path, errors: 
         if !taken.insert(("name", name)) {
             errors.push(Error::invalid(&name_path, name, "must be unique"));
         }
-        match spec.volumes.iter().flatten().find(|volume| volume.name == name) {
+        match declared.volumes.get(name) {
             None => errors.push(Error::not_found(&name_path, name)),
             Some(volume) if volume.persistent_volume_claim.is_none() && volume.ephemeral.is_none() => {
                 let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
@@ -270,7 +272,7 @@ fn validate_devices(container: &Container, spec: &PodSpec, path: &Path, errors: 
         } else if place.split('/').any(|part| part == "..") {
             errors.push(Error::invalid(&place_path, place, "can not contain backsteps ('..')"));
         }
-        if container.volume_mounts.iter().flatten().any(|mount| mount.name == name) {
+        if mounted.contains(name) {
             errors.push(Error::invalid(&name_path, name, "must not already exist in volumeMounts"));
         }
     }

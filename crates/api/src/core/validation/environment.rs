@@ -1,9 +1,10 @@
 //! The variables of a container, and where their values come from.
 
 use k8s_openapi::api::core::v1::{
-    Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector, PodSpec,
+    Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector,
 };
 
+use super::declared::Declared;
 use super::volumes::backstep_problem;
 
 use crate::field::{Error, ErrorList, Path};
@@ -40,18 +41,18 @@ const RESOURCES: [&str; 6] = [
 ];
 const MORE_THAN_ONE: &str = "may not have more than one field specified at a time";
 
-/// Judges the variables of a container of the pod with this spec, then the lists that it takes over.
-pub fn validate(container: &Container, spec: &PodSpec, path: &Path) -> ErrorList {
+/// Judges the variables of a container, then the lists that it takes over.
+pub fn validate(container: &Container, declared: &Declared<'_>, path: &Path) -> ErrorList {
     let variables = container.env.iter().flatten().enumerate();
     let taken_over = container.env_from.iter().flatten().enumerate();
     let (env, env_from) = (path.child("env"), path.child("envFrom"));
     variables
-        .flat_map(|(index, variable)| variable_problems(variable, spec, &env.index(index)))
+        .flat_map(|(index, variable)| variable_problems(variable, declared, &env.index(index)))
         .chain(taken_over.flat_map(|(index, source)| list_problems(source, &env_from, index)))
         .collect()
 }
 
-fn variable_problems(variable: &EnvVar, spec: &PodSpec, path: &Path) -> ErrorList {
+fn variable_problems(variable: &EnvVar, declared: &Declared<'_>, path: &Path) -> ErrorList {
     let mut errors = match variable.name.as_str() {
         "" => vec![Error::required(&path.child("name"), "")],
         name => breaches(variable_name, name, &path.child("name")),
@@ -60,7 +61,7 @@ fn variable_problems(variable: &EnvVar, spec: &PodSpec, path: &Path) -> ErrorLis
         let has_value = variable.value.as_deref().is_some_and(|value| !value.is_empty());
         let path = path.child("valueFrom");
         errors.extend(source_problems(source, has_value, &path));
-        errors.extend(source.file_key_ref.as_ref().and_then(|file| file_volume_problem(file, spec, &path)));
+        errors.extend(source.file_key_ref.as_ref().and_then(|file| file_volume_problem(file, declared, &path)));
     }
     errors
 }
@@ -113,10 +114,10 @@ fn source_problems(source: &EnvVarSource, has_value: bool, path: &Path) -> Error
 }
 
 /// A file that variables are read from lies in an empty directory of the pod.
-fn file_volume_problem(file: &FileKeySelector, spec: &PodSpec, path: &Path) -> Option<Error> {
+fn file_volume_problem(file: &FileKeySelector, declared: &Declared<'_>, path: &Path) -> Option<Error> {
     let path = path.child("fileKeyRef").child("volumeName");
     let name = file.volume_name.as_str();
-    match spec.volumes.iter().flatten().find(|volume| volume.name == name) {
+    match declared.volumes.get(name) {
         None => Some(Error::not_found(&path, name)),
         Some(volume) if volume.empty_dir.is_none() => {
             Some(Error::invalid(&path, name, "referenced volume must be of type emptyDir"))

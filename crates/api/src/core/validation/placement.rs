@@ -1,6 +1,6 @@
 //! Where a pod may go and with whom: tolerations, affinity, gates, its group.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, PodSpec, Toleration,
@@ -257,13 +257,16 @@ fn pod_term_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
 /// Told below the term and not below the list, at the last place of the key.
 pub(super) fn keys_asked_for_twice(keys: &[String], selector: &Option<LabelSelector>, path: &Path) -> ErrorList {
     let Some(selector) = selector else { return ErrorList::new() };
-    let times = |key: &String| {
-        let labels = selector.match_labels.iter().flatten().filter(|(label, _)| *label == key);
-        labels.count() + selector.match_expressions.iter().flatten().filter(|asked| asked.key == *key).count()
-    };
-    let last = keys.iter().enumerate().filter(|(index, key)| !keys[index + 1..].contains(key));
+    let labels = selector.match_labels.iter().flatten().map(|(label, _)| label);
+    let mut times: BTreeMap<&String, usize> = BTreeMap::new();
+    for key in labels.chain(selector.match_expressions.iter().flatten().map(|asked| &asked.key)) {
+        *times.entry(key).or_default() += 1;
+    }
+    let last: BTreeMap<&String, usize> = keys.iter().enumerate().map(|(index, key)| (key, index)).collect();
     let detail = "exists in both matchLabelKeys and labelSelector";
-    last.filter(|(_, key)| times(key) > 1)
+    keys.iter()
+        .enumerate()
+        .filter(|(index, key)| last[key] == *index && times.get(key).is_some_and(|times| *times > 1))
         .map(|(index, key)| Error::invalid(&path.index(index), key.as_str(), detail))
         .collect()
 }
@@ -281,7 +284,7 @@ fn label_keys_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
     }
     let keys = term.match_label_keys.as_deref().unwrap_or_default();
     errors.extend(keys_asked_for_twice(keys, &term.label_selector, path));
-    let unwanted = term.mismatch_label_keys.as_deref().unwrap_or_default();
+    let unwanted: BTreeSet<&String> = term.mismatch_label_keys.iter().flatten().collect();
     errors.extend(each(&term.match_label_keys, &path.child("matchLabelKeys"), |key, path| {
         let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
         let in_both = unwanted.contains(key).then(|| Error::invalid(path, key.as_str(), detail));

@@ -1,6 +1,7 @@
 //! A pod when it is created and changed.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{
     Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
@@ -99,11 +100,12 @@ fn validate_deadline_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &
 
 /// Tolerations may be added; those there may change only their seconds.
 fn validate_toleration_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
-    let new = new.tolerations.as_deref().unwrap_or_default();
-    let kept = |old: &Toleration| {
-        new.iter().any(|new| Toleration { toleration_seconds: old.toleration_seconds, ..new.clone() } == *old)
+    let but_seconds = |toleration: &Toleration| -> [Option<String>; 4] {
+        let Toleration { effect, key, operator, toleration_seconds: _, value } = toleration;
+        [effect, key, operator, value].map(Option::clone)
     };
-    if !old.tolerations.iter().flatten().all(kept) {
+    let new: BTreeSet<_> = new.tolerations.iter().flatten().map(but_seconds).collect();
+    if !old.tolerations.iter().flatten().all(|old| new.contains(&but_seconds(old))) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(Error::forbidden(path, detail));
     }
@@ -111,9 +113,9 @@ fn validate_toleration_change(new: &PodSpec, old: &PodSpec, path: &Path, errors:
 
 /// Gates may be lifted, never put up again.
 fn validate_gate_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
-    let old = old.scheduling_gates.as_deref().unwrap_or_default();
+    let old: BTreeSet<&str> = old.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str()).collect();
     for (index, gate) in new.scheduling_gates.iter().flatten().enumerate() {
-        if !old.contains(gate) {
+        if !old.contains(gate.name.as_str()) {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", gate.name);
             errors.push(Error::forbidden(&path.index(index).child("name"), detail));
         }

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 use super::claims;
+use super::declared::Declared;
 use super::resources::{
     Amounts, amount_problems, balance_problem, huge_pages_problem, is_huge_pages, is_known_elsewhere, pages_problem,
 };
@@ -15,7 +16,7 @@ use crate::quantity::Quantity;
 const RESOURCES: [&str; 3] = ["cpu", "hugepages-", "memory"];
 
 /// Judges what a pod asks for as a whole: by itself, and against what its containers ask for.
-pub fn validate(spec: &PodSpec, path: &Path) -> ErrorList {
+pub fn validate(spec: &PodSpec, declared: &Declared<'_>, path: &Path) -> ErrorList {
     let Some(resources) = &spec.resources else { return ErrorList::new() };
     if spec.os.as_ref().is_some_and(|os| os.name == "windows") {
         return vec![Error::forbidden(path, "may not be set for a windows pod")];
@@ -33,7 +34,7 @@ pub fn validate(spec: &PodSpec, path: &Path) -> ErrorList {
         errors.extend(balance_problem(name, request, limits, path));
     }
     errors.extend(huge_pages_problem(limits, requests, path));
-    errors.extend(claims::validate_taken(resources, spec, path));
+    errors.extend(claims::validate_taken(resources, declared, path));
     errors.extend(shortage_problems(spec, limits, requests, path));
     errors
 }
@@ -92,8 +93,13 @@ fn read(amounts: &Amounts, name: &str) -> Option<Quantity> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::validate;
-    use crate::field::Path;
+    use super::{Declared, validate};
+    use crate::field::{ErrorList, Path};
+
+    fn problems(spec: Value) -> ErrorList {
+        let spec = serde_json::from_value(spec).expect("a spec");
+        validate(&spec, &Declared::of(&spec, Default::default()), &Path::new("r"))
+    }
 
     // Every row as the real server answers it.
     #[test]
@@ -143,7 +149,7 @@ mod tests {
             ),
         ] {
             let spec = json!({"containers": [container], "resources": resources});
-            let errors = validate(&serde_json::from_value(spec).expect("a spec"), &Path::new("r"));
+            let errors = problems(spec);
             let want: Vec<String> = want
                 .iter()
                 .map(|want| if want.starts_with(':') { format!("r{want}") } else { format!("r.{want}") })
@@ -151,7 +157,7 @@ mod tests {
             assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), want, "{resources}");
         }
         let windows = json!({"containers": [], "os": {"name": "windows"}, "resources": {"claims": []}});
-        let errors = validate(&serde_json::from_value(windows).expect("a spec"), &Path::new("r"));
+        let errors = problems(windows);
         assert_eq!(errors[0].to_string(), "r: Forbidden: may not be set for a windows pod");
         assert_eq!(errors.len(), 1);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
+use super::declared::Declared;
 use super::{between, claims, containers, network, placement, pod_resources, resources, security, spread, volumes};
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{self, breaches, names, said};
@@ -46,10 +47,10 @@ pub fn validate_pod_template(template: &PodTemplateSpec, path: &Path) -> ErrorLi
 /// What is wrong with a defaulted pod spec.
 pub fn validate_pod_spec(spec: &PodSpec, of: SpecOf, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
-    let volumes = volumes::validate(spec, &path.child("volumes"), &mut errors);
+    let declared = Declared::of(spec, volumes::validate(spec, &path.child("volumes"), &mut errors));
     errors.extend(claims::validate(spec, &path.child("resourceClaims")));
-    containers::validate(spec, of, &volumes, path, &mut errors);
-    errors.extend(pod_resources::validate(spec, &path.child("resources")));
+    containers::validate(spec, of, &declared, path, &mut errors);
+    errors.extend(pod_resources::validate(spec, &declared, &path.child("resources")));
     validate_policies(spec, path, &mut errors);
     if let Some(labels) = &spec.node_selector {
         errors.extend(metadata::validate_labels(labels, &path.child("nodeSelector")));

@@ -1,11 +1,9 @@
 //! What a kubelet or a scheduler may report of a pod.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::{
-    Container, ContainerStatus, Pod, PodExtendedResourceClaimStatus, PodSpec, PodStatus, ResourceStatus,
-};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodExtendedResourceClaimStatus, PodSpec, PodStatus};
 use serde_json::Value;
 
 use super::between;
@@ -61,9 +59,12 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
         for (index, status) in statuses.iter().enumerate() {
             errors.extend(user_problems(status, &path.child(list).index(index)));
         }
+        let containers = by_name(containers.iter(), |container| &container.name);
         for (index, status) in statuses.iter().enumerate() {
             let path = path.child(list).index(index).child("allocatedResourcesStatus");
-            errors.extend(health_problems(status, containers, &path));
+            // Of a container that the spec does not have nothing is known.
+            let asked = containers.get(status.name.as_str()).map(|container| Asked::of(container));
+            errors.extend(health_problems(status, asked.as_ref(), &path));
         }
     }
     errors
@@ -90,6 +91,15 @@ fn containers<'a>(
     ]
 }
 
+/// Items by their name; of those with the same name, the first.
+fn by_name<'a, T>(items: impl Iterator<Item = T>, name: impl Fn(&T) -> &'a String) -> BTreeMap<&'a str, T> {
+    let mut found = BTreeMap::new();
+    for item in items {
+        found.entry(name(&item).as_str()).or_insert(item);
+    }
+    found
+}
+
 /// A container that ended and is not to start again has ended for good.
 fn transition_problems(new: &PodStatus, old: &PodStatus, spec: &PodSpec, path: &Path) -> ErrorList {
     let all = || spec.containers.iter().chain(spec.init_containers.iter().flatten());
@@ -101,16 +111,18 @@ fn transition_problems(new: &PodStatus, old: &PodStatus, spec: &PodSpec, path: &
     for ((list, now, containers), (_, before, _)) in
         self::containers(new, spec).into_iter().zip(self::containers(old, spec))
     {
+        let now_at = by_name(now.iter().enumerate(), |(_, status)| &status.name);
+        let containers = by_name(containers.iter(), |container| &container.name);
         for old in before {
             let Some(exit_code) = old.state.as_ref().and_then(|state| Some(state.terminated.as_ref()?.exit_code))
             else {
                 continue;
             };
-            let Some(index) = now.iter().position(|status| status.name == old.name) else { continue };
-            let ended = now[index].state.as_ref().is_some_and(|state| state.terminated.is_some());
-            let container = containers.iter().find(|container| container.name == old.name);
+            let Some((index, now)) = now_at.get(old.name.as_str()) else { continue };
+            let ended = now.state.as_ref().is_some_and(|state| state.terminated.is_some());
+            let container = containers.get(old.name.as_str());
             if !ended && !container.is_some_and(|container| restarts(container, spec, exit_code)) {
-                let path = path.child(list).index(index).child("state");
+                let path = path.child(list).index(*index).child("state");
                 errors.push(Error::forbidden(&path, "may not be transitioned to non-terminated state"));
             }
         }
@@ -137,11 +149,11 @@ fn restarts(container: &Container, spec: &PodSpec, exit_code: i32) -> bool {
 }
 
 fn claim_problems(status: &PodStatus, spec: &PodSpec, path: &Path) -> ErrorList {
-    let claims = spec.resource_claims.as_deref().unwrap_or_default();
+    let claims: BTreeSet<&str> = spec.resource_claims.iter().flatten().map(|claim| claim.name.as_str()).collect();
     let mut errors = ErrorList::new();
     for (index, claim) in status.resource_claim_statuses.iter().flatten().enumerate() {
         let path = path.index(index);
-        if claims.iter().all(|known| known.name != claim.name) {
+        if !claims.contains(claim.name.as_str()) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
             errors.push(Error::invalid(&path.child("name"), claim.name.as_str(), detail));
         }
@@ -159,11 +171,11 @@ fn extended_claim_problems(claim: &PodExtendedResourceClaimStatus, spec: &PodSpe
         let detail = "at least one request mapping is required";
         errors.push(Error::required(&path.child("requestMappings"), detail));
     }
-    let known =
-        |name: &str| spec.containers.iter().chain(spec.init_containers.iter().flatten()).any(|c| c.name == name);
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let known: BTreeSet<&str> = containers.map(|container| container.name.as_str()).collect();
     for (index, mapping) in mappings.iter().enumerate() {
         let container = mapping.container_name.as_str();
-        if !known(container) {
+        if !known.contains(container) {
             let path = path.child("requestMappings").index(index).child("containerName");
             let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
             errors.push(Error::invalid(&path, container, detail));
@@ -189,14 +201,45 @@ fn user_problems(status: &ContainerStatus, path: &Path) -> ErrorList {
     own.into_iter().chain(more).flatten().collect()
 }
 
+/// What a container asked for, as its status names it.
+struct Asked<'a> {
+    /// `claim`, or `claim/request`.
+    claims: BTreeSet<String>,
+    resources: BTreeSet<&'a str>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(container: &'a Container) -> Asked<'a> {
+        let resources = container.resources.iter();
+        let claims = resources.clone().flat_map(|resources| resources.claims.iter().flatten());
+        let claims = claims.map(|asked| match asked.request.as_deref().unwrap_or("") {
+            "" => asked.name.clone(),
+            request => format!("{}/{request}", asked.name),
+        });
+        let names = resources.flat_map(|resources| resources.requests.iter().flatten()).map(|(name, _)| name.as_str());
+        Asked { claims: claims.collect(), resources: names.collect() }
+    }
+
+    /// What is wrong with the name of a resource whose devices are told of.
+    fn problem(&self, name: &str, path: &Path) -> Option<Error> {
+        let (is_asked, detail) = match name.strip_prefix("claim:") {
+            Some(claim) => (
+                self.claims.contains(claim),
+                "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when \
+                 container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty",
+            ),
+            None => (self.resources.contains(name), "must match one of the container's resource requests"),
+        };
+        (!is_asked).then(|| Error::invalid(path, name, detail))
+    }
+}
+
 /// How the devices are that a container was given: each is one that it asked for.
-fn health_problems(status: &ContainerStatus, containers: &[Container], path: &Path) -> ErrorList {
-    // Of a container that the spec does not have nothing is known.
-    let asked = containers.iter().find(|container| container.name == status.name);
+fn health_problems(status: &ContainerStatus, asked: Option<&Asked<'_>>, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     for (index, resource) in status.allocated_resources_status.iter().flatten().enumerate() {
         let path = path.index(index);
-        errors.extend(asked.and_then(|asked| unasked_problem(resource, asked, &path.child("name"))));
+        errors.extend(asked.and_then(|asked| asked.problem(&resource.name, &path.child("name"))));
         let mut taken = BTreeSet::new();
         for (index, device) in resource.resources.iter().flatten().enumerate() {
             let path = path.child("resources").index(index);
@@ -210,22 +253,6 @@ fn health_problems(status: &ContainerStatus, containers: &[Container], path: &Pa
         }
     }
     errors
-}
-
-fn unasked_problem(resource: &ResourceStatus, container: &Container, path: &Path) -> Option<Error> {
-    let resources = container.resources.clone().unwrap_or_default();
-    let name = resource.name.as_str();
-    if let Some(claim) = name.strip_prefix("claim:") {
-        let is_asked = resources.claims.iter().flatten().any(|asked| match asked.request.as_deref().unwrap_or("") {
-            "" => asked.name == claim,
-            request => format!("{}/{request}", asked.name) == claim,
-        });
-        let detail = "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' when \
-                      container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty";
-        return (!is_asked).then(|| Error::invalid(path, name, detail));
-    }
-    let is_asked = resources.requests.iter().flatten().any(|(asked, _)| asked == name);
-    (!is_asked).then(|| Error::invalid(path, name, "must match one of the container's resource requests"))
 }
 
 /// There is at most one address of each family. `value` is the list as it was written.

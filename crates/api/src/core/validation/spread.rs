@@ -1,5 +1,7 @@
 //! How evenly pods that are alike are spread over a topology.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{PodSpec, TopologySpreadConstraint};
 
 use super::placement::keys_asked_for_twice;
@@ -11,13 +13,18 @@ const ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
 const POLICIES: [&str; 2] = ["Honor", "Ignore"];
 
 /// Judges all constraints of a pod.
-pub fn validate(spec: &PodSpec, path: &Path) -> ErrorList {
+pub fn validate<'a>(spec: &'a PodSpec, path: &Path) -> ErrorList {
     let all = spec.topology_spread_constraints.as_deref().unwrap_or_default();
+    let pair = |of: &'a TopologySpreadConstraint| (of.topology_key.as_str(), of.when_unsatisfiable.as_str());
+    let last: BTreeMap<_, usize> =
+        all.iter().enumerate().map(|(index, constraint)| (pair(constraint), index)).collect();
     let each = all.iter().enumerate();
-    each.flat_map(|(index, constraint)| problems(constraint, &all[index + 1..], &path.index(index))).collect()
+    // Of two that are alike, the first is the one that is told of.
+    each.flat_map(|(index, constraint)| problems(constraint, last[&pair(constraint)] > index, &path.index(index)))
+        .collect()
 }
 
-fn problems(constraint: &TopologySpreadConstraint, later: &[TopologySpreadConstraint], path: &Path) -> ErrorList {
+fn problems(constraint: &TopologySpreadConstraint, comes_again: bool, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     if constraint.max_skew <= 0 {
         errors.push(Error::invalid(&path.child("maxSkew"), constraint.max_skew, "must be greater than zero"));
@@ -29,8 +36,7 @@ fn problems(constraint: &TopologySpreadConstraint, later: &[TopologySpreadConstr
     if !ACTIONS.contains(&action) {
         errors.push(Error::not_supported(&path.child("whenUnsatisfiable"), action, &ACTIONS));
     }
-    // Told where the first of the two stands.
-    if later.iter().any(|other| (&*other.topology_key, &*other.when_unsatisfiable) == (key, action)) {
+    if comes_again {
         let path = path.child("{topologyKey, whenUnsatisfiable}");
         errors.push(Error::duplicate(&path, format!("{{{key}, {action}}}")));
     }
