@@ -33,6 +33,14 @@ pub fn advice(error: &OpenError) -> Option<&'static str> {
         OpenError::Damaged { .. } => {
             Some("put a copy of the directory in its place, or move it away and begin anew; nothing was changed")
         }
+        OpenError::RolledBack { .. } => Some(
+            "put a copy of the directory in its place; or, to go on without the writes that are lost, remove the file \
+             high-water in it: their revisions are then given again, so restart whatever watches; nothing was changed",
+        ),
+        OpenError::Exposed { .. } => Some(
+            "make it this user's alone (chown, chmod go-w) and look at what is in it, or choose another directory with \
+             --data-dir",
+        ),
         OpenError::Io { .. } => None,
     }
 }

@@ -7,6 +7,8 @@
 pub mod record; // one write as bytes, with its checksum
 mod checkpoint; // drops what no longer counts
 pub mod directory; // lock, file, free space
+pub mod high_water; // the last committed revision, apart from the objects
+pub(crate) mod overlay; // a file that is not changed before it is known to be whole
 
 use std::error::Error;
 use std::io;
@@ -21,6 +23,8 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, StorageBackend
 
 use self::checkpoint::Pass;
 use self::directory::{Lock, Space};
+use self::high_water::HighWater;
+use self::overlay::Overlay;
 use self::record::{Damaged, Reader};
 use crate::backend::{Backend, BackendError, Record, Room};
 use crate::object::{Key, Op, Stored};
@@ -56,6 +60,8 @@ pub struct DiskOptions {
     pub slack_bytes: u64,
     /// How much a step of a checkpoint visits at least.
     pub step_bytes: u64,
+    /// Where the high-water mark is kept; unset keeps none. [`Disk::open`] keeps it in the directory.
+    pub high_water: Option<Box<dyn StorageBackend>>,
 }
 
 impl DiskOptions {
@@ -68,6 +74,7 @@ impl DiskOptions {
             space: None,
             slack_bytes: 4 << 20,
             step_bytes: 256 << 10,
+            high_water: None,
         }
     }
 }
@@ -98,6 +105,24 @@ pub enum OpenError {
         file: PathBuf,
         /// What was found.
         source: Box<dyn Error + Send + Sync>,
+    },
+    /// The file is whole, but older than what was once committed.
+    #[error("{} has lost writes: it ends at revision {found}, and revision {committed} was committed", file.display())]
+    RolledBack {
+        /// The file.
+        file: PathBuf,
+        /// Its last revision.
+        found: Revision,
+        /// The last revision that is known to have been committed.
+        committed: Revision,
+    },
+    /// Other users can change what is in the directory.
+    #[error("the data directory {} {why}", directory.display())]
+    Exposed {
+        /// The directory.
+        directory: PathBuf,
+        /// Who can, and how.
+        why: String,
     },
     /// The file system said no.
     #[error("{}", path.display())]
@@ -130,6 +155,14 @@ pub enum DiskError {
     /// The database came upon something that it did not expect in its own file.
     #[error("the database gave up: {0}")]
     GaveUp(String),
+    /// The file ends before a revision that was committed.
+    #[error("the file ends at revision {found}, and revision {committed} was committed")]
+    RolledBack {
+        /// Its last revision.
+        found: Revision,
+        /// The last revision that is known to have been committed.
+        committed: Revision,
+    },
     /// The file has another layout.
     #[error(
         "the file has format {0}; this version of phalanx reads formats {FORMAT_VERSION_OLDEST} to {FORMAT_VERSION}"
@@ -187,6 +220,8 @@ impl Drop for Held {
 /// Keeps batches in a redb file.
 pub struct Disk {
     database: Held,
+    /// Told of every commit, once it is on disk.
+    high_water: Option<HighWater>,
     /// Where the log ends.
     last: Revision,
     /// How large the log is.
@@ -215,8 +250,12 @@ impl Disk {
             let made = FileBackend::new(file).map_err(DiskError::from).and_then(|file| Disk::format(file, options.now));
             made.map_err(|error| error.about(path))
         })?;
-        let options =
-            DiskOptions { space: options.space.or_else(|| Some(directory::free_space(directory))), ..options };
+        let high_water = directory::high_water(directory)?;
+        let options = DiskOptions {
+            space: options.space.or_else(|| Some(directory::free_space(directory))),
+            high_water: Some(Box::new(high_water)),
+            ..options
+        };
         let opened = FileBackend::new(file).map_err(DiskError::from).and_then(|file| Disk::on(file, options));
         let disk = opened.map_err(|error| error.about(&path))?;
         Ok(Disk { _lock: Some(lock), ..disk })
@@ -235,13 +274,26 @@ impl Disk {
         Ok(write.commit()?)
     }
 
-    /// Opens the store on `storage`, whatever that is: a test can be the disk.
+    /// Opens the store on `storage`, whatever that is: a test can be the disk. What is refused is not changed.
     pub fn on(storage: impl StorageBackend, options: DiskOptions) -> Result<Disk, DiskError> {
-        let database = guarded(|| open_database(storage, options.cache_bytes))?;
+        let DiskOptions { cache_bytes, reserve_bytes, space, slack_bytes, step_bytes, high_water, .. } = options;
+        let high_water = high_water.map(HighWater::on);
+        let overlay = Overlay::over(storage).map_err(redb::StorageError::from)?;
+        let database = Held(Some(guarded(|| open_database(overlay.clone(), cache_bytes))?));
+        let found = guarded(|| Log::of(&database)?.last())?;
+        if let Some(high_water) = &high_water {
+            let committed = high_water.read()?;
+            if found < committed {
+                return Err(DiskError::RolledBack { found, committed });
+            }
+        }
+        overlay.write_through().map_err(redb::StorageError::from)?;
         guarded(|| raise_format(&database))?;
-        let DiskOptions { reserve_bytes, space, slack_bytes, step_bytes, .. } = options;
+        // A directory from before there were marks gets its first one here.
+        high_water.as_ref().map_or(Ok(()), |high_water| high_water.settle(found))?;
         Ok(Disk {
-            database: Held(Some(database)),
+            database,
+            high_water,
             last: Revision::ZERO,
             log_bytes: 0,
             live_bytes: 0,
@@ -273,6 +325,9 @@ impl Disk {
         write.commit()?;
 
         self.last = last.object.revision;
+        if let Some(high_water) = &self.high_water {
+            high_water.raise(self.last);
+        }
         self.log_bytes += written_bytes;
         for record in batch {
             self.count(record, record.previous.as_deref());
@@ -382,6 +437,14 @@ impl Log {
         Ok(Log(database.begin_read()?.open_table(BATCHES)?))
     }
 
+    /// The last revision.
+    pub fn last(&self) -> Result<Revision, DiskError> {
+        let Some((batch, value)) = self.0.last()? else { return Ok(Revision::ZERO) };
+        let batch = Revision(batch.value());
+        let records = Reader::default().raw(batch, value.value())?;
+        Ok(records.last().map_or(batch, |record| record.revision))
+    }
+
     /// Every record in order of revision. Returns how large the log is.
     pub fn read(&self, each: &mut dyn FnMut(Record)) -> Result<u64, DiskError> {
         let (mut reader, mut bytes, mut last) = (Reader::default(), 0, Revision::ZERO);
@@ -403,11 +466,12 @@ impl Log {
 }
 
 impl DiskError {
-    /// The same for whoever opens `file`.
+    /// The same for a caller that opens `file`.
     pub(crate) fn about(self, file: &Path) -> OpenError {
         let file = file.to_owned();
         match self {
             DiskError::Format(found) => OpenError::Format { file, found },
+            DiskError::RolledBack { found, committed } => OpenError::RolledBack { file, found, committed },
             // A file that is no database, or too short for one, is damage as well.
             DiskError::Database(redb::Error::Io(source))
                 if !matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>

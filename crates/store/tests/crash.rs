@@ -70,6 +70,8 @@ struct Run {
     seed: u64,
     random: Random,
     platter: Platter,
+    /// Holds the high-water mark.
+    mark: Platter,
     /// Unset only while it is opened again.
     store: Option<Store>,
     /// How many power cuts there were.
@@ -87,8 +89,9 @@ impl Run {
         Disk::format(made.clone(), at(0)).unwrap();
         let platter = Platter::new(made.image(), syncs, &random);
         platter.cut_one_in(4);
-        let store = Some(open(&platter, &random).unwrap());
-        Run { seed, random, platter, store, cuts: 0, found: Vec::new(), written_bytes: 0 }
+        let mark = Platter::new(Vec::new(), Syncs::Honestly, &random);
+        let store = Some(open(&platter, &mark, &random).unwrap());
+        Run { seed, random, platter, mark, store, cuts: 0, found: Vec::new(), written_bytes: 0 }
     }
 
     /// One batch. Cuts while it is under way leave the state before or the one after, cuts behind it the one after.
@@ -96,13 +99,14 @@ impl Run {
         let store = self.store.as_ref().unwrap();
         let before = shown(store);
         let batch = self.batch(&before);
+        let mark_before = self.mark.image();
         let answers = store.commit(batch, at(0)).unwrap();
         self.written_bytes += answers.iter().flatten().map(|object| object.size() as u64).sum::<u64>();
         let after = shown(store);
         for image in self.platter.take_images() {
-            self.verify(image, &[&before, &after]);
+            self.verify(image, mark_before.clone(), &[&before, &after]);
         }
-        self.verify(self.platter.image(), &[&after]);
+        self.verify(self.platter.image(), self.mark.image(), &[&after]);
         if self.random.below(20) == 0 {
             self.reopen(&after);
         }
@@ -111,22 +115,23 @@ impl Run {
     /// Stops in good order and starts again; cuts meanwhile lose nothing either.
     fn reopen(&mut self, expected: &Shown) {
         self.store = None;
-        let store = open(&self.platter, &self.random).unwrap();
+        let store = open(&self.platter, &self.mark, &self.random).unwrap();
         assert_eq!(shown(&store), *expected, "seed {}", self.seed);
         self.store = Some(store);
         for image in self.platter.take_images() {
-            self.verify(image, &[expected]);
+            self.verify(image, self.mark.image(), &[expected]);
         }
     }
 
     /// Opens what a cut left behind. It must be one of `allowed`, and writing must go on from there. That is written
     /// to a disk whose power fails too.
-    fn verify(&mut self, image: Vec<u8>, allowed: &[&Shown]) {
+    fn verify(&mut self, image: Vec<u8>, mark: Vec<u8>, allowed: &[&Shown]) {
         self.cuts += 1;
         let platter = Platter::new(image, Syncs::Honestly, &self.random);
+        let mark = Platter::new(mark, Syncs::Honestly, &self.random);
         let cut_again = self.random.below(8) == 0;
         platter.cut_one_in(if cut_again { 6 } else { 0 });
-        let store = match open(&platter, &self.random) {
+        let store = match open(&platter, &mark, &self.random) {
             Ok(store) => store,
             Err(error) => return self.found.push(format!("cannot be opened: {error}")),
         };
@@ -138,6 +143,7 @@ impl Run {
         if !cut_again {
             return;
         }
+        let mark_then = mark.image();
         let write = Write { op: Op::Put, ..write("after-the-cut", Expect::Absent, 10) };
         let made = store.commit(vec![write], at(0)).unwrap().remove(0);
         assert!(made.is_err() || made.unwrap().revision > found.revision, "a revision is given twice");
@@ -145,7 +151,9 @@ impl Run {
         for image in platter.take_images() {
             self.cuts += 1;
             let platter = Platter::new(image, Syncs::Honestly, &self.random);
-            match open(&platter, &self.random).map(|store| shown(&store)) {
+            // These cuts came while the store was opened or wrote, when the mark was not yet raised.
+            let mark = Platter::new(mark_then.clone(), Syncs::Honestly, &self.random);
+            match open(&platter, &mark, &self.random).map(|store| shown(&store)) {
                 Ok(again) if again == found || again == after => {}
                 other => self.found.push(format!("second cut: {other:?}")),
             }
@@ -194,12 +202,13 @@ fn write(name: &str, expect: Expect, pad: usize) -> Write {
 }
 
 /// Room runs out now and then, which makes the store give space back to the file system.
-fn open(platter: &Platter, random: &Random) -> Result<Store, String> {
+fn open(platter: &Platter, mark: &Platter, random: &Random) -> Result<Store, String> {
     let random = random.clone();
     let options = DiskOptions {
         space: Some(Box::new(move || Ok(if random.below(10) == 0 { 0 } else { u64::MAX }))),
         slack_bytes: SLACK_BYTES,
         step_bytes: 0,
+        high_water: Some(Box::new(mark.clone())),
         ..DiskOptions::at(at(0))
     };
     let disk = Disk::on(platter.clone(), options).map_err(|error| format!("{error:?}"))?;

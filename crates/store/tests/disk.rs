@@ -32,6 +32,22 @@ impl Home {
     fn file(&self) -> PathBuf {
         self.0.join("objects.redb")
     }
+
+    /// A directory with what a kill at this moment leaves of another one.
+    fn killed(name: &str, of: &Home) -> Home {
+        let home = Home::new(name);
+        home.make();
+        for file in ["objects.redb", "high-water"] {
+            fs::copy(of.0.join(file), home.0.join(file)).unwrap();
+        }
+        home
+    }
+
+    fn make(&self) {
+        fs::create_dir(&self.0).unwrap();
+        #[cfg(unix)]
+        fs::set_permissions(&self.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    }
 }
 
 impl Drop for Home {
@@ -74,7 +90,140 @@ fn the_directory_is_its_owners_alone() {
     let home = Home::new("mode");
     home.open();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&home.0), mode(&home.file())), (0o700, 0o600));
+    assert_eq!(mode(&home.0), 0o700);
+    for file in ["objects.redb", "high-water", "lock"] {
+        assert_eq!(mode(&home.0.join(file)), 0o600, "{file}");
+    }
+    fs::set_permissions(home.0.join("lock"), PermissionsExt::from_mode(0o644)).unwrap();
+    home.open();
+    assert_eq!(mode(&home.0.join("lock")), 0o600, "as an earlier version left it");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_others_can_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new("exposed");
+    create(&home.open(), "a");
+    for mode in [0o777, 0o1777, 0o770, 0o702] {
+        fs::set_permissions(&home.0, PermissionsExt::from_mode(mode)).unwrap();
+        let refused = Disk::open(&home.0, options()).err().unwrap();
+        let text = format!("can be written by other users (mode {:04o})", mode & 0o777);
+        assert!(matches!(&refused, OpenError::Exposed { why, .. } if *why == text), "{mode:o}: {refused}");
+    }
+    fs::set_permissions(&home.0, PermissionsExt::from_mode(0o755)).unwrap();
+    home.open();
+    for file in ["objects.redb", "high-water"] {
+        fs::set_permissions(home.0.join(file), PermissionsExt::from_mode(0o666)).unwrap();
+        let text = chain(&Disk::open(&home.0, options()).err().unwrap());
+        assert!(text.ends_with(&format!("{file}: it can be written by other users (mode 0666)")), "{text}");
+        fs::set_permissions(home.0.join(file), PermissionsExt::from_mode(0o600)).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn no_link_in_the_directory_is_followed() {
+    let outside = Home::new("links-outside");
+    outside.make();
+    for file in ["lock", "objects.redb", "objects.redb.new", "high-water"] {
+        let home = Home::new("links");
+        home.make();
+        if file == "high-water" {
+            home.open();
+            fs::remove_file(home.0.join(file)).unwrap();
+        }
+        let victim = outside.0.join("victim");
+        fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, home.0.join(file)).unwrap();
+        let opened = Disk::open(&home.0, options());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious", "{file}");
+        match opened {
+            Ok(_) => assert_eq!(file, "objects.redb.new", "what a crash left behind is made anew"),
+            Err(error) => {
+                let text = chain(&error);
+                assert!(text.ends_with(&format!("{file}: it is a link, and links are not followed here")), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_removed_lock_file_lets_nobody_else_in() {
+    let home = Home::new("lock-removed");
+    let store = home.open();
+    create(&store, "a");
+    fs::remove_file(home.0.join("lock")).unwrap();
+    let refused = Disk::open(&home.0, options()).err().unwrap();
+    assert!(matches!(refused, OpenError::Locked { pid: None, .. }), "{refused}");
+    let refused = store::check(&home.0).err().unwrap();
+    assert!(matches!(refused, OpenError::Locked { .. }), "{refused}");
+    create(&store, "b");
+    drop(store);
+    assert_eq!(home.open().revision(), Revision(2));
+}
+
+/// The newer of the two commits that the file of a killed process holds cannot be read any more.
+#[test]
+fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
+    const SLOTS: std::ops::Range<usize> = 64..320;
+    let home = Home::new("slots");
+    let store = home.open();
+    for number in 0..5 {
+        create(&store, &format!("pod-{number}"));
+    }
+    let killed = Home::killed("slots-killed", &home);
+    let (bytes, mark) = (fs::read(killed.file()).unwrap(), fs::read(killed.0.join("high-water")).unwrap());
+    let (mut refused, mut unnoticed_without_a_mark) = (0, 0);
+    for at in SLOTS.step_by(3) {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        fs::write(killed.file(), &flipped).unwrap();
+        fs::write(killed.0.join("high-water"), &mark).unwrap();
+        let checked = store::check(&killed.0);
+        assert_eq!(fs::read(killed.file()).unwrap(), flipped, "a check changes nothing");
+        match Disk::open(&killed.0, options()) {
+            Ok(disk) => {
+                let opened = Store::open(Box::new(disk), Limits::default()).unwrap();
+                assert_eq!((opened.revision(), checked.unwrap().revision), (Revision(5), Revision(5)), "byte {at}");
+            }
+            Err(OpenError::RolledBack { found, committed, .. }) => {
+                assert_eq!((found, committed), (Revision(4), Revision(5)), "byte {at}");
+                assert!(matches!(checked, Err(OpenError::RolledBack { .. })), "byte {at}: {checked:?}");
+                assert_eq!(fs::read(killed.file()).unwrap(), flipped, "what is refused is not changed");
+                refused += 1;
+            }
+            Err(other) => assert!(checked.is_err(), "byte {at}: {other}"),
+        }
+        fs::write(killed.file(), &flipped).unwrap();
+        fs::remove_file(killed.0.join("high-water")).unwrap();
+        let without = store::check(&killed.0).map(|summary| summary.revision);
+        unnoticed_without_a_mark += usize::from(without.is_ok_and(|revision| revision < Revision(5)));
+    }
+    // A third of the newer slot's 128 bytes.
+    assert!(refused > 35, "{refused}");
+    assert_eq!(unnoticed_without_a_mark, refused, "this is what the mark is for");
+}
+
+#[test]
+fn the_mark_is_checked_itself_and_made_where_there_is_none() {
+    let home = Home::new("mark");
+    create(&home.open(), "a");
+    let mark = home.0.join("high-water");
+    let whole = fs::read(&mark).unwrap();
+    assert_eq!(std::str::from_utf8(&whole).unwrap().split(' ').next(), Some("00000000000000000001"));
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1;
+        fs::write(&mark, flipped).unwrap();
+        for refused in [Disk::open(&home.0, options()).err().unwrap(), store::check(&home.0).err().unwrap()] {
+            assert!(matches!(&refused, OpenError::Damaged { file, .. } if *file == mark), "byte {at}: {refused}");
+        }
+    }
+    fs::remove_file(&mark).unwrap();
+    store::check(&home.0).unwrap();
+    drop(home.open());
+    assert_eq!(fs::read(&mark).unwrap(), whole);
 }
 
 #[test]
@@ -91,7 +240,7 @@ fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
 #[test]
 fn what_a_crash_while_making_the_file_left_behind_is_made_anew() {
     let home = Home::new("making");
-    fs::create_dir(&home.0).unwrap();
+    home.make();
     fs::write(home.0.join("objects.redb.new"), b"half of it").unwrap();
     create(&home.open(), "a");
     assert!(!home.0.join("objects.redb.new").exists());
@@ -191,8 +340,7 @@ fn check_names_the_record_with_a_flipped_byte() {
     let expected = "is damaged: pods default/c: record 0 of the batch at revision 3 is damaged: its checksum";
     assert!(text.contains(expected), "{text}");
     assert_eq!(fs::read(home.file()).unwrap(), bytes, "a check changes nothing");
-    let disk = Disk::open(&home.0, options()).unwrap();
-    assert!(Store::open(Box::new(disk), Limits::default()).is_err(), "what is damaged is not served either");
+    assert!(matches!(Disk::open(&home.0, options()), Err(OpenError::Damaged { .. })), "nor is it served");
 }
 
 #[test]
@@ -235,7 +383,7 @@ fn check_tells_equal_contents_by_their_sum_whatever_the_log_looks_like() {
         commit(&store, put(pod("a"), expect, round as u32)).unwrap();
     }
     drop(store);
-    fs::create_dir(&other.0).unwrap();
+    other.make();
     fs::copy(one.file(), other.file()).unwrap();
     let before = store::check(&one.0).unwrap();
     assert_eq!(before, store::check(&other.0).unwrap());

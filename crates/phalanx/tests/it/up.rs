@@ -336,6 +336,39 @@ fn what_is_in_the_way_is_said_with_exit_3() {
     assert_eq!(std::fs::read(&file).unwrap(), vec![7; 8192]);
 }
 
+#[tokio::test]
+async fn a_rollback_after_a_kill_is_refused_with_exit_3() {
+    let dir = Dir::new("rollback");
+    let data = dir.path("data");
+    let mut up = Up::start(&["--data-dir", &data, "--without", "scheduler,controllers,nodes"]);
+    post(&up.client().await, JOBS, gang()).await.unwrap();
+    up.child.kill().unwrap();
+    up.child.wait().unwrap();
+    let check = || super::phalanx(&["store", "check", "--data-dir", &data]);
+    assert_eq!(check().status.code(), Some(0), "a kill alone loses nothing");
+    let file = dir.0.join("data/objects.redb");
+    let whole = std::fs::read(&file).unwrap();
+    // One bit in the checksum of either commit slot: the database then goes back to the other one.
+    let is_newer = |at: usize| {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1;
+        std::fs::write(&file, flipped).unwrap();
+        check().status.code() == Some(3)
+    };
+    let slots: Vec<usize> = [64 + 120, 192 + 120].into_iter().filter(|&at| is_newer(at)).collect();
+    let [newer] = slots[..] else { panic!("one slot is the newer one: {slots:?}") };
+    assert!(is_newer(newer));
+    let started = command(&["--data-dir", &data]).output().unwrap();
+    for refused in [started, check()] {
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+        assert!(said.contains("objects.redb has lost writes: it ends at revision"), "{said}");
+        assert!(said.contains("put a copy of the directory in its place"), "{said}");
+    }
+    std::fs::write(&file, &whole).unwrap();
+    assert_eq!(Up::start(&["--data-dir", &data]).stop(), Some(0), "nothing was changed");
+}
+
 #[test]
 fn bad_options_and_files_exit_2_before_anything_starts() {
     let dir = Dir::new("usage");

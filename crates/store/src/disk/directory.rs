@@ -1,10 +1,16 @@
 //! The data directory: who may use it, how a file comes to be in it, and how much room its file system has.
+//!
+//! Nothing in it is opened through a link, and nothing that another user can write is believed.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::OpenError;
+use api::Revision;
+use redb::backends::FileBackend;
+
+use super::high_water::{self, HighWater};
+use super::{DiskError, OpenError};
 
 /// The file that holds the objects.
 pub const FILE: &str = "objects.redb";
@@ -37,10 +43,10 @@ fn free_bytes(_: &Path) -> io::Result<u64> {
 /// The right to use a directory, until it is dropped.
 pub(crate) struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
 
-/// Makes the directory, for its owner only, unless it is there.
+/// Makes the directory, for its owner only, unless it is there. One that is there must be no other user's to write.
 pub(super) fn make(directory: &Path) -> Result<(), OpenError> {
     if directory.is_dir() {
-        return Ok(());
+        return refuse_exposed(directory);
     }
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -53,16 +59,73 @@ pub(super) fn make(directory: &Path) -> Result<(), OpenError> {
     }
 }
 
+fn refuse_exposed(directory: &Path) -> Result<(), OpenError> {
+    let metadata = fs::metadata(directory).map_err(|source| OpenError::io(directory, source))?;
+    match exposure(&metadata) {
+        Some(why) => Err(OpenError::Exposed { directory: directory.to_owned(), why }),
+        None => Ok(()),
+    }
+}
+
+/// How another user than this one (and root) can write what `metadata` is of; `None` when no other can.
+#[cfg(unix)]
+pub fn exposure(metadata: &Metadata) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    let mode = metadata.mode() & 0o777;
+    if owner != own && owner != 0 {
+        Some(format!("belongs to another user (uid {owner}, this process runs as {own})"))
+    } else {
+        (mode & 0o022 != 0).then(|| format!("can be written by other users (mode {mode:04o})"))
+    }
+}
+
+#[cfg(not(unix))]
+pub fn exposure(_: &Metadata) -> Option<String> {
+    None
+}
+
+/// Opens `path` as `options` say, for the owner alone where it is made. Never opens what a link points to, nor anything
+/// but a regular file.
+pub fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // Without NONBLOCK a planted pipe would be waited for.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        options.mode(0o600).custom_flags(flags.bits().cast_signed());
+    }
+    let is_link = |_: &io::Error| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    let file = options.open(path).map_err(|error| match is_link(&error) {
+        true => io::Error::new(io::ErrorKind::InvalidInput, "it is a link, and links are not followed here"),
+        false => error,
+    })?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    }
+}
+
+/// The same for a file whose content is believed: one that another user can write is refused.
+pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = open_unlinked(options, path)?;
+    match exposure(&file.metadata()?) {
+        Some(why) => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it {why}"))),
+        None => Ok(file),
+    }
+}
+
 /// Keeps other processes out.
 pub(crate) fn lock(directory: &Path) -> Result<Lock, OpenError> {
     let path = directory.join(LOCK);
     let fail = |source| OpenError::io(&path, source);
     let mut options = OpenOptions::new();
-    let mut file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(fail)?;
+    let mut file = open_unlinked(options.read(true).write(true).create(true).truncate(false), &path).map_err(fail)?;
     match file.try_lock() {
         Ok(()) => {
-            file.set_len(0).map_err(fail)?;
-            writeln!(file, "{}", std::process::id()).map_err(fail)?;
+            // Who it is is a courtesy, which a full disk or a file of another user may deny.
+            let _ = for_owner_alone(&file);
+            let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
             Ok(Lock(file))
         }
         Err(TryLockError::WouldBlock) => {
@@ -75,6 +138,13 @@ pub(crate) fn lock(directory: &Path) -> Result<Lock, OpenError> {
     }
 }
 
+/// Takes away what others may do with a file.
+fn for_owner_alone(file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(())
+}
+
 /// The file of a locked directory, made by `fill` when there is none. A crash at any point leaves no file or a whole
 /// one: it is filled under another name first.
 pub(super) fn file(
@@ -82,21 +152,72 @@ pub(super) fn file(
     fill: impl FnOnce(&Path, File) -> Result<(), OpenError>,
 ) -> Result<(PathBuf, File), OpenError> {
     let path = directory.join(FILE);
-    if !path.try_exists().map_err(|source| OpenError::io(&path, source))? {
+    if !is_there(&path)? {
         let making = directory.join(FILE_IN_THE_MAKING);
         let fail = |source| OpenError::io(&making, source);
+        if is_there(&making)? {
+            fs::remove_file(&making).map_err(fail)?;
+        }
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&making).map_err(fail)?;
+        let file = open_unlinked(options.read(true).write(true).create_new(true), &making).map_err(fail)?;
         fill(&making, file.try_clone().map_err(fail)?)?;
         file.sync_all().map_err(fail)?;
         fs::rename(&making, &path).map_err(fail)?;
         sync_directory(directory)?;
     }
-    let file = OpenOptions::new().read(true).write(true).open(&path);
-    file.map(|file| (path.clone(), file)).map_err(|source| OpenError::io(&path, source))
+    existing_file(directory)
+}
+
+/// The file of a directory that has one. It is locked until it is closed, because the lock file may have been removed
+/// under the process that holds it.
+pub(crate) fn existing_file(directory: &Path) -> Result<(PathBuf, File), OpenError> {
+    let path = directory.join(FILE);
+    let fail = |source| OpenError::io(&path, source);
+    let file = open_trusted(OpenOptions::new().read(true).write(true), &path).map_err(fail)?;
+    match file.try_lock() {
+        Ok(()) => Ok((path, file)),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { directory: directory.to_owned(), pid: None }),
+        Err(TryLockError::Error(source)) => Err(fail(source)),
+    }
+}
+
+/// The storage of the high-water mark, made when there is none.
+pub(super) fn high_water(directory: &Path) -> Result<FileBackend, OpenError> {
+    let path = directory.join(high_water::FILE);
+    let is_new = !is_there(&path)?;
+    let mut options = OpenOptions::new();
+    let opened = open_trusted(options.read(true).write(true).create(true).truncate(false), &path);
+    let storage = storage(&path, opened.map_err(|source| OpenError::io(&path, source))?)?;
+    if is_new {
+        sync_directory(directory)?;
+    }
+    // Read here as well, so that a damaged mark is not taken for damaged objects.
+    committed(directory)?;
+    Ok(storage)
+}
+
+/// The last revision that is known to have been committed.
+pub(crate) fn committed(directory: &Path) -> Result<Revision, OpenError> {
+    let path = directory.join(high_water::FILE);
+    if !is_there(&path)? {
+        return Ok(Revision::ZERO);
+    }
+    let opened = open_trusted(OpenOptions::new().read(true), &path);
+    let storage = storage(&path, opened.map_err(|source| OpenError::io(&path, source))?)?;
+    HighWater::on(Box::new(storage)).read().map_err(|error| error.about(&path))
+}
+
+fn storage(path: &Path, file: File) -> Result<FileBackend, OpenError> {
+    FileBackend::new(file).map_err(|error| DiskError::from(error).about(path))
+}
+
+/// Whether there is something of this name, be it a link.
+fn is_there(path: &Path) -> Result<bool, OpenError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(OpenError::io(path, source)),
+    }
 }
 
 /// A name outlives a power cut only when its directory was synced.

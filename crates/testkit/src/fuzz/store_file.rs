@@ -7,16 +7,17 @@
 //! A store opens or says why not, and never panics. What it shows was once written, exactly; whether something is missing
 //! is told by a check of the file. What is written from then on is there the next time.
 //!
-//! One loss goes unreported, because nobody can tell: when a file that was not closed has damage in its last commit, it
-//! looks as if the power had failed during that commit, and the state before it counts.
+//! The high-water mark beside the file is whole: damage in the last commit of a file that was not closed looks as if the
+//! power had failed during that commit, and only the mark tells that the commit was acknowledged.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use api::{Revision, Timestamp};
 use bytes::Bytes;
-use store::disk::directory;
+use store::disk::{directory, high_water};
 use store::{Disk, DiskOptions, Document, Expect, Key, Limits, List, Meta, Op, Store, Stored, Write};
 
 use super::Outcome;
@@ -32,7 +33,8 @@ pub fn check(input: &[u8]) -> Outcome {
         b'k' => damaged(&HISTORY.killed, rest),
         _ => rest.to_vec(),
     };
-    let opened = open(&Image::new(bytes.clone()));
+    let mark = || Image::new(HISTORY.mark.clone());
+    let opened = open(&Image::new(bytes.clone()), &mark());
     if let Some(store) = &opened {
         for stored in objects(store).values() {
             let once = HISTORY.written.get(&(Key::clone(&stored.key), stored.revision));
@@ -40,35 +42,33 @@ pub fn check(input: &[u8]) -> Outcome {
         }
     }
     let is_whole = opened.as_ref().is_some_and(|store| objects(store) == HISTORY.last);
-    if letter.is_ascii_uppercase() || (opened.is_some() && !is_whole) {
-        let checked = store::check(&on_disk(&bytes));
-        // One damage does not make a closed file look like one that was not closed and lost its last commit.
-        let may_lack_the_last = *letter == b'k' || *letter == b'K' || rest.len() >= 8;
-        if let Ok(summary) = checked {
-            let lacks_the_last = opened.as_ref().is_some_and(|store| objects(store) == HISTORY.before_last);
-            let is_excused = lacks_the_last && may_lack_the_last;
-            assert!(is_whole || is_excused, "a check finds nothing wrong ({summary}), but something is missing");
-        }
+    let is_checked = letter.is_ascii_uppercase() || (opened.is_some() && !is_whole);
+    if is_checked && let Ok(summary) = store::check(&on_disk(&bytes, &HISTORY.mark)) {
+        assert!(is_whole, "a check finds nothing wrong ({summary}), but something is missing");
     }
     drop(opened);
-    if is_whole { write_on(Image::new(bytes)) } else { Outcome::Refused }
+    if is_whole { write_on(Image::new(bytes), mark()) } else { Outcome::Refused }
 }
 
 /// A store that shows everything takes another write and keeps it, or fails in good order.
-fn write_on(image: Image) -> Outcome {
-    let Some(store) = open(&image) else { panic!("what could be opened once can be opened twice") };
+fn write_on(image: Image, mark: Image) -> Outcome {
+    let Some(store) = open(&image, &mark) else { panic!("what could be opened once can be opened twice") };
     let written = commit(&store, vec![put("new", Expect::Absent, 99)]);
     let before = objects(&store);
     drop(store);
     let Some(written) = written else {
         // Damage can come to light only now. Nothing that was acknowledged may be missing from then on, unless it shows.
-        if let Some(store) = open(&image) {
+        if let Some(store) = open(&image, &mark) {
             let lacks = HISTORY.last.iter().any(|(key, stored)| store.get(key).as_ref() != Some(stored));
-            assert!(!lacks || store::check(&on_disk(&image.bytes())).is_err(), "a failed write has cost another one");
+            assert!(
+                !lacks || store::check(&on_disk(&image.bytes(), &mark.bytes())).is_err(),
+                "a failed write has cost another one"
+            );
         }
         return Outcome::Refused;
     };
-    let store = Store::open(Box::new(disk(&image).expect("a file that was just written opens")), Limits::default());
+    let disk = disk(&image, &mark).expect("a file that was just written opens");
+    let store = Store::open(Box::new(disk), Limits::default());
     let store = store.expect("a file that was just written can be read");
     assert_eq!(objects(&store), before, "what was acknowledged is there");
     assert_eq!(store.revision(), written, "the revision goes on");
@@ -156,23 +156,23 @@ struct History {
     written: BTreeMap<(Key, Revision), Bytes>,
     /// What there was in the end.
     last: BTreeMap<Key, Arc<Stored>>,
-    /// What there was before the last commit.
-    before_last: BTreeMap<Key, Arc<Stored>>,
+    /// The high-water mark in the end.
+    mark: Vec<u8>,
 }
 
 static HISTORY: LazyLock<History> = LazyLock::new(History::live);
 
 impl History {
     fn live() -> History {
-        let image = Image::default();
+        let (image, mark) = (Image::default(), Image::default());
         Disk::format(image.clone(), Timestamp::UNIX_EPOCH).expect("memory does not fail");
-        let store = open(&image).expect("a new file opens");
+        let store = open(&image, &mark).expect("a new file opens");
         let mut history = History {
             closed: Whole::new(Vec::new()),
             killed: Whole::new(Vec::new()),
             written: BTreeMap::new(),
             last: BTreeMap::new(),
-            before_last: BTreeMap::new(),
+            mark: Vec::new(),
         };
         let many = (0..40).map(|number| put(&format!("pod-{number}"), Expect::Absent, number));
         let mut revision = commit(&store, many.collect()).expect("memory does not fail");
@@ -187,12 +187,12 @@ impl History {
                 let at = store.get(&gone).expect("it was made").revision;
                 batch.push(Write { op: Op::Delete, ..put("pod-30", Expect::At(at), 30) });
             }
-            history.before_last = objects(&store);
             revision = commit(&store, batch).expect("memory does not fail");
             history.note(&store);
         }
         assert_eq!(store.revision(), revision);
         history.killed = Whole::new(image.bytes());
+        history.mark = mark.bytes();
         history.last = objects(&store);
         drop(store);
         history.closed = Whole::new(image.bytes());
@@ -205,19 +205,20 @@ impl History {
     }
 }
 
-fn disk(image: &Image) -> Result<Disk, store::disk::DiskError> {
+fn disk(image: &Image, mark: &Image) -> Result<Disk, store::disk::DiskError> {
     // Little slack and small steps, so that a checkpoint is part of the story.
     let options = DiskOptions {
         cache_bytes: 1 << 20,
         slack_bytes: 2 << 10,
         step_bytes: 256,
+        high_water: Some(Box::new(mark.clone())),
         ..DiskOptions::at(Timestamp::UNIX_EPOCH)
     };
     Disk::on(image.clone(), options)
 }
 
-fn open(image: &Image) -> Option<Store> {
-    Store::open(Box::new(disk(image).ok()?), Limits::default()).ok()
+fn open(image: &Image, mark: &Image) -> Option<Store> {
+    Store::open(Box::new(disk(image, mark).ok()?), Limits::default()).ok()
 }
 
 fn key(name: &str) -> Key {
@@ -247,8 +248,8 @@ fn objects(store: &Store) -> BTreeMap<Key, Arc<Stored>> {
     listed.items.into_iter().map(|stored| (Key::clone(&stored.key), stored)).collect()
 }
 
-/// A data directory with this file, one for each thread.
-fn on_disk(bytes: &[u8]) -> PathBuf {
+/// A data directory with this file and this mark, one for each thread.
+fn on_disk(bytes: &[u8], mark: &[u8]) -> PathBuf {
     struct Folder(PathBuf);
     impl Drop for Folder {
         fn drop(&mut self) {
@@ -265,8 +266,12 @@ fn on_disk(bytes: &[u8]) -> PathBuf {
     }
     thread_local!(static FOLDER: Folder = made());
     let write = |folder: &Path| {
-        let file = folder.join(directory::FILE);
-        std::fs::write(&file, bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for (file, bytes) in [(directory::FILE, bytes), (high_water::FILE, mark)] {
+            let file = folder.join(file);
+            let written = std::fs::write(&file, bytes)
+                .and_then(|()| std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)));
+            written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        }
         folder.to_owned()
     };
     FOLDER.with(|folder| write(&folder.0))

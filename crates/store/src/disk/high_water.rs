@@ -1,0 +1,72 @@
+//! The high-water mark: the last committed revision, kept apart from the objects.
+//!
+//! The database keeps its last two commits and, when the newer one cannot be read, goes back to the older one without
+//! a word. The mark tells that from a fresh state. It is written after a commit is on disk, so it is never ahead of what
+//! an honest disk holds, and without a sync of its own: it survives the end of the process, and after a power failure
+//! it may be a few revisions old, which makes it a weaker check and never a false one.
+
+use api::Revision;
+use redb::StorageBackend;
+
+use super::{DiskError, corrupted};
+
+/// The mark's file.
+pub const FILE: &str = "high-water";
+/// `<revision, 20 digits> <crc32 of those digits, 8 hex digits>\n`: every mark is as long as the one it replaces.
+const BYTES: usize = 30;
+
+/// The mark of one data file.
+#[derive(Debug)]
+pub(crate) struct HighWater(Box<dyn StorageBackend>);
+
+impl HighWater {
+    /// The mark that `storage` holds.
+    pub fn on(storage: Box<dyn StorageBackend>) -> HighWater {
+        HighWater(storage)
+    }
+
+    /// The highest revision known to be committed; none is known to an empty file.
+    pub fn read(&self) -> Result<Revision, DiskError> {
+        let len = self.0.len().map_err(redb::StorageError::from)?;
+        if len == 0 {
+            return Ok(Revision::ZERO);
+        }
+        let mut bytes = [0; BYTES];
+        if len != BYTES as u64 {
+            return Err(unreadable());
+        }
+        self.0.read(0, &mut bytes).map_err(redb::StorageError::from)?;
+        let digits = std::str::from_utf8(&bytes[..20]).ok().and_then(|digits| digits.parse().ok());
+        let revision = digits.map(Revision).ok_or_else(unreadable)?;
+        if bytes == text(revision) { Ok(revision) } else { Err(unreadable()) }
+    }
+
+    /// Notes that everything up to `revision` is on disk.
+    pub fn raise(&self, revision: Revision) {
+        // An older mark is a weaker check, and no reason to refuse a write that is kept.
+        let _ = self.0.write(0, &text(revision));
+    }
+
+    /// The same, and has it outlive a power failure.
+    pub fn settle(&self, revision: Revision) -> Result<(), DiskError> {
+        self.0.write(0, &text(revision)).map_err(redb::StorageError::from)?;
+        Ok(self.0.sync_data().map_err(redb::StorageError::from)?)
+    }
+}
+
+impl Drop for HighWater {
+    fn drop(&mut self) {
+        // Without it the mark is only as new as the system has written it.
+        let _ = self.0.sync_data();
+    }
+}
+
+fn text(revision: Revision) -> [u8; BYTES] {
+    let digits = format!("{:020}", revision.0);
+    let line = format!("{digits} {:08x}\n", crc32fast::hash(digits.as_bytes()));
+    line.as_bytes().try_into().expect("20 digits, a space, 8 digits, a line break")
+}
+
+fn unreadable() -> DiskError {
+    corrupted("the high-water mark cannot be read; remove it once the objects are known to be complete")
+}

@@ -1,0 +1,186 @@
+//! A storage whose changes stay in memory until they are written through. A check never does that; an open does it
+//! once it has seen that the file holds what it should, so that a file that is refused is left as it was found.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use redb::StorageBackend;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// The storage. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Overlay(Arc<Layers>);
+
+#[derive(Debug)]
+struct Layers {
+    below: Box<dyn StorageBackend>,
+    /// Unset once changes go straight to the storage below.
+    staged: RwLock<Option<Staged>>,
+}
+
+/// What would change below.
+#[derive(Debug)]
+struct Staged {
+    /// How much of the storage below still shows through: behind this it was cut off, or never was.
+    below_len: u64,
+    len: u64,
+    /// What was written, by page.
+    written: BTreeMap<u64, Vec<u8>>,
+    /// The same in the order it came, syncs included.
+    journal: Vec<Change>,
+}
+
+#[derive(Debug)]
+enum Change {
+    Write(u64, Vec<u8>),
+    Length(u64),
+    Sync,
+}
+
+impl Overlay {
+    /// Over `below`, which is only read until [`Overlay::write_through`].
+    pub fn over(below: impl StorageBackend) -> io::Result<Overlay> {
+        let overlay = Overlay(Arc::new(Layers { below: Box::new(below), staged: RwLock::new(None) }));
+        overlay.stage()?;
+        Ok(overlay)
+    }
+
+    /// Keeps changes in memory from now on.
+    pub fn stage(&self) -> io::Result<()> {
+        let len = self.0.below.len()?;
+        let staged = Staged { below_len: len, len, written: BTreeMap::new(), journal: Vec::new() };
+        *self.0.staged.write().unwrap_or_else(PoisonError::into_inner) = Some(staged);
+        Ok(())
+    }
+
+    /// Makes the changes so far below, in the order they came, and all later ones at once.
+    pub fn write_through(&self) -> io::Result<()> {
+        let mut staged = self.0.staged.write().unwrap_or_else(PoisonError::into_inner);
+        for change in staged.take().into_iter().flat_map(|staged| staged.journal) {
+            match change {
+                Change::Write(offset, data) => self.0.below.write(offset, &data)?,
+                Change::Length(len) => self.0.below.set_len(len)?,
+                Change::Sync => self.0.below.sync_data()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes what is staged, or the storage below.
+    fn change(
+        &self,
+        stage: impl FnOnce(&mut Staged, &dyn StorageBackend) -> io::Result<()>,
+        apply: impl FnOnce(&dyn StorageBackend) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let below = &*self.0.below;
+        if self.0.staged.read().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return apply(below);
+        }
+        match &mut *self.0.staged.write().unwrap_or_else(PoisonError::into_inner) {
+            Some(staged) => stage(staged, below),
+            None => apply(below),
+        }
+    }
+}
+
+impl StorageBackend for Overlay {
+    fn len(&self) -> io::Result<u64> {
+        match &*self.0.staged.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(staged) => Ok(staged.len),
+            None => self.0.below.len(),
+        }
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match &*self.0.staged.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(staged) => staged.read(&*self.0.below, offset, out),
+            None => self.0.below.read(offset, out),
+        }
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(|staged, _| staged.set_len(len), |below| below.set_len(len))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.change(|staged, _| staged.sync(), |below| below.sync_data())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.change(|staged, below| staged.write(below, offset, data), |below| below.write(offset, data))
+    }
+}
+
+impl Staged {
+    fn read(&self, below: &dyn StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if offset.checked_add(out.len() as u64).is_none_or(|end| end > self.len) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.read_below(below, offset, out)?;
+        for (page, within, part) in parts(offset, out.len()) {
+            if let Some(written) = self.written.get(&page) {
+                let count = part.len();
+                out[part].copy_from_slice(&written[within..within + count]);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the storage below has there; zeros behind its end.
+    fn read_below(&self, below: &dyn StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let there = usize::try_from(self.below_len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
+        let (from_below, behind) = out.split_at_mut(there);
+        behind.fill(0);
+        if from_below.is_empty() { Ok(()) } else { below.read(offset, from_below) }
+    }
+
+    fn write(&mut self, below: &dyn StorageBackend, offset: u64, data: &[u8]) -> io::Result<()> {
+        for (page, within, part) in parts(offset, data.len()) {
+            if !self.written.contains_key(&page) {
+                let mut whole = vec![0; PAGE_BYTES as usize];
+                self.read_below(below, page * PAGE_BYTES, &mut whole)?;
+                self.written.insert(page, whole);
+            }
+            let written = self.written.get_mut(&page).expect("inserted when it was missing");
+            written[within..within + part.len()].copy_from_slice(&data[part]);
+        }
+        self.len = self.len.max(offset + data.len() as u64);
+        self.journal.push(Change::Write(offset, data.to_vec()));
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.journal.push(Change::Sync);
+        Ok(())
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        if len < self.len {
+            // What is cut off reads as zeros should the storage grow again.
+            self.below_len = self.below_len.min(len);
+            self.written.split_off(&len.div_ceil(PAGE_BYTES));
+            let within = (len % PAGE_BYTES) as usize;
+            if let Some(page) = self.written.get_mut(&(len / PAGE_BYTES)).filter(|_| within > 0) {
+                page[within..].fill(0);
+            }
+        }
+        self.len = len;
+        self.journal.push(Change::Length(len));
+        Ok(())
+    }
+}
+
+/// Cuts `length` bytes from `offset` on by page: the page, where in it, and which of the bytes.
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let within = (at % PAGE_BYTES) as usize;
+        let count = (length - done).min(PAGE_BYTES as usize - within);
+        let part = done..done + count;
+        done += count;
+        (count > 0).then_some((at / PAGE_BYTES, within, part))
+    })
+}
