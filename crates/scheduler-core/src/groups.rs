@@ -1,6 +1,7 @@
 //! Groups and who belongs to them. A group is known as soon as its PodGroup or one of its pods is seen.
 
 mod members; // pending and placed members, counted so that no decision has to look at each of them
+mod run; // which of the members that succeeded count
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use api::views::{ObjectKey, OwnerRef, quorum};
 use rustc_hash::FxHashMap;
 
 pub(crate) use self::members::{Pending, Placed};
+pub(crate) use self::run::Run;
 use crate::cluster::TopologyId;
 use crate::moment::Moment;
 use crate::pods::{Aside, PodId};
@@ -33,13 +35,16 @@ pub(crate) struct Group {
     // Upstream: pods that are being deleted count and pin the domain until they are gone, so that a gang whose old
     // pods linger on a lost rack cannot start anew elsewhere.
     pub(crate) placed: Placed,
-    /// Pods that ran to their end and still exist. They had their place, so they count toward `minCount`.
+    /// Pods that ran to their end and still exist. They had their place, so those of the present run count toward `minCount`.
     // Upstream: they drop out, so that the last pods of a Job that has to replace one of them wait for ever.
     pub(crate) succeeded_count: usize,
     /// Those placed that were seen bound.
     pub(crate) bound_count: usize,
-    /// Whether as many as it needs were seen bound at once, though the PodGroup may not say so yet.
+    /// Whether as many as it needs were seen bound at once since it last started, though the PodGroup may not say so yet.
     pub(crate) was_whole: bool,
+    /// Whether its last start was seen. What the PodGroup says of an earlier one does not hold for it.
+    pub(crate) is_start_seen: bool,
+    pub(crate) run: Run,
     /// Pods that name the group and are not to be placed with it now.
     pub(crate) aside: SetAside,
     /// Pods of any stage.
@@ -120,13 +125,20 @@ pub(crate) enum Readiness {
 impl Group {
     /// Members that count as placed.
     pub(crate) fn placed_count(&self) -> usize {
-        self.placed.len() + self.succeeded_count
+        self.placed.len() + self.present_succeeded_count()
+    }
+
+    /// Members of the present run that succeeded and still exist.
+    pub(crate) fn present_succeeded_count(&self) -> usize {
+        self.succeeded_count - self.run.past_count()
     }
 
     /// How many members a gang needs, those that succeeded included; none for a Basic group.
     pub(crate) fn quorum(&self) -> Option<usize> {
         let terms = self.terms.as_ref()?;
-        terms.min_count.map(|min_count| quorum(min_count, terms.expected_count, self.succeeded_count))
+        let quorum = quorum(terms.min_count?, terms.expected_count, self.present_succeeded_count());
+        let exist = self.pending.len() + self.placed_count();
+        Some(if self.run.is_continued() { quorum.min(exist).max(1) } else { quorum })
     }
 
     /// How many pods of the group are expected that do not exist yet.
@@ -140,7 +152,7 @@ impl Group {
     // Upstream: the count binds for ever, so that a Job whose pods fail one by one ends up waiting for all of them.
     pub(crate) fn min_count(&self) -> Option<usize> {
         let terms = self.terms.as_ref()?;
-        self.quorum().filter(|_| !terms.satisfied || self.placed.is_empty())
+        self.quorum().filter(|_| !terms.satisfied || self.placed.is_empty() || !self.is_whole())
     }
 
     pub(crate) fn readiness(&self) -> Readiness {
@@ -173,17 +185,29 @@ impl Group {
         self.ages.first().map_or(self.turn, |(created, seen)| Turn { created: *created, seen: *seen, ..self.turn })
     }
 
-    /// Whether the group is a gang that has some of its pods placed, and never had as many as it needs.
+    /// Whether the group is a gang that has some of its pods placed, and did not have as many as it needs since it started.
     pub(crate) fn is_partial(&self) -> bool {
-        let never_whole = |terms: &&Terms| !terms.reached && !self.was_whole;
-        let begun = self.terms.as_ref().filter(never_whole).filter(|_| !self.placed.is_empty());
-        begun.and_then(|_| self.quorum()).is_some_and(|quorum| self.placed_count() < quorum)
+        let is_begun = !self.placed.is_empty() && !self.is_whole();
+        is_begun && self.quorum().is_some_and(|quorum| self.placed_count() < quorum)
+    }
+
+    /// Whether the gang had as many as it needs since it last started, as far as is known.
+    fn is_whole(&self) -> bool {
+        let reached = self.terms.as_ref().is_some_and(|terms| terms.reached);
+        self.was_whole || (reached && !self.is_start_seen)
+    }
+
+    /// Pods of the group are about to be placed.
+    pub(crate) fn note_start(&mut self) {
+        if self.placed.is_empty() {
+            (self.was_whole, self.is_start_seen) = (false, true);
+        }
     }
 
     /// Takes note of whether the gang is whole now.
     pub(crate) fn note_whole(&mut self) {
         let needed = self.quorum();
-        let seen = self.bound_count + self.succeeded_count;
+        let seen = self.bound_count + self.present_succeeded_count();
         self.was_whole |= needed.is_some_and(|needed| seen.min(self.placed_count()) >= needed);
     }
 
@@ -242,6 +266,8 @@ impl Groups {
             succeeded_count: 0,
             bound_count: 0,
             was_whole: false,
+            is_start_seen: false,
+            run: Run::default(),
             aside: SetAside::default(),
             members: BTreeSet::new(),
             owners: BTreeSet::new(),

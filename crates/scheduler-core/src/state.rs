@@ -17,6 +17,7 @@ use api::Timestamp;
 use self::advise::Advisory;
 use self::explain::Recall;
 use self::holding::Holding;
+use self::members::Membership;
 use self::surplus::Surplus;
 use crate::alarms::Alarms;
 use crate::classes::Classes;
@@ -96,6 +97,7 @@ impl Core {
         self.queue.tick(now);
         self.keep_hold(now);
         while let Some(unit) = self.queue.pop() {
+            self.judge_run(unit);
             if let Some(need) = self.need(unit) {
                 self.show_hold_to(unit);
                 return Some(self.decide(unit, &need, now));
@@ -113,6 +115,18 @@ impl Core {
         };
         let releases = [self.partials.next_at(), self.surplus.next_at()];
         [self.queue.next_at(), hold_at].into_iter().chain(releases).flatten().min()
+    }
+
+    /// Finds out which members of a group that is about to start are of an earlier run. Without them it may lack pods.
+    fn judge_run(&mut self, unit: UnitId) {
+        let UnitId::Group(id) = unit else { return };
+        if self.groups.get_mut(id).judge_run(&self.pods) {
+            if self.groups.get(id).readiness() == Readiness::Ready {
+                self.note_partial(id);
+            } else {
+                self.requeue_group(id, Membership::Other);
+            }
+        }
     }
 
     /// Takes in what became of one bind. Unknown pods and pods the watch has shown bound are left as they are.
@@ -212,6 +226,9 @@ impl Core {
         self.advisory.cluster_changed();
         let mut placements = Vec::with_capacity(places.spots.len());
         let leaves_some = places.spots.len() < need.pods_count();
+        if let UnitId::Group(group) = unit {
+            self.groups.get_mut(group).note_start();
+        }
         for (lot, node) in &places.spots {
             let id = match unit {
                 UnitId::Pod(id) => id,
@@ -219,8 +236,9 @@ impl Core {
                     let group = self.groups.get_mut(group);
                     let first = group.pending.take_first(need.lots[*lot].class);
                     let id = first.expect("no more pods are placed than wait");
+                    let pod = self.pods.get(id);
+                    group.run.add_controller(pod.owner.as_ref());
                     if leaves_some {
-                        let pod = self.pods.get(id);
                         group.ages.remove(&(pod.created(), pod.seen));
                     }
                     group.placed.insert(id, *node);

@@ -6,6 +6,7 @@ mod membership; // stories about who belongs to a group
 mod mixed; // stories about groups whose pods differ
 mod fairness; // stories about who is next, and what it costs
 mod release; // stories about gangs that were left half bound
+mod runs; // stories about groups that are used again
 mod overcommit; // stories about nodes that were given too many pods
 mod profiles; // stories about whose pods are judged by which plugins
 mod properties; // what holds on every generated cluster

@@ -44,6 +44,9 @@ impl Core {
         group.turn.priority = Reverse(terms.priority);
         let of_whom = |terms: &Terms| (terms.owner.clone(), terms.priority);
         let judged_anew = group.terms.as_ref().map(of_whom) != Some(of_whom(&terms));
+        let is_news = terms.reached && !group.terms.as_ref().is_some_and(|before| before.reached);
+        // Members may have ended so soon that they were never seen bound at once.
+        group.was_whole |= is_news && !group.placed.is_empty();
         group.terms = Some(terms);
         group.note_whole();
         if judged_anew {
@@ -115,6 +118,9 @@ impl Core {
         let (class, age) = (pod.class, (pod.created(), seen));
         let is_foreign = self.refused_by_group(id) == Some(Aside::Foreign);
         let group = self.groups.get_mut(group_id);
+        if group.pending.is_empty() && group.placed.is_empty() {
+            group.run.judge_again();
+        }
         match before {
             Stage::Pending => {
                 group.pending.remove(class.expect("a pending pod has a class"), seen);
@@ -124,7 +130,10 @@ impl Core {
                 group.placed.remove(id, node);
             }
             Stage::Assumed(_) | Stage::Bound(_) => {}
-            Stage::Succeeded => group.succeeded_count -= 1,
+            Stage::Succeeded => {
+                group.succeeded_count -= 1;
+                group.run.forget(id);
+            }
             Stage::Aside(why) => {
                 if let Some(count) = aside_count(group, why) {
                     *count -= 1;

@@ -1,4 +1,5 @@
-//! Gangs that have some of their pods placed and never had as many as they need, as after a crash between two binds.
+//! Gangs that have some of their pods placed and did not have as many as they need since they started, as after a crash
+//! between two binds.
 //!
 //! They are completed if that can be. If it cannot, their pods are released after a while: what they hold is of no use to
 //! them, and may be what another gang lacks. Only pods that somebody manages, and so makes anew, are released.
@@ -10,6 +11,7 @@ use api::Timestamp;
 use super::Core;
 use crate::decision::{Decision, Release, Unit, Verdict, WhyReleased};
 use crate::groups::GroupId;
+use crate::moment::Moment;
 use crate::pods::Stage;
 
 /// How long a release waits for binds that are under way.
@@ -44,6 +46,11 @@ impl Core {
                 self.partials.ring_at(id, now + BINDS_PAUSE);
                 continue;
             }
+            if self.was_whole_before(id) {
+                self.groups.get_mut(id).was_whole = true;
+                self.partials.clear(id);
+                continue;
+            }
             // A pod that nobody manages would be lost for good.
             if group.placed.pods().any(|pod| self.pods.get(pod).owner.is_none()) {
                 self.partials.ring_at(id, now + pause);
@@ -58,5 +65,16 @@ impl Core {
             return Some(Decision { unit, verdict, domain: None, unplaced: None });
         }
         None
+    }
+
+    /// Whether members that run show that the gang was whole before this core saw it. A gang starts once all that it needs
+    /// exist. Where fewer are left of those that existed when the first one started, others are gone that did; of one that
+    /// was left half bound they still wait.
+    fn was_whole_before(&self, id: GroupId) -> bool {
+        let group = self.groups.get(id);
+        let started = group.placed.pods().filter_map(|pod| self.pods.get(pod).view.status.start_time).min();
+        let (false, Some(started), Some(quorum)) = (group.is_start_seen, started, group.quorum()) else { return false };
+        let waited = group.ages.range(..=(Moment::from(Some(started)), u64::MAX)).count();
+        group.placed_count() + waited < quorum
     }
 }

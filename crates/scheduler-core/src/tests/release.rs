@@ -74,6 +74,26 @@ fn a_gang_that_was_seen_whole_keeps_its_pods_before_its_group_says_so() {
 }
 
 #[test]
+fn a_running_gang_keeps_its_pods_when_a_core_starts_that_has_not_seen_it_whole() {
+    // The condition was not written yet, a member is gone with its node, and its replacement finds no room.
+    let gang = "node a gpu=2; pods g 2 node=a group=g gpu=1 owner=Job:j created=10; group g gang minCount=3;";
+    for (replacement, released) in [
+        ("", false),
+        ("pod h group=g gpu=1 owner=Job:j created=20", false),
+        // This one waited when the others started: the gang is half bound.
+        ("pod h group=g gpu=1 owner=Job:j created=10", true),
+    ] {
+        let mut world = World::of(&format!("{gang} {replacement}"));
+        world.say("start g-0 at=11; start g-1 at=12");
+        world.decide();
+        world.now += PAUSE;
+        assert_eq!(world.decide().contains("release"), released, "{replacement}");
+        world.now += 10 * PAUSE;
+        assert_eq!(world.decide().contains("release"), released, "{replacement}, later");
+    }
+}
+
+#[test]
 fn a_basic_group_is_never_released() {
     let mut world = World::of(
         "node a gpu=1; pod g node=a group=g gpu=1 owner=Job:j; group g basic; pods h 2 group=g gpu=1 owner=Job:j",

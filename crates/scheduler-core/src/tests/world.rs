@@ -1,7 +1,7 @@
 //! A small cluster in words: `node a gpu=2 rack=r1; group trainer gang minCount=4 pods=4 gpu=1`.
 //!
 //! Statements: `node NAME …`, `group NAME gang|basic …`, `pods PREFIX COUNT …`, `pod NAME …`, `delete NAME`,
-//! `finish NAME`, `fail NAME`, `drop NODE`. A pod with `node=` is bound, one with `group=` is a member, `created=10` is
+//! `start NAME at=10`, `finish NAME at=20`, `fail NAME`, `drop NODE`. A pod with `node=` is bound, one with `group=` is a member, `created=10` is
 //! the second of its creation. `owner=Job:a` is the owner that manages a pod or group.
 
 use std::collections::BTreeMap;
@@ -58,7 +58,16 @@ impl World {
                 }
                 "pod" => self.add_pod(words[1], &options),
                 "delete" => self.delete(words[1]),
-                "finish" => self.change_pod(words[1], |pod| pod["status"]["phase"] = json!("Succeeded")),
+                "finish" => self.change_pod(words[1], |pod| {
+                    let end = options.get("at").map(|second| format!("2026-01-01T00:00:{second}Z"));
+                    let state = json!({"terminated": {"exitCode": 0, "finishedAt": end}});
+                    pod["status"] =
+                        json!({"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": state}]});
+                }),
+                "start" => self.change_pod(words[1], |pod| {
+                    let start = format!("2026-01-01T00:00:{}Z", options["at"]);
+                    pod["status"] = json!({"phase": "Running", "startTime": start});
+                }),
                 "fail" => self.settle_failed(words[1]),
                 "drop" => {
                     let old = self.nodes.remove(words[1]);
@@ -247,6 +256,9 @@ fn describe(pod: &PodView) -> Value {
             "containers": [{"name": "main", "resources": {"requests": requests}, "ports": ports}],
         },
     });
+    if let Some(created) = pod.metadata.creation_timestamp {
+        document["metadata"]["creationTimestamp"] = json!(created.to_string());
+    }
     if let Some(group) = pod.group_name() {
         document["spec"]["schedulingGroup"] = json!({"podGroupName": group});
     }

@@ -7,6 +7,7 @@ mod pod_groups; // groups that somebody makes by hand: what they wait for, who i
 mod two_schedulers; // two schedulers give away the same room
 mod own_scheduler; // a scheduler with a filter of one's own
 mod gang_life; // gangs that lose pods, gangs whose scheduler dies, many gangs that wait for each other
+mod gang_runs; // groups that are used again, and groups whose pods come in batches
 mod bare; // where there are no groups
 mod partial; // where the server drops what a Job asks for
 mod jobs; // counting, failing, deleting, restarting

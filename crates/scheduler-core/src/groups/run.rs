@@ -1,0 +1,101 @@
+//! Runs of a group: which of the members that succeeded count toward the present one.
+//!
+//! A group can be used again, by pods that are created once all it needs has succeeded, or by another controller's pods.
+//! That is a new run, and starts as a whole: what succeeded before does not count toward it. A replacement for a member
+//! that failed is no new run: the siblings that succeeded count.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Group, Owner};
+use crate::moment::Moment;
+use crate::pods::{Pod, PodId, Pods, Stage};
+
+/// The present run of a group.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    /// Whether it is known since the first of its pods came which pods are of earlier runs.
+    is_judged: bool,
+    /// Members of earlier runs that succeeded and still exist.
+    past: BTreeSet<PodId>,
+    /// They are of the controller that makes the present pods, and it did not say how many will come: as many as exist
+    /// have to start together, and no more are waited for.
+    is_continued: bool,
+    /// The controllers of pods that had a place in it.
+    controllers: BTreeSet<Option<Arc<Owner>>>,
+}
+
+impl Run {
+    /// Members of earlier runs that succeeded and still exist.
+    pub(super) fn past_count(&self) -> usize {
+        self.past.len()
+    }
+
+    pub(super) fn is_continued(&self) -> bool {
+        self.is_continued
+    }
+
+    /// A pod of this controller gets a place.
+    pub(crate) fn add_controller(&mut self, controller: Option<&Arc<Owner>>) {
+        if !self.controllers.contains(&controller.cloned()) {
+            self.controllers.insert(controller.cloned());
+        }
+    }
+
+    /// A pod came after a time without any that waited or had a place.
+    pub(crate) fn judge_again(&mut self) {
+        self.is_judged = false;
+    }
+
+    /// A member that had succeeded is gone.
+    pub(crate) fn forget(&mut self, pod: PodId) {
+        self.past.remove(&pod);
+    }
+}
+
+impl Group {
+    /// Tells the pods of earlier runs from those of the present one, once a run. True if some that counted do no longer.
+    pub(crate) fn judge_run(&mut self, pods: &Pods) -> bool {
+        let Some(terms) = self.terms.as_ref() else { return false };
+        let Some(min_count) = terms.min_count else { return false };
+        if std::mem::replace(&mut self.run.is_judged, true) || self.present_succeeded_count() == 0 {
+            return false;
+        }
+        let members = || self.members.iter().map(|id| (*id, pods.get(*id)));
+        let live = || members().filter(|(_, pod)| matches!(pod.stage, Stage::Pending) || pod.stage.node().is_some());
+        let Some(began) = live().map(|(_, pod)| pod.created()).min() else { return false };
+        let controllers: BTreeSet<Option<Arc<Owner>>> = live().map(|(_, pod)| pod.owner.clone()).collect();
+        let counted = members().filter(|(id, pod)| pod.stage == Stage::Succeeded && !self.run.past.contains(id));
+        let ended: Vec<_> = counted.filter(|(_, pod)| ended_at(pod) <= began).collect();
+        let is_of_others = |pod: &Pod| !controllers.contains(&pod.owner);
+        // Where something else than their controllers owns the group, several of them share it.
+        let is_shared = terms.owner.as_ref().is_some_and(|own| !controllers.iter().flatten().any(|one| **one == *own));
+        let is_known = controllers.iter().any(|one| self.run.controllers.contains(one));
+        let mut past: Vec<PodId> = Vec::new();
+        let mut is_continued = self.run.is_continued;
+        if ended.len() >= min_count {
+            past.extend(ended.iter().map(|(id, _)| *id));
+            let is_told_how_many = terms.ours && terms.expected_count.is_some();
+            let is_own = |pod: &Pod| pod.owner.is_some() && !is_of_others(pod);
+            is_continued = !is_told_how_many && ended.iter().all(|(_, pod)| is_own(pod));
+        } else if !is_shared && !is_known {
+            past.extend(ended.iter().filter(|(_, pod)| is_of_others(pod)).map(|(id, _)| *id));
+        }
+        if past.is_empty() {
+            return false;
+        }
+        self.run.past.extend(past);
+        self.run.is_continued = is_continued;
+        self.run.controllers = controllers;
+        true
+    }
+}
+
+/// When a pod that succeeded ended, by the best evidence there is; at least when it was created.
+fn ended_at(pod: &Pod) -> Moment {
+    let status = &pod.view.status;
+    let containers =
+        status.container_statuses.iter().filter_map(|one| one.state.terminated.as_ref()?.finished_at).max();
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
+    Moment::from(containers.or_else(|| ready?.last_transition_time)).max(pod.created())
+}

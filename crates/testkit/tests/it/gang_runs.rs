@@ -1,0 +1,149 @@
+//! Groups that are used again, groups whose pods come in batches, and what is known of a gang after its scheduler died.
+
+use std::time::Duration;
+
+use api::views::{Condition, PodPhase, PodView};
+use controlplane::Part;
+use serde_json::{Value, json};
+use testkit::fault::{Fault, Rule, writes};
+use testkit::{Home, job, on_home, pod};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn gang(name: &str, min_count: u32) -> Value {
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+    })
+}
+
+async fn members(home: &Home, group: &str, names: &[&str], gpus: i32, run_seconds: &str) {
+    for name in names {
+        let member = pod(name).group(group).gpus(gpus).annotate("phalanx.dev/run-seconds", run_seconds);
+        home.create(&member.build()).await;
+    }
+}
+
+/// Pods of the group that have a node, have not ended and are to stay.
+fn bound(home: &Home, group: &str) -> Vec<String> {
+    let is_bound = |pod: &PodView| pod.node_name().is_some() && !pod.is_finished() && !pod.metadata.is_deleting();
+    let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(group));
+    of_group.filter(|pod| is_bound(pod)).map(|pod| pod.metadata.name.clone()).collect()
+}
+
+async fn until_bound(home: &Home, group: &str, count: usize) {
+    home.eventually(&format!("{count} pods of {group} are bound"), MINUTE, |home| {
+        (bound(home, group).len() == count).then_some(())
+    })
+    .await;
+}
+
+async fn until_phase(home: &Home, phase: PodPhase, count: usize) {
+    home.eventually(&format!("{count} pods are {phase:?}"), 2 * MINUTE, |home| {
+        (home.pods().iter().filter(|pod| pod.status.phase == phase).count() == count).then_some(())
+    })
+    .await;
+}
+
+async fn cordon_all(home: &Home, cordoned: bool) {
+    for node in home.caches().nodes.all() {
+        let path = format!("/api/v1/nodes/{}", node.metadata.name);
+        home.request("PATCH", &path, &json!({"spec": {"unschedulable": cordoned}})).await.unwrap();
+    }
+}
+
+#[test]
+fn the_next_run_of_a_group_starts_as_a_whole() {
+    on_home(async {
+        let home = Home::start(3, 1).await;
+        home.create(&gang("g", 3)).await;
+        members(&home, "g", &["a-0", "a-1", "a-2"], 2, &home.seconds(10)).await;
+        until_phase(&home, PodPhase::Succeeded, 3).await;
+        home.create(&pod("filler").gpus(6).annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        home.eventually("the filler runs", MINUTE, |home| {
+            home.pods().iter().any(|pod| pod.metadata.name == "filler" && pod.node_name().is_some()).then_some(())
+        })
+        .await;
+        // Creation times are whole seconds.
+        home.pass(Duration::from_secs(20)).await;
+        members(&home, "g", &["b-0", "b-1", "b-2"], 2, "100000").await;
+        home.eventually("one of them is told to wait", MINUTE, |home| {
+            let told = |pod: &PodView| pod.status.conditions.iter().any(|one| one.kind == "PodScheduled");
+            home.pods().iter().any(|pod| pod.metadata.name.starts_with("b-") && told(pod)).then_some(())
+        })
+        .await;
+        home.pass(MINUTE).await;
+        assert_eq!(bound(&home, "g"), Vec::<String>::new(), "there is room for one of three");
+        home.delete("pods/filler").await;
+        until_bound(&home, "g", 3).await;
+    });
+}
+
+#[test]
+fn a_gang_that_comes_in_batches_takes_a_rack_with_room_for_all_of_it() {
+    on_home(async {
+        // A rack of eight nodes, and one of four that would do for the first batch.
+        let home = Home::start(3, 12).await;
+        let mut group = gang("g", 4);
+        group["metadata"]["annotations"] = json!({"phalanx.dev/expected-count": "8"});
+        group["spec"]["schedulingConstraints"] = json!({"topology": [{"key": "topology.kubernetes.io/rack"}]});
+        home.create(&group).await;
+        members(&home, "g", &["a-0", "a-1", "a-2", "a-3"], 8, "100000").await;
+        until_bound(&home, "g", 4).await;
+        members(&home, "g", &["b-0", "b-1", "b-2", "b-3"], 8, "100000").await;
+        until_bound(&home, "g", 8).await;
+    });
+}
+
+#[test]
+fn what_is_left_of_a_gang_is_replaced_when_no_more_pods_are_expected() {
+    on_home(async {
+        let home = Home::start(3, 1).await;
+        home.create(&gang("g", 2)).await;
+        members(&home, "g", &["a-0"], 1, &home.seconds(10)).await;
+        members(&home, "g", &["a-1"], 1, "100000").await;
+        until_phase(&home, PodPhase::Succeeded, 1).await;
+        home.delete("pods/a-0").await;
+        home.delete("pods/a-1").await;
+        home.eventually("both are gone", MINUTE, |home| home.pods().is_empty().then_some(())).await;
+        members(&home, "g", &["b-1"], 1, "100000").await;
+        home.pass(MINUTE).await;
+        assert_eq!(bound(&home, "g"), Vec::<String>::new(), "as far as is known another one may come");
+        home.patch("podgroups/g", &json!({"metadata": {"annotations": {"phalanx.dev/expected-count": "1"}}})).await;
+        until_bound(&home, "g", 1).await;
+    });
+}
+
+#[test]
+fn a_gang_that_was_whole_keeps_its_pods_although_nothing_says_so_when_the_scheduler_starts_anew() {
+    on_home(async {
+        let mut home = Home::start(3, 1).await;
+        let never = Fault::Delay(Duration::from_secs(100_000));
+        let rule = home.fault(Rule::on(writes().of("scheduling.k8s.io/podgroups").at("status"), never));
+        home.create(&job("four").pods(4).indexed().gang().gpus(1).endless().build()).await;
+        until_phase(&home, PodPhase::Running, 4).await;
+        // Times of creation are whole seconds: the replacement is to come later than the start of the others.
+        home.pass(Duration::from_secs(20)).await;
+        cordon_all(&home, true).await;
+        home.stop(Part::Scheduler);
+        let one = home.pods().pop().unwrap().metadata.name.clone();
+        home.delete(&format!("pods/{one}")).await;
+        home.eventually("it is replaced", MINUTE, |home| {
+            let waits = home.pods().into_iter().filter(|pod| pod.node_name().is_none()).count();
+            (home.pods().len() == 4 && waits == 1).then_some(())
+        })
+        .await;
+        home.faults().remove(rule);
+        assert!(
+            home.pod_groups()
+                .iter()
+                .all(|group| { !Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled") })
+        );
+        home.go_on(Part::Scheduler);
+        home.pass(2 * MINUTE).await;
+        let running = home.pods().iter().filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting()).count();
+        assert_eq!(running, 3, "what runs goes on");
+    });
+}
