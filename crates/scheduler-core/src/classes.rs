@@ -307,6 +307,12 @@ impl Classes {
         self.plugins(class).room(class, node, cluster, Load::Now)
     }
 
+    /// The same for units that nodes are held against; without a hold on the node it is no less.
+    pub(crate) fn room_beside_hold(&self, id: ClassId, node: NodeIndex, cluster: &Cluster) -> u32 {
+        let room = self.room(id, node, cluster);
+        self.get(id).map_or(room, |class| room.min(cluster.room_if_hold_shown(node, &class.usage)))
+    }
+
     /// The id of a class, held by one more pod from now on.
     pub(crate) fn hold(&mut self, class: Class) -> ClassId {
         if let Some(id) = self.ids.get(&class) {

@@ -205,6 +205,11 @@ impl Cluster {
         self.hold.leaves(index, usage, self)
     }
 
+    /// The same, whether it is shown or not.
+    pub(crate) fn room_if_hold_shown(&self, index: NodeIndex, usage: &Usage) -> u32 {
+        self.hold.would_leave(index, usage, self)
+    }
+
     /// A layer of tentative pods over this cluster; dropping it takes them off again.
     pub(crate) fn tentative(&mut self) -> Tentative<'_> {
         Tentative::over(self)
@@ -238,6 +243,16 @@ impl Cluster {
     /// What pods have requested of a resource on a node.
     pub(crate) fn requested(&self, resource: ResourceId, index: NodeIndex) -> i64 {
         self.resources.requested(resource, index)
+    }
+
+    /// What is left of a resource on a node; negative where pods have more than there is.
+    pub(crate) fn free(&self, resource: ResourceId, index: NodeIndex) -> i64 {
+        self.allocatable(resource, index) - self.requested(resource, index)
+    }
+
+    /// How many more pods a node may hold, whatever they ask for.
+    pub(crate) fn places_free(&self, index: NodeIndex) -> i64 {
+        self.pods_allowed(index) - self.pods_count(index)
     }
 
     /// What pods may use of a resource on all nodes together.

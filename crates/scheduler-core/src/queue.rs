@@ -5,6 +5,7 @@
 
 pub(crate) mod counts; // how many stand where
 pub(crate) mod listing; // who stands where
+mod waking; // who comes back when there is more room
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +56,8 @@ struct Waiting {
     /// Room that pods of these classes could use.
     classes: Vec<ClassId>,
     in_one_domain: bool,
+    /// Several classes have to fit together: it may fit although none of them has more slots than before.
+    is_mixed: bool,
     /// It is certain that its pods do not fit: fewer of them do not either, nor more of the same class.
     proven: bool,
     /// Pods of it came or went since, in a way that cannot help.
@@ -113,6 +116,8 @@ pub(crate) struct Queue {
     entries: IndexMap<UnitId, Entry, FxBuildHasher>,
     ready: BTreeSet<(Turn, UnitId)>,
     waiting: BTreeMap<ClassId, BTreeSet<UnitId>>,
+    /// Those of them that need room for several classes at once.
+    waiting_mixed: BTreeMap<ClassId, BTreeSet<UnitId>>,
     waiting_in_one_domain: BTreeSet<UnitId>,
     /// Until when a unit backs off, or when it is to be said what it lacks.
     backing_off: BTreeSet<(Timestamp, UnitId)>,
@@ -133,6 +138,8 @@ pub(crate) struct Queue {
 pub(crate) struct Wait {
     pub(crate) classes: Vec<ClassId>,
     pub(crate) in_one_domain: bool,
+    /// Whether pods of several classes have to fit together.
+    pub(crate) is_mixed: bool,
     pub(crate) proven: bool,
     /// Whether nodes may be held for it.
     pub(crate) can_be_held_for: bool,
@@ -157,6 +164,7 @@ impl Queue {
             entries: IndexMap::default(),
             ready: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            waiting_mixed: BTreeMap::new(),
             waiting_in_one_domain: BTreeSet::new(),
             backing_off: BTreeSet::new(),
             incomplete: BTreeSet::new(),
@@ -201,8 +209,10 @@ impl Queue {
 
     /// Fewer pods of the unit wait, or one more of `more`. That brings it back unless it is certain not to help.
     pub(crate) fn offer_unless_hopeless(&mut self, unit: UnitId, turn: Turn, more: Option<ClassId>) {
-        let standing = self.entries.get(&unit).map(|entry| &entry.standing);
-        let hopeless = match (standing, more) {
+        let entry = self.entries.get(&unit);
+        let hopeless = match (entry.map(|entry| &entry.standing), more) {
+            // Nodes may be held for a unit that it now comes before.
+            (Some(Standing::Waiting(_)), _) if entry.is_some_and(|entry| turn < entry.turn) => false,
             (Some(Standing::Waiting(waiting)), None) => waiting.proven,
             (Some(Standing::Waiting(waiting)), Some(class)) => waiting.proven && waiting.classes == [class],
             // Nothing changes for a unit that is to be decided anyway, or has nothing to decide.
@@ -226,15 +236,18 @@ impl Queue {
 
     /// The unit found no room: it comes back when there is more for one of these classes.
     pub(crate) fn wait(&mut self, unit: UnitId, wait: Wait) {
-        let Wait { classes, in_one_domain, proven, can_be_held_for, now } = wait;
+        let Wait { classes, in_one_domain, is_mixed, proven, can_be_held_for, now } = wait;
         for class in &classes {
             self.waiting.entry(*class).or_default().insert(unit);
+            if is_mixed {
+                self.waiting_mixed.entry(*class).or_default().insert(unit);
+            }
         }
         if in_one_domain {
             self.waiting_in_one_domain.insert(unit);
         }
-        let waiting = Standing::Waiting(Box::new(Waiting { classes, in_one_domain, proven, recount: None }));
-        self.stand_unlisted(unit, waiting, Arrival::Refused);
+        let waiting = Waiting { classes, in_one_domain, is_mixed, proven, recount: None };
+        self.stand_unlisted(unit, Standing::Waiting(Box::new(waiting)), Arrival::Refused);
         if self.pauses.hold_after.is_none() || !can_be_held_for {
             self.not_refused(unit);
         } else if self.entries[&unit].passed_until.as_deref().is_none_or(|until| *until > now + self.patience(unit)) {
@@ -403,25 +416,6 @@ impl Queue {
         self.backing_off.insert((until, unit));
     }
 
-    /// Classes for which some unit waits for room.
-    pub(crate) fn waiting_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
-        self.waiting.keys().copied()
-    }
-
-    /// There is more room for a class.
-    pub(crate) fn wake_class(&mut self, class: ClassId, by: Arrival) {
-        for unit in self.waiting.get(&class).cloned().unwrap_or_default() {
-            self.stand(unit, Standing::Ready, by);
-        }
-    }
-
-    /// Nodes changed domains.
-    pub(crate) fn wake_in_one_domain(&mut self) {
-        for unit in self.waiting_in_one_domain.clone() {
-            self.stand(unit, Standing::Ready, Arrival::NodeChanged);
-        }
-    }
-
     fn entry(&mut self, unit: UnitId, turn: Turn) -> &mut Entry {
         let known = self.entries.get(&unit).map(|entry| (entry.turn, entry.standing == Standing::Ready));
         if let Some((before, true)) = known.filter(|(before, _)| *before != turn) {
@@ -460,10 +454,9 @@ impl Queue {
                     self.recounts.remove(&(at, unit));
                 }
                 for class in &waiting.classes {
-                    let units = self.waiting.get_mut(class).expect("a waiting unit is listed");
-                    units.remove(&unit);
-                    if units.is_empty() {
-                        self.waiting.remove(class);
+                    waking::unlist(&mut self.waiting, *class, unit);
+                    if waiting.is_mixed {
+                        waking::unlist(&mut self.waiting_mixed, *class, unit);
                     }
                 }
                 if waiting.in_one_domain {

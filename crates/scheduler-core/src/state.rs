@@ -1,6 +1,7 @@
 //! The state machine: observe a change, ask for the next decision, report what became of it.
 
 mod observe; // changes of pods, nodes and PodGroups
+mod waking; // whom a change of a node wakes
 mod members; // which pods belong to their group, and how the group stands after one came or went
 mod holding; // nodes kept free for a group that was passed over
 mod partial; // gangs that were left half placed
@@ -52,6 +53,8 @@ pub struct Core {
     surplus: Surplus,
     /// Pods that wait for gates of their own to open.
     gated_count: usize,
+    /// Units that were found to fit while they waited for a change.
+    missed_wakeups_count: u64,
     holding: Option<Holding>,
     advisory: Advisory,
     recall: Recall,
@@ -83,6 +86,7 @@ impl Core {
             partials: Alarms::default(),
             surplus: Surplus::default(),
             gated_count: 0,
+            missed_wakeups_count: 0,
             holding: None,
             advisory: Advisory::default(),
             recall: Recall::default(),
@@ -266,6 +270,7 @@ impl Core {
         let wait = Wait {
             classes: need.lots.iter().map(|lot| lot.class).collect(),
             in_one_domain: need.constraint.is_some(),
+            is_mixed: need.lots.len() > 1 && need.required_count() > 1,
             proven: refusal.proven,
             // A pod alone is passed only by pods that are smaller; it is the groups that small pods starve.
             can_be_held_for: lacks_room && matches!(unit, UnitId::Group(_)),

@@ -182,9 +182,10 @@ impl Decider {
             decisions.push(Decided { decision, profile, tries });
         }
         let more = decisions.len() == self.decisions_per_turn;
-        self.metrics.turn_ended(&mut self.core);
         let (advices, advise_at) = self.explain(asked, now);
-        let more = more || advise_at.is_some_and(|at| at <= now);
+        self.metrics.turn_ended(&mut self.core);
+        // A unit that was found to fit while it was explained is decided at once.
+        let more = more || self.core.has_ready() || advise_at.is_some_and(|at| at <= now);
         Made { decisions, advices, more, next_at: self.core.next_at().into_iter().chain(advise_at).min() }
     }
 

@@ -41,6 +41,7 @@ pub struct Metrics {
     known: Family<Known, Gauge>,
     failed_binds: Counter,
     released_pods: Family<Released, Counter>,
+    missed_wakeups: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -144,6 +145,7 @@ impl Metrics {
             known: Family::default(),
             failed_binds: Counter::default(),
             released_pods: Family::default(),
+            missed_wakeups: Counter::default(),
         };
         metrics.register_counts(registry);
         metrics.register_durations(registry);
@@ -174,6 +176,9 @@ impl Metrics {
         let help =
             "Pods taken off their nodes: because their gang never became whole, or because the node had too many";
         registry.register("phalanx_scheduler_released_pods", help, self.released_pods.clone());
+        let help =
+            "Units that waited for a change and were found to fit when they were explained; they are decided next";
+        registry.register("phalanx_scheduler_missed_wakeups", help, self.missed_wakeups.clone());
     }
 
     fn register_durations(&self, registry: &mut Registry) {
@@ -235,7 +240,7 @@ impl Metrics {
         }
     }
 
-    /// The core has made all decisions of a turn.
+    /// The core has made all decisions of a turn, and has explained what it was asked to.
     pub(crate) fn turn_ended(&self, core: &mut Core) {
         for line in Line::ALL {
             let (standing, queue) = (core.standing(line), line.name());
@@ -252,6 +257,7 @@ impl Metrics {
         for (r#type, count) in [("nodes", core.nodes_count()), ("pods", core.pods_count())] {
             set(&self.known.get_or_create(&Known { r#type }), count);
         }
+        self.missed_wakeups.inc_by(core.take_missed_wakeups());
     }
 
     /// So many binds wait or are under way.

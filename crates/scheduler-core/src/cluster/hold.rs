@@ -63,7 +63,12 @@ impl Hold {
 
     /// How many pods that take this much have room on a node beside what is kept free there.
     pub(super) fn leaves(&self, node: NodeIndex, usage: &Usage, cluster: &Cluster) -> u32 {
-        let Some(share) = self.shares.get(&node).filter(|_| self.shown) else { return NO_LIMIT };
+        if self.shown { self.would_leave(node, usage, cluster) } else { NO_LIMIT }
+    }
+
+    /// The same while it is hidden, too.
+    pub(super) fn would_leave(&self, node: NodeIndex, usage: &Usage, cluster: &Cluster) -> u32 {
+        let Some(share) = self.shares.get(&node) else { return NO_LIMIT };
         if usage.ports.iter().any(|port| share.ports.iter().any(|held| port.conflicts_with(*held))) {
             return 0;
         }

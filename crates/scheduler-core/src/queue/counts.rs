@@ -52,6 +52,8 @@ pub enum Arrival {
     NodeChanged,
     /// Time has passed: its numbers are counted anew.
     Recount,
+    /// It was found to fit when it was explained, although it waited for a change.
+    FoundToFit,
 }
 
 impl Arrival {
@@ -65,6 +67,7 @@ impl Arrival {
             Arrival::NodeAdded => "NodeAdd",
             Arrival::NodeChanged => "NodeUpdate",
             Arrival::Recount => "Recount",
+            Arrival::FoundToFit => "ForceActivate",
         }
     }
 }

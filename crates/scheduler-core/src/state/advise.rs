@@ -114,7 +114,7 @@ impl Advisory {
 impl Core {
     /// Looks for ways out for at most so many groups that wait and for which that is due. A refusal that says they are
     /// [`Advised::Coming`] gets them here, and one that is no longer true is put right. None for a group that finds a
-    /// place by now. No decision depends on it.
+    /// place by now; it is decided next.
     pub fn advise(&mut self, now: Timestamp, count_max: usize) -> Vec<(Unit, Option<Refusal>)> {
         let Some(pause) = self.config.advise_every else { return Vec::new() };
         let (mut given, mut running) = (Vec::new(), None);
@@ -130,6 +130,9 @@ impl Core {
                 let advised = Advised::Given(self.ways_out(unit, &need, &refusal, running));
                 Refusal { advised, ..refusal }
             });
+            if refusal.is_none() {
+                self.found_to_fit(unit);
+            }
             given.push((need.unit, refusal));
         }
         given

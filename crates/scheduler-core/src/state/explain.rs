@@ -102,7 +102,8 @@ impl Core {
     }
 
     /// All that can be said about a unit, or about a pod of a group; none if nothing is known of it. `placed` are those of
-    /// its pods that have a node and that it should be said about why they are there.
+    /// its pods that have a node and that it should be said about why they are there. A unit that waits for a change and is
+    /// found to fit is decided next.
     pub fn explain(&mut self, subject: &Unit, placed: &[Arc<PodView>]) -> Option<Explained> {
         let (unit, aside) = match subject {
             Unit::Group(key) => (UnitId::Group(self.groups.find(key)?), None),
@@ -153,6 +154,7 @@ impl Core {
         self.show_hold_to(unit);
         let Some(refusal) = self.judge(&need) else {
             explained.fits_now = true;
+            self.found_to_fit(unit);
             return;
         };
         let has_ways_out = matches!(refusal.cause, Cause::NoRoom | Cause::NoDomain { .. });

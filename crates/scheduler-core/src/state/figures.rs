@@ -23,6 +23,22 @@ impl Core {
         self.queue.counts.take_came()
     }
 
+    /// How many units were found to fit since this was last asked, by [`Core::explain`] or [`Core::advise`], while they
+    /// waited for a change: each is a wake-up that was missed. They are decided next.
+    pub fn take_missed_wakeups(&mut self) -> u64 {
+        std::mem::take(&mut self.missed_wakeups_count)
+    }
+
+    /// Whether [`Core::next`] has units to decide at once.
+    pub fn has_ready(&self) -> bool {
+        self.queue.has_ready()
+    }
+
+    /// The unit fits as it is.
+    pub(super) fn found_to_fit(&mut self, unit: UnitId) {
+        self.missed_wakeups_count += u64::from(self.queue.wake_found(unit));
+    }
+
     /// How often the unit was tried until it was last placed, or so far; 0 for one that is not known.
     pub fn tries_count(&self, unit: &Unit) -> u32 {
         let id = match unit {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use api::views::{NodeView, ObjectKey, PodView};
-use smallvec::SmallVec;
 
 use super::Core;
 use super::members::Membership;
@@ -12,7 +11,6 @@ use crate::cluster::{Cluster, NodeIndex};
 use crate::decision::Change;
 use crate::groups::Owner;
 use crate::pods::{Aside, PodId, Sighting, Stage};
-use crate::queue::counts::Arrival;
 use crate::queue::{Turn, UnitId};
 use crate::requests::Usage;
 use crate::wakes::Wakes;
@@ -231,35 +229,5 @@ impl Core {
         let before = self.rooms(Some(node), kinds);
         change(&mut self.cluster);
         self.wake(node, &before, kinds);
-    }
-
-    /// The slots of a node for every class that units wait with and that such a change could help.
-    fn rooms(&self, node: Option<NodeIndex>, kinds: Wakes) -> SmallVec<[(ClassId, u32); 8]> {
-        let helped = self.queue.waiting_classes().filter(|class| self.classes.wakes(*class).meets(kinds));
-        helped.map(|class| (class, node.map_or(0, |node| self.room(class, node)))).collect()
-    }
-
-    /// Wakes the units that wait with a class for which the node has more slots than before.
-    fn wake(&mut self, node: NodeIndex, before: &[(ClassId, u32)], kinds: Wakes) {
-        for (class, room) in before {
-            if self.classes.wakes(*class).meets(kinds) && self.room(*class, node) > *room {
-                self.queue.wake_class(*class, arrival(kinds));
-            }
-        }
-    }
-
-    pub(super) fn room(&self, class: ClassId, node: NodeIndex) -> u32 {
-        self.classes.room(class, node, &self.cluster)
-    }
-}
-
-/// What a change of these kinds is to those whom it wakes.
-fn arrival(kinds: Wakes) -> Arrival {
-    if kinds.meets(Wakes::NODE_ADDED) {
-        Arrival::NodeAdded
-    } else if kinds.meets(Wakes::POD_LEFT) {
-        Arrival::PodLeft
-    } else {
-        Arrival::NodeChanged
     }
 }

@@ -261,6 +261,23 @@ fn a_hold_lets_nobody_pass_who_may_take_what_a_filter_of_ones_own_counts() {
 }
 
 #[test]
+fn a_pod_is_woken_when_room_beside_a_hold_grows_that_it_has_no_more_of_without_the_hold() {
+    // For the gang two of a's GPUs are held, which is all that is free. Then one more comes free. By CPU one small pod
+    // has room, before and after.
+    let mut world = world(
+        "node a gpu=4 cpu=1 memory=2; node b gpu=1 memory=1; pods x 2 gpu=1 node=a; pod y gpu=1 node=b;
+         group g gang minCount=3 pods=3 gpu=1 memory=1",
+    );
+    world.decide();
+    world.now += MINUTE;
+    world.say("pod small gpu=1 cpu=1");
+    assert!(world.decide().starts_with("small: wait"));
+    assert!(world.core.is_holding());
+    world.say("delete x-0");
+    assert!(world.decide().ends_with("small: bind small to a"));
+}
+
+#[test]
 fn a_hold_keeps_host_ports() {
     let mut world = world("node a gpu=2; pod run gpu=2; group g gang minCount=1 pods=1 gpu=1 port=80");
     world.decide_and_bind();

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use api::views::ObjectKey;
 use insta::assert_snapshot;
 
 use super::world::{World, decide_text};
-use crate::{Config, Refusal, Verdict};
+use crate::{Config, Refusal, Unit, Verdict};
 
 /// A core that does not search.
 fn without_search(text: &str) -> World {
@@ -85,6 +86,59 @@ fn a_waiting_gang_is_tried_again_when_the_pod_in_its_way_goes() {
     assert!(!refused(&mut world).proven);
     world.say("delete large");
     assert_snapshot!(world.decide(), @"g: bind w to a, x-0 to b, x-1 to b, y to a");
+}
+
+/// A gang of a 2-GPU and a 3-GPU pod waits; a node takes each of them, and not both.
+fn leader_and_worker_that_wait(cluster: &str) -> World {
+    let mut world = World::of(cluster);
+    world.say("group g gang minCount=2; pod leader group=g gpu=3; pod worker group=g gpu=2");
+    assert!(refused(&mut world).proven);
+    world
+}
+
+#[test]
+fn a_gang_of_two_sizes_is_woken_when_what_both_use_grows() {
+    // A leader fits before and after, and so does a worker, or two: by neither class does the node have more slots.
+    let bound = "g: bind leader to a, worker to a";
+    let mut world = leader_and_worker_that_wait("node a gpu=5; pod small node=a gpu=1");
+    world.say("delete small");
+    assert_eq!(world.decide(), bound);
+    let mut world = leader_and_worker_that_wait("node a gpu=4");
+    world.say("node a gpu=5");
+    assert_eq!(world.decide(), bound);
+    // The same where places for pods are what is scarce.
+    let mut world = leader_and_worker_that_wait("node a gpu=8 pods=3; pod x node=a; pod y node=a");
+    world.say("delete x");
+    assert_eq!(world.decide(), bound);
+    assert_eq!(world.core.take_missed_wakeups(), 0);
+}
+
+#[test]
+fn a_unit_that_an_explanation_or_advice_finds_to_fit_is_decided_next_and_counted() {
+    let unit = Unit::Group(ObjectKey::new("ns", "g"));
+    for by_advice in [true, false] {
+        // Without a search the one way is missed. A pod that takes room brings another order of nodes, which finds it:
+        // nothing has grown, so nothing wakes the gang.
+        let mut world = without_search(ONE_WAY);
+        assert!(!refused(&mut world).proven);
+        world.say("pod z node=b memory=1Ti");
+        assert_eq!((world.decide().as_str(), world.core.take_missed_wakeups()), ("", 0));
+        if by_advice {
+            assert_eq!(world.core.advise(world.now, 1), [(unit.clone(), None)]);
+        } else {
+            assert!(world.core.explain(&unit, &[]).unwrap().fits_now);
+        }
+        assert!(world.core.has_ready());
+        assert_eq!(world.decide(), "g: bind x-0 to a, x-1 to a, y-0 to b, y-1 to b, y-2 to b");
+        assert_eq!((world.core.take_missed_wakeups(), world.core.take_missed_wakeups()), (1, 0));
+    }
+}
+
+#[test]
+fn a_gang_of_two_sizes_is_not_woken_by_what_it_does_not_use() {
+    let mut world = leader_and_worker_that_wait("node a gpu=4 cpu=8; pod plain node=a cpu=8");
+    world.say("delete plain; node a gpu=4 cpu=16");
+    assert_eq!(world.decide(), "");
 }
 
 #[test]

@@ -11,15 +11,48 @@ use crate::{Cause, Config, Decision, Refusal, Verdict};
 /// Something that happens. Numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Node { name: u8, gpu: u8, pods: u8, rack: u8, tainted: bool, liked: bool },
-    DropNode { name: u8 },
-    Group { min_count: u8, extra: u8, gpu: u8, basic: bool, in_rack: bool, priority: u8 },
-    Member { group: u8, gpu: u8 },
-    Pod { gpu: u8, port: bool, prefers: bool },
-    Delete { pod: u8 },
-    Finish { pod: u8 },
-    Decide { bind: bool },
-    Fail { pod: u8 },
+    Node {
+        name: u8,
+        gpu: u8,
+        pods: u8,
+        rack: u8,
+        tainted: bool,
+        liked: bool,
+    },
+    DropNode {
+        name: u8,
+    },
+    /// `leader`: how many GPUs its first pod asks for, if that is another number than its other pods do.
+    Group {
+        min_count: u8,
+        extra: u8,
+        gpu: u8,
+        leader: Option<u8>,
+        basic: bool,
+        in_rack: bool,
+        priority: u8,
+    },
+    Member {
+        group: u8,
+        gpu: u8,
+    },
+    Pod {
+        gpu: u8,
+        port: bool,
+        prefers: bool,
+    },
+    Delete {
+        pod: u8,
+    },
+    Finish {
+        pod: u8,
+    },
+    Decide {
+        bind: bool,
+    },
+    Fail {
+        pod: u8,
+    },
 }
 
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -27,8 +60,10 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (0..6u8, 0..8u8, 1..6u8, 0..4u8, prop::bool::weighted(0.2), any::<bool>())
             .prop_map(|(name, gpu, pods, rack, tainted, liked)| Step::Node { name, gpu, pods, rack, tainted, liked }),
         1 => (0..6u8).prop_map(|name| Step::DropNode { name }),
-        3 => (1..6u8, 0..3u8, 1..4u8, any::<bool>(), any::<bool>(), 0..3u8).prop_map(
-            |(min_count, extra, gpu, basic, in_rack, priority)| Step::Group { min_count, extra, gpu, basic, in_rack, priority }
+        3 => (1..6u8, 0..3u8, 1..4u8, prop::option::of(1..6u8), any::<bool>(), any::<bool>(), 0..3u8).prop_map(
+            |(min_count, extra, gpu, leader, basic, in_rack, priority)| {
+                Step::Group { min_count, extra, gpu, leader, basic, in_rack, priority }
+            }
         ),
         2 => (any::<u8>(), 1..4u8).prop_map(|(group, gpu)| Step::Member { group, gpu }),
         2 => (0..3u8, any::<bool>(), any::<bool>()).prop_map(|(gpu, port, prefers)| Step::Pod { gpu, port, prefers }),
@@ -38,6 +73,30 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<u8>().prop_map(|pod| Step::Fail { pod }),
     ];
     prop::collection::vec(step, 1..60)
+}
+
+/// Histories of a crowded cluster: one or two nodes full of small pods that leave one by one, and gangs whose leader asks
+/// for another number of GPUs than their workers. Whatever happens is decided at once.
+fn crowded() -> impl Strategy<Value = Vec<Step>> {
+    let node = |name: u8| {
+        let node = move |gpu, pods, rack| Step::Node { name, gpu, pods, rack, tainted: false, liked: false };
+        (4..10u8, 5..11u8, 1..3u8).prop_map(move |(gpu, pods, rack)| node(gpu, pods, rack))
+    };
+    let gang = (2..4u8, 0..2u8, 2..4u8, 2..6u8, any::<bool>()).prop_map(|(min_count, extra, gpu, leader, in_rack)| {
+        Step::Group { min_count, extra, gpu, leader: Some(leader), basic: false, in_rack, priority: 0 }
+    });
+    let small = || (1..3u8).prop_map(|gpu| Step::Pod { gpu, port: false, prefers: false });
+    let step = prop_oneof![
+        1 => (0..2u8).prop_flat_map(node),
+        2 => gang,
+        1 => small(),
+        5 => any::<u8>().prop_map(|pod| Step::Delete { pod }),
+    ];
+    let steps = (node(0), prop::collection::vec(small(), 3..10), prop::collection::vec(step, 5..25));
+    steps.prop_map(|(node, small, steps)| {
+        let decided = steps.into_iter().flat_map(|step| [step, Step::Decide { bind: true }]);
+        std::iter::once(node).chain(small).chain([Step::Decide { bind: true }]).chain(decided).collect()
+    })
 }
 
 /// The truth as a plain model keeps it.
@@ -93,6 +152,8 @@ pub(super) struct Run {
     /// Whether everything that fits is to be placed. With holds some of it waits for others; without a search some of it
     /// is not found.
     all_fit: bool,
+    /// Whether searches go to their end.
+    searches: bool,
     /// Whether every step is checked; a history that was is not checked again when it is repeated.
     is_checked: bool,
 }
@@ -112,9 +173,10 @@ impl Run {
     }
 
     fn new(config: Config, is_checked: bool) -> Run {
-        let all_fit = config.hold_after.is_none() && config.search_steps_max > 0;
+        let searches = config.search_steps_max > 0;
+        let all_fit = config.hold_after.is_none() && searches;
         let (world, model) = (World::with(config, ""), Model::default());
-        Run { world, model, log: Vec::new(), all_fit, is_checked }
+        Run { world, model, log: Vec::new(), all_fit, searches, is_checked }
     }
 
     fn through(mut self, steps: &[Step]) -> Run {
@@ -147,7 +209,7 @@ impl Run {
                     self.world.say(&format!("drop n{name}"));
                 }
             }
-            Step::Group { min_count, extra, gpu, basic, in_rack, priority } => {
+            Step::Group { min_count, extra, gpu, leader, basic, in_rack, priority } => {
                 let name = format!("g{}", self.model.groups.len());
                 let policy = if *basic { "basic".to_owned() } else { format!("gang minCount={min_count}") };
                 let key = if *in_rack { " key=rack" } else { "" };
@@ -155,7 +217,10 @@ impl Run {
                 let min_count_of = (!basic).then_some((*min_count).into());
                 let group = Group { min_count: min_count_of, in_rack: *in_rack, priority: *priority };
                 self.model.groups.insert(name.clone(), group);
-                (0..min_count + extra).for_each(|_| self.add_pod(*gpu, false, false, Some(&name)));
+                for number in 0..min_count + extra {
+                    let gpu = leader.filter(|_| number == 0).unwrap_or(*gpu);
+                    self.add_pod(gpu, false, false, Some(&name));
+                }
             }
             Step::Member { group, gpu } => {
                 if let Some(name) = nth(self.model.groups.keys(), *group) {
@@ -220,6 +285,21 @@ impl Run {
         }
         if self.all_fit && self.is_checked {
             self.model.assert_nothing_more_fits();
+        }
+        if self.is_checked {
+            self.assert_no_missed_wakeup();
+        }
+    }
+
+    /// No unit that waits for room fits, by the check that explanations make, holds included. A search that gives up may
+    /// find more in a fuller cluster, so nothing is claimed for units that were not searched to the end.
+    fn assert_no_missed_wakeup(&mut self) {
+        if self.searches {
+            for queued in self.world.core.queue() {
+                let explained = self.world.core.explain(&queued.unit, &[]).expect("a queued unit is known");
+                let missed = self.world.core.take_missed_wakeups();
+                assert_eq!(missed, 0, "{} fits and was not woken: {:?}", queued.unit, explained.lines());
+            }
         }
     }
 
@@ -404,10 +484,28 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// No over-commit, gangs whole or not at all, groups in one domain, whatever fits is placed and whatever is refused
-    /// does not fit (by looking at every way), "no" is proven, and kept indexes equal fresh ones: all checked after every step.
+    /// does not fit (by looking at every way), "no" is proven, no wake-up is missed, and kept indexes equal fresh ones: all
+    /// checked after every step.
     #[test]
     fn every_decision_keeps_the_promises(steps in steps()) {
         Run::of(&steps);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A unit that waits does not fit, whatever came and went while it did.
+    #[test]
+    fn no_wakeup_is_missed_where_pods_of_several_sizes_wait(steps in crowded()) {
+        Run::of(&steps);
+    }
+
+    /// The same while nodes are held.
+    #[test]
+    fn no_wakeup_is_missed_while_nodes_are_held(steps in crowded()) {
+        let hold = std::time::Duration::from_secs(100);
+        Run::with(Config { hold_after: Some(hold), hold_for: hold, ..plain() }, &steps);
     }
 }
 

@@ -47,6 +47,7 @@ async fn attempts_are_counted_by_result_and_profile() {
     assert_eq!(count("pod_scheduling_sli_duration", "{attempts=\"1\"}"), 3.0, "the other came in d's place");
     assert_eq!(is(&told, "scheduler_pod_scheduling_attempts_count"), 4.0);
     assert!(is(&told, "phalanx_scheduler_failed_binds_total") >= 1.0);
+    assert_eq!(is(&told, "phalanx_scheduler_missed_wakeups_total"), 0.0);
 }
 
 #[tokio::test(start_paused = true)]

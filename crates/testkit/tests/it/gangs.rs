@@ -93,6 +93,44 @@ fn a_waiting_gang_starts_at_once_when_room_appears() {
     });
 }
 
+#[test]
+fn a_gang_of_two_sizes_starts_when_the_small_pod_in_its_way_goes() {
+    on_home(async {
+        let home = Home::start(3, 1).await;
+        // Of eight GPUs four are free: room for a leader of three or for workers of two, and not for both.
+        for (name, gpus) in [("small", 1), ("large", 3)] {
+            home.create(&pod(name).gpus(gpus).annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        }
+        home.eventually("both run", MINUTE, |home| {
+            (home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(())
+        })
+        .await;
+        home.create(&json!({
+            "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+            "metadata": {"name": "pair", "namespace": "default"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+        }))
+        .await;
+        for (name, gpus) in [("leader", 3), ("worker", 2)] {
+            home.create(&pod(name).gpus(gpus).group("pair").build()).await;
+        }
+        home.eventually("the gang is refused", MINUTE, |home| {
+            let group = home.caches().pod_groups.all().pop()?;
+            initially_scheduled(&group).filter(|condition| condition.status == "False")
+        })
+        .await;
+        let now = json!({"gracePeriodSeconds": 0});
+        home.request("DELETE", &home.path("pods/small"), &now).await.unwrap();
+        home.eventually("the gang is placed", Duration::from_secs(5), |home| {
+            let is_placed = |name: &str| {
+                home.caches().pods.all().iter().any(|pod| pod.metadata.name == name && pod.node_name().is_some())
+            };
+            (is_placed("leader") && is_placed("worker")).then_some(())
+        })
+        .await;
+    });
+}
+
 // Shows: S000-66
 // Shows: S000-100
 // Shows: S002-30
