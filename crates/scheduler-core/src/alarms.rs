@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use api::Timestamp;
 
+use crate::moment::later;
+
 /// At most one alarm for each thing.
 #[derive(Debug)]
 pub(crate) struct Alarms<K> {
@@ -50,7 +52,7 @@ impl<K: Ord + Copy> Alarms<K> {
     /// Something whose alarm rings by now. Those set since the last look begin to run, for as long as `pause`.
     pub(crate) fn ringing(&mut self, now: Timestamp, pause: Duration) -> Option<K> {
         for key in std::mem::take(&mut self.new) {
-            self.ring_at(key, now + pause);
+            self.ring_at(key, later(now, pause));
         }
         self.due.first().filter(|(at, _)| *at <= now).map(|(_, key)| *key)
     }

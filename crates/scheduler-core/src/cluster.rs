@@ -19,7 +19,7 @@ use api::views::NodeView;
 use rustc_hash::FxHashMap;
 
 pub(crate) use dirty::{Changed, Touch};
-pub(crate) use hold::Share;
+pub(crate) use hold::{HeldRoom, Share};
 pub(crate) use images::full_name;
 pub(crate) use node::{Effect, Node, Taint};
 pub use node_ref::{NodeRef, NodeRefs};
@@ -188,6 +188,11 @@ impl Cluster {
     /// The nodes of which something is kept free for one unit.
     pub(crate) fn held_nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         self.hold.nodes()
+    }
+
+    /// How much of what is kept free is free by now. Looks at all held nodes.
+    pub(crate) fn held_room(&self) -> HeldRoom {
+        self.hold.room(self)
     }
 
     /// For whom something is kept free and until when, in words.

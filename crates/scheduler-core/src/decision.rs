@@ -34,8 +34,9 @@ pub struct Config {
     pub recount_after: Duration,
     /// How long a group may be passed over by units that come after it before nodes are held for it; `None`: never.
     pub hold_after: Option<Duration>,
-    /// How long nodes are held for one group at most. Then they are everybody's again, and the wait begins anew: twice as
-    /// long each time, up to eight times this, until the group is placed or changes.
+    /// How long nodes are held for one group at most; it is a minute where nothing comes free. Then they are everybody's
+    /// again, and the wait begins anew: twice as long each time, up to eight times this, until the group is placed or
+    /// changes.
     pub hold_for: Duration,
     /// How long a gang that never had its `minCount` may have some of its pods placed before they are released, so that
     /// it starts as a whole; `None`: for ever.
@@ -49,6 +50,28 @@ pub struct Config {
     pub other_priority: OtherPriority,
     /// How often ways out are looked for, at most, for one group that waits; `None`: only when somebody asks.
     pub advise_every: Option<Duration>,
+}
+
+/// The longest pause that means anything. With a longer one times would be beyond what a timestamp holds.
+const PAUSE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
+impl Config {
+    /// The same with every pause at most a hundred years long.
+    pub(crate) fn within_bounds(mut self) -> Config {
+        let pauses = [
+            &mut self.backoff_initial,
+            &mut self.backoff_max,
+            &mut self.incomplete_after,
+            &mut self.recount_after,
+            &mut self.hold_for,
+        ];
+        let others =
+            [&mut self.hold_after, &mut self.release_after, &mut self.overcommit_after, &mut self.advise_every];
+        for pause in pauses.into_iter().chain(others.into_iter().flatten()) {
+            *pause = (*pause).min(PAUSE_MAX);
+        }
+        self
+    }
 }
 
 /// What becomes of a pod whose own priority is not that of the group it names.

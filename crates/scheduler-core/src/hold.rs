@@ -3,9 +3,12 @@
 //! A large group finds no room while small pods take each slot as it comes free. So nodes are chosen that could take the
 //! group once their pods have left: as few as possible, those with the most free room first, because they are nearest to it.
 
+mod budget; // how much holds may keep idle over time
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+pub(crate) use self::budget::HoldBudget;
 use crate::classes::Classes;
 use crate::cluster::{Cluster, DomainId, NodeIndex, Share};
 use crate::need::Need;

@@ -1,6 +1,13 @@
 //! When something was, in a third of the room that an optional time takes. Queues and pods hold many.
 
+use std::time::Duration;
+
 use api::Timestamp;
+
+/// The time so much later; the last there is where that is beyond all times.
+pub(crate) fn later(time: Timestamp, pause: Duration) -> Timestamp {
+    time.checked_add(pause).unwrap_or(Timestamp::MAX)
+}
 
 /// A time to the microsecond, finer than the API tells when objects are made and conditions change; or never, which is
 /// before all times.
@@ -32,6 +39,13 @@ impl Default for Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_no_time_after_the_last() {
+        assert_eq!(later(Timestamp::UNIX_EPOCH, Duration::MAX), Timestamp::MAX);
+        assert_eq!(later(Timestamp::MAX, Duration::from_secs(1)), Timestamp::MAX);
+        assert_eq!(later(Timestamp::UNIX_EPOCH, Duration::from_secs(7)).as_second(), 7);
+    }
 
     #[test]
     fn moments_order_as_the_times_they_are() {

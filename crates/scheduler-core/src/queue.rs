@@ -17,7 +17,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::classes::ClassId;
 use crate::groups::GroupId;
-use crate::moment::Moment;
+use crate::moment::{Moment, later};
 use crate::pods::PodId;
 use crate::queue::counts::{Arrival, Counted, Counts, Line};
 
@@ -250,7 +250,11 @@ impl Queue {
         self.stand_unlisted(unit, Standing::Waiting(Box::new(waiting)), Arrival::Refused);
         if self.pauses.hold_after.is_none() || !can_be_held_for {
             self.not_refused(unit);
-        } else if self.entries[&unit].passed_until.as_deref().is_none_or(|until| *until > now + self.patience(unit)) {
+        } else if self.entries[&unit]
+            .passed_until
+            .as_deref()
+            .is_none_or(|until| *until > later(now, self.patience(unit)))
+        {
             self.pass_again(unit, now);
         }
     }
@@ -263,7 +267,7 @@ impl Queue {
 
     /// The unit may be passed over from now on, for as long as its patience goes.
     pub(crate) fn pass_again(&mut self, unit: UnitId, now: Timestamp) {
-        let until = now + self.patience(unit);
+        let until = later(now, self.patience(unit));
         let Some(entry) = self.entries.get_mut(&unit) else { return };
         if let Some(before) = entry.passed_until.replace(Box::new(until)) {
             self.passed.remove(&(*before, unit));
@@ -334,14 +338,14 @@ impl Queue {
             self.stand(unit, Standing::Ready, Arrival::BackoffOver);
         }
         for unit in std::mem::take(&mut self.newly_incomplete) {
-            let at = now + self.pauses.incomplete_after;
+            let at = later(now, self.pauses.incomplete_after);
             if let Some(Standing::Incomplete(_, said @ None)) = self.standing_mut(unit) {
                 *said = Some(at);
                 self.incomplete.insert((at, unit));
             }
         }
         for unit in std::mem::take(&mut self.newly_recounted) {
-            let at = now + self.pauses.recount_after;
+            let at = later(now, self.pauses.recount_after);
             if let Some(Standing::Waiting(waiting)) = self.standing_mut(unit)
                 && waiting.recount.is_none()
             {
@@ -410,8 +414,8 @@ impl Queue {
             entry.failures_count += 1;
         }
         let doublings = entry.failures_count.saturating_sub(1).min(16);
-        let pause = (self.pauses.backoff_initial * (1 << doublings)).min(self.pauses.backoff_max);
-        let until = now + pause;
+        let pause = self.pauses.backoff_initial.saturating_mul(1 << doublings).min(self.pauses.backoff_max);
+        let until = later(now, pause);
         self.stand(unit, Standing::BackingOff(until), Arrival::Refused);
         self.backing_off.insert((until, unit));
     }

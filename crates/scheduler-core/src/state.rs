@@ -26,6 +26,7 @@ use crate::cluster::Cluster;
 use crate::cycle::{self, Answer};
 use crate::decision::{Config, Decision, Outcome, Placement, Unit, Verdict};
 use crate::groups::{Group, GroupId, Groups, Readiness};
+use crate::hold::HoldBudget;
 use crate::need::{self, Constraint, Lot, Need, Policy};
 use crate::place::Places;
 use crate::pods::{PodId, Pods, Stage};
@@ -56,6 +57,7 @@ pub struct Core {
     /// Units that were found to fit while they waited for a change.
     missed_wakeups_count: u64,
     holding: Option<Holding>,
+    hold_budget: HoldBudget,
     advisory: Advisory,
     recall: Recall,
     /// Lots that were looked at.
@@ -66,6 +68,7 @@ pub struct Core {
 impl Core {
     /// A core that has seen nothing yet.
     pub fn new(config: Config) -> Core {
+        let config = config.within_bounds();
         let pauses = Pauses {
             backoff_initial: config.backoff_initial,
             backoff_max: config.backoff_max,
@@ -88,6 +91,7 @@ impl Core {
             gated_count: 0,
             missed_wakeups_count: 0,
             holding: None,
+            hold_budget: HoldBudget::default(),
             advisory: Advisory::default(),
             recall: Recall::default(),
             #[cfg(test)]
@@ -113,12 +117,8 @@ impl Core {
 
     /// When asking again is worth it although nothing changed.
     pub fn next_at(&self) -> Option<Timestamp> {
-        let hold_at = match &self.holding {
-            Some(holding) => Some(holding.until),
-            None => self.queue.next_passed_over_at(),
-        };
         let releases = [self.partials.next_at(), self.surplus.next_at()];
-        [self.queue.next_at(), hold_at].into_iter().chain(releases).flatten().min()
+        [self.queue.next_at(), self.next_hold_at()].into_iter().chain(releases).flatten().min()
     }
 
     /// Finds out which members of a group that is about to start are of an earlier run. Without them it may lack pods.
@@ -163,7 +163,7 @@ impl Core {
                     self.wait(unit, &rest, &mut refusal, now);
                     refusal
                 });
-                self.end_hold_of(unit);
+                self.end_hold_of(unit, now);
                 self.recall.note(unit);
                 (Verdict::Bind(placements), Some(region), unplaced)
             }

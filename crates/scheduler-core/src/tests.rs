@@ -5,6 +5,7 @@ mod gangs; // stories about groups
 mod membership; // stories about who belongs to a group
 mod mixed; // stories about groups whose pods differ
 mod fairness; // stories about who is next, and what it costs
+mod holds; // stories about holds that bring nothing
 mod release; // stories about gangs that were left half bound
 mod runs; // stories about groups that are used again
 mod overcommit; // stories about nodes that were given too many pods

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cluster, NodeIndex};
+use super::{Cluster, NodeIndex, ResourceId};
 use crate::filters::NO_LIMIT;
 use crate::requests::{Amounts, HostPort, Usage};
 
@@ -25,6 +25,15 @@ pub(crate) struct Share {
     pods_count: i64,
     requests: Amounts,
     ports: Vec<HostPort>,
+}
+
+/// How much of what is kept free is free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldRoom {
+    /// Which part of the cluster that is, by the resource of which it is the largest part, in millionths.
+    pub(crate) idle_millionths: i64,
+    /// How many pods of the unit it is room for, in thousandths: a node that has half of what is held there counts half.
+    pub(crate) pods_milli: i64,
 }
 
 impl Share {
@@ -59,6 +68,26 @@ impl Hold {
 
     pub(super) fn is_shown(&self) -> bool {
         self.shown && !self.shares.is_empty()
+    }
+
+    /// How much of what is kept free is free by now.
+    pub(super) fn room(&self, cluster: &Cluster) -> HeldRoom {
+        let mut idle: BTreeMap<ResourceId, i128> = BTreeMap::new();
+        let mut room = HeldRoom::default();
+        for (node, share) in self.shares.iter().filter(|(node, _)| cluster.node(**node).present) {
+            let milli =
+                |free: i64, held: i64| (i128::from(free.clamp(0, held)) * 1000 / i128::from(held.max(1))) as i64;
+            let mut least = milli(cluster.places_free(*node), share.pods_count);
+            for (resource, held) in &share.requests {
+                let free = cluster.free(*resource, *node);
+                *idle.entry(*resource).or_default() += i128::from(free.clamp(0, *held));
+                least = least.min(milli(free, *held));
+            }
+            room.pods_milli += least * share.pods_count;
+        }
+        let part = |(resource, idle): (ResourceId, i128)| idle * 1_000_000 / cluster.allocatable_total(resource).max(1);
+        room.idle_millionths = idle.into_iter().map(part).max().unwrap_or(0) as i64;
+        room
     }
 
     /// How many pods that take this much have room on a node beside what is kept free there.

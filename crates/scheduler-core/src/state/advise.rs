@@ -18,6 +18,7 @@ use crate::alarms::Alarms;
 use crate::cycle;
 use crate::decision::Unit;
 use crate::groups::{Group, GroupId};
+use crate::moment::later;
 use crate::need::Need;
 use crate::queue::UnitId;
 use crate::refusal::{Cause, Refusal};
@@ -56,7 +57,7 @@ struct Told {
 impl Advisory {
     /// The unit was refused. True if ways out are due at once.
     fn refused(&mut self, unit: UnitId, now: Timestamp, pause: Duration) -> bool {
-        let at = self.last.get(&unit).map_or(now, |last| (last.at + pause).max(now));
+        let at = self.last.get(&unit).map_or(now, |last| later(last.at, pause).max(now));
         self.due.ring_at(unit, at);
         at == now
     }
@@ -78,7 +79,7 @@ impl Advisory {
         // Whoever was told first has seen the fewest changes.
         let (told, _) = self.told.first().filter(|(told, _)| told.changes_count != self.changes_count)?;
         let not_before = self.renewed.map_or(told.at, |renewed| renewed + RENEW_EVERY);
-        Some((told.at + pause).max(not_before))
+        Some(later(told.at, pause).max(not_before))
     }
 
     fn next_at(&self, pause: Duration) -> Option<Timestamp> {

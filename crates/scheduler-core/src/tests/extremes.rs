@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::{Profile, Survey, Unit};
+use crate::{Config, Profile, Survey, Unit};
 
 /// Amounts, some of which are more than sums of 64 bits hold.
 const AMOUNTS: [&str; 8] = ["0", "1", "3Gi", "1Ei", "2Ei", "5Ei", "100Ei", "9223372036854775807"];
@@ -247,4 +247,39 @@ fn what_is_taken_of_a_resource_counts_when_its_first_node_comes_and_after_its_la
     world.core.assert_consistent();
     world.say("node b gpu=1");
     assert_snapshot!(world.decide(), @"z: bind z to b");
+}
+
+#[test]
+fn no_pause_is_too_long_for_the_core() {
+    let (forever, second) = (std::time::Duration::MAX, std::time::Duration::from_secs(1));
+    for (some, others) in [(forever, forever), (forever, second), (second, forever)] {
+        let config = Config {
+            backoff_initial: some,
+            backoff_max: others,
+            incomplete_after: others,
+            recount_after: some,
+            hold_after: Some(others),
+            hold_for: some,
+            release_after: Some(others),
+            overcommit_after: Some(some),
+            advise_every: Some(some),
+            ..Config::default()
+        };
+        let mut world = World::with(config, "node a gpu=2; pods run 2 gpu=1; group few gang minCount=3 pods=2 gpu=1");
+        world.decide();
+        // Binds that fail, groups that wait for room and for pods, a half-bound gang, a node with a pod too many.
+        world.say(
+            "fail run-0; group g gang minCount=2 pods=2 gpu=1 owner=Job:j; pod g-2 group=g gpu=1 node=a owner=Job:j",
+        );
+        world.say("pod extra gpu=2 node=a owner=Job:j; delete few-1; pod few-2 group=few gpu=1");
+        for _ in 0..20 {
+            world.decide();
+            world.core.advise(world.now, usize::MAX);
+            world.now += second;
+            assert!(world.core.next_at().is_none_or(|at| at >= api::Timestamp::UNIX_EPOCH));
+        }
+        world.say("delete g-0; pod g-3 group=g gpu=2");
+        world.decide();
+        world.core.assert_consistent();
+    }
 }

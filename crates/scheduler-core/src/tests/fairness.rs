@@ -311,8 +311,9 @@ fn a_hold_ends_by_itself_and_the_wait_begins_anew() {
     let mut world = passed_over();
     world.now += MINUTE;
     assert!(!small_pod(&mut world, 0, "run-0").contains("bind"));
-    assert_eq!(world.core.next_at(), Some(world.now + HOLD));
-    world.now += HOLD;
+    // Nothing more comes free.
+    assert_eq!(world.core.next_at(), Some(world.now + MINUTE));
+    world.now += MINUTE;
     assert!(world.decide_and_bind().contains("small-0: bind small-0 to a"));
     assert_eq!(world.core.next_at(), Some(world.now + 2 * MINUTE));
 }

@@ -131,6 +131,41 @@ fn a_gang_of_two_sizes_starts_when_the_small_pod_in_its_way_goes() {
     });
 }
 
+#[test]
+fn a_small_pod_is_placed_beside_ten_gangs_that_wait_for_others() {
+    on_home(async {
+        let home = Home::start(3, 2).await;
+        let placed = |home: &Home| home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        for number in 0..10 {
+            let long = pod(&format!("long-{number}")).gpus(1).annotate("phalanx.dev/run-seconds", "100000");
+            home.create(&long.build()).await;
+        }
+        home.eventually("the long pods run", MINUTE, |home| (placed(home) == 10).then_some(())).await;
+        for number in 0..10 {
+            home.create(&job(&format!("gang-{number}")).pods(2).indexed().gang().gpus(8).build()).await;
+        }
+        home.eventually("all gangs wait", MINUTE, |home| {
+            let groups = home.caches().pod_groups.all();
+            let refused =
+                groups.iter().filter_map(|group| initially_scheduled(group)).filter(|said| said.status == "False");
+            (refused.count() == 10).then_some(())
+        })
+        .await;
+        // By now nodes are held for the first of them.
+        home.pass(MINUTE + MINUTE / 2).await;
+        home.create(&pod("small").gpus(1).build()).await;
+        home.eventually("the small pod is placed", MINUTE + MINUTE / 2, |home| {
+            home.caches()
+                .pods
+                .all()
+                .iter()
+                .any(|pod| pod.metadata.name == "small" && pod.node_name().is_some())
+                .then_some(())
+        })
+        .await;
+    });
+}
+
 // Shows: S000-66
 // Shows: S000-100
 // Shows: S002-30
