@@ -22,7 +22,7 @@ use crate::obstacles::Surroundings;
 use crate::outcome::Outcome;
 use crate::progress::{self, Seen, Work};
 use crate::report::Report;
-use crate::view::View;
+use crate::view::{self, View};
 use crate::warnings::Warnings;
 use crate::{apply, ask};
 
@@ -133,9 +133,7 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
         None => println!("{}", report.table()),
     }
     eprintln!("{}", report.summary());
-    for line in outcome.explanation(args.timeout) {
-        eprintln!("{line}");
-    }
+    outcome.explanation(args.timeout).iter().for_each(|line| view::print_message(line));
     outcome.exit_code()
 }
 

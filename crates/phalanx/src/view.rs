@@ -61,8 +61,8 @@ impl View {
     /// Prints a line that stays.
     pub fn say(&self, line: &str) {
         match self {
-            // Without a terminal to write to there is nobody to tell.
-            View::Bars(bars) => _ = bars.all.println(line),
+            // Where the terminal is gone, so is its reader.
+            View::Bars(bars) => _ = bars.all.println(folded(line, bars.terminal.size().1.into())),
             View::Lines(_) => eprintln!("{line}"),
         }
     }
@@ -73,6 +73,34 @@ impl View {
             bars.bars.iter().for_each(ProgressBar::abandon);
         }
     }
+}
+
+/// Prints a line on standard error; on a terminal it is broken between words.
+pub fn print_message(line: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("{}", folded(line, Term::stderr().size().1.into()));
+    } else {
+        eprintln!("{line}");
+    }
+}
+
+/// `line` in lines of at most `columns` signs, as far as its words allow; all but the first are indented.
+fn folded(line: &str, columns: usize) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for word in line.split(' ') {
+        let word_width = measure_text_width(word);
+        if width > 0 && width + 1 + word_width >= columns {
+            text.push_str("\n  ");
+            width = 2;
+        } else if width > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text.push_str(word);
+        width += word_width;
+    }
+    text
 }
 
 impl Bars {
@@ -214,6 +242,13 @@ mod tests {
                 assert!(widest < columns.max(COLUMNS_MIN + 1), "{columns}: {lines:#?}");
             }
         }
+    }
+
+    #[test]
+    fn long_lines_break_between_words() {
+        assert_eq!(folded("job/a: cannot finish: too large", 16), "job/a: cannot\n  finish: too\n  large");
+        assert_eq!(folded("short", 80), "short");
+        assert_eq!(folded("averyveryverylongword b", 10), "averyveryverylongword\n  b");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod fuzz; // runs the fuzz targets
 mod kill; // real SIGKILLs while Jobs are submitted
 mod kube; // the real Kubernetes programs: built, and run as a throw-away control plane
 mod part; // a part of ours as a child process
+mod picture; // the README's picture, made from what the program prints
 mod protobuf; // the protobuf form of the kinds, written and checked
 mod schema; // reads the Kubernetes schema file from the Go module
 mod shapes; // the loads that benchmarks of scheduling share
@@ -42,6 +43,8 @@ enum Task {
     Tidy,
     /// Writes docs/conformance.md: each requirement and the tests that show it; `api` compares with the real server
     Conformance(conformance::Args),
+    /// Writes docs/images/run.svg from what `phalanx run` prints on a terminal
+    Picture(picture::Args),
     /// Writes the compact schema file from the Go module k8s.io/kubernetes
     Schema(schema::Args),
     /// The protobuf form of the kinds that the server takes
@@ -100,6 +103,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench(Bench::Builder(args)) => bench_builder::run(&args),
         Task::Tidy => tidy::run(),
         Task::Conformance(args) => conformance::run(&args),
+        Task::Picture(args) => picture::run(&args),
         Task::Schema(args) => schema::run(&args),
         Task::Protobuf(task) => protobuf::run(&task),
         Task::Kube(task) => kube::run(&task),

@@ -33,11 +33,11 @@ pub struct Args {
 
 /// A command of the tour and what it must say.
 #[derive(Clone, Copy)]
-pub struct Step {
+pub struct Step<'a> {
     /// What it shows.
-    pub name: &'static str,
+    pub name: &'a str,
     /// The words behind `kubectl`; leading `NAME=value` words go into its environment, single quotes keep words together.
-    pub command: &'static str,
+    pub command: &'a str,
     /// When its output is looked at.
     pub when: When,
     /// All of these must hold.
@@ -65,11 +65,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         manifests: crate::repository_root()?.join("tests/kube/tour"),
         home: scratch.path().to_path_buf(),
     };
+    let root = crate::repository_root()?;
+    let readme = readme_commands(&std::fs::read_to_string(root.join("README.md"))?);
+    anyhow::ensure!(!readme.is_empty(), "README.md has no kubectl command");
+    // The README's commands go by its own folder, and only have to succeed.
+    let of_readme = Guide { manifests: root, ..guide.clone() };
+    let of_readme = readme
+        .iter()
+        .map(|command| (&of_readme, Step { name: "a command of the README", command, when: When::AtEnd, wants: &[] }));
     let mut differences = Vec::new();
     println!("{:<7} {:>6}  {:<58} command", "result", "s", "step");
-    for step in steps::all() {
+    for (guide, step) in steps::all().map(|step| (&guide, *step)).chain(of_readme) {
         let start = Instant::now();
-        let difference = guide.take(step)?;
+        let difference = guide.take(&step)?;
         let result = if difference.is_some() { "DIFFERS" } else { "ok" };
         let seconds = start.elapsed().as_secs_f64();
         println!("{result:<7} {seconds:>6.2}  {:<58} kubectl {}", step.name, step.command);
@@ -80,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for difference in differences.iter().take(shown) {
         println!("\n{difference}");
     }
-    let steps = steps::all().count();
+    let steps = steps::all().count() + readme.len();
     match differences.len() {
         0 => println!("tour: {steps} steps, all as expected"),
         count => bail!("tour: {count} of {steps} steps differ"),
@@ -98,7 +106,17 @@ fn find_program(program: &Path) -> anyhow::Result<PathBuf> {
     found.with_context(|| format!("no {} in PATH", program.display()))
 }
 
+/// What the shell blocks of `text` have kubectl do, without the word `kubectl`.
+fn readme_commands(text: &str) -> Vec<String> {
+    let blocks = text.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
+    let lines = blocks.flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or_default());
+    let commands =
+        lines.flat_map(|line| line.split(" && ")).filter_map(|command| command.trim().strip_prefix("kubectl "));
+    commands.map(str::to_owned).collect()
+}
+
 /// Runs steps.
+#[derive(Clone)]
 struct Guide {
     kubectl: PathBuf,
     kubeconfig: PathBuf,
@@ -187,7 +205,13 @@ fn words(command: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::steps;
-    use super::{is_assignment, words};
+    use super::{is_assignment, readme_commands, words};
+
+    #[test]
+    fn the_commands_of_a_readme_are_found() {
+        let text = "`kubectl get x`\n```sh\nphalanx up # now\nkubectl apply -f a && kubectl get b   # then\n```\n```\nkubectl no\n```\n";
+        assert_eq!(readme_commands(text), ["apply -f a", "get b"]);
+    }
 
     #[test]
     fn a_command_splits_as_in_a_shell() {

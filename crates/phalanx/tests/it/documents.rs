@@ -69,3 +69,15 @@ fn every_command_and_every_feature_is_documented_and_the_change_log_is_kept() {
     let (_, unreleased) = log.split_once("## Unreleased\n").unwrap();
     assert!(unreleased.trim_start().starts_with("- "), "CHANGELOG.md: nothing stands below Unreleased");
 }
+
+#[test]
+fn no_document_has_kubectl_watch_several_kinds_at_once() {
+    // kubectl refuses it: "you may only specify a single resource type".
+    for line in guides().lines().filter(|line| line.contains("kubectl get")) {
+        for command in line.split("kubectl get").skip(1) {
+            let words: Vec<&str> = command.split(['`', '&', '#']).next().unwrap().split_whitespace().collect();
+            let watches = words.iter().any(|word| matches!(*word, "-w" | "--watch" | "--watch-only"));
+            assert!(!watches || !words.iter().any(|word| word.contains(',')), "{line}");
+        }
+    }
+}

@@ -11,18 +11,18 @@ use super::want::Want;
 use super::{Step, When};
 
 /// Every step.
-pub fn all() -> impl Iterator<Item = &'static Step> {
+pub fn all() -> impl Iterator<Item = &'static Step<'static>> {
     [discover::STEPS, create::STEPS, look::STEPS, change::STEPS, delete::STEPS, namespaces::STEPS].into_iter().flatten()
 }
 
-const fn at_end(name: &'static str, command: &'static str, wants: &'static [Want]) -> Step {
+const fn at_end(name: &'static str, command: &'static str, wants: &'static [Want]) -> Step<'static> {
     Step { name, command, when: When::AtEnd, wants }
 }
 
-const fn eventually(name: &'static str, command: &'static str, wants: &'static [Want]) -> Step {
+const fn eventually(name: &'static str, command: &'static str, wants: &'static [Want]) -> Step<'static> {
     Step { name, command, when: When::Eventually, wants }
 }
 
-const fn streaming(name: &'static str, command: &'static str, wants: &'static [Want]) -> Step {
+const fn streaming(name: &'static str, command: &'static str, wants: &'static [Want]) -> Step<'static> {
     Step { name, command, when: When::Streaming, wants }
 }
