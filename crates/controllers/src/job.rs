@@ -91,8 +91,8 @@ pub struct Config {
     pub retry: Backoff,
     /// The wait before failed pods are replaced.
     pub pod_backoff: Backoff,
-    /// Whether the garbage collector is ours. Only then pods name their PodGroup as a second owner: upstream's would
-    /// keep pods of a deleted Job for a PodGroup that in turn waits for the pods.
+    /// Whether the garbage collector is ours. Only then pods name their PodGroup as a second owner (if the PodGroup goes
+    /// with the Job): upstream's would keep pods of a deleted Job for a PodGroup that in turn waits for the pods.
     pub own_gc: bool,
     /// What Jobs get that say nothing about scheduling.
     pub plain_jobs: PlainJobs,

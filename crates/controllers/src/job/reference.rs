@@ -11,13 +11,13 @@ use workloadbuilder::BuildError;
 
 use super::observe::Observed;
 use super::scheduling::{
-    Fallback, Made, ManagementMode, MinCount, Scheduling, group_of, is_made_here, min_count_to_set, pod_group,
+    Fallback, Group, Made, ManagementMode, MinCount, Scheduling, is_made_here, min_count_to_set, pod_group,
     template_of,
 };
 
 /// Finds the group of the Workload that the Job names. What cannot be resolved is waited for: pods outside the group
 /// would be what nobody asked for.
-pub fn named_group(observed: &Observed, own_gc: bool) -> Result<Scheduling, BuildError> {
+pub fn named_group(observed: &Observed) -> Result<Scheduling, BuildError> {
     let named = observed.job.spec.workload_ref.as_ref().map(|named| named.name.as_str()).unwrap_or_default();
     let [workload] = &observed.workloads[..] else {
         return Ok(waits("WorkloadNotFound", format!("spec.workloadRef: there is no Workload {named}: create it")));
@@ -46,7 +46,7 @@ pub fn named_group(observed: &Observed, own_gc: bool) -> Result<Scheduling, Buil
     {
         return Ok(Scheduling::NeedsMinCount(MinCount { object: Made::PodGroup(group.clone()), min_count }));
     }
-    Ok(Scheduling::Join(group_of(group, own_gc)))
+    Ok(Scheduling::Join(Group::without_owner(group)))
 }
 
 enum Chosen<'a> {

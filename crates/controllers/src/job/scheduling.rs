@@ -79,10 +79,18 @@ pub fn stands_for(job: &JobView, mode: ManagementMode, known: Option<&Known>) ->
 pub struct Group {
     /// The PodGroup's name.
     pub name: String,
-    /// The reference by which the group is the pods' second owner, where our own garbage collector runs.
+    /// The reference by which the group is the pods' second owner: where our own garbage collector runs, and only of a
+    /// group that is deleted together with the Job.
     pub owner: Option<OwnerReference>,
     /// What the server did not keep of the group, or of what belongs to it.
     pub lost: Option<Fallback>,
+}
+
+impl Group {
+    /// A group that is no owner of its pods.
+    pub(super) fn without_owner(group: &PodGroupView) -> Group {
+        Group { name: group.metadata.name.clone(), owner: None, lost: None }
+    }
 }
 
 /// Why the pods are not scheduled as the Job asks: they are plain, or their group lacks something.
@@ -163,7 +171,7 @@ impl Made {
 pub fn scheduling(observed: &Observed, gates: &Gates, config: &Config) -> Result<Scheduling, BuildError> {
     match management_mode(&observed.job, gates, &config.child_owners) {
         ManagementMode::ManageNone => Ok(Scheduling::Plain(None)),
-        ManagementMode::JoinNamed => named_group(observed, config.own_gc),
+        ManagementMode::JoinNamed => named_group(observed),
         mode => match removal::superfluous(observed, config) {
             Some(made) => Ok(Scheduling::NeedsRemoval(made)),
             None if removal::is_withheld(observed, config) => Ok(Scheduling::Plain(None)),
@@ -216,7 +224,10 @@ fn own_group(
     {
         return Ok(Scheduling::NeedsMinCount(MinCount { object: Made::PodGroup(group.clone()), min_count }));
     }
-    Ok(Scheduling::Join(group_of(group, config.own_gc)))
+    Ok(Scheduling::Join(Group {
+        owner: (config.own_gc && goes_with_job(group, observed)).then(|| plain_owner(&**group)),
+        ..Group::without_owner(group)
+    }))
 }
 
 /// Parents mostly come with their Workload, but a child may be seen first.
@@ -268,10 +279,17 @@ fn unsupported(job: &JobView, workload: &WorkloadView, mode: ManagementMode) -> 
     }
 }
 
-/// The group as new pods join it.
-pub(super) fn group_of(group: &PodGroupView, own_gc: bool) -> Group {
-    let owner = own_gc.then(|| plain_owner(group));
-    Group { name: group.metadata.name.clone(), owner, lost: None }
+/// Whether the garbage collector deletes the group together with the Job: this controller made it for the Job, and its
+/// other owners go with the Job too. A group that outlives the Job would keep the Job's pods, whose second owner it is.
+fn goes_with_job(group: &PodGroupView, observed: &Observed) -> bool {
+    let job = &observed.job;
+    let is_job = |owner: &OwnerRef| owner.uid == job.metadata.uid;
+    let own_workload = observed
+        .workloads
+        .iter()
+        .find(|workload| is_ours(&workload.metadata, job) && workload.metadata.owner_references.iter().all(is_job));
+    let goes = |owner: &OwnerRef| is_job(owner) || own_workload.is_some_and(|own| own.metadata.uid == owner.uid);
+    is_ours(&group.metadata, job) && group.metadata.owner_references.iter().all(goes)
 }
 
 /// The `minCount` of the template where the group, which is a gang too, has another.
@@ -289,10 +307,13 @@ pub fn compiled(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, P
         return Ok(None);
     }
     let workload = compile(job, &gates)?;
+    let owner = OwnerRef { uid: job.metadata.uid.clone(), controller: true, ..OwnerRef::default() };
     let metadata = Meta {
         name: workload.metadata.name.clone().unwrap_or_default(),
         namespace: job.metadata.namespace.clone(),
         uid: workload_uid.to_owned(),
+        annotations: managed_by().into_iter().collect(),
+        owner_references: vec![owner],
         ..Meta::default()
     };
     let stored = WorkloadView { metadata, spec: workload.spec.clone() };
@@ -326,10 +347,13 @@ pub(super) fn pod_group(
         ObjectMeta { name: Some(key.name.clone()), namespace: Some(key.namespace.clone()), ..ObjectMeta::default() };
     let stored = Workload { metadata, spec: workload.spec.clone() };
     // A child leaves the Workload to its parent, and tells its group from those of its siblings by its uid. The group of
-    // a Workload that Jobs name is no Job's own.
+    // a Workload that Jobs name is no Job's own. A user's Workload outlives the Job, the group made from it does not.
     let (instance, owner, group_owners) = match mode {
         ManagementMode::JoinNamed => ("", None, vec![plain_owner(workload)]),
-        ManagementMode::ManageBoth => ("", Some(job_owner(job)), vec![plain_owner(workload)]),
+        ManagementMode::ManageBoth if is_ours(&workload.metadata, job) => {
+            ("", Some(job_owner(job)), vec![plain_owner(workload)])
+        }
+        ManagementMode::ManageBoth => ("", Some(job_owner(job)), Vec::new()),
         _ => (job.metadata.uid.as_str(), Some(job_owner(job)), Vec::new()),
     };
     let options = BuildOptions { owner, group_owners, ..BuildOptions::default() };

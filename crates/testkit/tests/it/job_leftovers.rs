@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use api::clock::rfc3339;
 use api::views::PodPhase;
 use serde_json::{Value, json};
-use testkit::{Home, job, on_shared_home, pod};
+use testkit::{Home, JobBuilder, job, on_shared_home, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const NODES: &str = "/api/v1/nodes";
@@ -30,6 +31,103 @@ fn an_ended_job_goes_with_its_pods_when_its_time_is_over() {
         let marked: api::Timestamp =
             marked.unwrap().object["metadata"]["deletionTimestamp"].as_str().unwrap().parse().unwrap();
         assert!(marked.duration_since(ended).as_secs() >= 3, "not too early");
+    });
+}
+
+/// A Workload that a user made for the Job of this name, and a PodGroup of it if there is to be one.
+async fn users_objects(home: &Home, job: &str, with_group: bool) {
+    let policy = json!({"gang": {"minCount": 2}});
+    let stands_for = json!({"apiGroup": "batch", "kind": "Job", "name": job});
+    let templates = json!([{"name": "workers", "schedulingPolicy": policy}]);
+    let workload = format!("w-{job}");
+    home.create(&json!({
+        "kind": "Workload", "metadata": {"name": workload},
+        "spec": {"controllerRef": stands_for, "podGroupTemplates": templates},
+    }))
+    .await;
+    if with_group {
+        let origin = json!({"workloadName": workload, "templateName": "workers"});
+        let spec = json!({"schedulingPolicy": policy, "workloadRef": origin});
+        home.create(&json!({"kind": "PodGroup", "metadata": {"name": format!("g-{job}")}, "spec": spec})).await;
+    }
+}
+
+/// Waits until neither a Job nor a pod is left, and only the user's objects are.
+async fn only_users_objects_are_left(home: &Home, case: &str, workloads: usize, groups: usize) {
+    home.eventually(&format!("{case}: Jobs and pods go"), 3 * MINUTE, |home| {
+        let left = (home.jobs().len() + home.pods().len(), home.workloads().len(), home.pod_groups().len());
+        (left == (0, workloads, groups) && home.made("pods") > 0).then_some(())
+    })
+    .await;
+}
+
+// The pods' second owner was the PodGroup, which the user's Workload kept: they ran on beside those of a new Job.
+// Shows: U-trap-user-objects
+#[test]
+fn a_deleted_job_takes_its_pods_along_whatever_the_user_made_for_it() {
+    for (policy, with_group) in
+        [("Background", false), ("Background", true), ("Foreground", false), ("Foreground", true)]
+    {
+        let case = format!("{policy}, with a PodGroup of the user: {with_group}");
+        on_shared_home(async |home| {
+            users_objects(&home, "tr", with_group).await;
+            home.create(&job("tr").pods(2).endless().build()).await;
+            let pods = home.runs("tr", 2).await;
+            assert!(pods.iter().all(|pod| pod.group_name().is_some()), "{case}");
+            home.delete_by(policy, "jobs/tr").await;
+            only_users_objects_are_left(&home, &case, 1, usize::from(with_group)).await;
+            home.create(&job("tr").pods(2).endless().build()).await;
+            home.runs("tr", 2).await;
+            assert_eq!(home.pods().len(), 2, "{case}: none of the Job before runs beside them");
+        });
+    }
+}
+
+#[test]
+fn an_ended_job_whose_workload_stays_takes_its_pods_along_when_its_time_is_over() {
+    for with_group in [false, true] {
+        on_shared_home(async |home| {
+            users_objects(&home, "tr", with_group).await;
+            home.create(&job("tr").pods(2).spec("ttlSecondsAfterFinished", 1).build()).await;
+            let case = format!("with a PodGroup of the user: {with_group}");
+            only_users_objects_are_left(&home, &case, 1, usize::from(with_group)).await;
+        });
+    }
+}
+
+/// A CronJob `c` that keeps none of its ended Jobs, and has one to make up for now.
+async fn late_cron_job(home: &Home, job: JobBuilder) {
+    let template = json!({"spec": job.build()["spec"]});
+    let spec = json!({
+        "schedule": "* * * * *", "suspend": true, "successfulJobsHistoryLimit": 0, "jobTemplate": template,
+        "concurrencyPolicy": "Forbid",
+    });
+    home.create(&json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": spec})).await;
+    let last = home.now().checked_sub(2 * MINUTE).unwrap();
+    home.patch("cronjobs/c/status", &json!({"status": {"lastScheduleTime": rfc3339(last)}})).await;
+    home.patch("cronjobs/c", &json!({"spec": {"suspend": false}})).await;
+}
+
+#[test]
+fn a_job_that_its_cron_job_no_longer_keeps_takes_its_pods_along_though_its_workload_stays() {
+    on_shared_home(async |home| {
+        // The Job is named after its minute, which is one of these.
+        let minute = home.now().as_second() / 60;
+        for minute in minute - 1..minute + 4 {
+            users_objects(&home, &format!("c-{minute}"), false).await;
+        }
+        late_cron_job(&home, job("x").pods(2)).await;
+        home.eventually("a Job of it has ended", 3 * MINUTE, |home| {
+            let history = home.history();
+            let is_it = |change: &&testkit::Change| change.resource == "batch/jobs";
+            history.iter().filter(is_it).any(|change| change.object["status"]["succeeded"] == 2).then_some(())
+        })
+        .await;
+        home.patch("cronjobs/c", &json!({"spec": {"suspend": true}})).await;
+        only_users_objects_are_left(&home, "history", 5, 0).await;
+        let history = home.history();
+        let mut pods = history.iter().filter(|change| change.resource == "pods" && change.created);
+        assert!(pods.all(|pod| pod.object["spec"]["schedulingGroup"]["podGroupName"].is_string()));
     });
 }
 

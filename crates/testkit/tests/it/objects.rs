@@ -354,6 +354,29 @@ fn jobs_that_name_one_workload_start_together_or_wait_together() {
     });
 }
 
+// The group of the Workload was an owner of the pods, and kept them.
+#[test]
+fn a_deleted_job_takes_its_pods_along_and_leaves_the_group_of_the_workload_it_names() {
+    for policy in ["Background", "Foreground"] {
+        on_paused_clock(async {
+            let home = home_with(5, 1, with_workload_ref).await;
+            home.create(&workload("both", None, json!({"gang": {"minCount": 4}}))).await;
+            for name in ["left", "right"] {
+                let mut manifest = naming(name, 2, "both");
+                manifest["spec"]["template"]["metadata"]["annotations"] = json!({"phalanx.dev/run-seconds": "100000"});
+                home.create(&manifest).await;
+            }
+            home.eventually("both run", MINUTE, |home| running(home, "left", 2).and(running(home, "right", 2))).await;
+            home.request("DELETE", &format!("{JOBS}/left"), &json!({"propagationPolicy": policy})).await.unwrap();
+            home.eventually("its pods go", MINUTE, |home| {
+                (home.caches().pods.all().len() == 2 && job_called(home, "left").is_none()).then_some(())
+            })
+            .await;
+            assert_eq!((running(&home, "right", 2), objects(&home).len()), (Some(()), 2), "{policy}: the others stay");
+        });
+    }
+}
+
 // Shows: S001-02
 // Shows: S001-17
 // Shows: S001-21

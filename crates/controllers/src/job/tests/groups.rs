@@ -99,6 +99,35 @@ fn pods_name_no_second_owner_where_the_collector_is_not_ours() {
     assert_eq!(group.unwrap().owner, None);
 }
 
+// A group that outlives the Job kept the pods of the deleted Job.
+#[test]
+fn pods_name_only_a_group_that_goes_with_the_job_as_their_second_owner() {
+    let second_owner = |seen: &Observed| {
+        let NextStep::CreatePods(_, Some(group)) = step(seen) else { panic!("pods in a group") };
+        group.owner.map(|owner| owner.uid)
+    };
+    let gang_template = json!([{ "name": "t", "schedulingPolicy": { "gang": { "minCount": 2 } } }]);
+    let mut users = observed(gang(None), vec![], 1);
+    users.workloads = vec![user_workload("mine", gang_template)];
+    let NextStep::CreatePodGroup(made) = step(&users) else { panic!("a group of the user's Workload") };
+    let owners: Vec<_> = made.metadata.owner_references.iter().flatten().map(|owner| owner.kind.as_str()).collect();
+    assert_eq!(owners, ["Job"], "it goes with the Job though the Workload stays");
+    users.pod_groups = vec![stored_group(&made)];
+    assert_eq!(second_owner(&users), Some("group-uid".to_owned()));
+
+    let mut before = (*users.pod_groups[0]).clone();
+    let workload = OwnerRef { kind: "Workload".to_owned(), uid: "mine".to_owned(), ..OwnerRef::default() };
+    before.metadata.owner_references.push(workload);
+    users.pod_groups = vec![Arc::new(before)];
+    assert_eq!(second_owner(&users), None, "one that the user's Workload keeps");
+
+    users.pod_groups = vec![user_made(json!({
+        "metadata": { "name": "my-group", "namespace": "ns", "uid": "u" },
+        "spec": { "workloadRef": { "workloadName": "mine", "templateName": "t" } },
+    }))];
+    assert_eq!(second_owner(&users), None, "a user's");
+}
+
 // Shows: S000-12
 // Shows: S000-27
 // Shows: S000-59
