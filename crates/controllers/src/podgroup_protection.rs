@@ -3,9 +3,9 @@
 //! In: the caches of PodGroups, CompositePodGroups and pods.
 //! Out: the protection finalizer taken off. Admission puts it on every PodGroup; a CompositePodGroup has it where its
 //! maker put it on.
-//! Promises: a group that is being deleted stays while a pod that has not ended, or a group, names it, and goes soon
-//! afterwards.
-//! Never: adds the finalizer; looks at owners; deletes anything.
+//! Promises: a group that is being deleted stays while a member that has not ended, or a group, names it, and goes soon
+//! afterwards. A pod of another owner is no member and keeps nothing, as it counts for nothing in the scheduler.
+//! Never: adds the finalizer; deletes anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +122,7 @@ async fn reconcile(parts: &Parts, group: &Waiting) -> Result<(), kube::Error> {
         Waiting::Pods(key) => {
             let Some(group) = parts.pod_groups.get(key).filter(|group| waits(&group.metadata)) else { return Ok(()) };
             let pods = parts.pods.by_index(&PodView::BY_GROUP, &key.to_string());
-            if pods_ended(&pods) { let_go(parts, &*group).await } else { Ok(()) }
+            if members_ended(&group, &pods) { let_go(parts, &*group).await } else { Ok(()) }
         }
         Waiting::Groups(key) => {
             let group = parts.composite_pod_groups.get(key).filter(|group| waits(&group.metadata));
@@ -141,9 +141,10 @@ async fn let_go<V: View>(parts: &Parts, group: &V) -> Result<(), kube::Error> {
     finalizer::remove(&parts.client, &path, &meta.uid, &meta.finalizers, PROTECTION_FINALIZER).await
 }
 
-/// Whether no pod keeps its group any longer. A pod that is being deleted still runs.
-fn pods_ended(pods: &[Arc<PodView>]) -> bool {
-    pods.iter().all(|pod| pod.is_finished())
+/// Whether none of the pods that name the group keeps it any longer. A pod that is being deleted still runs.
+// Upstream: any pod keeps it, so that a pending pod that no scheduler ever places holds up a Job's foreground deletion.
+fn members_ended(group: &PodGroupView, pods: &[Arc<PodView>]) -> bool {
+    pods.iter().all(|pod| pod.is_finished() || !group.admits(pod))
 }
 
 /// Whether the group is deleted and held by us.
@@ -156,16 +157,19 @@ fn parent(namespace: &str, parent: Option<&str>) -> Option<Waiting> {
     parent.map(|parent| Waiting::Groups(ObjectKey::new(namespace, parent)))
 }
 
-/// The group that a pod kept in use and does so no longer. Another pod of the same name may be in another group.
+/// The group that a pod kept in use and may do so no longer. Another pod of the same name may be in another group, and a
+/// pod of another controller is no member any more.
 fn left_group(change: &Change<PodView>) -> Option<ObjectKey> {
-    let used = |pod: &Option<Arc<PodView>>| pod.as_deref().and_then(group_in_use);
-    used(&change.old).filter(|group| used(&change.new).as_ref() != Some(group))
+    let old = change.old.as_deref().and_then(group_in_use)?;
+    let new = change.new.as_deref().and_then(group_in_use);
+    (new.as_ref() != Some(&old)).then_some(old.0)
 }
 
-/// The group that this pod keeps in use.
-fn group_in_use(pod: &PodView) -> Option<ObjectKey> {
+/// The group that this pod keeps in use if it is a member, and the uid of its controller, which decides that.
+fn group_in_use(pod: &PodView) -> Option<(ObjectKey, Option<&str>)> {
     let group = pod.group_name().filter(|_| !pod.is_finished())?;
-    Some(ObjectKey::new(&pod.metadata.namespace, group))
+    let controller = pod.metadata.controller().map(|owner| owner.uid.as_str());
+    Some((ObjectKey::new(&pod.metadata.namespace, group), controller))
 }
 
 #[cfg(test)]
@@ -197,7 +201,28 @@ mod tests {
             ("others hold it", group(true, &["other/x"]), vec![], false),
         ] {
             let pods: Vec<_> = phases.into_iter().map(pod).collect();
-            assert_eq!(waits(&group.metadata) && pods_ended(&pods), want, "{case}");
+            assert_eq!(waits(&group.metadata) && members_ended(&group, &pods), want, "{case}");
+        }
+    }
+
+    // Pods that named another Job's group stayed pending for ever, and with them the groups and their Jobs.
+    #[test]
+    fn only_members_keep_a_deleted_group() {
+        let owned = |owner: &str| {
+            let (kind, uid) = owner.split_once('/').unwrap_or_default();
+            let owner = json!({"apiVersion": "batch/v1", "kind": kind, "name": uid, "uid": uid, "controller": true});
+            json!({"name": "x", "ownerReferences": if kind.is_empty() { json!([]) } else { json!([owner]) }})
+        };
+        for (case, group, pod, keeps) in [
+            ("its own", "Job/a", "Job/a", true),
+            ("another Job's", "Job/a", "Job/b", false),
+            ("one that nobody controls", "Job/a", "", false),
+            ("one of something in between", "JobSet/s", "Job/a", true),
+            ("any, where nobody controls the group", "", "Job/a", true),
+        ] {
+            let group = PodGroupView::decode(json!({"metadata": owned(group)}).to_string().as_bytes()).unwrap();
+            let pod = PodView::decode(json!({"metadata": owned(pod)}).to_string().as_bytes()).unwrap();
+            assert_eq!(!members_ended(&group, &[Arc::new(pod)]), keeps, "{case}");
         }
     }
 
@@ -209,7 +234,16 @@ mod tests {
                 json!({"metadata": {"name": "p", "namespace": "ns"}, "spec": spec, "status": {"phase": phase}});
             Some(Arc::new(PodView::decode(document.to_string().as_bytes()).unwrap()))
         };
+        let orphaned = pod("g", "Running");
+        let owned = |uid: &str| {
+            let mut pod = PodView::clone(orphaned.as_ref().unwrap());
+            let owner = api::views::OwnerRef { uid: uid.to_owned(), controller: true, ..Default::default() };
+            pod.metadata.owner_references = vec![owner];
+            Some(Arc::new(pod))
+        };
         for (case, old, new, want) in [
+            ("it lost its controller", owned("a"), orphaned.clone(), true),
+            ("it has the same", owned("a"), owned("a"), false),
             ("it came", None, pod("g", "Pending"), false),
             ("it runs", pod("g", "Pending"), pod("g", "Running"), false),
             ("it ended", pod("g", "Running"), pod("g", "Failed"), true),

@@ -6,7 +6,7 @@ use k8s_openapi::api::scheduling::v1beta1::{
 use serde::Deserialize;
 
 use super::meta::{Condition, Index, Meta, tight};
-use crate::views::view;
+use crate::views::{PodView, view};
 
 /// A group of pods that is scheduled as a unit.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -88,6 +88,16 @@ impl PodGroupView {
             .annotations
             .get(PodGroupView::MANAGED_BY)
             .is_some_and(|maker| maker == PodGroupView::JOB_CONTROLLER)
+    }
+
+    /// Whether a pod that names the group can be a member. Any pod can be of a group without a controller. Otherwise the
+    /// pod's controller is the same, or one in between, such as the Job of a JobSet: what lies in between is not known
+    /// here, but it is of another kind. The scheduler counts by the same rule.
+    pub fn admits(&self, pod: &PodView) -> bool {
+        let Some(owner) = self.metadata.controller() else { return true };
+        pod.metadata.controller().is_some_and(|other| {
+            owner.uid == other.uid || (&owner.api_version, &owner.kind) != (&other.api_version, &other.kind)
+        })
     }
 
     /// The node label whose value all pods of the group must share.

@@ -150,6 +150,32 @@ fn a_group_whose_pods_run_stays_until_they_are_gone() {
     });
 }
 
+// A pod that named the group and was no member waited for ever, and kept the group and the Job whose it was. On the real
+// home the finalizer is taken off by kube-controller-manager, which any pod keeps from it.
+#[test]
+fn a_pod_of_another_owner_keeps_neither_a_group_nor_the_foreground_deletion_of_its_job() {
+    on_paused_clock(async {
+        let home = Home::embedded(5, Cluster::default_of(1)).await;
+        home.create(&job("train").pods(2).gang().annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        let group = home.eventually("a group", MINUTE, |home| home.caches().pod_groups.all().pop()).await;
+        home.create(&pod("foreign").group(&group.metadata.name).build()).await;
+        home.eventually("the gang runs", MINUTE, |home| {
+            let pods = home.caches().pods.all();
+            (pods.iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(())
+        })
+        .await;
+        let path = "/apis/batch/v1/namespaces/default/jobs/train";
+        home.request("DELETE", path, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
+        home.eventually("Job and group go", MINUTE, |home| {
+            (home.caches().jobs.all().is_empty() && home.caches().pod_groups.all().is_empty()).then_some(())
+        })
+        .await;
+        let left = home.caches().pods.all();
+        assert_eq!(left.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>(), ["foreign"]);
+        assert_eq!(left[0].node_name(), None, "it waits for another group of that name");
+    });
+}
+
 #[test]
 fn a_group_that_nobody_uses_goes_at_once() {
     on_paused_clock(async {
