@@ -15,6 +15,7 @@ pub mod lineage; // the owners of a Job up to the root, one of whom made the Wor
 pub mod owners; // asks for them
 pub mod reference; // Jobs that name the Workload themselves
 pub mod removal; // objects of ours that have to go
+pub mod expected; // how many pods a gang can still have
 pub mod foreign; // what a server that is not ours may lack of that
 pub mod claims; // which pods are the Job's
 pub mod doubts; // whether the cache shows them all
@@ -24,6 +25,7 @@ pub mod retries; // the same for each index by itself
 pub mod verdict; // whether the Job has reached its end
 pub mod success_policy; // when fewer indexes than all are enough
 pub mod status; // the counts, the conditions, and which pods may go
+pub mod group_condition; // what it says about its group
 pub mod tally; // what the pods add up to
 pub mod ends; // what the end of a pod means
 pub mod failure_policy; // what the Job's own rules say about it
@@ -47,8 +49,9 @@ pub use metrics::Metrics;
 pub use run::run;
 pub use settings::{ChildOwners, OnSuspend, PlainJobs};
 
-/// What the Job controller is made of. `jobs` is indexed by controller, by the Workload they name and by selector, `pods`
-/// by controller and by label of those that nobody controls, `workloads` by controller reference, `pod_groups` by Workload.
+/// What the Job controller is made of. `jobs` is indexed by controller, by the Workload or PodGroup they name and by
+/// selector, `pods` by controller and by label of those that nobody controls, `workloads` by controller reference,
+/// `pod_groups` by Workload.
 pub struct Parts {
     /// The API server.
     pub client: kube::Client,

@@ -35,7 +35,12 @@ impl Caches {
             pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_LOOSE_LABEL, PodView::BY_NODE, PodView::BY_GROUP]),
             nodes: Cache::new(&[]),
             cron_jobs: Cache::new(&[]),
-            jobs: Cache::new(&[JobView::BY_CONTROLLER, JobView::BY_WORKLOAD_REF, JobView::BY_SELECTOR]),
+            jobs: Cache::new(&[
+                JobView::BY_CONTROLLER,
+                JobView::BY_WORKLOAD_REF,
+                JobView::BY_TEMPLATE_GROUP,
+                JobView::BY_SELECTOR,
+            ]),
             workloads: Cache::new(&[WorkloadView::BY_CONTROLLER_REF]),
             composite_pod_groups: Cache::new(&[CompositePodGroupView::BY_PARENT]),
             pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD, PodGroupView::BY_PARENT]),

@@ -133,9 +133,13 @@ impl<V: View> Cache<V> {
         }
     }
 
-    /// Whether there are objects under `value`. The cache must have been made with `index`.
-    pub fn has_any(&self, index: &Index<V>, value: &str) -> bool {
-        self.lock().found(index, value).is_some()
+    /// How many objects there are under `value`, without looking at them. The cache must have been made with `index`.
+    pub fn count(&self, index: &Index<V>, value: &str) -> usize {
+        match self.lock().found(index, value) {
+            None => 0,
+            Some(Found::One(..)) => 1,
+            Some(Found::More(objects)) => objects.len(),
+        }
     }
 
     /// The highest revision seen: every write to this kind up to it shows.

@@ -40,6 +40,15 @@ impl JobView {
         },
     };
 
+    /// Jobs by `namespace/name` of the PodGroup that their pod template names.
+    pub const BY_TEMPLATE_GROUP: Index<JobView> = Index {
+        name: "template-group",
+        values: |job| {
+            let namespace = &job.metadata.namespace;
+            job.spec.template.scheduling_group.iter().map(|group| format!("{namespace}/{group}")).collect()
+        },
+    };
+
     /// Jobs by one label that their pods must carry, as [`PodView::BY_LOOSE_LABEL`](super::PodView::BY_LOOSE_LABEL)
     /// writes it; a Job whose selector demands no certain value stands under its namespace and `/`.
     pub const BY_SELECTOR: Index<JobView> = Index {

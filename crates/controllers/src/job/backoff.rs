@@ -69,7 +69,7 @@ mod tests {
             let pods: Vec<_> = pods.into_iter().map(|pod| pod.build()).collect();
             let waits = |settled| remaining(&shape, &pods, settled, backoff, at(now));
             assert_eq!(waits(Settled::default()), Duration::from_secs(want), "{case}");
-            let success_just_now = Settled { any: true, last_end: Some(at(now)) };
+            let success_just_now = Settled { count: 1, last_end: Some(at(now)) };
             assert_eq!(waits(success_just_now), Duration::ZERO, "{case}, and a pod that was let go succeeded since");
         }
     }

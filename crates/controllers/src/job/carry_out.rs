@@ -18,6 +18,7 @@ use thiserror::Error;
 use super::Parts;
 use super::claims::is_abandoned;
 use super::next_step::NextStep;
+use super::expected::ExpectedCount;
 use super::observe::Observed;
 use super::scheduling::{Made, MinCount};
 use super::shape::{Shape, is_held};
@@ -51,6 +52,8 @@ pub enum Failure {
     #[error("cannot set minCount")]
     SetMinCount(#[source] kube::Error),
     #[error("cannot read the pod template")]
+    #[error("cannot set the expected count")]
+    SetExpectedCount(#[source] kube::Error),
     Template(#[source] serde_json::Error),
     #[error("cannot create a pod")]
     CreatePods {
@@ -80,7 +83,8 @@ impl Failure {
     pub fn creation(&self) -> Option<&kube::Error> {
         match self {
             Failure::CreateWorkload(error) | Failure::CreatePodGroup(error) => Some(error),
-            Failure::CreatePods { error, .. } | Failure::Remove(error) | Failure::SetMinCount(error) => Some(error),
+            Failure::CreatePods { error, .. } | Failure::Remove(error) => Some(error),
+            Failure::SetMinCount(error) | Failure::SetExpectedCount(error) => Some(error),
             _ => None,
         }
     }
@@ -115,6 +119,7 @@ pub async fn carry_out(parts: &Parts, observed: &Observed, step: NextStep) -> Re
         NextStep::CreatePodGroup(group) => create_pod_group(parts, job, &group).await,
         NextStep::SetMinCount(min_count) => set_min_count(parts, job, &min_count).await,
         NextStep::Disown(pods) => pods::disown(parts, job, &pods).await,
+        NextStep::SetExpectedCount(expected) => set_expected_count(parts, job, &expected).await,
         NextStep::Adopt(pods) => pods::adopt(parts, job, &pods).await,
         NextStep::CreatePods(slots, group) => pods::create(parts, observed, &slots, group.as_ref()).await,
         NextStep::DropPods(pods) => {
@@ -256,6 +261,21 @@ async fn write_status(parts: &Parts, job: &JobView, status: &JobStatusView, news
         "metadata": { "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version },
         "status": status_document(status),
     });
+async fn set_expected_count(parts: &Parts, job: &JobView, change: &ExpectedCount) -> Result<Then, Failure> {
+    let meta = &change.group.metadata;
+    let path = PodGroupView::RESOURCE.object_path(&meta.key());
+    let field = format!("/metadata/annotations/{}", PodGroupView::EXPECTED_COUNT.replace('/', "~1"));
+    let body = json!([same_object(meta), { "op": "add", "path": field, "value": change.count.to_string() }]);
+    let answer = patch(&parts.client, &path, PatchKind::Json, &body).await.map_err(|error| {
+        let (name, count) = (&meta.name, change.count);
+        let message = format!("Error setting the expected count of PodGroup {name} to {count}: {}", message(&error));
+        warn(parts, job, "FailedExpectedCountUpdate", "Update", &message);
+        Failure::SetExpectedCount(error)
+    })?;
+    shows(&parts.pod_groups, &meta.key(), answer.revision).await;
+    Ok(Then::Again)
+}
+
     let answer = match patch(&parts.client, &path, PatchKind::Merge, &body).await {
         Err(error) if is_conflict(&error) => {
             catch_up(&parts.client, &parts.jobs, &job.metadata.key()).await.map_err(Failure::WriteStatus)?;

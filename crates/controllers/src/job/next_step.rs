@@ -10,6 +10,7 @@ use workloadbuilder::BuildError;
 
 use super::Config;
 use super::backoff;
+use super::expected::{self, ExpectedCount};
 use super::foreign::on_this_server;
 use super::observe::Observed;
 use super::pods::{PodPlan, Slot, plan};
@@ -36,6 +37,8 @@ pub enum NextStep {
     CreatePodGroup(Box<PodGroup>),
     /// Let `minCount` of one of the two follow the Job.
     SetMinCount(MinCount),
+    /// Let the PodGroup say how many pods it can still have at once.
+    SetExpectedCount(ExpectedCount),
     /// Create pods, in the group if there is one.
     CreatePods(Vec<Slot>, Option<Group>),
     /// Delete pods whose end is not counted: the Job is suspended or became smaller.
@@ -57,7 +60,7 @@ impl NextStep {
     fn creates(&self) -> bool {
         let creates =
             matches!(self, NextStep::CreateWorkload(_) | NextStep::CreatePodGroup(_) | NextStep::CreatePods(..));
-        creates || matches!(self, NextStep::Remove(_) | NextStep::SetMinCount(_))
+        creates || matches!(self, NextStep::Remove(_) | NextStep::SetMinCount(_) | NextStep::SetExpectedCount(_))
     }
 }
 
@@ -87,11 +90,16 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
     let mut after = None;
     let mut recheck = deadline_in(job, &shape, now).filter(|_| verdict.is_none());
     if goes_on {
-        let found = on_this_server(scheduling(observed, gates, config)?, observed, gates)?;
+        let mut found = on_this_server(scheduling(observed, gates, config)?, observed, gates)?;
+        if let Scheduling::NeedsPodGroup(group) = &mut found {
+            expected::adjust_new(group, &shape, &tally);
+        }
         retries = Retries::of(&shape, &tally, &observed.pods, config.pod_backoff, now);
         let pause = backoff::remaining(&shape, &observed.pods, observed.settled, config.pod_backoff, now);
         let planned = plan(&shape, &tally, pause, &retries);
-        let step = step_toward_pods(job, &found, &planned).filter(|step| !(observed.blocked && step.creates()));
+        let expected = expected::to_set(observed, &shape, &tally, &found, &planned).map(NextStep::SetExpectedCount);
+        let step = expected.or_else(|| step_toward_pods(job, &found, &planned));
+        let step = step.filter(|step| !(observed.blocked && step.creates()));
         match step {
             Some(NextStep::CreatePods(slots, group))
                 if is_unstarted_and_large(job, &slots) || ends_pile_up(observed, &shape, &retries) =>

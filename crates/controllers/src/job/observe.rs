@@ -35,6 +35,8 @@ pub struct Observed {
     pub known: Option<Arc<Known>>,
     /// The PodGroups of those Workloads that are for this Job.
     pub pod_groups: Vec<Arc<PodGroupView>>,
+    /// The PodGroup that the pod template names, if it names one.
+    pub named_group: Option<Arc<PodGroupView>>,
     /// What the label of its namespace says about groups.
     pub namespace: Option<Groups>,
     /// The time.
@@ -50,8 +52,8 @@ pub struct Observed {
 /// this is asked of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Whether there are any.
-    pub any: bool,
+    /// How many there are.
+    pub count: usize,
     /// When the last of them ended; known where a pod has failed lately, for nobody else asks.
     pub last_end: Option<Timestamp>,
 }
@@ -59,8 +61,8 @@ pub struct Settled {
 impl Settled {
     fn of(parts: &Parts, job: &JobView, pods: &[Arc<PodView>], now: Timestamp) -> Settled {
         let apart = PodView::settled_of(&job.metadata.uid);
-        let mut settled = Settled { any: parts.pods.has_any(&PodView::BY_CONTROLLER, &apart), ..Settled::default() };
-        if settled.any && asks_for_last_success(job, pods, parts.config.pod_backoff.max, now) {
+        let mut settled = Settled { count: parts.pods.count(&PodView::BY_CONTROLLER, &apart), ..Settled::default() };
+        if settled.count > 0 && asks_for_last_success(job, pods, parts.config.pod_backoff.max, now) {
             let pods = parts.pods.by_index(&PodView::BY_CONTROLLER, &apart);
             settled.last_end = pods.iter().map(|pod| finished_at(pod)).max();
         }
@@ -83,7 +85,7 @@ fn asks_for_last_success(job: &JobView, pods: &[Arc<PodView>], wait_max: Duratio
 impl Observed {
     /// Whether the Job owns a pod, in any phase.
     pub fn owns_pods(&self) -> bool {
-        !self.pods.is_empty() || self.settled.any
+        !self.pods.is_empty() || self.settled.count > 0
     }
 }
 
@@ -104,6 +106,8 @@ pub fn observe(parts: &Parts, owners: &Owners, key: &ObjectKey, uid: &str) -> Op
     });
     let serves_groups =
         parts.capabilities.serves(&WorkloadView::RESOURCE) && parts.capabilities.serves(&PodGroupView::RESOURCE);
+    let named_group = job.spec.template.scheduling_group.as_ref();
+    let named_group = named_group.and_then(|name| parts.pod_groups.get(&ObjectKey::new(&key.namespace, name)));
     let namespace = parts.namespaces.get(&ObjectKey::new("", &key.namespace));
     let now = parts.clock.now();
     let settled = Settled::of(parts, &job, &claims.own, now);
@@ -116,6 +120,7 @@ pub fn observe(parts: &Parts, owners: &Owners, key: &ObjectKey, uid: &str) -> Op
         workloads,
         known,
         pod_groups,
+        named_group,
         namespace: namespace.and_then(|namespace| Groups::of(&namespace.metadata)),
         now,
         blocked: false,

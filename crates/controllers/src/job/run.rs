@@ -10,13 +10,13 @@ use super::Parts;
 use super::carry_out::{Failure, Then, carry_out, is_gone, release, warn};
 use super::claims::adopters;
 use super::doubts::Doubts;
+use super::group_condition::scheduler_conditions;
 use super::metrics::Sync;
 use super::next_step::{NextStep, next_step};
 use super::observe::observe;
 use super::owners::Owners;
 use super::settings::Groups;
 use super::shape::{PODS_PER_STEP_MAX, is_held, is_managed_by_others, is_ready, restarts};
-use super::status::scheduled_condition;
 
 /// A Job that takes more steps than this in a row lets others go first.
 const STEPS_MAX: usize = 32;
@@ -254,7 +254,7 @@ async fn namespaces(queue: &WorkQueue<Key>, parts: &Parts) {
     }
 }
 
-/// A PodGroup wakes the Job that controls it and the Jobs of its Workload: when it comes, goes or has another size, and
+/// A PodGroup wakes the Job that controls it, the Jobs that name it and the Jobs of its Workload: when it comes, goes or has another size, and
 /// when the scheduler says something else about it.
 async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts, owners: &Owners) {
     let mut cursor = parts.pod_groups.subscribe();
@@ -263,7 +263,8 @@ async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts, owners: &Owners) {
         if let (Some(old), Some(new)) = (&change.old, &change.new)
             && old.min_count() == new.min_count()
             && old.metadata.is_deleting() == new.metadata.is_deleting()
-            && scheduled_condition(old) == scheduled_condition(new)
+            && old.expected_count() == new.expected_count()
+            && scheduler_conditions(old).eq(scheduler_conditions(new))
         {
             continue;
         }
@@ -272,6 +273,8 @@ async fn pod_groups(queue: &WorkQueue<Key>, parts: &Parts, owners: &Owners) {
         if let Some(owner) = group.metadata.controller().filter(|owner| is_job(owner)) {
             queue.add(key_of_owner(namespace, owner));
         }
+        let named = parts.jobs.by_index(&JobView::BY_TEMPLATE_GROUP, &group.metadata.key().to_string());
+        named.iter().for_each(|job| queue.add(key_of(&job.metadata)));
         let origin = group.spec.workload_ref.as_ref();
         let workload = origin.and_then(|origin| parts.workloads.get(&ObjectKey::new(namespace, &origin.workload_name)));
         workload.into_iter().for_each(|workload| wake_jobs_of(&workload, queue, parts, owners));

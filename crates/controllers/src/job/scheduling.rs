@@ -14,6 +14,7 @@ use workloadbuilder::recompile::differences;
 use workloadbuilder::{BuildError, BuildOptions, Builder, names};
 
 use super::Config;
+use super::expected;
 use super::lineage::{Known, name_of};
 use super::observe::{Observed, is_controlled_by};
 use super::pods::job_owner;
@@ -393,6 +394,9 @@ pub(super) fn template_of<'a>(
         }
         (ManagementMode::ManagePodGroupOnly, _) => templates(&workload.spec).into_iter().find_map(pods),
         _ => <[_; 1]>::try_from(templates(&workload.spec)).ok().and_then(|[only]| pods(only)),
+    if mode != ManagementMode::JoinNamed && group.spec.scheduling_policy.gang.is_some() {
+        annotations.insert(PodGroupView::EXPECTED_COUNT.to_owned(), expected::at_first(job).to_string());
+    }
     }
 }
 

@@ -9,18 +9,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::Timestamp;
-use api::views::{Condition, JobStatusView, PodGroupView, PodView, UncountedView};
+use api::views::{Condition, JobStatusView, PodView, UncountedView};
 
 use super::ends::End;
+use super::group_condition::{note_group, waits_for_place};
 use super::observe::Observed;
 use super::retries::Retries;
 use super::scheduling::{Fallback, Group, Scheduling};
 use super::shape::{Mode, PODS_PER_STEP_MAX, Shape, is_held, is_terminating};
 use super::tally::{RecordedIndexes, Tally, recorded_uids, succeeded_first};
 use super::verdict::Verdict;
-
-/// Type of the condition on a Job that says what its group waits for.
-pub const GROUP_SCHEDULED: &str = "PodGroupScheduled";
 
 /// Something worth an event once the status that says so is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +69,7 @@ pub fn next_status(
     start_or_suspend(&mut status, shape, verdict, now, &mut news);
     if let Some(scheduling) = scheduling {
         note_fallback(&mut status, scheduling, now, &mut news);
-        note_group(&mut status, observed, scheduling, now);
+        note_group(&mut status, observed, findings, scheduling, now);
     }
     // A suspended Job waits for no place, and one that has succeeded had it.
     if shape.suspended || verdict.is_some_and(|verdict| verdict.succeeded) {
@@ -169,33 +167,6 @@ fn note_fallback(status: &mut JobStatusView, scheduling: &Scheduling, now: Times
     }
 }
 
-/// What the scheduler says of a group as a whole.
-pub fn scheduled_condition(group: &PodGroupView) -> Option<&Condition> {
-    group.status.conditions.iter().find(|condition| condition.kind == "PodGroupInitiallyScheduled")
-}
-
-/// Says on the Job what its group waits for, in the scheduler's words. A Job whose group is placed at once is not told
-/// so: that would cost each Job a write.
-fn note_group(status: &mut JobStatusView, observed: &Observed, scheduling: &Scheduling, now: Timestamp) {
-    let Scheduling::Join(joined) = scheduling else { return };
-    let group = observed.pod_groups.iter().find(|group| group.metadata.name == joined.name);
-    match group.and_then(|group| scheduled_condition(group)) {
-        Some(said) if said.status == "False" => {
-            let message = format!("PodGroup {}: {}", joined.name, said.message);
-            set_condition(&mut status.conditions, GROUP_SCHEDULED, "False", &said.reason, &message, now);
-        }
-        Some(said) if said.status == "True" && status.conditions.iter().any(waits_for_place) => {
-            let message = format!("PodGroup {} is placed", joined.name);
-            set_condition(&mut status.conditions, GROUP_SCHEDULED, "True", &said.reason, &message, now);
-        }
-        _ => {}
-    }
-}
-
-fn waits_for_place(condition: &Condition) -> bool {
-    condition.kind == GROUP_SCHEDULED && condition.status == "False"
-}
-
 /// Moves ends along: uids whose pod was let go into the counts, new ends into the records. True if all found room.
 fn count_and_record(status: &mut JobStatusView, observed: &Observed, findings: &Findings<'_>) -> bool {
     let Findings { shape, retries, verdict, .. } = *findings;
@@ -280,7 +251,7 @@ fn finish(
 
 /// Sets a condition; false if it already said so. Its time is that of its status: other words for the same are no
 /// transition.
-fn set_condition(
+pub(super) fn set_condition(
     conditions: &mut Vec<Condition>,
     kind: &str,
     status: &str,

@@ -8,6 +8,7 @@ mod indexed; // the same for limits of each index, and for Jobs that grow and sh
 mod extremes; // numbers that no Job comes to by itself
 mod foreign; // a server that lacks kinds or drops fields
 mod groups; // scheduling objects: created, found, followed, left alone
+mod expected; // how many pods a gang can still have
 mod choices; // settings, labels, named Workloads, suspension
 mod turnover; // pods that come and go faster than they are counted
 mod world; // a world in memory that crashes: counts stay exact
@@ -239,6 +240,7 @@ pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Obse
         job: Arc::new(job.0),
         pods: pods.into_iter().map(PodBuilder::build).collect(),
         settled: Settled::default(),
+        named_group: None,
         strays: Vec::new(),
         loose: Vec::new(),
         workloads: Vec::new(),
@@ -288,6 +290,7 @@ pub(crate) fn text(step: &NextStep) -> String {
         NextStep::CreateWorkload(workload) => format!("create workload {}", workload.metadata.name.as_deref().unwrap()),
         NextStep::CreatePodGroup(group) => format!("create group {}", group.metadata.name.as_deref().unwrap()),
         NextStep::SetMinCount(change) => format!("set minCount {}", change.min_count),
+        NextStep::SetExpectedCount(change) => format!("expect {}", change.count),
         NextStep::CreatePods(slots, group) => {
             let indexes: Vec<String> = slots.iter().filter_map(slot_text).collect();
             let which = if indexes.is_empty() { slots.len().to_string() } else { format!("[{}]", indexes.join(" ")) };

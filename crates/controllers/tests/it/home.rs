@@ -57,7 +57,12 @@ async fn with_lives<F: Future<Output = ()>>(lives: Option<Random>, test: impl Fn
     let client = server.client(Identity { user: "test".to_owned(), groups: vec!["system:masters".to_owned()] });
     let home = Home {
         client: client.clone(),
-        jobs: Cache::new(&[JobView::BY_CONTROLLER, JobView::BY_WORKLOAD_REF, JobView::BY_SELECTOR]),
+        jobs: Cache::new(&[
+            JobView::BY_CONTROLLER,
+            JobView::BY_WORKLOAD_REF,
+            JobView::BY_TEMPLATE_GROUP,
+            JobView::BY_SELECTOR,
+        ]),
         pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_LOOSE_LABEL, PodView::BY_GROUP]),
         workloads: Cache::new(&[WorkloadView::BY_CONTROLLER_REF]),
         pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD, PodGroupView::BY_PARENT]),

@@ -44,8 +44,9 @@ fn the_guide_to_jobs_names_every_setting_label_annotation_condition_and_the_life
         controllers::job::shape::MANAGED_BY_ANNOTATION,
         controllers::job::scheduling::Fallback::CONDITION,
         controllers::job::scheduling::Fallback::WAITING,
-        controllers::job::status::GROUP_SCHEDULED,
+        controllers::job::group_condition::GROUP_SCHEDULED,
         api::views::PodGroupView::AFTER_MIN_COUNT,
+        api::views::PodGroupView::EXPECTED_COUNT,
     ] {
         assert!(guide.contains(word), "docs/guides/jobs.md does not mention {word}");
     }

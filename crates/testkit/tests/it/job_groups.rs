@@ -199,6 +199,81 @@ fn suspension_takes_the_pods_and_leaves_the_objects_again_and_again() {
     });
 }
 
+/// A gang of two of which index 0 has succeeded and its pod is gone, and index 1 has then failed.
+async fn with_a_gone_success(home: &Home, name: &str) {
+    let pods = home.runs(name, 2).await;
+    let of_index = |index: &str| {
+        let key = "batch.kubernetes.io/job-completion-index";
+        pods.iter().find(|pod| pod.metadata.annotations.get(key).is_some_and(|held| held == index)).unwrap()
+    };
+    let (first, second) = (of_index("0"), of_index("1"));
+    home.end(first, 0).await;
+    home.job_until(name, "index 0 is counted", |job| job.status.succeeded == 1).await;
+    home.delete(&format!("pods/{}", first.metadata.name)).await;
+    home.eventually("its pod is gone", MINUTE, |home| (home.pods_of(name).len() == 1).then_some(())).await;
+    home.end(second, 1).await;
+}
+
+/// What the annotation of the one PodGroup said over time.
+fn expected_counts(home: &Home) -> Vec<String> {
+    let groups = home.history().into_iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups");
+    let said = |change: testkit::Change| {
+        Some(change.object["metadata"]["annotations"][PodGroupView::EXPECTED_COUNT].as_str()?.to_owned())
+    };
+    let mut counts: Vec<String> = groups.filter_map(said).collect();
+    counts.dedup();
+    counts
+}
+
+// The replacement waited for ever: 1 of minCount 2 exist.
+#[test]
+fn a_gang_whose_finished_pod_is_gone_replaces_a_failed_one() {
+    on_shared_home(async |mut home| {
+        home.create(&job("train").pods(2).indexed().gang().endless().build()).await;
+        with_a_gone_success(&home, "train").await;
+        home.restart(Part::Controllers);
+        let pod = home.runs("train", 1).await.pop().unwrap();
+        assert_eq!(expected_counts(&home), ["2", "1"], "written when the group was made, and when it was too much");
+        home.end(&pod, 0).await;
+        complete(&home, "train").await;
+        assert_eq!(expected_counts(&home), ["2", "1"]);
+    });
+}
+
+// It waited without a word on the Job.
+#[test]
+fn a_job_says_how_a_users_group_is_told_that_no_more_pods_will_come() {
+    on_shared_home(async |home| {
+        let policy = json!({"gang": {"minCount": 2}});
+        let stands_for = json!({"apiGroup": "batch", "kind": "Job", "name": "train"});
+        let spec =
+            json!({"controllerRef": stands_for, "podGroupTemplates": [{"name": "t", "schedulingPolicy": policy}]});
+        home.create(&json!({"kind": "Workload", "metadata": {"name": "mine"}, "spec": spec})).await;
+        let origin = json!({"workloadName": "mine", "templateName": "t"});
+        let spec = json!({"schedulingPolicy": policy, "workloadRef": origin});
+        home.create(&json!({"kind": "PodGroup", "metadata": {"name": "theirs"}, "spec": spec})).await;
+        home.create(&job("train").pods(2).indexed().endless().build()).await;
+        with_a_gone_success(&home, "train").await;
+        let waits = |job: &JobView| {
+            let mut conditions = job.status.conditions.iter();
+            conditions.any(|held| {
+                held.kind == "PodGroupScheduled"
+                    && held.status == "False"
+                    && held.message.contains("PodGroup theirs: 0 of minCount 2 pods bound")
+                    && held.message.contains("annotation phalanx.dev/expected-count")
+            })
+        };
+        home.job_until("train", "it says so", waits).await;
+        let annotations = json!({"phalanx.dev/expected-count": "1"});
+        home.patch("podgroups/theirs", &json!({"metadata": {"annotations": annotations}})).await;
+        home.runs("train", 1).await;
+        home.job_until("train", "it waits no longer", |job| {
+            Condition::is_true(&job.status.conditions, "PodGroupScheduled")
+        })
+        .await;
+    });
+}
+
 /// A Workload whose owner would be somebody else's kind, with gangs of these names, two pods each.
 fn parents(templates: &[&str]) -> Value {
     let template = |name: &&str| json!({"name": name, "schedulingPolicy": {"gang": {"minCount": 2}}});

@@ -228,14 +228,15 @@ async fn by_owner(client: &Client, plural: &str) -> anyhow::Result<BTreeMap<Stri
     Ok(items.into_iter().filter_map(|item| Some((owner(&item)?, item))).collect())
 }
 
-/// An object without what only a server or only we add: identity and times, what admission resolves, and the mark by
-/// which we know what we made (docs/decisions/0001).
+/// An object without what only a server or only we add: identity and times, what admission resolves, the mark by which we
+/// know what we made, and the count that our scheduler reads (docs/decisions/0001).
 fn comparable(object: &Value) -> Value {
     let mut metadata = object["metadata"].as_object().cloned().unwrap_or_default();
     let server_set = ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "finalizers"];
     metadata.retain(|name, _| !server_set.contains(&name.as_str()));
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
         annotations.remove("phalanx.dev/managed-by");
+        annotations.remove("phalanx.dev/expected-count");
         if annotations.is_empty() {
             metadata.remove("annotations");
         }

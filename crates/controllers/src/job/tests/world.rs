@@ -38,7 +38,7 @@ impl World {
         let is_settled = |pod: &PodView| pod.status.phase == PodPhase::Succeeded && !is_held(pod);
         let (settled, pods): (Vec<_>, Vec<_>) = self.pods.values().partition(|pod| is_settled(pod));
         let last_end = settled.iter().map(|pod| finished_at(pod)).max();
-        let settled = Settled { any: !settled.is_empty(), last_end };
+        let settled = Settled { count: settled.len(), last_end };
         let pods = pods.into_iter().cloned().map(Arc::new).collect();
         let (workloads, pod_groups) = (Vec::new(), Vec::new());
         let observed = Observed {
@@ -50,6 +50,7 @@ impl World {
             workloads,
             known: None,
             pod_groups,
+            named_group: None,
             namespace: None,
             now: at(self.second),
             blocked: false,
