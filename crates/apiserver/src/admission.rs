@@ -1,6 +1,7 @@
 //! What the cluster as a whole has to say about a write, after the object was read and before it is judged by itself.
 //! One ordered list; every entry reads the store.
 
+mod gang_size; // gangs that a setting makes keep their size
 mod namespaces; // objects live only in namespaces that are there and stay
 mod priority; // pods and groups have the priority of their class
 mod protection; // groups that are in use stay
@@ -36,7 +37,7 @@ type Delete = fn(&Call<'_>, &Stored) -> Answer<()>;
 /// In upstream's order.
 const MUTATING: &[Mutate] =
     &[namespaces::is_live, priority::of_pod, priority::of_group, protection::of_group, runtime_class::of_pod];
-const VALIDATING: &[Validate] = &[priority::one_global_default];
+const VALIDATING: &[Validate] = &[priority::one_global_default, gang_size::is_kept];
 const DELETING: &[Delete] = &[namespaces::may_go, priority::may_go];
 
 /// Lets every entry change or refuse the object.

@@ -11,12 +11,15 @@ use workloadbuilder::{
 };
 
 use crate::gates::{AutoGang, Gate, Gates};
-use crate::views::JobView;
+use crate::views::{JobView, OwnerRef};
 
 /// The policies a Job may ask for.
 pub const POLICIES: [PolicyKind; 2] = [PolicyKind::Basic, PolicyKind::Gang];
 /// The disruption modes a Job may ask for.
 pub const DISRUPTION_MODES: [DisruptionModeKind; 2] = [DisruptionModeKind::Single, DisruptionModeKind::All];
+
+/// Label of a Namespace or a Job that says whether Jobs get groups: `enabled` or `disabled`.
+pub const GROUPS_LABEL: &str = "phalanx.dev/groups";
 
 /// The fields of a Job that say how its pods are to be scheduled, from whichever form of the Job there is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,6 +69,17 @@ impl JobIntent<'_> {
     pub fn wants_objects(&self, gates: &Gates) -> bool {
         gates.auto_gang == AutoGang::Explicit || self.scheduling.is_some() || self.is_auto_gang(gates)
     }
+}
+
+/// Whether the Job itself says that the objects of its pods are not made for it alone: its label opts out, an owner other
+/// than a CronJob controls it, it names a Workload, or its pod template names a PodGroup. What settings, the namespace and
+/// Workloads of users say comes on top.
+pub fn has_no_own_objects(job: &JobView, gates: &Gates) -> bool {
+    let opts_out = job.metadata.labels.get(GROUPS_LABEL).is_some_and(|say| say == "disabled");
+    let is_cron_job = |owner: &OwnerRef| owner.kind == "CronJob" && owner.api_version.starts_with("batch/");
+    let is_child = job.metadata.controller().is_some_and(|owner| !is_cron_job(owner));
+    let names_workload = gates.enabled(Gate::JobWorkloadRef) && job.spec.workload_ref.is_some();
+    opts_out || is_child || names_workload || job.spec.template.scheduling_group.is_some()
 }
 
 impl<'a> From<&'a JobView> for JobIntent<'a> {

@@ -17,6 +17,7 @@ use crate::gates::Gates;
 use crate::metadata::{json_of, names, validate_object_meta, validate_object_meta_update};
 use crate::selector::Labels;
 
+pub use scheduling::parallelism_kept;
 pub use status::validate_status_update;
 
 /// What is wrong with a new Job, after its defaults and its selector have been filled in.
@@ -44,7 +45,6 @@ pub fn validate_update(new: &Job, old: &Job, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(spec::validate(new, &new_spec, gates));
     errors.extend(update::validate(&new_spec, old, &old_spec));
-    errors.extend(scheduling::parallelism_kept(new, old, gates));
     errors.extend(names_of_indexed_pods(new, &new_spec));
     errors.extend(scheduling::declared(new_spec.scheduling.as_ref(), Some(old_spec.scheduling.as_ref()), gates));
     errors

@@ -7,8 +7,7 @@ use api::views::{JobView, Meta, OwnerRef};
 
 use super::Config;
 
-/// Label of a Namespace or a Job: `enabled` or `disabled`.
-pub const GROUPS_LABEL: &str = "phalanx.dev/groups";
+pub use api::batch::scheduling::GROUPS_LABEL;
 
 /// What Jobs get that say nothing about scheduling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

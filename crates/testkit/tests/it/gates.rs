@@ -63,6 +63,66 @@ fn the_size_of_such_a_gang_cannot_be_changed_and_by_default_it_can() {
     }
 }
 
+// They were frozen too, though none of them is a gang.
+// Shows: S000-25
+// Shows: S000-56
+#[test]
+fn a_job_of_which_the_setting_makes_no_gang_changes_its_size() {
+    on_paused_clock(async {
+        let gates = Gates::default().with_auto_gang(AutoGang::Indexed).with(Gate::JobWorkloadRef, true);
+        let home = Home::with_config(3, config(gates)).await;
+        let labels = json!({"phalanx.dev/groups": "disabled"});
+        let namespace = json!({"metadata": {"name": "without", "labels": labels}});
+        home.request("POST", "/api/v1/namespaces", &namespace).await.unwrap();
+        for (job, policy) in [("basic", json!({"basic": {}})), ("shared", json!({"basic": {}}))] {
+            let stands_for = json!({"apiGroup": "batch", "kind": "Job", "name": job});
+            let templates = json!([{"name": "t", "schedulingPolicy": policy}]);
+            let spec = json!({"controllerRef": stands_for, "podGroupTemplates": templates});
+            home.create(&json!({"kind": "Workload", "metadata": {"name": job}, "spec": spec})).await;
+        }
+        let owner = home.create(&testkit::pod("parent").annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        let uid = &owner["metadata"]["uid"];
+        let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "parent", "uid": uid, "controller": true}]);
+        let whole = |name: &str| job(name).pods(4).indexed().endless();
+        for (namespace, manifest, refused) in [
+            ("default", whole("gang"), true),
+            ("default", whole("opted-out").meta("labels", labels.clone()), false),
+            ("default", whole("owned").meta("ownerReferences", owner), false),
+            ("default", whole("basic"), false),
+            ("default", whole("names").spec("workloadRef", json!({"name": "shared"})), false),
+            ("without", whole("plain"), false),
+            ("without", whole("asks").gang(), true),
+            ("without", whole("opted-in").meta("labels", json!({"phalanx.dev/groups": "enabled"})), true),
+        ] {
+            let mut manifest = manifest.build();
+            manifest["metadata"]["namespace"] = json!(namespace);
+            let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
+            home.request("POST", &path, &manifest).await.unwrap();
+            let name = manifest["metadata"]["name"].as_str().unwrap();
+            let larger = json!({"spec": {"parallelism": 6, "completions": 6}});
+            let answer = home.request("PATCH", &format!("{path}/{name}"), &larger).await;
+            match answer {
+                Err(kube::Error::Api(status)) if refused => assert!(
+                    status.code == 422
+                        && status.message.contains("spec.parallelism: Invalid value: 6: cannot be changed"),
+                    "{name}: {}",
+                    status.message
+                ),
+                other => assert!(!refused && other.is_ok(), "{name}: {other:?}"),
+            }
+        }
+        let sized = |home: &Home, name: &str| {
+            let of = |pod: &&std::sync::Arc<api::views::PodView>| {
+                pod.metadata.name.starts_with(&format!("{name}-")) && pod.node_name().is_some()
+            };
+            home.caches().pods.all().iter().filter(of).count()
+        };
+        for name in ["opted-out", "owned", "basic", "names", "plain"] {
+            home.eventually(name, 3 * MINUTE, |home| (sized(home, name) == 6).then_some(())).await;
+        }
+    });
+}
+
 /// A control plane on a world that may have been lived in before.
 async fn start(world: &World, gates: Gates) -> ControlPlane {
     ControlPlane::start(world.clone(), config(gates)).await.unwrap()

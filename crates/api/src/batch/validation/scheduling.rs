@@ -5,10 +5,11 @@ use k8s_openapi::api::scheduling::v1alpha3::WorkloadPodGroupResourceClaim;
 use serde_json::Value;
 use workloadbuilder::{BuildOptions, Builder, rules, validate};
 
-use crate::batch::scheduling::{DISRUPTION_MODES, JobIntent, POLICIES, item_for_job};
+use crate::batch::scheduling::{DISRUPTION_MODES, JobIntent, POLICIES, has_no_own_objects, item_for_job};
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 use crate::metadata::json_of;
+use crate::views::JobView;
 
 /// The sense of what the Job asks for, whether new or changed.
 pub(super) fn sense(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
@@ -30,11 +31,13 @@ pub(super) fn sense(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
 }
 
 /// Under `autoGang: indexed` a gang is as large as its Job was made: its size cannot change, nor can a Job change its size
-/// and become a gang by it.
-pub(super) fn parallelism_kept(new: &Job, old: &Job, gates: &Gates) -> Option<Error> {
-    let (new, old) = (JobIntent::from(new), JobIntent::from(old));
-    let frozen = new.parallelism != old.parallelism && (new.is_auto_gang(gates) || old.is_auto_gang(gates));
-    frozen.then(|| {
+/// and become a gang by it. Jobs of which the setting makes no gang change as they like. That also holds where a
+/// Workload of a user stands for the Job, or its namespace opts out, which the caller has to look up.
+pub fn parallelism_kept(new: &JobView, old: &JobView, gates: &Gates) -> Option<Error> {
+    let is_frozen = |job: &JobView| JobIntent::from(job).is_auto_gang(gates) && !has_no_own_objects(job, gates);
+    let (changed, new) =
+        (new.spec.parallelism != old.spec.parallelism && (is_frozen(new) || is_frozen(old)), &new.spec);
+    changed.then(|| {
         let detail = "cannot be changed: with `autoGang: indexed` this Job is a gang of a fixed size";
         Error::invalid(&Path::new("spec").child("parallelism"), json_of(&new.parallelism), detail)
     })
@@ -121,16 +124,24 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{Job, JobIntent, parallelism_kept};
-    use crate::gates::{AutoGang, Gates};
-    use crate::views::{JobView, View};
+    use super::{JobIntent, JobView, parallelism_kept};
+    use crate::gates::{AutoGang, Gate, Gates};
+    use crate::views::View;
 
-    fn job(parallelism: i32, completions: i32, scheduling: Value) -> Job {
+    fn document(parallelism: i32, completions: i32, scheduling: Value) -> Value {
         let spec = json!({
             "parallelism": parallelism, "completions": completions, "completionMode": "Indexed",
-            "scheduling": scheduling, "template": {},
+            "scheduling": scheduling, "template": {"spec": {}},
         });
-        serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec})).expect("a Job")
+        json!({"metadata": {"name": "a"}, "spec": spec})
+    }
+
+    fn view(document: &Value) -> JobView {
+        JobView::decode(document.to_string().as_bytes()).expect("a Job")
+    }
+
+    fn job(parallelism: i32, completions: i32, scheduling: Value) -> JobView {
+        view(&document(parallelism, completions, scheduling))
     }
 
     // Shows: S000-09
@@ -157,6 +168,33 @@ mod tests {
         }
     }
 
+    // Their parallelism was frozen although the controller made no gang of them.
+    // Shows: S000-25
+    #[test]
+    fn a_job_of_which_the_setting_makes_no_gang_changes_its_size_freely() {
+        let owner = |kind: &str, version: &str| json!([{"apiVersion": version, "kind": kind, "name": "p", "uid": "u", "controller": true}]);
+        for (case, field, value, refused) in [
+            ("by its label", "/metadata/labels", json!({"phalanx.dev/groups": "disabled"}), false),
+            ("another label", "/metadata/labels", json!({"phalanx.dev/groups": "enabled"}), true),
+            ("a child", "/metadata/ownerReferences", owner("JobSet", "jobset.x-k8s.io/v1alpha2"), false),
+            ("a CronJob's", "/metadata/ownerReferences", owner("CronJob", "batch/v1"), true),
+            ("names a Workload", "/spec/workloadRef", json!({"name": "w"}), false),
+            ("brings its group", "/spec/template/spec/schedulingGroup", json!({"podGroupName": "g"}), false),
+        ] {
+            let with = |size: i32| {
+                let mut document = document(size, size, Value::Null);
+                let (parent, name) = field.rsplit_once('/').expect("a field");
+                document.pointer_mut(parent).expect("its parent")[name] = value.clone();
+                view(&document)
+            };
+            let gates = Gates::default().with_auto_gang(AutoGang::Indexed);
+            let on = gates.with(Gate::JobWorkloadRef, true);
+            assert_eq!(parallelism_kept(&with(8), &with(4), &on).is_some(), refused, "{case}");
+            let is_refused = parallelism_kept(&with(8), &with(4), &gates).is_some();
+            assert_eq!(is_refused, refused || case == "names a Workload", "{case}, without the gate of references");
+        }
+    }
+
     proptest! {
         // Shows: S000-24
         #[test]
@@ -171,14 +209,13 @@ mod tests {
             ],
         ) {
             let indexed = Gates::default().with_auto_gang(AutoGang::Indexed);
-            let mut document = serde_json::to_value(job(parallelism, completions, scheduling)).expect("a Job");
+            let mut document = document(parallelism, completions, scheduling);
             document["spec"]["completionMode"] = mode.into();
-            let view = JobView::decode(document.to_string().as_bytes()).expect("a Job");
-            let old: Job = serde_json::from_value(document).expect("a Job");
+            let old = view(&document);
             // As many more pods as make it no gang by its new size.
             let mut new = old.clone();
-            new.spec.as_mut().expect("a spec").parallelism = Some(parallelism + 9);
-            let is_gang = JobIntent::from(&view).is_auto_gang(&indexed);
+            new.spec.parallelism = Some(parallelism + 9);
+            let is_gang = JobIntent::from(&old).is_auto_gang(&indexed);
             prop_assert_eq!(parallelism_kept(&new, &old, &indexed).is_some(), is_gang);
         }
     }
