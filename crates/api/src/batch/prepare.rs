@@ -32,6 +32,12 @@ pub fn prepare_create(doc: &mut Value, gates: &Gates) {
 /// Settles what an update may not bring.
 pub fn prepare_update(doc: &mut Value, old: &Value, gates: &Gates) {
     drop_gated_fields(doc.get_mut("spec"), old.get("spec"), gates);
+    // While its gate is off, a stored reference stays whatever is written. The types of Kubernetes lack the field, and a
+    // client that writes them back would be refused for having removed it.
+    let stored = old.pointer("/spec/workloadRef").filter(|_| !gates.enabled(Gate::JobWorkloadRef));
+    if let (Some(stored), Some(spec)) = (stored, doc.get_mut("spec").and_then(Value::as_object_mut)) {
+        spec.insert("workloadRef".to_owned(), stored.clone());
+    }
 }
 
 /// Labels the pods with the Job's name and uid, and selects them by the uid. What the user wrote is left for
@@ -165,5 +171,24 @@ mod tests {
         assert_eq!(job, with, "there before");
         prepare_update(&mut job, &without, &off);
         assert_eq!(job, without, "not there before");
+    }
+
+    // A client that writes back the types of Kubernetes, which lack the field, was refused.
+    // Shows: S001-19
+    #[test]
+    fn a_stored_reference_stays_while_its_gate_is_off_whatever_is_written() {
+        let job = |reference: serde_json::Value| json!({"metadata": {}, "spec": {"workloadRef": reference}});
+        let (stored, without) = (job(json!({"name": "w"})), json!({"metadata": {}, "spec": {}}));
+        for mut written in [without.clone(), job(json!({"name": "other"})), stored.clone()] {
+            prepare_update(&mut written, &stored, &Gates::default());
+            assert_eq!(written, stored);
+        }
+        let on = Gates::default().with(Gate::JobWorkloadRef, true);
+        let mut written = without.clone();
+        prepare_update(&mut written, &stored, &on);
+        assert_eq!(written, without, "with the gate on, validation refuses it");
+        let mut new = job(json!({"name": "w"}));
+        prepare_update(&mut new, &without, &Gates::default());
+        assert_eq!(new, without, "none is added");
     }
 }

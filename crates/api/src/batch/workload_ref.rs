@@ -32,6 +32,19 @@ pub fn validate(doc: &Value, old: Option<&Value>, spec: &str) -> ErrorList {
     }
 }
 
+/// The warning about a new Job, or a CronJob of such Jobs, that asks for something beside its reference.
+pub fn warning(doc: &Value, spec: &str) -> Option<String> {
+    let has = |field: &str| doc.pointer(&format!("{spec}/{field}")).is_some_and(|value| !value.is_null());
+    let path = Path::new(&spec.trim_start_matches('/').replace('/', "."));
+    (has("workloadRef") && has("scheduling")).then(|| {
+        format!(
+            "{}: has no effect beside {}: the Workload that it names says how the pods are scheduled",
+            path.child("scheduling"),
+            path.child("workloadRef")
+        )
+    })
+}
+
 fn judge(reference: &Value, namespace: &str, path: &Path) -> ErrorList {
     let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
     let mut errors = rules::required(&path.child("name"), text("name"), format::subdomain);
@@ -52,7 +65,7 @@ fn judge(reference: &Value, namespace: &str, path: &Path) -> ErrorList {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::validate;
+    use super::{validate, warning};
 
     fn job(reference: Value) -> Value {
         json!({"metadata": {"namespace": "demo"}, "spec": {"workloadRef": reference}})
@@ -74,6 +87,19 @@ mod tests {
         assert_eq!(errors[1], "spec.workloadRef.kind: Unsupported value: \"Job\": supported values: \"Workload\"");
         assert!(errors[2].starts_with("spec.workloadRef.apiVersion: Unsupported value: \"scheduling.k8s.io/v9\""));
         assert!(errors[3].starts_with("spec.workloadRef.namespace: Invalid value: \"elsewhere\""));
+    }
+
+    #[test]
+    fn what_is_asked_for_beside_a_reference_is_told_to_have_no_effect() {
+        let mut both = job(json!({"name": "w"}));
+        assert_eq!(warning(&both, "/spec"), None);
+        both["spec"]["scheduling"] = json!({"schedulingPolicy": {"gang": {}}});
+        let want = "spec.scheduling: has no effect beside spec.workloadRef: the Workload that it names says how the pods are \
+                    scheduled";
+        assert_eq!(warning(&both, "/spec").as_deref(), Some(want));
+        let cron_job = json!({"spec": {"jobTemplate": {"spec": both["spec"]}}});
+        let told = warning(&cron_job, "/spec/jobTemplate/spec").unwrap_or_default();
+        assert!(told.starts_with("spec.jobTemplate.spec.scheduling: has no effect"), "{told}");
     }
 
     #[test]

@@ -151,7 +151,8 @@ impl Found {
     fn job_reference_in_pod(&mut self, spec: &mut Object, reference: Object, path: &Path, gates: &Gates) {
         let (here, there) = (path.child("template").child("spec").child("workloadRef"), path.child("workloadRef"));
         if !gates.enabled(Gate::JobWorkloadRef) {
-            self.warnings.push(off(&here));
+            self.warnings
+                .push(format!("{here}: dropped, because the feature gate {} is off", Gate::JobWorkloadRef.name()));
             return;
         }
         match spec.get("workloadRef") {
@@ -169,7 +170,10 @@ impl Found {
 
     fn job_reference(&mut self, reference: &mut Object, path: &Path, gates: &Gates) {
         if !gates.enabled(Gate::JobWorkloadRef) {
-            self.warnings.push(off(path));
+            let gate = Gate::JobWorkloadRef.name();
+            self.warnings.push(format!(
+                "{path}: dropped, because the feature gate {gate} is off; one that is stored stays, without effect"
+            ));
             return;
         }
         if let Some(present) = present_api_version(text(reference, "apiVersion")) {
@@ -213,8 +217,4 @@ impl Found {
 /// Whether a pod's reference is the one that belongs to its Job.
 fn names_workload_only(reference: &Object) -> bool {
     !["podGroupName", "podGroup", "podGroupReplicaKey"].iter().any(|field| reference.contains_key(*field))
-}
-
-fn off(path: &Path) -> String {
-    format!("{path}: has no effect while the feature gate JobWorkloadRef is off")
 }

@@ -340,7 +340,7 @@ fn a_jobs_workload_ref_needs_its_gate_wherever_it_stands() {
     let mut job = in_pod.clone();
     let warned = job_drafts(&mut job, &off).expect("it is dropped");
     let path = "spec.template.spec.workloadRef";
-    assert_eq!(warned, [format!("{path}: has no effect while the feature gate JobWorkloadRef is off")]);
+    assert_eq!(warned, [format!("{path}: dropped, because the feature gate JobWorkloadRef is off")]);
     assert_eq!(job, json!({"spec": {"template": {"spec": {}}}}));
     let mut job = in_pod.clone();
     let warned = job_drafts(&mut job, &on).expect("it is moved");

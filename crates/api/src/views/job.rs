@@ -128,6 +128,8 @@ pub struct JobSpecView {
 pub struct WorkloadRefView {
     /// The Workload's name.
     pub name: String,
+    /// Its uid, where the Job wants that one and no other; empty otherwise.
+    pub uid: String,
 }
 
 /// The pod template: a few fields decoded, the whole kept as text until a pod is made from it.

@@ -47,7 +47,8 @@ pub(super) fn resource() -> Resource {
 
 fn warnings(cron_job: &Object, old: Option<&Object>) -> Vec<String> {
     if old.is_none() {
-        return name_warning(cron_job.name()).into_iter().collect();
+        let reference = workload_ref::warning(cron_job.document(), "/spec/jobTemplate/spec");
+        return name_warning(cron_job.name()).into_iter().chain(reference).collect();
     }
     // Upstream: has `spec` twice in this message.
     let unsupported = "CRON_TZ or TZ used in spec.spec.schedule is not officially supported, see \

@@ -60,6 +60,9 @@ pub(super) fn name_warning(name: &str) -> Option<String> {
 
 fn warnings(job: &Object, old: Option<&Object>) -> Vec<String> {
     let mut warnings: Vec<String> = old.is_none().then(|| name_warning(job.name())).flatten().into_iter().collect();
+    if old.is_none() {
+        warnings.extend(workload_ref::warning(job.document(), "/spec"));
+    }
     let changed = old.is_none_or(|old| old.metadata().get("generation") != job.metadata().get("generation"));
     let spec = &job.document()["spec"];
     let large = |field: &str, limit: i64| spec[field].as_i64().is_some_and(|value| value > limit);

@@ -57,7 +57,7 @@ fn older(version: &str, kind: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn every_manifest_of_the_proposals_is_accepted_and_what_is_old_in_it_is_told() {
     let home = home();
-    let off = "spec.template.spec.workloadRef: has no effect while the feature gate JobWorkloadRef is off";
+    let off = "spec.template.spec.workloadRef: dropped, because the feature gate JobWorkloadRef is off";
     let draft = |field: &str, write: &str| format!("spec.scheduling.{field}: a draft's spelling; write {write}");
     let wants: Vec<(&str, Vec<String>)> = vec![
         ("000-job", vec![]),

@@ -4,7 +4,7 @@ mod pods; // writes to pods
 
 use api::Revision;
 use api::clock::rfc3339;
-use api::views::{JobStatusView, JobView, Meta, ObjectKey, PodGroupView, View, WorkloadView};
+use api::views::{CompositePodGroupView, JobStatusView, JobView, Meta, ObjectKey, PodGroupView, View, WorkloadView};
 use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use runtime::failure::message;
@@ -14,11 +14,12 @@ use runtime::{
 };
 use serde_json::{Value, json};
 use thiserror::Error;
+use workloadbuilder::links::PARENT_COMPOSITE_POD_GROUP;
 
 use super::Parts;
 use super::claims::is_abandoned;
-use super::next_step::NextStep;
 use super::expected::ExpectedCount;
+use super::next_step::NextStep;
 use super::observe::Observed;
 use super::scheduling::{Made, MinCount};
 use super::shape::{Shape, is_held};
@@ -51,9 +52,9 @@ pub enum Failure {
     CreatePodGroup(#[source] kube::Error),
     #[error("cannot set minCount")]
     SetMinCount(#[source] kube::Error),
-    #[error("cannot read the pod template")]
     #[error("cannot set the expected count")]
     SetExpectedCount(#[source] kube::Error),
+    #[error("cannot read the pod template")]
     Template(#[source] serde_json::Error),
     #[error("cannot create a pod")]
     CreatePods {
@@ -118,8 +119,8 @@ pub async fn carry_out(parts: &Parts, observed: &Observed, step: NextStep) -> Re
         NextStep::CreateWorkload(workload) => create_workload(parts, job, &workload).await,
         NextStep::CreatePodGroup(group) => create_pod_group(parts, job, &group).await,
         NextStep::SetMinCount(min_count) => set_min_count(parts, job, &min_count).await,
-        NextStep::Disown(pods) => pods::disown(parts, job, &pods).await,
         NextStep::SetExpectedCount(expected) => set_expected_count(parts, job, &expected).await,
+        NextStep::Disown(pods) => pods::disown(parts, job, &pods).await,
         NextStep::Adopt(pods) => pods::adopt(parts, job, &pods).await,
         NextStep::CreatePods(slots, group) => pods::create(parts, observed, &slots, group.as_ref()).await,
         NextStep::DropPods(pods) => {
@@ -203,6 +204,7 @@ async fn create_pod_group(parts: &Parts, job: &JobView, group: &PodGroup) -> Res
         Ok(answer) => {
             normal(parts, job, "PodGroupCreated", "Create", &format!("Created PodGroup: {}", answer.name));
             parts.pod_groups.reached(answer.revision).await;
+            tell_missing_parent(parts, job, group).await;
             Ok(Then::Again)
         }
         Err(error) => {
@@ -220,6 +222,20 @@ async fn create_pod_group(parts: &Parts, job: &JobView, group: &PodGroup) -> Res
             }
             Err(Failure::CreatePodGroup(error))
         }
+    }
+}
+
+/// Tells of a new group that hangs below one that is not there. Where that cannot be read, nothing is known to be wrong.
+async fn tell_missing_parent(parts: &Parts, job: &JobView, group: &PodGroup) {
+    let Some(parent) = &group.spec.parent_composite_pod_group_name else { return };
+    let key = ObjectKey::new(&job.metadata.namespace, parent);
+    if let Ok(None) = read::<CompositePodGroupView>(&parts.client, &key).await {
+        let name = group.metadata.name.as_deref().unwrap_or_default();
+        let message = format!(
+            "annotation {PARENT_COMPOSITE_POD_GROUP}: there is no CompositePodGroup {parent}, below which PodGroup {name} \
+             hangs: create it, or make the Job with the name of one that is there"
+        );
+        warn(parts, job, "ParentGroupNotFound", "Create", &message);
     }
 }
 
@@ -245,6 +261,21 @@ async fn set_min_count(parts: &Parts, job: &JobView, change: &MinCount) -> Resul
     Ok(Then::Again)
 }
 
+async fn set_expected_count(parts: &Parts, job: &JobView, change: &ExpectedCount) -> Result<Then, Failure> {
+    let meta = &change.group.metadata;
+    let path = PodGroupView::RESOURCE.object_path(&meta.key());
+    let field = format!("/metadata/annotations/{}", PodGroupView::EXPECTED_COUNT.replace('/', "~1"));
+    let body = json!([same_object(meta), { "op": "add", "path": field, "value": change.count.to_string() }]);
+    let answer = patch(&parts.client, &path, PatchKind::Json, &body).await.map_err(|error| {
+        let (name, count) = (&meta.name, change.count);
+        let message = format!("Error setting the expected count of PodGroup {name} to {count}: {}", message(&error));
+        warn(parts, job, "FailedExpectedCountUpdate", "Update", &message);
+        Failure::SetExpectedCount(error)
+    })?;
+    shows(&parts.pod_groups, &meta.key(), answer.revision).await;
+    Ok(Then::Again)
+}
+
 /// Waits until the cache shows a write that no version guards: as long as it does not, the same write would be decided on
 /// again and again. Where its event was lost, the kind is listed anew.
 async fn shows<V: View>(cache: &Cache<V>, key: &ObjectKey, revision: Revision) {
@@ -261,21 +292,6 @@ async fn write_status(parts: &Parts, job: &JobView, status: &JobStatusView, news
         "metadata": { "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version },
         "status": status_document(status),
     });
-async fn set_expected_count(parts: &Parts, job: &JobView, change: &ExpectedCount) -> Result<Then, Failure> {
-    let meta = &change.group.metadata;
-    let path = PodGroupView::RESOURCE.object_path(&meta.key());
-    let field = format!("/metadata/annotations/{}", PodGroupView::EXPECTED_COUNT.replace('/', "~1"));
-    let body = json!([same_object(meta), { "op": "add", "path": field, "value": change.count.to_string() }]);
-    let answer = patch(&parts.client, &path, PatchKind::Json, &body).await.map_err(|error| {
-        let (name, count) = (&meta.name, change.count);
-        let message = format!("Error setting the expected count of PodGroup {name} to {count}: {}", message(&error));
-        warn(parts, job, "FailedExpectedCountUpdate", "Update", &message);
-        Failure::SetExpectedCount(error)
-    })?;
-    shows(&parts.pod_groups, &meta.key(), answer.revision).await;
-    Ok(Then::Again)
-}
-
     let answer = match patch(&parts.client, &path, PatchKind::Merge, &body).await {
         Err(error) if is_conflict(&error) => {
             catch_up(&parts.client, &parts.jobs, &job.metadata.key()).await.map_err(Failure::WriteStatus)?;

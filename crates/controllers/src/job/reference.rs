@@ -11,17 +11,25 @@ use workloadbuilder::BuildError;
 
 use super::observe::Observed;
 use super::scheduling::{
-    Fallback, Group, Made, ManagementMode, MinCount, Scheduling, is_made_here, min_count_to_set, pod_group,
-    template_of,
+    Fallback, Group, Made, ManagementMode, MinCount, Scheduling, is_made_here, min_count_to_set, pod_group, template_of,
 };
 
 /// Finds the group of the Workload that the Job names. What cannot be resolved is waited for: pods outside the group
 /// would be what nobody asked for.
 pub fn named_group(observed: &Observed) -> Result<Scheduling, BuildError> {
-    let named = observed.job.spec.workload_ref.as_ref().map(|named| named.name.as_str()).unwrap_or_default();
+    let reference = observed.job.spec.workload_ref.as_ref();
+    let named = reference.map(|named| named.name.as_str()).unwrap_or_default();
     let [workload] = &observed.workloads[..] else {
         return Ok(waits("WorkloadNotFound", format!("spec.workloadRef: there is no Workload {named}: create it")));
     };
+    let uid = &workload.metadata.uid;
+    if let Some(wanted) = reference.map(|named| &named.uid).filter(|wanted| !wanted.is_empty() && *wanted != uid) {
+        let message = format!(
+            "spec.workloadRef: there is no Workload {named} with uid {wanted}; the one of that name has uid {uid}: make the \
+             Job anew with that uid, or without one"
+        );
+        return Ok(waits("WorkloadNotFound", message));
+    }
     let template = template_of(&observed.job, workload, ManagementMode::JoinNamed);
     let group = match (chosen(&observed.pod_groups), template) {
         (Chosen::One(group), _) => group,

@@ -274,6 +274,19 @@ fn a_job_says_how_a_users_group_is_told_that_no_more_pods_will_come() {
     });
 }
 
+#[test]
+fn a_child_whose_annotation_names_a_parent_group_that_is_not_there_says_so() {
+    on_shared_home(async |home| {
+        let owner = parent(&home).await;
+        home.create(&parents(&["workers"])).await;
+        let mut manifest = child("lost", &owner, "workers");
+        manifest["metadata"]["annotations"]["scheduling.k8s.io/parent-compositepodgroup"] = json!("nothing");
+        home.create(&manifest).await;
+        let told = home.told("ParentGroupNotFound", "lost").await;
+        assert!(told.is_none_or(|message| message.contains("there is no CompositePodGroup nothing")));
+    });
+}
+
 /// A Workload whose owner would be somebody else's kind, with gangs of these names, two pods each.
 fn parents(templates: &[&str]) -> Value {
     let template = |name: &&str| json!({"name": name, "schedulingPolicy": {"gang": {"minCount": 2}}});

@@ -212,7 +212,7 @@ fn suspension_takes_away_nothing_that_others_made() {
 }
 
 fn naming(job: JobBuilder, workload: &str) -> JobBuilder {
-    job.with(|job| job.spec.workload_ref = Some(WorkloadRefView { name: workload.to_owned() }))
+    job.with(|job| job.spec.workload_ref = Some(WorkloadRefView { name: workload.to_owned(), ..Default::default() }))
 }
 
 fn with_gate() -> Gates {
@@ -272,6 +272,28 @@ fn a_workload_that_cannot_be_resolved_is_waited_for_and_said() {
         let goes_on = next_step(&seen, &with_gate(), &Config::default()).unwrap();
         assert_eq!(text(&goes_on), "create 4 in a", "{reason}: what was waited for came");
     }
+}
+
+// Another Workload of the same name was joined without a word.
+// Shows: S001-10
+#[test]
+fn a_reference_with_the_uid_of_another_workload_is_waited_for_and_said() {
+    let templates = json!([{ "name": "t", "schedulingPolicy": { "basic": {} } }]);
+    let with_uid = |uid: &str| {
+        let named = WorkloadRefView { name: "shared".to_owned(), uid: uid.to_owned() };
+        let job = plain().with(|job| job.spec.workload_ref = Some(named));
+        let seen = Observed { workloads: vec![user_workload("shared", templates.clone())], ..observed(job, vec![], 1) };
+        next_step(&seen, &with_gate(), &Config::default()).unwrap()
+    };
+    assert!(text(&with_uid("shared")).starts_with("create group"), "{}", text(&with_uid("shared")));
+    let NextStep::WriteStatus(status, _) = with_uid("other") else { panic!("a status") };
+    let said = &status.conditions[0];
+    assert_eq!((said.kind.as_str(), said.reason.as_str()), ("SchedulingBlocked", "WorkloadNotFound"));
+    assert_eq!(
+        said.message,
+        "spec.workloadRef: there is no Workload shared with uid other; the one of that name has uid shared: make the Job \
+         anew with that uid, or without one"
+    );
 }
 
 // Shows: S001-17
