@@ -14,6 +14,7 @@ use std::sync::Arc;
 use k8s_openapi::api::batch::v1::{JobSpec, JobTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use workloadbuilder::blocks::{
     WorkloadCompositePodGroupDisruptionMode, WorkloadCompositePodGroupSchedulingConstraints,
     WorkloadCompositePodGroupSchedulingPolicy, WorkloadPodGroupDisruptionMode, WorkloadPodGroupResourceClaim,
@@ -26,6 +27,7 @@ use workloadbuilder::{
 
 use crate::batch::scheduling::{DISRUPTION_MODES, POLICIES, job_blocks};
 use crate::field::{Error, ErrorList, Path};
+use crate::schema;
 
 /// Group and version.
 pub const API_VERSION: &str = "jobset.x-k8s.io/v1alpha2";
@@ -101,6 +103,7 @@ impl JobSet {
             owner: Some(owner),
             allowed_policies: POLICIES.to_vec(),
             allowed_disruption_modes: DISRUPTION_MODES.to_vec(),
+            limit_advice: Some("put Jobs that are alike into one replicatedJob with replicas".to_owned()),
             ..BuildOptions::default()
         };
         Builder::new(self.item(), options)
@@ -138,9 +141,7 @@ impl JobSet {
         let job = &self.spec.replicated_jobs[index];
         let path = replicated_job(index);
         let spec = job_spec(job);
-        let pods = i64::from(job.replicas.unwrap_or(1)) * i64::from(spec.parallelism.unwrap_or(1));
-        // As for a Job, a gang needs at least one pod although a suspended one may have none.
-        let min_count = i32::try_from(pods.max(1)).unwrap_or(i32::MAX);
+        let min_count = pods_of(job);
         let class = spec.template.spec.as_ref().and_then(|pod| pod.priority_class_name.clone());
         let (input, fields) = self.asked_of(index);
         WorkloadItem {
@@ -200,8 +201,85 @@ impl JobSet {
         }
         let builder = self.builder(OwnerReference::default());
         errors.extend(builder.validate(None));
+        errors.extend(self.counts());
         errors
     }
+
+    /// Gangs that ask for more than there is would wait for ever.
+    fn counts(&self) -> ErrorList {
+        let mut errors = ErrorList::new();
+        let components = i32::try_from(self.spec.replicated_jobs.len()).unwrap_or(i32::MAX);
+        let policy = self.spec.scheduling.as_ref().and_then(|scheduling| scheduling.scheduling_policy.as_ref());
+        let asked = policy.and_then(|policy| policy.gang.as_ref()).and_then(|gang| gang.min_group_count);
+        if let Some(asked) = asked.filter(|asked| *asked > components) {
+            let path = Path::new("spec").child("scheduling").child("schedulingPolicy");
+            let detail = format!("must not be greater than the number of replicatedJobs ({components})");
+            errors.push(Error::invalid(&path.child("gang").child("minGroupCount"), asked, detail));
+        }
+        for (index, job) in self.spec.replicated_jobs.iter().enumerate() {
+            let (Blocks::PodGroup(blocks), path) = self.asked_of(index) else { continue };
+            let gang = blocks.policy.and_then(|policy| policy.gang);
+            if let Some(asked) = gang.and_then(|gang| gang.min_count).filter(|asked| *asked > pods_of(job)) {
+                let detail = format!("must not be greater than replicas times parallelism ({})", pods_of(job));
+                let path = path.child("schedulingPolicy").child("gang").child("minCount");
+                errors.push(Error::invalid(&path, asked, detail));
+            }
+        }
+        errors
+    }
+}
+
+/// Fields that the blocks of a JobSet and the Jobs in it do not have. The types would drop them without a word. What else a
+/// JobSet has is not known here, and left alone.
+pub fn unknown_fields(document: &Value) -> ErrorList {
+    let spec = &document["spec"];
+    let mut errors = ErrorList::new();
+    // A template of a composite has the same blocks as the whole, an entry the same as a Job.
+    let mut whole = spec["scheduling"].clone();
+    let entries = whole.as_object_mut().and_then(|whole| whole.remove("replicatedJobPolicies"));
+    if whole.is_object() {
+        let workload = json!({"spec": {"compositePodGroupTemplates": [whole]}});
+        let unknown = schema::unknown_fields("scheduling.k8s.io", "v1beta1", "Workload", &workload);
+        let below = |path: &str| path.strip_prefix("spec.compositePodGroupTemplates[0]").map(str::to_owned);
+        errors
+            .extend(unknown.iter().filter_map(|path| Some(unknown_field(&format!("spec.scheduling{}", below(path)?)))));
+    }
+    for (at, entry) in entries.iter().flat_map(|entries| entries.as_array()).flatten().enumerate() {
+        let mut entry = entry.clone();
+        entry.as_object_mut().map(|entry| entry.remove("targetReplicatedJob"));
+        errors.extend(unknown_in_job(&json!({"scheduling": entry}), "spec.scheduling", policies().index(at).as_str()));
+    }
+    for (index, job) in spec["replicatedJobs"].as_array().into_iter().flatten().enumerate() {
+        let at = replicated_job(index).child("template").child("spec");
+        errors.extend(unknown_in_job(&job["template"]["spec"], "spec", at.as_str()));
+    }
+    errors
+}
+
+/// Fields that a Job with this spec does not have; `from` is where the caller has them `at`.
+fn unknown_in_job(spec: &Value, from: &str, at: &str) -> ErrorList {
+    if !spec.is_object() {
+        return ErrorList::new();
+    }
+    let unknown = schema::unknown_fields("batch", "v1", "Job", &json!({"spec": spec}));
+    let below = |path: &String| path.strip_prefix(from).map(|below| unknown_field(&format!("{at}{below}")));
+    unknown.iter().filter_map(below).collect()
+}
+
+fn unknown_field(path: &str) -> Error {
+    let detail = match path {
+        "spec.scheduling.schedulingPolicy.gang.minCount" => {
+            "unknown field: a JobSet as a whole counts its replicatedJobs, in minGroupCount"
+        }
+        _ => "unknown field",
+    };
+    Error::forbidden(&Path::new(path), detail)
+}
+
+/// How many pods a component has. As for a Job, a gang needs at least one although a suspended one may have none.
+fn pods_of(job: &ReplicatedJob) -> i32 {
+    let pods = i64::from(job.replicas.unwrap_or(1)) * i64::from(job_spec(job).parallelism.unwrap_or(1));
+    i32::try_from(pods.max(1)).unwrap_or(i32::MAX)
 }
 
 fn job_spec(job: &ReplicatedJob) -> std::borrow::Cow<'_, JobSpec> {

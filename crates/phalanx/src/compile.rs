@@ -4,16 +4,20 @@
 mod notes; // which rule made which field
 mod annotate; // notes at the ends of YAML's lines
 
+use std::collections::BTreeSet;
+
 use api::batch::scheduling::{JobIntent, item_for_job, job_of_cron_job};
 use api::conversion::put_right;
 use api::gates::Gates;
 use api::job_set::{self, JobSet};
+use api::metadata::names;
 use api::views::{JobView, View};
-use controllers::job::scheduling::compiled;
+use controllers::job::ChildOwners;
+use controllers::job::scheduling::{compiled, why_no_objects};
 use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use workloadbuilder::groups::workload_owner;
 use workloadbuilder::target::Version;
 use workloadbuilder::{BuildOptions, Builder, Group, WorkloadItem};
@@ -50,7 +54,11 @@ fn compile_all(manifests: &[Manifest]) -> Result<(String, Vec<String>), Vec<Prob
     let others: Vec<Manifest> = others.into_iter().cloned().collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![manifests[0].problem("", &format!("cannot start: {error}"))])?;
-    let stored = runtime.block_on(run::check(&others, Gates::default()))?;
+    // Objects are compiled for whichever cluster they go to, which has their namespaces.
+    let namespaces = namespaces_of(&others);
+    let checked: Vec<Manifest> = namespaces.iter().chain(&others).cloned().collect();
+    let mut stored = runtime.block_on(run::check(&checked, Gates::default()))?;
+    let stored = stored.split_off(namespaces.len());
     let (mut documents, mut problems, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let mut gather = |manifest: &Manifest, result: Result<String, Vec<Problem>>| match result {
         Ok(text) => documents.push(format!("# {}{text}", manifest.title())),
@@ -76,6 +84,24 @@ fn compile_all(manifests: &[Manifest]) -> Result<(String, Vec<String>), Vec<Prob
     Ok((documents.join("---\n"), warnings))
 }
 
+/// The namespaces that objects live in and neither a manifest nor a new server has.
+fn namespaces_of(manifests: &[Manifest]) -> Vec<Manifest> {
+    let made = manifests.iter().filter(|manifest| manifest.document["kind"] == "Namespace");
+    let made: BTreeSet<&str> = made.filter_map(|manifest| manifest.document["metadata"]["name"].as_str()).collect();
+    let named = manifests.iter().filter_map(|manifest| manifest.document["metadata"]["namespace"].as_str());
+    let missing: BTreeSet<&str> = named.filter(|name| !made.contains(name) && !is_there(name)).collect();
+    let namespace = |name: &str| {
+        let document = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        Manifest::made(document)
+    };
+    missing.into_iter().map(namespace).collect()
+}
+
+/// Whether a new server has the namespace. One whose name it would refuse it is left to refuse at the object.
+fn is_there(name: &str) -> bool {
+    ["default", "kube-node-lease", "kube-public", "kube-system"].contains(&name) || !names::dns_label(name).is_empty()
+}
+
 /// The uid that names are made from.
 fn uid_of(manifest: &Manifest) -> &str {
     manifest.document["metadata"]["uid"].as_str().unwrap_or(UID_UNKNOWN)
@@ -84,9 +110,9 @@ fn uid_of(manifest: &Manifest) -> &str {
 fn job(manifest: &Manifest, mut job: Value) -> Result<String, Vec<Problem>> {
     let uid = uid_of(manifest);
     job["metadata"]["uid"] = uid.into();
-    let text =
-        objects_of_job(&job, Origin::job).map_err(|message| vec![manifest.problem("spec.scheduling", &message)])?;
-    Ok(text_or_none(&format!(", as if the server had given it uid {uid}"), text))
+    let introduction = format!(", as if the server had given it uid {uid}");
+    objects_of_job(&job, &introduction, Origin::job)
+        .map_err(|message| vec![manifest.problem("spec.scheduling", &message)])
 }
 
 fn cron_job(manifest: &Manifest, document: Value) -> Result<String, Vec<Problem>> {
@@ -96,26 +122,20 @@ fn cron_job(manifest: &Manifest, document: Value) -> Result<String, Vec<Problem>
     let mut job =
         serde_json::to_value(job_of_cron_job(&cron_job, &name)).map_err(|error| problem(error.to_string()))?;
     job["metadata"]["uid"] = UID_UNKNOWN.into();
-    let text = objects_of_job(&job, Origin::job_of_cron_job).map_err(problem)?;
-    Ok(text_or_none(&format!(": each of its Jobs, as if {name} with uid {UID_UNKNOWN} were one"), text))
+    let introduction = format!(": each of its Jobs, as if {name} with uid {UID_UNKNOWN} were one");
+    objects_of_job(&job, &introduction, Origin::job_of_cron_job).map_err(problem)
 }
 
-fn text_or_none(introduction: &str, objects: Option<String>) -> String {
-    match objects {
-        Some(objects) => format!("{introduction}\n{objects}"),
-        None => ": no objects; its pod template names a PodGroup of its own\n".to_owned(),
-    }
-}
-
-/// The Workload and PodGroup of a Job as the server would hold it; `None` where somebody else brings the group.
-fn objects_of_job(job: &Value, origin: fn(WorkloadItem) -> Origin) -> Result<Option<String>, String> {
+/// The Workload and PodGroup of a Job as the server would hold it, or why there are none.
+fn objects_of_job(job: &Value, introduction: &str, origin: fn(WorkloadItem) -> Origin) -> Result<String, String> {
     let job = JobView::decode(job.to_string().as_bytes()).map_err(|error| error.to_string())?;
     let Some((workload, group)) = compiled(&job, UID_UNKNOWN).map_err(|error| error.to_string())? else {
-        return Ok(None);
+        let why = why_no_objects(&job, &Gates::default(), &ChildOwners::default()).unwrap_or_default();
+        return Ok(format!(": no objects; {why}\n"));
     };
     let origin = origin(item_for_job(JobIntent::from(&job).under(&Gates::default())));
     let objects = [yaml(&workload, &origin)?, yaml(&group, &origin)?];
-    Ok(Some(objects.join("---\n")))
+    Ok(format!("{introduction}\n{}", objects.join("---\n")))
 }
 
 /// All objects of a JobSet: the Workload, then the groups in the order in which they are created.
@@ -137,6 +157,10 @@ fn job_set(manifest: &Manifest, warnings: &mut Vec<String>) -> Result<String, Ve
     }
     if metadata["namespace"].is_null() {
         metadata["namespace"] = "default".into();
+    }
+    let unknown = job_set::unknown_fields(&document);
+    if !unknown.is_empty() {
+        return Err(fields(unknown));
     }
     let job_set: JobSet = serde_json::from_value(document).map_err(|error| vec![problem("spec", error.to_string())])?;
     let errors = job_set.validate();

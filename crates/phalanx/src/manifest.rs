@@ -45,6 +45,11 @@ impl fmt::Display for Problem {
 }
 
 impl Manifest {
+    /// A document that stands in no file.
+    pub fn made(document: Value) -> Manifest {
+        Manifest { file: PathBuf::new(), document, lines: BTreeMap::new() }
+    }
+
     /// `apiVersion` and `kind`, or what is wrong with them.
     pub fn api_version_and_kind(&self) -> Result<(&str, &str), Problem> {
         let text = |field: &str| match self.document.get(field) {

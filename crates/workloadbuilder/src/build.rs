@@ -91,6 +91,9 @@ pub struct BuildOptions {
     pub allowed_disruption_modes: Vec<DisruptionModeKind>,
     /// What the server can hold.
     pub target: Target,
+    /// What users of the controller's resource can do about too many groups side by side, in the words of that resource.
+    /// `validate` says it; without it, it says the limit alone, for users know no items.
+    pub limit_advice: Option<String>,
 }
 
 /// Builds the objects of one workload, from items or from the Workload that was built from them earlier.
@@ -167,7 +170,15 @@ impl Builder {
         };
         let root = items.first().map(|item| item.path.clone()).unwrap_or_default();
         let errors = tree::resolve(items, self.options.target.held_shape()).err().unwrap_or_default();
-        errors.iter().map(|error| error.to_field_error(&root)).collect()
+        errors.iter().map(|error| self.field_error(error, &root)).collect()
+    }
+
+    fn field_error(&self, error: &BuildError, root: &Path) -> FieldError {
+        let mut field = error.to_field_error(root);
+        if let (BuildError::TooManyTemplates { .. }, Some(advice)) = (error, &self.options.limit_advice) {
+            field.detail = format!("{}: {advice}", field.detail);
+        }
+        field
     }
 
     fn items(&self) -> Result<&[WorkloadItem], FieldError> {

@@ -33,8 +33,11 @@ pub enum BuildError {
     )]
     MixedTop { item: String },
     /// A list of templates is full.
-    #[error("{owner}: {count} templates in one list, and at most {TEMPLATES_MAX} are allowed: {advice}")]
-    TooManyTemplates { path: Path, owner: String, count: usize, advice: &'static str },
+    #[error(
+        "{owner}: {count} templates in one list, and at most {TEMPLATES_MAX} are allowed: put some of them under an item of \
+         their own"
+    )]
+    TooManyTemplates { path: Path, owner: String, count: usize },
     /// The tree is too deep.
     #[error(
         "item {item}: {depth} levels, and at most {DEPTH_MAX} are allowed, that of the pods included: leave out a level \
@@ -102,7 +105,8 @@ impl BuildError {
                 kind: ErrorKind::TooMany,
                 path: path.clone(),
                 value: Some(count.to_string()),
-                detail: detail.to_owned(),
+                // The other advice is for who builds the tree; users know no items.
+                detail: format!("a workload has at most {TEMPLATES_MAX} groups side by side"),
             },
             BuildError::TooDeep { path, .. }
             | BuildError::ClaimsOfGroups { path, .. }

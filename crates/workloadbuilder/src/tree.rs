@@ -196,7 +196,6 @@ fn top(nodes: &[Node<'_>]) -> Option<BuildError> {
         path: first.item.path.clone(),
         owner: "the top of the workload".to_owned(),
         count: nodes.len(),
-        advice: "put some of them under an item of their own",
     })
 }
 
@@ -208,7 +207,6 @@ fn children(node: &Node<'_>) -> Option<BuildError> {
         path: node.item.path.clone(),
         owner: format!("item {}", node.item.name),
         count,
-        advice: "put some of them under an item of their own",
     })
 }
 

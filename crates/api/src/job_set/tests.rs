@@ -173,10 +173,61 @@ fn errors_point_at_the_place_where_the_user_wrote() {
     assert_eq!(
         errors(&job_set(Value::Null, nine)),
         [
-            "spec.replicatedJobs: Too many: 9: 9 templates in one list, and at most 8 are allowed: put some of them under an item \
-          of their own"
+            "spec.replicatedJobs: Too many: 9: a workload has at most 8 groups side by side: put Jobs that are alike into one \
+          replicatedJob with replicas"
         ]
     );
+}
+
+// All of these were accepted: the first two ask for what can never be, the types dropped the others.
+#[test]
+fn gangs_of_more_than_there_is_are_refused() {
+    let gang = |field: &str, count: i32| json!({"schedulingPolicy": {"gang": {field: count}}});
+    let mut entry = gang("minCount", 7);
+    entry["targetReplicatedJob"] = json!("workers");
+    let mut whole = gang("minGroupCount", 3);
+    whole["replicatedJobPolicies"] = json!([entry]);
+    let jobs = vec![job("driver", 1, gang("minCount", 3)), job("workers", 3, Value::Null)];
+    assert_eq!(
+        errors(&job_set(whole, jobs)),
+        [
+            "spec.scheduling.schedulingPolicy.gang.minGroupCount: Invalid value: 3: must not be greater than the number of \
+             replicatedJobs (2)",
+            "spec.replicatedJobs[0].template.spec.scheduling.schedulingPolicy.gang.minCount: Invalid value: 3: must not be \
+             greater than replicas times parallelism (2)",
+            "spec.scheduling.replicatedJobPolicies[0].schedulingPolicy.gang.minCount: Invalid value: 7: must not be greater \
+             than replicas times parallelism (6)",
+        ]
+    );
+    let jobs = vec![job("driver", 1, gang("minCount", 2)), job("workers", 3, gang("minCount", 6))];
+    assert_eq!(errors(&job_set(gang("minGroupCount", 2), jobs)), Vec::<String>::new());
+}
+
+#[test]
+fn fields_that_no_block_and_no_job_of_a_job_set_has_are_found() {
+    let unknown = |spec: Value| {
+        let errors = super::unknown_fields(&json!({"spec": spec}));
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let whole = json!({"schedulingPolicy": {"gang": {"minCount": 2}, "elastic": {}}, "replicatedJobPolicies": [
+        {"targetReplicatedJob": "a", "schedulingPolicy": {"gang": {"minGroupCount": 2}}}]});
+    let component = json!({"name": "a", "replicas": 2, "template": {"spec": {
+        "paralelism": 3, "scheduling": {"schedulingPolicy": {"whole": {}}}, "template": {"spec": {"containers": []}}}}});
+    assert_eq!(
+        unknown(json!({"scheduling": whole, "network": {"own": true}, "replicatedJobs": [component]})),
+        [
+            "spec.scheduling.schedulingPolicy.elastic: Forbidden: unknown field",
+            "spec.scheduling.schedulingPolicy.gang.minCount: Forbidden: unknown field: a JobSet as a whole counts its \
+             replicatedJobs, in minGroupCount",
+            "spec.scheduling.replicatedJobPolicies[0].schedulingPolicy.gang.minGroupCount: Forbidden: unknown field",
+            "spec.replicatedJobs[0].template.spec.paralelism: Forbidden: unknown field",
+            "spec.replicatedJobs[0].template.spec.scheduling.schedulingPolicy.whole: Forbidden: unknown field",
+        ]
+    );
+    let gang = json!({"schedulingPolicy": {"gang": {"minGroupCount": 1}}, "disruptionMode": {"all": {}}});
+    let fine = job("a", 1, json!({"schedulingPolicy": {"gang": {"minCount": 2}}}));
+    assert_eq!(unknown(json!({"scheduling": gang, "replicatedJobs": [fine]})), Vec::<String>::new());
+    assert_eq!(unknown(Value::Null), Vec::<String>::new());
 }
 
 // Shows: S004-05

@@ -20,7 +20,7 @@ use super::observe::{Observed, is_controlled_by};
 use super::pods::job_owner;
 use super::reference::named_group;
 use super::removal;
-use super::settings::{ChildOwners, Groups, wants_objects};
+use super::settings::{ChildOwners, GROUPS_LABEL, Groups, wants_objects};
 use super::shape::{CONTROLLER, MANAGED_BY_ANNOTATION};
 
 /// Names the template of the parent's Workload that this Job is an instance of; its presence delegates the PodGroup.
@@ -52,6 +52,32 @@ pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners)
         None => ManagementMode::ManageBoth,
         Some(_) if links(job).is_some() => ManagementMode::ManagePodGroupOnly,
         Some(_) => ManagementMode::ManageNone,
+    }
+}
+
+/// Why a Job compiles to no Workload and PodGroup of its own, for people; `None` where it does.
+pub fn why_no_objects(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> Option<String> {
+    let owner = job.metadata.controller().map(name_of).unwrap_or_default();
+    match management_mode(job, gates, child_owners) {
+        ManagementMode::ManageBoth => None,
+        ManagementMode::JoinNamed => Some("its pods join the PodGroup of the Workload in spec.workloadRef".to_owned()),
+        ManagementMode::ManagePodGroupOnly => {
+            let template = links(job).map(|links| links.template).filter(|name| !name.is_empty());
+            let template = template.map(|name| format!("template {name}")).unwrap_or_else(|| "a template".to_owned());
+            Some(format!(
+                "{owner} controls it, and its PodGroup is made from {template} of the Workload of {owner} or of an owner of that"
+            ))
+        }
+        ManagementMode::ManageNone if !gates.enabled(Gate::WorkloadWithJob) => {
+            Some(format!("the feature gate {} is off", Gate::WorkloadWithJob.name()))
+        }
+        ManagementMode::ManageNone if job.spec.template.scheduling_group.is_some() => {
+            Some("its pod template names a PodGroup of its own".to_owned())
+        }
+        ManagementMode::ManageNone if Groups::of(&job.metadata) == Some(Groups::Disabled) => {
+            Some(format!("its label {GROUPS_LABEL} says disabled"))
+        }
+        ManagementMode::ManageNone => Some(format!("{owner} controls it and looks after its group")),
     }
 }
 
@@ -368,6 +394,9 @@ pub(super) fn pod_group(
     if let Some(later) = job.metadata.annotations.get(LATER).filter(|_| mode != ManagementMode::JoinNamed) {
         annotations.insert(LATER.to_owned(), later.clone());
     }
+    if mode != ManagementMode::JoinNamed && group.spec.scheduling_policy.gang.is_some() {
+        annotations.insert(PodGroupView::EXPECTED_COUNT.to_owned(), expected::at_first(job).to_string());
+    }
     group.metadata.annotations = Some(annotations);
     Ok(group)
 }
@@ -394,9 +423,6 @@ pub(super) fn template_of<'a>(
         }
         (ManagementMode::ManagePodGroupOnly, _) => templates(&workload.spec).into_iter().find_map(pods),
         _ => <[_; 1]>::try_from(templates(&workload.spec)).ok().and_then(|[only]| pods(only)),
-    if mode != ManagementMode::JoinNamed && group.spec.scheduling_policy.gang.is_some() {
-        annotations.insert(PodGroupView::EXPECTED_COUNT.to_owned(), expected::at_first(job).to_string());
-    }
     }
 }
 

@@ -287,15 +287,13 @@ fn what_the_server_would_refuse_is_refused_with_advice() {
             options(),
             "the top of the workload: 9 templates in one list, and at most 8 are allowed: put some of them under an item of \
              their own",
-            "spec.w0: Too many: 9: 9 templates in one list, and at most 8 are allowed: put some of them under an item of \
-             their own",
+            "spec.w0: Too many: 9: a workload has at most 8 groups side by side",
         ),
         (
             vec![tree("set", basic(), many(9))],
-            options(),
+            BuildOptions { limit_advice: Some("leave some out".to_owned()), ..options() },
             "item set: 9 templates in one list, and at most 8 are allowed: put some of them under an item of their own",
-            "spec.set: Too many: 9: 9 templates in one list, and at most 8 are allowed: put some of them under an item of \
-             their own",
+            "spec.set: Too many: 9: a workload has at most 8 groups side by side: leave some out",
         ),
         (
             vec![chain(5)],
