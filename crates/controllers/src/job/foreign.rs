@@ -109,8 +109,9 @@ fn lost_of_pods(group: &PodGroupView, pods: &[Arc<PodView>], owns_members: bool)
     let is_younger = |pod: &PodView| pod.metadata.creation_timestamp >= group.metadata.creation_timestamp;
     let is_owned = |pod: &PodView| pod.metadata.owner_references.iter().any(|owner| owner.uid == group.metadata.uid);
     let was_sent = |pod: &PodView| if owns_members { is_owned(pod) } else { is_younger(pod) };
-    let outside = pods.iter().filter(|pod| is_active(pod) && pod.group_name().is_none() && was_sent(pod)).count();
-    let what = format!("{outside} of {} pods, which are not in PodGroup {}", pods.len(), group.metadata.name);
+    let active: Vec<_> = pods.iter().filter(|pod| is_active(pod)).collect();
+    let outside = active.iter().filter(|pod| pod.group_name().is_none() && was_sent(pod)).count();
+    let what = format!("{outside} of {} pods, which are not in PodGroup {}", active.len(), group.metadata.name);
     (outside > 0).then(|| told("spec.schedulingGroup", &what, "GenericWorkload"))
 }
 
@@ -213,6 +214,7 @@ mod tests {
             ("none yet", vec![], None),
             ("inside", vec![pod(Some("g"), "Running", 11)], None),
             ("outside", vec![pod(Some("g"), "Pending", 11), pod(None, "Pending", 11)], Some("1 of 2 pods")),
+            ("beside one that ended", vec![pod(None, "Pending", 11), pod(None, "Failed", 11)], Some("1 of 1 pods")),
             ("older than the group", vec![pod(None, "Running", 9)], None),
             ("ended", vec![pod(None, "Succeeded", 11)], None),
         ] {

@@ -33,7 +33,11 @@ pub fn note_group(
     scheduling: &Scheduling,
     now: Timestamp,
 ) {
-    let Some(group) = group_of(observed, scheduling) else { return };
+    let Some(group) = group_of(observed, scheduling) else {
+        // What is not there waits for nothing; its numbers would stand for ever.
+        status.conditions.retain(|condition| !waits_for_place(condition));
+        return;
+    };
     let name = &group.metadata.name;
     if let Some((reason, message)) = waits_for(group, observed, findings) {
         let message = format!("PodGroup {name}: {message}");

@@ -144,10 +144,14 @@ fn note_fallback(status: &mut JobStatusView, scheduling: &Scheduling, now: Times
         Scheduling::Join(Group { lost, .. }) => (Fallback::CONDITION, lost.as_ref()),
         _ => (Fallback::CONDITION, None),
     };
-    if let Some(Fallback { reason, message }) = told
-        && set_condition(conditions, kind, "True", reason, message, now)
-    {
-        news.push(News::warning(reason, message));
+    if let Some(Fallback { reason, message }) = told {
+        let is_said = conditions.iter().any(|held| {
+            let same = held.reason == *reason && without_numbers(&held.message) == without_numbers(message);
+            held.kind == kind && held.status == "True" && same
+        });
+        if set_condition(conditions, kind, "True", reason, message, now) && !is_said {
+            news.push(News::warning(reason, message));
+        }
     }
     let resolved = match scheduling {
         Scheduling::Join(Group { lost: None, .. }) => Some("new pods join their PodGroup"),
@@ -165,6 +169,11 @@ fn note_fallback(status: &mut JobStatusView, scheduling: &Scheduling, now: Times
     if goes_on && Condition::is_true(conditions, Fallback::WAITING) {
         set_condition(conditions, Fallback::WAITING, "False", "Resolved", "the Job waits for nothing", now);
     }
+}
+
+/// A text that is the same while only its counts change, which is no news.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 /// Moves ends along: uids whose pod was let go into the counts, new ends into the records. True if all found room.

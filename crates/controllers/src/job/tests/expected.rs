@@ -169,6 +169,14 @@ fn a_job_says_what_its_gang_lacks_and_how_a_users_group_is_told_that_no_more_wil
     annotated.pod_groups = vec![Arc::new(group)];
     assert_eq!(said(&annotated), "True Scheduled PodGroup theirs is placed");
 
+    // What is gone waits for nothing: the numbers stood on the Job for ever.
+    let mut gone = seen.clone();
+    let noted = step(&gone);
+    written(&mut gone, noted);
+    gone.pod_groups.clear();
+    let NextStep::WriteStatus(status, _) = step(&gone) else { panic!("a status, not {}", text(&step(&gone))) };
+    assert!(!status.conditions.iter().any(|condition| condition.kind == "PodGroupScheduled"));
+
     // The same for a PodGroup that the pod template names.
     let mut named = seen;
     let mut job = (*named.job).clone();
