@@ -195,5 +195,61 @@ spec:
         assert_eq!(text, want);
     }
     let unknown = alone("{scheduling: {gangs: {}}, replicatedJobs: []}");
-    assert!(unknown.starts_with("test.yaml:1: jobset/a: unknown field `gangs`"), "{unknown}");
+    assert_eq!(unknown, "test.yaml:1: jobset/a: spec.scheduling.gangs: Forbidden: unknown field\n");
+}
+
+// All of them were told that their pod template names a PodGroup, and namespaces had to be given.
+#[test]
+fn a_job_without_objects_of_its_own_says_why_and_no_namespace_is_asked_for() {
+    let told = |metadata: &str, pod: &str| {
+        let text = format!(
+            "{{apiVersion: batch/v1, kind: Job, metadata: {{name: a, namespace: ml, {metadata}}}, spec: {{template: {{spec: \
+             {{restartPolicy: Never, {pod} containers: [{{name: main, image: x}}]}}}}}}}}"
+        );
+        let text = compile_text(&text);
+        text.trim_end().strip_prefix("# job/a: no objects; ").unwrap_or(&text).to_owned()
+    };
+    let owner = "ownerReferences: [{apiVersion: x.io/v1, kind: Training, name: t, uid: u, controller: true}]";
+    let delegated = format!("{owner}, annotations: {{scheduling.k8s.io/group-template-name: workers}}");
+    assert_eq!(told(owner, ""), "Training t controls it and looks after its group");
+    assert_eq!(
+        told(&delegated, ""),
+        "Training t controls it, and its PodGroup is made from template workers of the Workload of Training t or of an \
+         owner of that"
+    );
+    assert_eq!(told("labels: {phalanx.dev/groups: disabled}", ""), "its label phalanx.dev/groups says disabled");
+    let names = "schedulingGroup: {podGroupName: g},";
+    assert_eq!(told("", names), "its pod template names a PodGroup of its own");
+    assert!(told("", "").starts_with("# job/a, as if the server had given it uid"), "{}", told("", ""));
+    let with_namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: ml}}\n---\n{apiVersion: batch/v1, kind: Job, \
+                          metadata: {name: a, namespace: ml}, spec: {template: {spec: {restartPolicy: Never, containers: \
+                          [{name: main, image: x}]}}}}";
+    assert!(compile_text(with_namespace).starts_with("# job/a, as if"), "{}", compile_text(with_namespace));
+}
+
+#[test]
+fn what_a_job_set_cannot_have_is_told_at_its_line() {
+    let text = "
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train, namespace: ml}
+spec:
+  scheduling:
+    schedulingPolicy:
+      gang: {minCount: 2}
+  replicatedJobs:
+  - name: workers
+    template: {spec: {template: {spec: {containers: []}}}}
+";
+    assert_eq!(
+        compile_text(text),
+        "test.yaml:8: jobset/train: spec.scheduling.schedulingPolicy.gang.minCount: Forbidden: unknown field: a JobSet as a \
+         whole counts its replicatedJobs, in minGroupCount\n"
+    );
+    let text = text.replace("{minCount: 2}", "{minGroupCount: 2}");
+    assert_eq!(
+        compile_text(&text),
+        "test.yaml:8: jobset/train: spec.scheduling.schedulingPolicy.gang.minGroupCount: Invalid value: 2: must not be \
+         greater than the number of replicatedJobs (1)\n"
+    );
 }
