@@ -21,6 +21,10 @@ use crate::lines::Lines;
 use crate::reach::Reach;
 use crate::request;
 
+/// After so long without a line a watch is begun anew where it was: its connection may be dead. Servers send a bookmark
+/// every minute, so that a living one is rarely met; what it costs is one request.
+const SILENCE_MAX: Duration = Duration::from_secs(90);
+
 /// How a list-watch behaves.
 #[derive(Clone, Debug)]
 pub struct ListWatchConfig {
@@ -178,7 +182,8 @@ async fn watch<V: View>(
     let request = Request::new(V::RESOURCE.path()).watch(&params, &from.to_string());
     let request =
         request.map_err(|error| Broken { error: Error::BuildRequest(error), resume: None, progressed: false })?;
-    let body = client.request_stream(request).await.map_err(|error| {
+    // The answer begins at once, whenever the first event comes.
+    let body = request::within(request::DEADLINE, client.request_stream(request)).await.map_err(|error| {
         let resume = Some(from).filter(|_| !is_expired(&error));
         Broken { error, resume, progressed: false }
     })?;
@@ -187,8 +192,8 @@ async fn watch<V: View>(
     follow(std::pin::pin!(body), cache, from).await
 }
 
-/// Folds the lines of `body` in, one lock and one wake-up for all that arrive together; ends when somebody says that
-/// the cache is wrong.
+/// Folds the lines of `body` in, one lock and one wake-up for all that arrive together; ends when nothing came for too
+/// long, or when the cache is said to be wrong.
 async fn follow<V: View>(
     mut body: std::pin::Pin<&mut impl AsyncBufRead>,
     cache: &Cache<V>,
@@ -200,6 +205,7 @@ async fn follow<V: View>(
         let came = tokio::select! { biased;
             () = cache.doubted() => return Ok(Ended { last: None, progressed: true }),
             came = body.fill_buf() => came,
+            () = tokio::time::sleep(SILENCE_MAX) => return Ok(Ended { last: Some(last), progressed: true }),
         };
         let chunk = came.map_err(|error| {
             // What was folded in stays; the next watch goes on from there.

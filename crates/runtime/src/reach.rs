@@ -5,14 +5,22 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::Error;
+use kube::{Client, Error};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::failure::message;
+use crate::request;
 
 /// A trouble that lasts is told this often.
 const TELL_EVERY: Duration = Duration::from_secs(60);
+/// The pause between two probes of the server.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// How long the server has to answer a probe.
+const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// What probes are called among the kinds.
+const PROBE: &str = "version";
 
 /// What all list-watches of a process know about their server. Clones are the same.
 #[derive(Clone, Default)]
@@ -55,6 +63,18 @@ impl Reach {
                 return;
             }
             changed.await;
+        }
+    }
+
+    /// Asks the server again and again whether it answers at all, for ever. The watches of a server that is frozen stay
+    /// open, and say nothing either way.
+    pub async fn probe(self, client: Client) {
+        loop {
+            match request::within(PROBE_DEADLINE, request::get(&client, "/version")).await {
+                Ok(_) | Err(Error::Api(_)) => self.answered(PROBE),
+                Err(error) => self.failed(PROBE, &error),
+            }
+            tokio::time::sleep(PROBE_EVERY).await;
         }
     }
 

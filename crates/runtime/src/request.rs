@@ -2,6 +2,11 @@
 //!
 //! The answer to a write is the whole object; decoding it would cost more than the write is worth, so only its
 //! version and uid are read. What the object now looks like arrives in the cache.
+//!
+//! Every request that is no watch ends within [`DEADLINE`]. One that got no answer by then takes its connection with it:
+//! HTTP/1.1, which is all that `kube` speaks, has no other way to give a request up, so the next one gets another.
+
+use std::time::Duration;
 
 use api::Revision;
 use api::views::{Meta, ObjectKey, View};
@@ -15,6 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::is_not_found;
 use crate::informer::Cache;
+
+/// How long the server has for an answer, the whole of its body included; each page of a list has this long.
+pub const DEADLINE: Duration = Duration::from_secs(15);
 
 const JSON: &str = "application/json";
 /// Metadata alone, or the whole object from a server that knows no such form.
@@ -117,8 +125,19 @@ pub async fn catch_up<V: View>(client: &Client, cache: &Cache<V>, key: &ObjectKe
     Ok(())
 }
 
-/// Sends `request` and returns the answer's body as it came, or the `Status` it carries as an error.
+/// Sends `request` and returns the answer's body as it came, or the `Status` it carries as an error. Without an answer
+/// within [`DEADLINE`] it is not known whether the server did what was asked.
 pub(crate) async fn send(client: &Client, request: Request<Body>) -> Result<Bytes, Error> {
+    within(DEADLINE, exchange(client, request)).await
+}
+
+/// What `work` comes to, or an error where the server does not answer within `deadline`.
+pub(crate) async fn within<T>(deadline: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let ended = tokio::time::timeout(deadline, work).await;
+    ended.unwrap_or_else(|_| Err(Error::Service(format!("no answer within {} s", deadline.as_secs()).into())))
+}
+
+async fn exchange(client: &Client, request: Request<Body>) -> Result<Bytes, Error> {
     let response = client.send(request).await?;
     let code = response.status();
     let bytes = response.into_body().collect_bytes().await?;

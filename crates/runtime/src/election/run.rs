@@ -22,8 +22,10 @@ const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
 /// How things stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Somebody else has the lease, or the server cannot be asked. Nothing may be written.
+    /// Another process has the lease, or the server could not be asked yet. Nothing may be written.
     Waiting,
+    /// We had it, and have not seen it since. Nothing may be written.
+    Lost,
     /// We have it, for the n-th time.
     Leading(u32),
 }
@@ -61,7 +63,7 @@ impl Election {
             self.standing.send_replace(Standing::Leading(term));
             self.keep(won_at).await;
             self.fence.close();
-            self.standing.send_replace(Standing::Waiting);
+            self.standing.send_replace(Standing::Lost);
         }
     }
 
@@ -73,6 +75,11 @@ impl Election {
             match timeout(self.settings.renew, self.attempt()).await {
                 Ok(Ok(true)) => return asked_at,
                 Ok(Ok(false)) => {
+                    self.standing.send_if_modified(|standing| {
+                        let was_lost = *standing == Standing::Lost;
+                        *standing = Standing::Waiting;
+                        was_lost
+                    });
                     let record = self.seen.record();
                     let holder = record.holder().map(str::to_owned);
                     if holder.is_some() && holder != told {

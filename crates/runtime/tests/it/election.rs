@@ -103,9 +103,7 @@ impl Candidate {
         Candidate { line, client, settings, standing, fence, task }
     }
 
-    /// Leads (for the n-th time), or does not (`None`).
-    async fn becomes(&mut self, wanted: Option<u32>, within: u64) {
-        let wanted = wanted.map_or(Standing::Waiting, Standing::Leading);
+    async fn becomes(&mut self, wanted: Standing, within: u64) {
         let becoming = self.standing.wait_for(|standing| *standing == wanted);
         let got = timeout(Duration::from_secs(within), becoming).await;
         assert!(got.is_ok(), "{} is not {wanted:?} within {within} s", self.settings.identity);
@@ -116,34 +114,36 @@ impl Candidate {
 async fn the_second_leads_only_after_the_first_has_stopped_by_its_own_clock() {
     let server = LeaseServer::default();
     let mut first = Candidate::stand(&server, "first", 1);
-    first.becomes(Some(1), 2).await;
+    first.becomes(Standing::Leading(1), 2).await;
     let mut second = Candidate::stand(&server, "second", 2);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(*second.standing.borrow(), Standing::Waiting, "the lease is renewed");
     first.line.is_cut.store(true, Ordering::Relaxed);
-    first.becomes(None, 13).await;
+    first.becomes(Standing::Lost, 13).await;
     assert!(!first.fence.is_open());
     assert_eq!(*second.standing.borrow(), Standing::Waiting);
-    second.becomes(Some(1), 10).await;
+    second.becomes(Standing::Leading(1), 10).await;
     assert_eq!(server.spec()["holderIdentity"], "second");
     assert_eq!(server.spec()["leaseTransitions"], 1);
     first.line.is_cut.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(*first.standing.borrow(), Standing::Lost, "until it has seen the lease again");
     sleep(Duration::from_secs(60)).await;
     assert_eq!(*first.standing.borrow(), Standing::Waiting, "it is a candidate again, and waits");
     second.line.loses_answers.store(true, Ordering::Relaxed);
-    first.becomes(Some(2), 40).await;
+    first.becomes(Standing::Leading(2), 40).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_given_back_is_taken_with_the_next_look() {
     let server = LeaseServer::default();
     let mut first = Candidate::stand(&server, "first", 1);
-    first.becomes(Some(1), 2).await;
+    first.becomes(Standing::Leading(1), 2).await;
     let mut second = Candidate::stand(&server, "second", 2);
     sleep(Duration::from_secs(10)).await;
     first.task.abort();
     give_back(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
-    second.becomes(Some(1), 4).await;
+    second.becomes(Standing::Leading(1), 4).await;
     give_back(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
     assert_eq!(server.spec()["holderIdentity"], "second", "nobody gives back what is not his");
 }
@@ -156,7 +156,7 @@ async fn a_process_that_slept_finds_its_fence_closed_before_any_timer_has_run() 
     let write = async || runtime::request::put(&fenced, "/any", &json!({})).await;
     let refused = write().await.unwrap_err();
     assert!(runtime::failure::message(&refused).contains("does not hold its lease"), "{refused}");
-    first.becomes(Some(1), 2).await;
+    first.becomes(Standing::Leading(1), 2).await;
     assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Api(_))), "it reached the server");
     // `advance` moves the clock at once, as a stopped process would see it.
     advance(Duration::from_secs(11)).await;

@@ -18,6 +18,7 @@ type Chunk = Result<Bytes, std::io::Error>;
 
 /// What the next request gets.
 enum Reply {
+    Never,
     Text(u16, String),
     Stream(UnboundedReceiver<Chunk>),
 }
@@ -45,6 +46,11 @@ impl FakeServer {
         self.script.lock().unwrap().push_back(Reply::Text(code, body.to_owned()));
     }
 
+    /// The next unanswered request never gets an answer.
+    pub fn lose_answer(&self) {
+        self.script.lock().unwrap().push_back(Reply::Never);
+    }
+
     /// The next unanswered request is a watch whose lines come from the returned end.
     pub fn reply_watch(&self) -> WatchEnd {
         let (sender, receiver) = unbounded();
@@ -67,7 +73,7 @@ impl FakeServer {
         self.asked.lock().unwrap().push(line.trim_end().to_owned());
         let reply = self.script.lock().unwrap().pop_front();
         let (code, body) = match reply {
-            None => std::future::pending().await,
+            None | Some(Reply::Never) => std::future::pending().await,
             Some(Reply::Text(code, text)) => (code, Full::from(text).map_err(|never| match never {}).boxed_unsync()),
             Some(Reply::Stream(chunks)) => (200, StreamBody::new(chunks.map(|c| c.map(Frame::data))).boxed_unsync()),
         };

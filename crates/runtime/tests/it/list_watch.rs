@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::Revision;
 use api::views::{ObjectKey, PodView};
-use runtime::{Cache, Cursor, ListWatchConfig, keep};
+use runtime::{Cache, Cursor, ListWatchConfig, Reach, keep};
 use tokio::time::{Instant, timeout};
 
 use crate::fake_server::FakeServer;
@@ -290,4 +290,67 @@ async fn a_cache_catches_up_with_one_object_by_waiting_or_by_a_list() {
     watches.push(world.server.reply_watch());
     catch_up().await.unwrap();
     assert_eq!(world.cache.get(&key).unwrap().metadata.resource_version, Revision(6));
+}
+
+// A server that is frozen, or a network that swallows packets: the connection stays open and brings nothing.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_says_nothing_is_taken_up_where_it_was() {
+    let mut watches = Vec::new();
+    let mut world = World::start(|server| {
+        server.reply(200, &list(5, "", &[pod("a", 5)]));
+        watches.push(server.reply_watch());
+        watches.push(server.reply_watch());
+    });
+    assert_eq!(world.changes(1).await, "+a");
+    watches[0].send(&event("ADDED", &pod("b", 7)));
+    assert_eq!(world.changes(1).await, "+b");
+    world.server.asked();
+    let began = Instant::now();
+    watches[1].send(&event("ADDED", &pod("c", 9)));
+    let change = timeout(Duration::from_secs(600), world.cursor.next()).await.expect("the second watch is asked for");
+    assert_eq!((change.latest().metadata.name.as_str(), began.elapsed().as_secs()), ("c", 90));
+    assert!(world.server.asked()[0].contains("resourceVersion=7"), "from the last event on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_and_a_watch_without_an_answer_are_asked_for_again() {
+    let mut world = World::start(FakeServer::lose_answer);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.server.reply(200, &list(5, "", &[pod("a", 5)]));
+    world.server.lose_answer();
+    let watch = world.server.reply_watch();
+    watch.send(&event("ADDED", &pod("b", 6)));
+    let began = Instant::now();
+    assert_eq!(world.changes(2).await, "+a +b");
+    assert!(began.elapsed() < Duration::from_secs(32), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_an_answer_ends_and_says_so() {
+    let server = FakeServer::default();
+    let began = Instant::now();
+    let error = runtime::request::get(&server.client(), "/version").await.unwrap_err();
+    assert_eq!(began.elapsed(), runtime::request::DEADLINE);
+    assert_eq!(runtime::failure::message(&error), "no answer within 15 s");
+    assert!(runtime::is_retriable(&error) && runtime::is_uncertain(&error), "it may have been done or not");
+    // An answer that begins and does not end is none.
+    let _never = server.reply_watch();
+    let began = Instant::now();
+    assert!(runtime::request::get(&server.client(), "/version").await.is_err());
+    assert_eq!(began.elapsed(), runtime::request::DEADLINE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_frozen_is_noticed_although_no_connection_breaks() {
+    let (server, reach) = (FakeServer::default(), Reach::default());
+    server.reply(200, "{}");
+    server.reply(403, r#"{"kind":"Status","code":403}"#);
+    tokio::spawn(reach.clone().probe(server.client()));
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert!(reach.is_well(), "a refusal is an answer");
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert!(!reach.is_well());
+    server.reply(200, "{}");
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    assert!(reach.is_well());
 }
