@@ -10,7 +10,7 @@ mod advise; // ways out for groups that wait
 mod explain; // answers to whoever asks
 mod figures; // what is counted
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::Timestamp;
@@ -19,6 +19,7 @@ use self::advise::Advisory;
 use self::explain::Recall;
 use self::holding::Holding;
 use self::members::Membership;
+use self::partial::PendingBinds;
 use self::surplus::Surplus;
 use crate::alarms::Alarms;
 use crate::classes::Classes;
@@ -51,6 +52,8 @@ pub struct Core {
     untold: BTreeSet<PodId>,
     /// Gangs that are half placed, and until when each may stay so.
     partials: Alarms<GroupId>,
+    /// Of those, gangs whose release waits for binds.
+    pending_binds: BTreeMap<GroupId, PendingBinds>,
     surplus: Surplus,
     /// Pods that wait for gates of their own to open.
     gated_count: usize,
@@ -87,6 +90,7 @@ impl Core {
             queue: Queue::new(pauses),
             untold: BTreeSet::new(),
             partials: Alarms::default(),
+            pending_binds: BTreeMap::new(),
             surplus: Surplus::default(),
             gated_count: 0,
             missed_wakeups_count: 0,

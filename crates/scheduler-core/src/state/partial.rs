@@ -2,7 +2,8 @@
 //! between two binds.
 //!
 //! They are completed if that can be. If it cannot, their pods are released after a while: what they hold is of no use to
-//! them, and may be what another gang lacks. Only pods that somebody manages, and so makes anew, are released.
+//! them, and may be what another gang lacks. Only pods that somebody manages, and so makes anew, are released. Binds under
+//! way are waited for while they make progress, and no longer.
 
 use std::time::Duration;
 
@@ -12,10 +13,20 @@ use super::Core;
 use crate::decision::{Decision, Release, Unit, Verdict, WhyReleased};
 use crate::groups::GroupId;
 use crate::moment::Moment;
-use crate::pods::Stage;
+use crate::pods::{PodId, Stage};
 
-/// How long a release waits for binds that are under way.
+/// How often a release that waits for binds under way looks whether they have ended.
 const BINDS_PAUSE: Duration = Duration::from_secs(1);
+/// How long it waits while none of them ends. The server answers or is asked again in half that time.
+const BINDS_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Binds of a gang that its release waits for.
+#[derive(Debug)]
+pub(super) struct PendingBinds {
+    count: usize,
+    /// Since when they are so many.
+    since: Timestamp,
+}
 
 impl Core {
     /// Takes note of whether the group is half placed.
@@ -29,28 +40,45 @@ impl Core {
             self.partials.set(id);
         } else {
             self.partials.clear(id);
+            self.pending_binds.remove(&id);
         }
     }
 
     /// The group is no more.
     pub(super) fn forget_partial(&mut self, id: GroupId) {
         self.partials.clear(id);
+        self.pending_binds.remove(&id);
+    }
+
+    /// Whether binds of the group are under way and worth waiting for.
+    fn waits_for_binds(&mut self, id: GroupId, now: Timestamp) -> bool {
+        let is_assumed = |pod: &PodId| matches!(self.pods.get(*pod).stage, Stage::Assumed(_));
+        let count = self.groups.get(id).placed.pods().filter(is_assumed).count();
+        if count == 0 {
+            self.pending_binds.remove(&id);
+            return false;
+        }
+        let pending = self.pending_binds.entry(id).or_insert(PendingBinds { count, since: now });
+        if pending.count != count {
+            *pending = PendingBinds { count, since: now };
+        }
+        now < pending.since + BINDS_PAUSE_MAX
     }
 
     /// The pods of a gang that has been half placed for too long.
     pub(super) fn release(&mut self, now: Timestamp) -> Option<Decision> {
         let pause = self.config.release_after?;
         while let Some(id) = self.partials.ringing(now, pause) {
-            let group = self.groups.get(id);
-            if group.placed.pods().any(|pod| matches!(self.pods.get(pod).stage, Stage::Assumed(_))) {
+            if self.waits_for_binds(id, now) {
                 self.partials.ring_at(id, now + BINDS_PAUSE);
                 continue;
             }
             if self.was_whole_before(id) {
                 self.groups.get_mut(id).was_whole = true;
-                self.partials.clear(id);
+                self.forget_partial(id);
                 continue;
             }
+            let group = self.groups.get(id);
             // A pod that nobody manages would be lost for good.
             if group.placed.pods().any(|pod| self.pods.get(pod).owner.is_none()) {
                 self.partials.ring_at(id, now + pause);

@@ -120,6 +120,25 @@ fn binds_under_way_are_waited_for() {
 }
 
 #[test]
+fn binds_that_never_end_do_not_keep_a_gang_half_bound() {
+    let mut world = World::of("node a gpu=4; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
+    world.decide();
+    world.say("fail g-0; pods other 2 node=a gpu=1");
+    world.decide();
+    world.now += PAUSE;
+    assert!(!world.decide().contains("release"));
+    // One of two ends: the other may be next.
+    world.now += Duration::from_secs(29);
+    world.show_bound("g-1", "a");
+    let waits = world.decide();
+    assert!(!waits.contains("release"), "{waits}");
+    world.now += Duration::from_secs(29);
+    assert!(!world.decide().contains("release"));
+    world.now += Duration::from_secs(1);
+    assert_snapshot!(world.decide(), @"g: release g-1, g-2");
+}
+
+#[test]
 fn without_the_setting_nothing_is_released() {
     let mut world = World::with(
         Config { release_after: None, ..Config::default() },
