@@ -1,5 +1,8 @@
 //! Health and metrics of a process that serves nothing else: `/livez`, `/readyz`, `/healthz` and `/metrics` over plain
 //! HTTP, and what its scheduler answers: `/queue` and `/explain`. It asks nobody who they are.
+//!
+//! It listens on loopback, where a browser on the same machine can reach it too. What the scheduler answers goes only to
+//! requests that name a loopback host: a web page whose name was made to resolve to this machine cannot read it.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -26,6 +29,9 @@ const CONNECTIONS_MAX: usize = 16;
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// A listener that accepts nothing more, because there are no files left, is tried again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// What the scheduler answers.
+const SCHEDULER_PATHS: [&str; 2] = ["/queue", "/explain"];
 
 /// Answers on `listener` for ever.
 pub async fn serve(listener: TcpListener, shown: Shown) {
@@ -84,6 +90,10 @@ async fn answer<B>(shown: &Shown, request: &Request<B>) -> Response<Body> {
     if let Some(answer) = shown.health.answer(path, query) {
         return answer;
     }
+    if SCHEDULER_PATHS.contains(&path) && !names_loopback(request) {
+        let why = format!("{path} is served to localhost, 127.0.0.1 and [::1], not to the host of this request\n");
+        return response(StatusCode::FORBIDDEN, PLAIN_TEXT, why);
+    }
     let asked = if request.method() == Method::GET { shown.inquiries.answer(path, query).await } else { None };
     match asked {
         Some(Reply::Found(document)) => response(StatusCode::OK, "application/json", document.to_string()),
@@ -91,6 +101,21 @@ async fn answer<B>(shown: &Shown, request: &Request<B>) -> Response<Body> {
             response(StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST), PLAIN_TEXT, why + "\n")
         }
         None => response(StatusCode::NOT_FOUND, PLAIN_TEXT, "404 page not found\n".to_owned()),
+    }
+}
+
+/// Whether the request names this machine by a name that only this machine has, with whatever port.
+fn names_loopback<B>(request: &Request<B>) -> bool {
+    let header = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let hosts = [request.uri().authority().map(|authority| authority.as_str()), header];
+    let mut named = hosts.into_iter().flatten().map(without_port).peekable();
+    named.peek().is_some() && named.all(|host| ["localhost", "127.0.0.1", "[::1]"].contains(&host))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
     }
 }
 
@@ -132,7 +157,7 @@ mod tests {
         let shown = Shown { health: health.clone(), gates, counted: counted.clone(), inquiries };
         health.fail("caches", "not yet");
         let code = |path: &str| {
-            let request = Request::get(path).body(()).unwrap();
+            let request = Request::get(path).header(header::HOST, "localhost").body(()).unwrap();
             answer(&shown, &request).now_or_never().expect("nothing is waited for").status().as_u16()
         };
         assert_eq!([code("/livez"), code("/readyz"), code("/metrics"), code("/secrets")], [200, 500, 200, 404]);
@@ -141,5 +166,27 @@ mod tests {
         health.pass("caches");
         let text = metrics(&health, &gates, &counted);
         assert!(text.contains("phalanx_ready 1\n") && text.contains("{name=\"GenericWorkload\","), "{text}");
+    }
+
+    // A web page whose name resolves to 127.0.0.1 must not read the queue through its visitor's browser.
+    #[test]
+    fn only_requests_for_a_loopback_host_reach_the_scheduler() {
+        let (health, gates) = (Health::default(), Gates::default());
+        let shown = Shown { health, gates, counted: Metrics::default(), inquiries: Inquiries::default() };
+        let code = |uri: &str, host: Option<&str>| {
+            let request = host.iter().fold(Request::get(uri), |request, host| request.header(header::HOST, *host));
+            let answer = answer(&shown, &request.body(()).unwrap()).now_or_never();
+            answer.expect("nothing is waited for").status().as_u16()
+        };
+        for host in ["localhost", "localhost:10259", "127.0.0.1:1", "[::1]", "[::1]:10259"] {
+            assert_eq!([code("/queue", Some(host)), code("/explain?kind=Job", Some(host))], [404, 404], "{host}");
+        }
+        for host in ["evil.example", "evil.example:10259", "localhost.evil.example", "127.0.0.1.evil:1", "[::2]:1", ""]
+        {
+            assert_eq!([code("/queue", Some(host)), code("/explain", Some(host))], [403, 403], "{host}");
+            assert_eq!(code("/readyz", Some(host)), 200, "{host}: probes name the host as they like");
+        }
+        assert_eq!(code("/queue", None), 403);
+        assert_eq!(code("http://evil.example/queue", Some("localhost")), 403);
     }
 }
