@@ -14,7 +14,13 @@ pub struct Health(Arc<Mutex<Vec<Check>>>);
 struct Check {
     name: &'static str,
     /// Why it fails, where it does.
-    failure: Option<String>,
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    why: String,
+    /// Whether only a new process would help.
+    is_fatal: bool,
 }
 
 impl Health {
@@ -25,7 +31,12 @@ impl Health {
 
     /// `name` is not well, or not yet.
     pub fn fail(&self, name: &'static str, why: impl Into<String>) {
-        self.set(name, Some(why.into()));
+        self.set(name, Some(Failure { why: why.into(), is_fatal: false }));
+    }
+
+    /// `name` is not well, and only a new process would help: liveness fails too.
+    pub fn fail_liveness(&self, name: &'static str, why: impl Into<String>) {
+        self.set(name, Some(Failure { why: why.into(), is_fatal: true }));
     }
 
     /// Whether every check passes.
@@ -33,7 +44,7 @@ impl Health {
         self.checks().iter().all(|check| check.failure.is_none())
     }
 
-    fn set(&self, name: &'static str, failure: Option<String>) {
+    fn set(&self, name: &'static str, failure: Option<Failure>) {
         let mut checks = self.checks();
         match checks.iter_mut().find(|check| check.name == name) {
             Some(check) => check.failure = failure,
@@ -47,10 +58,11 @@ impl Health {
 
     /// The answer at `/livez`, `/readyz` or `/healthz`; `None` at other paths.
     ///
-    /// A process that answers is alive; it is ready, and healthy, when every check passes.
+    /// A process that answers is alive, unless a check says that only a new process would help; it is ready, and healthy,
+    /// when every check passes.
     pub fn answer(&self, path: &str, query: &str) -> Option<Response<Body>> {
         let name = path.strip_prefix('/').filter(|name| ["livez", "readyz", "healthz"].contains(name))?;
-        let checks = if name == "livez" { Vec::new() } else { self.lines() };
+        let checks = self.lines(name == "livez");
         let passed = checks.iter().all(|(passed, _)| *passed);
         let verbose = !passed || query.split('&').any(|pair| pair.split('=').next() == Some("verbose"));
         let text = if verbose {
@@ -69,12 +81,14 @@ impl Health {
         Some(response)
     }
 
-    fn lines(&self) -> Vec<(bool, String)> {
+    /// Every check, or where liveness is asked for those that fail it.
+    fn lines(&self, fatal_only: bool) -> Vec<(bool, String)> {
         let line = |check: &Check| match &check.failure {
             None => (true, format!("[+]{} ok\n", check.name)),
-            Some(why) => (false, format!("[-]{} failed: {why}\n", check.name)),
+            Some(failure) => (false, format!("[-]{} failed: {}\n", check.name, failure.why)),
         };
-        self.checks().iter().map(line).collect()
+        let is_fatal = |check: &&Check| check.failure.as_ref().is_some_and(|failure| failure.is_fatal);
+        self.checks().iter().filter(|check| !fatal_only || is_fatal(check)).map(line).collect()
     }
 }
 
@@ -94,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_follows_its_checks_and_liveness_does_not() {
+    fn readiness_follows_its_checks_and_liveness_only_the_fatal_ones() {
         let health = Health::default();
         assert_eq!(answer(&health, "/readyz", ""), (200, "ok".to_owned()));
         health.fail("caches", "not filled yet");
@@ -106,5 +120,11 @@ mod tests {
         let passing = "[+]ping ok\n[+]caches ok\n[+]parts ok\nhealthz check passed\n";
         assert_eq!(answer(&health, "/healthz", "a=b&verbose"), (200, passing.to_owned()));
         assert!(health.answer("/health", "").is_none());
+        health.fail_liveness("binds", "stuck");
+        let dead = "[+]ping ok\n[-]binds failed: stuck\nlivez check failed\n";
+        assert_eq!(answer(&health, "/livez", ""), (500, dead.to_owned()));
+        assert_eq!(answer(&health, "/readyz", "").0, 500);
+        health.pass("binds");
+        assert_eq!(answer(&health, "/livez", ""), (200, "ok".to_owned()));
     }
 }

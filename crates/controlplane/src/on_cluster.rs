@@ -123,6 +123,7 @@ impl OnCluster {
         let (capabilities, keeping) = Capabilities::of(asking, &DISCOVERED, reach.clone(), process.random.clone());
         process.capabilities = capabilities;
         process.spawn("caches/capabilities".to_owned(), keeping);
+        process.spawn("caches/probe".to_owned(), reach.clone().probe(process.client(&identity::caches())));
         process.start_caches(kinds).await;
         health.pass("caches");
         OnCluster { process, reach, health, candidacy: None }
@@ -137,8 +138,14 @@ impl OnCluster {
     pub fn look(&self) -> Option<&str> {
         if self.reach.is_well() {
             self.health.pass("server");
+            self.process.look_at_binds(&self.health);
         } else {
             self.health.fail("server", "it cannot be read right now");
+        }
+        match self.candidacy.as_ref().map(|candidacy| candidacy.known) {
+            Some(Standing::Lost) => self.health.fail("lease", "it was lost, and cannot be read or taken since"),
+            Some(Standing::Waiting | Standing::Leading(_)) => self.health.pass("lease"),
+            None => {}
         }
         let ended = self.process.ended()?;
         self.health.fail("parts", format!("{ended} ended by itself"));

@@ -3,18 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::gates::Gate;
 use api::views::View;
 use api::{Clock, Random};
-use apiserver::Identity;
+use apiserver::{Health, Identity};
 use runtime::{Cache, Capabilities, ListWatchConfig, Recorder};
-use scheduler::{Answers, Inquiry};
+use scheduler::{Answers, BindMonitor, Inquiry};
 use tokio::task::JoinHandle;
 
 use crate::caches::{Caches, Kept, task_name};
 use crate::config::{Config, Controller, Part};
 use crate::identity;
+
+/// A bind without an outcome for this long is stuck: every request of it has ended several times by then.
+const STUCK_AFTER: Duration = Duration::from_secs(120);
 
 /// Where a part gets its client from: the server in this process, or a cluster's.
 pub type Clients = Arc<dyn Fn(&Identity) -> kube::Client + Send + Sync>;
@@ -31,6 +35,7 @@ pub(crate) struct Process {
     list_watch: ListWatchConfig,
     pub caches: Caches,
     pub answers: Answers,
+    monitor: BindMonitor,
     /// What the server has; whoever makes the process knows whether that has to be asked.
     pub capabilities: Capabilities,
     /// What runs, by name; tasks of a part bear its name in front.
@@ -56,7 +61,8 @@ impl Process {
             let (pods, pod_groups) = (caches.pods.clone(), caches.pod_groups.clone());
             config.inquiries.open(Inquiry { answers: answers.clone(), pods, pod_groups });
         }
-        Process { clock, random, config, clients, list_watch, caches, answers, capabilities, tasks }
+        let monitor = BindMonitor::default();
+        Process { clock, random, config, clients, list_watch, caches, answers, monitor, capabilities, tasks }
     }
 
     /// A client of `who`.
@@ -113,6 +119,20 @@ impl Process {
             }
             !ends
         });
+        if part == Part::Scheduler {
+            self.monitor.clear();
+        }
+    }
+
+    /// Has liveness say whether binds end. One that does not, though the server can be read, ends only with the process.
+    pub fn look_at_binds(&self, health: &Health) {
+        match self.monitor.oldest().filter(|oldest| *oldest >= STUCK_AFTER) {
+            Some(oldest) => {
+                let seconds = oldest.as_secs();
+                health.fail_liveness("binds", format!("a bind has been without an outcome for {seconds} s"));
+            }
+            None => health.pass("binds"),
+        }
     }
 
     /// The name of a task that ended by itself, which none ever should.
@@ -156,6 +176,7 @@ impl Process {
             config: self.scheduler_config(),
             answers: self.answers.clone(),
             metrics: self.config.metrics.scheduler.clone(),
+            monitor: self.monitor.clone(),
         };
         self.spawn("Scheduler/loop".to_owned(), scheduler::run(parts));
     }

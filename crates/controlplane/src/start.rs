@@ -168,6 +168,11 @@ impl ControlPlane {
         self.process.ended()
     }
 
+    /// Has the server's liveness say whether binds end.
+    pub fn look_at_binds(&self) {
+        self.process.look_at_binds(self.server.health());
+    }
+
     /// Ends everything that runs, and returns when it has ended.
     pub async fn stop(self) {
         self.process.stop().await;

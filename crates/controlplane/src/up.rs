@@ -187,8 +187,9 @@ impl Up {
         answer.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// What ended by itself, which nothing ever should; readiness says so from then on.
+    /// What ended by itself, which nothing ever should; readiness says so from then on. Liveness says whether binds end.
     pub fn ended(&self) -> Option<String> {
+        self.plane.look_at_binds();
         let ended = match self.plane.ended() {
             Some(part) => part.to_owned(),
             None if self.edge.has_ended() => "the network edge".to_owned(),

@@ -10,6 +10,7 @@ use scheduler_core::profile::NoPlace;
 use scheduler_core::{Filter, Profile, Score};
 
 use crate::answers::Answers;
+use crate::bind_monitor::BindMonitor;
 use crate::metrics::Metrics;
 use crate::run::{Config, Parts, run};
 
@@ -89,6 +90,7 @@ impl Builder {
             config,
             answers,
             metrics,
+            monitor: BindMonitor::default(),
         };
         let watch = || ListWatchConfig { random: Some(random.clone()), ..ListWatchConfig::default() };
         tokio::join!(

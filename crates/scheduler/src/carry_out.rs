@@ -1,9 +1,10 @@
 //! Binds and other writes on their way to the server, each kind with its own limit.
 //!
-//! Binds and releases come first: they are what everyone waits for. Conditions and Events wait for them, but not for
-//! ever: a few at a time go ahead once binds have been many for a while.
+//! Binds and releases come first: they are what everyone waits for. Neither takes the other's places: a release may be
+//! due because binds do not end. Conditions and Events wait for both, but not for ever: a few at a time go ahead once binds
+//! have been many for a while.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use futures::{FutureExt, StreamExt};
 use kube::{Client, Error};
 use runtime::{Cache, Pace, PatchKind, is_conflict, is_not_found, request};
 use scheduler_core::{Member, Placement, Release};
-use serde::Serialize;
 use serde_json::json;
+use tokio::time::Instant;
 
+use crate::bind::bind;
 use crate::conditions::{self, ConditionsPatch, DISRUPTION_TARGET};
 use crate::run::until;
 
@@ -35,6 +37,7 @@ const CROWDED_SHARE: usize = 8;
 /// How many writes of each kind may be in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    /// So many releases as well.
     pub(crate) binds: usize,
     pub(crate) group_conditions: usize,
     pub(crate) pod_conditions: usize,
@@ -43,7 +46,7 @@ pub(crate) struct Limits {
 /// A write that has ended.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// A bind.
+    /// A bind; the placement names the node that the pod is on where it did not fail.
     Bind(Placement, Result<(), Error>),
     /// The release of a pod.
     Release(Member, Result<(), Error>),
@@ -53,25 +56,32 @@ pub(crate) enum Done {
     PodCondition(ObjectKey, Result<(), Error>),
 }
 
-/// A write that goes before conditions.
+/// A release that waits for a free place.
 #[derive(Debug)]
-enum Urgent {
-    Bind(Placement),
-    Release { member: Member, seen: Option<Arc<PodView>>, message: String, now: Timestamp },
+struct WaitingRelease {
+    member: Member,
+    /// The pod as it was last seen.
+    seen: Option<Arc<PodView>>,
+    message: String,
+    now: Timestamp,
 }
 
 /// Writes that wait and writes in flight.
 pub(crate) struct Writes {
     client: Client,
     limits: Limits,
-    /// Binds and releases that wait for a free place, oldest decision first.
-    waiting: VecDeque<Urgent>,
-    /// Since when they are a crowd.
+    /// Binds that wait for a free place, oldest decision first.
+    waiting_binds: VecDeque<Placement>,
+    /// Releases that do.
+    waiting_releases: VecDeque<WaitingRelease>,
+    /// Since when there are many of both.
     crowded_since: Option<Timestamp>,
-    /// Pods whose bind waits or is in flight.
-    binding: BTreeSet<ObjectKey>,
+    /// Pods whose bind waits, or is in flight since then.
+    binding: BTreeMap<ObjectKey, Option<Instant>>,
     in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
-    binds: usize,
+    /// Binds in flight, the oldest first.
+    binds: BTreeSet<(Instant, ObjectKey)>,
+    releases: usize,
     group_conditions: usize,
     pod_conditions: usize,
 }
@@ -81,11 +91,13 @@ impl Writes {
         Writes {
             client,
             limits,
-            waiting: VecDeque::new(),
+            waiting_binds: VecDeque::new(),
+            waiting_releases: VecDeque::new(),
             crowded_since: None,
-            binding: BTreeSet::new(),
+            binding: BTreeMap::new(),
             in_flight: FuturesUnordered::new(),
-            binds: 0,
+            binds: BTreeSet::new(),
+            releases: 0,
             group_conditions: 0,
             pod_conditions: 0,
         }
@@ -93,30 +105,36 @@ impl Writes {
 
     /// Binds `placements`, as soon as there is room.
     pub(crate) fn bind(&mut self, placements: Vec<Placement>) {
-        self.binding.extend(placements.iter().map(|placement| placement.pod.clone()));
-        self.waiting.extend(placements.into_iter().map(Urgent::Bind));
-        self.start_urgent();
+        self.binding.extend(placements.iter().map(|placement| (placement.pod.clone(), None)));
+        self.waiting_binds.extend(placements);
+        self.start_binds();
     }
 
     /// Takes pods away, and says on each why, as soon as there is room. `seen` are the pods as they were last seen.
     pub(crate) fn release(&mut self, release: Release, seen: &Cache<PodView>, now: Timestamp) {
         let message = release.message();
-        let urgent = |member: Member| {
+        let waiting = |member: Member| {
             let seen = seen.get(&member.pod);
-            Urgent::Release { member, seen, message: message.clone(), now }
+            WaitingRelease { member, seen, message: message.clone(), now }
         };
-        self.waiting.extend(release.pods.into_iter().map(urgent));
-        self.start_urgent();
+        self.waiting_releases.extend(release.pods.into_iter().map(waiting));
+        self.start_releases();
     }
 
     /// Whether a bind of `pod` waits or is in flight.
     pub(crate) fn is_binding(&self, pod: &ObjectKey) -> bool {
-        self.binding.contains(pod)
+        self.binding.contains_key(pod)
+    }
+
+    /// Since when the oldest bind in flight is under way.
+    pub(crate) fn oldest_bind(&self) -> Option<Instant> {
+        self.binds.first().map(|(since, _)| *since)
     }
 
     /// Takes note of the time, for how long binds have been a crowd.
     pub(crate) fn look_at_the_clock(&mut self, now: Timestamp) {
-        let is_crowded = !self.waiting.is_empty() || self.binds * CROWD_SHARE > self.limits.binds;
+        let waits = !self.waiting_binds.is_empty() || !self.waiting_releases.is_empty();
+        let is_crowded = waits || (self.binds.len() + self.releases) * CROWD_SHARE > self.limits.binds;
         self.crowded_since = is_crowded.then(|| self.crowded_since.unwrap_or(now));
     }
 
@@ -181,13 +199,14 @@ impl Writes {
     fn ended(&mut self, done: Done) -> Done {
         match &done {
             Done::Bind(placement, _) => {
-                self.binding.remove(&placement.pod);
-                self.binds -= 1;
-                self.start_urgent();
+                if let Some((pod, Some(since))) = self.binding.remove_entry(&placement.pod) {
+                    self.binds.remove(&(since, pod));
+                }
+                self.start_binds();
             }
             Done::Release(..) => {
-                self.binds -= 1;
-                self.start_urgent();
+                self.releases -= 1;
+                self.start_releases();
             }
             Done::GroupCondition(..) => self.group_conditions -= 1,
             Done::PodCondition(..) => self.pod_conditions -= 1,
@@ -195,28 +214,36 @@ impl Writes {
         done
     }
 
-    fn start_urgent(&mut self) {
-        while self.binds < self.limits.binds
-            && let Some(urgent) = self.waiting.pop_front()
+    fn start_binds(&mut self) {
+        while self.binds.len() < self.limits.binds
+            && let Some(mut placement) = self.waiting_binds.pop_front()
         {
-            self.binds += 1;
+            let now = Instant::now();
+            self.binding.insert(placement.pod.clone(), Some(now));
+            self.binds.insert((now, placement.pod.clone()));
             let client = self.client.clone();
-            self.in_flight.push(match urgent {
-                Urgent::Bind(placement) => async move { bind(&client, placement).await }.boxed(),
-                Urgent::Release { member, seen, message, now } => async move {
-                    let outcome = release(&client, &member, seen, &message, now).await;
-                    Done::Release(member, outcome)
-                }
-                .boxed(),
-            });
+            let write = async move {
+                let outcome = bind(&client, &placement).await.map(|node| placement.node = node);
+                Done::Bind(placement, outcome)
+            };
+            self.in_flight.push(write.boxed());
         }
     }
-}
 
-async fn bind(client: &Client, placement: Placement) -> Done {
-    let path = PodView::RESOURCE.object_path(&placement.pod) + "/binding";
-    let outcome = request::post(client, &path, &Binding::of(&placement)).await;
-    Done::Bind(placement, outcome.map(drop))
+    fn start_releases(&mut self) {
+        while self.releases < self.limits.binds
+            && let Some(waiting) = self.waiting_releases.pop_front()
+        {
+            self.releases += 1;
+            let client = self.client.clone();
+            let WaitingRelease { member, seen, message, now } = waiting;
+            let write = async move {
+                let outcome = release(&client, &member, seen, &message, now).await;
+                Done::Release(member, outcome)
+            };
+            self.in_flight.push(write.boxed());
+        }
+    }
 }
 
 /// Marks the pod as taken away by somebody else's doing, so that its Job does not count it as a failure, and deletes it.
@@ -260,43 +287,6 @@ async fn write_conditions(client: &Client, path: &str, body: &ConditionsPatch) -
 
 fn status_path<V: View>(key: &ObjectKey) -> String {
     V::RESOURCE.object_path(key) + "/status"
-}
-
-/// A core/v1 Binding. The uid keeps it from a namesake created meanwhile.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Binding<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: BindingMeta<'a>,
-    target: Target<'a>,
-}
-
-#[derive(Serialize)]
-struct BindingMeta<'a> {
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Target<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    name: &'a str,
-}
-
-impl Binding<'_> {
-    fn of(placement: &Placement) -> Binding<'_> {
-        let Placement { pod, uid, node } = placement;
-        Binding {
-            api_version: "v1",
-            kind: "Binding",
-            metadata: BindingMeta { namespace: &pod.namespace, name: &pod.name, uid },
-            target: Target { api_version: "v1", kind: "Node", name: node },
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@
 pub mod run; // the loop: take in, decide, carry out, wait; read this first
 mod decide; // the seam to the core: in place, or on a thread of its own
 mod carry_out; // binds and other writes, each kind with its own limit
+mod bind; // one bind, until the server has said what became of it
+mod bind_monitor; // how long binds have been under way
 mod attempts; // binds under way, as they are counted
 mod announce; // conditions and events for what is bound and what is refused
 mod book; // what the shell knows about each group: how many are bound, what was last said
@@ -25,6 +27,7 @@ pub mod configuration; // kube-scheduler's file, read as it is (pure)
 mod builder; // all of it for whoever brings filters of their own
 
 pub use answers::{Answers, NoScheduler};
+pub use bind_monitor::BindMonitor;
 pub use builder::Builder;
 pub use configuration::KubeSchedulerConfiguration;
 pub use decide::CoreRuns;

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::announce::Announcer;
 use crate::answers::{Answers, Asked};
 use crate::attempts::{Attempt, Attempts};
+use crate::bind_monitor::BindMonitor;
 use crate::book::{Book, Topic};
 use crate::carry_out::{Done, Limits, Writes};
 use crate::decide::{CoreRuns, Decide, Decided};
@@ -79,6 +80,8 @@ pub struct Parts {
     pub answers: Answers,
     /// What is counted.
     pub metrics: Metrics,
+    /// Is told how long binds have been under way.
+    pub monitor: BindMonitor,
 }
 
 /// Places pods for ever.
@@ -122,11 +125,12 @@ struct Shell {
     announcer: Announcer,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
+    monitor: BindMonitor,
 }
 
 impl Shell {
     fn new(parts: Parts) -> Shell {
-        let Parts { client, pods, nodes, pod_groups, clock, recorder, config, answers, metrics } = parts;
+        let Parts { client, pods, nodes, pod_groups, clock, recorder, config, answers, metrics, monitor } = parts;
         metrics.watch(&answers, &pods);
         let limits = Limits {
             binds: config.binds_in_flight,
@@ -153,6 +157,7 @@ impl Shell {
             },
             clock,
             metrics,
+            monitor,
         }
     }
 
@@ -249,6 +254,7 @@ impl Shell {
     fn announce(&mut self) {
         let now = self.clock.now();
         self.writes.look_at_the_clock(now);
+        self.monitor.set(self.writes.oldest_bind());
         self.announcer.recorder.set_pace(self.writes.pace(now));
         self.book.open_agenda(now);
         self.announcer.newcomers(&mut self.book);

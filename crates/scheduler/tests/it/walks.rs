@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::views::ObjectKey;
 use api::{Random, Timestamp};
 use runtime::{Recorder, TokioClock};
-use scheduler::{Answers, Config, CoreRuns, Metrics, Parts, run};
+use scheduler::{Answers, BindMonitor, Config, CoreRuns, Metrics, Parts, run};
 use scheduler_core::Unit;
 use serde_json::json;
 
@@ -33,6 +33,7 @@ pub fn start_counting(server: &SmallServer, config: Config, metrics: Metrics) ->
         config,
         answers: answers.clone(),
         metrics,
+        monitor: BindMonitor::default(),
     }));
     answers
 }

@@ -127,6 +127,11 @@ impl Faults {
                 forward().await?;
                 return Err(cut());
             }
+            Fault::BlackHole => std::future::pending().await,
+            Fault::BlackHoleAnswer => {
+                forward().await?;
+                std::future::pending().await
+            }
             Fault::Repeat => {
                 forward().await?;
                 forward().await?

@@ -41,6 +41,10 @@ pub enum Fault {
     Cut,
     /// The server does it, and the connection breaks before the caller hears of it.
     CutAnswer,
+    /// The server never sees it, and the caller never hears anything: the connection stays open and is dead.
+    BlackHole,
+    /// The server does it, and the caller never hears anything: the connection stays open and is dead.
+    BlackHoleAnswer,
     /// The server sees it twice, as when something on the way tries again by itself. The caller hears the second answer.
     Repeat,
     /// The server does not see it; this is the answer.

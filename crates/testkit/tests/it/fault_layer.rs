@@ -214,6 +214,22 @@ fn the_proxy_does_to_requests_what_the_layer_does() {
 }
 
 #[test]
+fn a_connection_that_swallowed_a_request_is_not_used_again() {
+    for (fault, made) in [(Fault::BlackHole, 0), (Fault::BlackHoleAnswer, 1)] {
+        over_http(async |home, proxy| {
+            let client = proxy.client().unwrap();
+            assert_eq!(heard(create(&client, "before").await), "made before", "the connection is open by now");
+            let rule = home.fault(Rule::on(writes().by("part"), fault.clone()).nth(1));
+            let answer = tokio::time::timeout(Duration::from_millis(300), create(&client, "lost"));
+            assert!(answer.await.is_err(), "{fault:?}: no answer comes");
+            assert_eq!(pods_made(home), 1 + made, "{fault:?}");
+            assert_eq!(heard(create(&client, "after").await), "made after", "{fault:?}");
+            assert_eq!(home.faults().counts(rule).done, 1, "{fault:?}");
+        });
+    }
+}
+
+#[test]
 fn the_proxy_does_to_watches_what_the_layer_does() {
     for (rule, want) in event_faults().into_iter().take(7) {
         over_http(async |home, proxy| {

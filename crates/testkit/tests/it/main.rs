@@ -24,6 +24,8 @@ mod cron_jobs; // Jobs at given times
 mod cron_home; // the same on both homes
 mod schedules; // CronJobs whose clock or schedule is changed under them
 mod leftovers; // Jobs and pods whose time is over
+mod lost_binds; // binds without an answer, on both homes
+mod part_health; // what a part says of itself while its server does not answer
 mod metrics; // what the controllers count
 mod cleanup; // namespaces and groups that go
 mod garbage; // what has lost its owners

@@ -37,7 +37,7 @@ enum Suite {
     Walk,
     /// All or nothing, with our parts on the real control plane
     Gangs,
-    /// Our scheduler killed between two binds, and two schedulers at once, on the real control plane
+    /// Our scheduler killed between two binds, binds without an answer, two schedulers at once, on the real control plane
     Schedulers,
     /// Our controllers killed again and again while Jobs are under way, on the real control plane
     Restarts,
@@ -69,6 +69,7 @@ impl Suite {
                 "gang_life::a_gang_whose_scheduler_died_between_two_binds_is_completed",
                 "gang_life::a_gang_that_can_no_longer_be_completed_is_released_and_starts_as_a_whole",
                 "two_schedulers::of_two_schedulers_that_give_away_the_same_room_one_gets_it",
+                "lost_binds::",
             ],
             Suite::Restarts => &["kills::"],
             Suite::Jobs => &[

@@ -1,0 +1,108 @@
+//! One bind: sent, and where no answer says what became of it, read back until the server tells.
+
+use std::time::Duration;
+
+use api::views::{PodView, View};
+use kube::{Client, Error};
+use runtime::{Backoff, failure, is_conflict, is_uncertain, request};
+use scheduler_core::Placement;
+use serde::Serialize;
+
+/// How often a bind is sent whose pod is found without a node afterwards. Always to the same node: an attempt without an
+/// answer may still be on its way, and the room that it would take stays taken meanwhile.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// Pauses between reads that fail, and between a read and the next attempt. Short: a gang waits for its last pod.
+const PAUSES: Backoff = Backoff { initial: Duration::from_millis(200), max: Duration::from_secs(5) };
+
+/// Binds, and returns the node that the pod is on then.
+///
+/// A bind without an answer, or with one that a server also gives after it has done what was asked, is neither a success
+/// nor a failure: this returns only when the server has said which.
+pub(crate) async fn bind(client: &Client, placement: &Placement) -> Result<String, Error> {
+    let path = PodView::RESOURCE.object_path(&placement.pod) + "/binding";
+    let mut unknown_count = 0;
+    loop {
+        let error = match request::post(client, &path, &Binding::of(placement)).await {
+            Ok(_) => return Ok(placement.node.clone()),
+            Err(error) => error,
+        };
+        // The first attempt can meet a conflict only with another client's write.
+        if !is_uncertain(&error) || (is_conflict(&error) && unknown_count == 0) {
+            return Err(error);
+        }
+        unknown_count += 1;
+        let said = failure::message(&error);
+        tracing::info!("pod {}: bind to {} without a clear answer: {said}", placement.pod, placement.node);
+        match read_back(client, placement).await {
+            Some(Found::On(node)) => return Ok(node),
+            Some(Found::WithoutNode) if !is_conflict(&error) && unknown_count < ATTEMPTS_MAX => {
+                tokio::time::sleep(PAUSES.delay(unknown_count)).await;
+            }
+            Some(Found::WithoutNode | Found::Gone) | None => return Err(error),
+        }
+    }
+}
+
+/// What became of the pod.
+enum Found {
+    On(String),
+    WithoutNode,
+    Gone,
+}
+
+/// Reads the pod until the server answers; `None` if it may not be read.
+async fn read_back(client: &Client, placement: &Placement) -> Option<Found> {
+    let mut failures = 0;
+    loop {
+        match request::read::<PodView>(client, &placement.pod).await {
+            Ok(pod) => {
+                let Some(pod) = pod.filter(|pod| pod.metadata.uid == placement.uid) else { return Some(Found::Gone) };
+                return Some(pod.node_name().map_or(Found::WithoutNode, |node| Found::On(node.to_owned())));
+            }
+            Err(error) if !failure::is_retriable(&error) => return None,
+            Err(error) => {
+                failures += 1;
+                tracing::debug!("pod {}: not read back: {}", placement.pod, failure::message(&error));
+                tokio::time::sleep(PAUSES.delay(failures)).await;
+            }
+        }
+    }
+}
+
+/// A core/v1 Binding. The uid keeps it from a namesake created meanwhile.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: BindingMeta<'a>,
+    target: Target<'a>,
+}
+
+#[derive(Serialize)]
+struct BindingMeta<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Target<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    name: &'a str,
+}
+
+impl Binding<'_> {
+    fn of(placement: &Placement) -> Binding<'_> {
+        let Placement { pod, uid, node } = placement;
+        Binding {
+            api_version: "v1",
+            kind: "Binding",
+            metadata: BindingMeta { namespace: &pod.namespace, name: &pod.name, uid },
+            target: Target { api_version: "v1", kind: "Node", name: node },
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Binds without an answer: on virtual time and on a real control plane, one gang is bound while another waits its turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::views::PodView;
+use testkit::fault::{EventFault, Fault, Refusal, Requests, Rule, RuleId, events_of, requests, writes};
+use testkit::{Change, Home, is_on_kube, job, on_home};
+use tokio::time::Instant;
+
+/// Pods of each gang; both fit, and nothing is left then.
+const SIZE: usize = 80;
+const NODES: u32 = 20;
+const GPUS_PER_NODE: usize = 8;
+/// How long a black hole lasts where it ends.
+const BLACK_HOLE: Duration = Duration::from_secs(5);
+/// Within this of the fault's start every pod has its node, on any clock.
+const WITHIN: Duration = Duration::from_secs(45);
+/// For the rest of the test, on virtual time.
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn binds() -> Requests {
+    writes().of("pods").at("binding")
+}
+
+/// At which bind of the first gang it happens: the first, one in the middle, the last of
+/// those in flight at once, the last.
+fn positions() -> Vec<u64> {
+    if is_on_kube() { vec![1, 40, 80] } else { vec![1, 40, 64, 80] }
+}
+
+fn bound(home: &Home) -> usize {
+    let is_bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.metadata.is_deleting();
+    home.caches().pods.all().iter().filter(is_bound).count()
+}
+
+/// A home where two gangs of 80 are about to be bound, under `rule`; returns once the rule was done for the first time.
+async fn begin(seed: u64, rule: Rule) -> (Home, RuleId, Instant) {
+    let home = Home::start(seed, NODES).await;
+    let rule = home.fault(rule);
+    for name in ["red", "blue"] {
+        home.create(&job(name).pods(SIZE as i32).indexed().gang().gpus(1).endless().build()).await;
+    }
+    let happened = tokio::time::timeout(home.patience(MINUTE), home.faults().happened(rule));
+    happened.await.expect("the fault happens");
+    (home, rule, Instant::now())
+}
+
+/// Waits until both gangs are placed, and checks all that must hold then.
+async fn both_are_placed(home: &Home, begun: Instant, case: &str) {
+    home.eventually(case, WITHIN, |home| (bound(home) == 2 * SIZE).then_some(())).await;
+    let took = begun.elapsed();
+    assert!(took <= WITHIN, "{case}: placed {took:?} after the fault began");
+    let history = home.history();
+    assert_eq!(overcommitted(&history), BTreeSet::new(), "{case}");
+    let made = history.iter().filter(|change| change.resource == "pods" && change.created).count();
+    assert_eq!(made, 2 * SIZE, "{case}: no pod was released and made anew");
+}
+
+/// Nodes that had more pods than GPUs at any moment.
+fn overcommitted(history: &[Change]) -> BTreeSet<String> {
+    let mut places: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut over = BTreeSet::new();
+    for change in history.iter().filter(|change| change.resource == "pods") {
+        if let Some(node) = places.remove(change.name()) {
+            counts.entry(node).and_modify(|count| *count -= 1);
+        }
+        let Some(node) = change.object["spec"]["nodeName"].as_str().filter(|_| !change.deleted) else { continue };
+        places.insert(change.name(), node);
+        let count = counts.entry(node).or_default();
+        *count += 1;
+        if *count > GPUS_PER_NODE {
+            over.insert(node.to_owned());
+        }
+    }
+    over
+}
+
+/// One bind meets `fault`.
+fn at_one_bind(fault: &Fault) {
+    for n in positions() {
+        on_home(async {
+            let case = format!("{fault:?} at bind {n}");
+            let (home, rule, begun) = begin(7, Rule::on(binds(), fault.clone()).nth(n)).await;
+            both_are_placed(&home, begun, &case).await;
+            assert_eq!(home.faults().counts(rule).done, 1, "{case}");
+        });
+    }
+}
+
+#[test]
+fn a_bind_whose_answer_is_lost_is_read_back() {
+    at_one_bind(&Fault::BlackHoleAnswer);
+}
+
+#[test]
+fn a_bind_whose_connection_is_reset_is_read_back() {
+    at_one_bind(&Fault::CutAnswer);
+    at_one_bind(&Fault::Cut);
+}
+
+#[test]
+fn a_bind_on_a_connection_that_is_dead_for_ever_is_sent_on_another() {
+    at_one_bind(&Fault::BlackHole);
+}
+
+#[test]
+fn a_bind_that_is_done_and_answered_with_an_error_is_read_back() {
+    at_one_bind(&Fault::AnswerAfter(Refusal::InternalError));
+}
+
+// 64 binds in flight without an answer, and none ever comes: scheduling ended for good.
+#[test]
+fn a_network_that_swallows_everything_for_a_while_ends_no_scheduling() {
+    for (fault, n) in [Fault::BlackHole, Fault::BlackHoleAnswer].iter().flat_map(|fault| {
+        let positions = positions();
+        positions.into_iter().map(move |n| (fault, n))
+    }) {
+        on_home(async {
+            let case = format!("{fault:?} for {BLACK_HOLE:?} from bind {n} on");
+            let (home, rule, begun) = begin(7, Rule::on(binds(), fault.clone()).from(n)).await;
+            // Nothing else of the scheduler's gets through either, and what it watches stands still.
+            let others = home.fault(Rule::on(requests().by("kube-scheduler"), fault.clone()));
+            home.fault(Rule::on_events(events_of("pods"), EventFault::Delay(BLACK_HOLE)).nth(1));
+            tokio::time::sleep(BLACK_HOLE).await;
+            home.faults().remove(rule);
+            home.faults().remove(others);
+            both_are_placed(&home, begun, &case).await;
+        });
+    }
+}
