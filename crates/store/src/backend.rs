@@ -56,13 +56,16 @@ pub trait Backend: Send {
     fn commit(&mut self, batch: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError>;
 }
 
-/// Nothing can be written any more.
+/// A batch was not written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BackendError {
     /// The backend failed. Whether the batch at hand was kept is unknown, so a store takes no write after this, and a
     /// process that serves others ends: the next start reads what is really there.
     #[error("the store's backend failed")]
     Fatal(#[source] Arc<dyn Error + Send + Sync>),
+    /// There was no room for the batch. Nothing of it was kept, and a later one may be.
+    #[error("the store's backend has no room: {} bytes are free", .0.free_bytes)]
+    Full(Room),
     /// The writer has ended in good order.
     #[error("the store is stopped")]
     Stopped,

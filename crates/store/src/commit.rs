@@ -46,7 +46,7 @@ pub enum Refused {
     /// Expected another version than this one.
     Conflict(Arc<Stored>),
     /// There is no room for more. Still taken are deletes, with all writes of an object that is being deleted, and
-    /// changes that make an object no larger.
+    /// changes that make an object no larger, as long as there is room to write them down.
     Full(Room),
 }
 
@@ -94,6 +94,20 @@ pub(crate) fn judge(state: &State, batch: Vec<Write>, room: Room) -> Judged {
         judged.events.push(Event { op: write.op, object, previous: current });
     }
     judged
+}
+
+/// The answers to a batch that there was no room for. `revision` is the last one that is kept.
+pub(crate) fn refuse(
+    answers: Vec<Result<Arc<Stored>, Refused>>,
+    revision: Revision,
+    room: Room,
+) -> Vec<Result<Arc<Stored>, Refused>> {
+    // Refusals may rest on an earlier write of the batch, which was not kept either.
+    let refuse = |answer: Result<Arc<Stored>, Refused>| match answer {
+        Ok(unchanged) if unchanged.revision <= revision => Ok(unchanged),
+        _ => Err(Refused::Full(room)),
+    };
+    answers.into_iter().map(refuse).collect()
 }
 
 fn meets(write: &Write, current: Option<&Arc<Stored>>) -> Result<(), Refused> {

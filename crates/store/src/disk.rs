@@ -46,6 +46,11 @@ const FORMAT_VERSION_OLDEST: u64 = 1;
 /// A step of a checkpoint visits this much more than the commit it is part of has written, so that it gains on the log.
 const STEP_PER_WRITTEN: u64 = 4;
 
+/// After a commit that there was no room for, the next one is tried when so much more is free.
+const ROOM_GAINED_BYTES: u64 = 1 << 20;
+/// Or after so many that were not: a quota does not show in the free space.
+const UNTRIED_MAX: u32 = 64;
+
 /// How the disk is used.
 pub struct DiskOptions {
     /// The time at which the file is made, if it has to be.
@@ -217,9 +222,20 @@ impl Drop for Held {
     }
 }
 
+/// A commit ran out of room, which costs a repair of the file: the next ones are refused before they are tried.
+struct Exhausted {
+    /// What was free then.
+    free_bytes: u64,
+    /// How many were refused since.
+    untried: u32,
+}
+
 /// Keeps batches in a redb file.
 pub struct Disk {
     database: Held,
+    /// What the database stands on.
+    overlay: Overlay,
+    cache_bytes: usize,
     /// Told of every commit, once it is on disk.
     high_water: Option<HighWater>,
     /// Where the log ends.
@@ -230,8 +246,10 @@ pub struct Disk {
     live_bytes: u64,
     /// The checkpoint under way.
     pass: Option<Pass>,
-    /// Whether only the reserve was left before this batch.
-    is_low: bool,
+    /// What was free before this batch.
+    room: Room,
+    /// Set while there is no room to write anything down.
+    exhausted: Option<Exhausted>,
     space: Space,
     reserve_bytes: u64,
     slack_bytes: u64,
@@ -293,12 +311,15 @@ impl Disk {
         high_water.as_ref().map_or(Ok(()), |high_water| high_water.settle(found))?;
         Ok(Disk {
             database,
+            overlay,
+            cache_bytes,
             high_water,
             last: Revision::ZERO,
             log_bytes: 0,
             live_bytes: 0,
             pass: None,
-            is_low: false,
+            room: Room::PLENTY,
+            exhausted: None,
             space: space.unwrap_or_else(|| Box::new(|| Ok(u64::MAX))),
             reserve_bytes,
             slack_bytes,
@@ -324,14 +345,7 @@ impl Disk {
         drop(batches);
         write.commit()?;
 
-        self.last = last.object.revision;
-        if let Some(high_water) = &self.high_water {
-            high_water.raise(self.last);
-        }
-        self.log_bytes += written_bytes;
-        for record in batch {
-            self.count(record, record.previous.as_deref());
-        }
+        self.note(last.object.revision, batch, written_bytes);
         if let Some(step) = step {
             self.log_bytes -= step.dropped_bytes;
             self.end_pass_if_done(step.is_last)?;
@@ -339,9 +353,72 @@ impl Disk {
         Ok(())
     }
 
+    /// Takes note of a batch that is on disk.
+    fn note(&mut self, last: Revision, batch: &[Record], written_bytes: u64) {
+        self.last = last;
+        if let Some(high_water) = &self.high_water {
+            high_water.raise(last);
+        }
+        self.log_bytes += written_bytes;
+        for record in batch {
+            self.count(record, record.previous.as_deref());
+        }
+    }
+
+    /// Whether a commit would run out of room as the one before.
+    fn is_exhausted(&mut self) -> bool {
+        let Some(exhausted) = &mut self.exhausted else { return false };
+        exhausted.untried += 1;
+        let may_have_room = self.room.free_bytes.saturating_sub(exhausted.free_bytes) >= ROOM_GAINED_BYTES;
+        if may_have_room || exhausted.untried > UNTRIED_MAX {
+            self.exhausted = None;
+        }
+        self.exhausted.is_some()
+    }
+
+    /// Opens the database anew after `batch` ran out of room: it takes no more writes, but the file holds what it held,
+    /// and tells whether the batch is part of it.
+    fn recover(&mut self, batch: &[Record]) -> Result<(), BackendError> {
+        let found = self.reopen().map_err(BackendError::fatal)?;
+        let written = batch.last().map_or(self.last, |record| record.object.revision);
+        // A checkpoint that had begun goes on from its beginning.
+        self.pass = None;
+        if found == written {
+            if found != self.last {
+                let bytes = batch.iter().map(|record| record::encoded_len(&record.object)).sum();
+                self.note(found, batch, bytes);
+            }
+            Ok(())
+        } else if found == self.last {
+            self.exhausted = Some(Exhausted { free_bytes: self.room.free_bytes, untried: 0 });
+            Err(BackendError::Full(self.room))
+        } else {
+            Err(BackendError::fatal(DiskError::RolledBack { found, committed: self.last }))
+        }
+    }
+
+    /// Returns the last revision in the file.
+    fn reopen(&mut self) -> Result<Revision, DiskError> {
+        let staged = |overlay: &Overlay| overlay.stage().map_err(redb::StorageError::from);
+        // What the database does at its end concerns nobody any more.
+        staged(&self.overlay)?;
+        let ended = self.database.0.take();
+        let _ = guarded(|| {
+            drop(ended);
+            Ok(())
+        });
+        staged(&self.overlay)?;
+        let database = guarded(|| open_database(self.overlay.clone(), self.cache_bytes))?;
+        let found = guarded(|| Log::of(&database)?.last());
+        self.database.0 = Some(database);
+        let found = found?;
+        self.overlay.write_through().map_err(redb::StorageError::from)?;
+        Ok(found)
+    }
+
     /// Begins a checkpoint when more than half of the log is dead weight; when room is short, already for less.
     fn begin_pass_if_due(&mut self) {
-        let tolerated = if self.is_low { self.live_bytes } else { 2 * self.live_bytes };
+        let tolerated = if self.room.is_low() { self.live_bytes } else { 2 * self.live_bytes };
         if self.pass.is_none() && self.log_bytes > tolerated + self.slack_bytes {
             self.pass = Some(Pass::up_to(self.last));
         }
@@ -351,7 +428,7 @@ impl Disk {
         if is_done {
             self.pass = None;
             // What a checkpoint frees is used again, so the file need not shrink, except when others need the room.
-            if self.is_low {
+            if self.room.is_low() {
                 self.database.compact()?;
             }
         }
@@ -384,12 +461,18 @@ impl Backend for Disk {
     fn room(&mut self) -> Result<Room, BackendError> {
         let free_bytes = (self.space)().map_err(|error| BackendError::fatal(DiskError::Space(error)))?;
         let room = Room { free_bytes, reserve_bytes: self.reserve_bytes };
-        self.is_low = room.is_low();
+        self.room = room;
         Ok(room)
     }
 
     fn commit(&mut self, batch: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
-        guarded(|| self.append(batch, is_current)).map_err(BackendError::fatal)
+        if self.is_exhausted() {
+            return Err(BackendError::Full(self.room));
+        }
+        match guarded(|| self.append(batch, is_current)) {
+            Err(_) if self.overlay.lacks_only_room() => self.recover(batch),
+            appended => appended.map_err(BackendError::fatal),
+        }
     }
 }
 

@@ -67,7 +67,8 @@ impl Store {
     /// Judges every write against the state and the writes before it in `batch`, keeps the accepted ones in one go,
     /// then shows them to readers and watchers. Answers are in the order of the writes.
     ///
-    /// An error means that nothing was shown, that it is unknown what was kept, and that no later write will be taken.
+    /// Where the backend has no room, nothing is kept and every write of the batch is [`Refused::Full`]. An error means
+    /// that nothing was shown, that it is unknown what was kept, and that no later write will be taken.
     pub fn commit(&self, batch: Vec<Write>, now: Timestamp) -> Result<Vec<Result<Arc<Stored>, Refused>>, BackendError> {
         let mut writer = self.0.writer.lock().expect(LOCK);
         let room = writer.room()?;
@@ -80,9 +81,13 @@ impl Store {
             Record { op, object, previous }
         };
         let records: Vec<Record> = judged.events.iter().map(record).collect();
-        writer.keep(&records, &|key, revision| {
-            self.state().get(key).is_some_and(|current| current.revision == revision)
-        })?;
+        let is_current =
+            |key: &Key, revision| self.state().get(key).is_some_and(|current| current.revision == revision);
+        match writer.keep(&records, &is_current) {
+            Ok(()) => {}
+            Err(BackendError::Full(room)) => return Ok(commit::refuse(judged.answers, self.revision(), room)),
+            Err(error) => return Err(error),
+        }
         let mut state = self.0.state.write().expect(LOCK);
         let published = state.publish(judged.events, now, self.0.holds.lowest());
         drop(state);
@@ -168,6 +173,10 @@ impl Writer {
     }
 
     fn keep(&mut self, records: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
-        self.backend.commit(records, is_current).inspect_err(|failed| self.failed = Some(failed.clone()))
+        self.backend.commit(records, is_current).inspect_err(|failed| {
+            if !matches!(failed, BackendError::Full(_)) {
+                self.failed = Some(failed.clone());
+            }
+        })
     }
 }

@@ -3,6 +3,7 @@
 
 mod world;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -449,6 +450,67 @@ fn a_disk_that_fails_ends_writing_and_is_never_taken_for_done() {
         let store = Store::open(Box::new(disk), Limits::default()).unwrap();
         assert!(store.revision() >= Revision(kept), "{operations}: what was answered is there");
     }
+}
+
+#[test]
+fn a_disk_without_any_room_refuses_deletes_too_and_goes_on() {
+    let random = Random::seeded(1);
+    let (mut refused, mut taken) = (0, 0);
+    for room in (0..400_000).step_by(9_999) {
+        let (platter, mark) =
+            (Platter::new(Vec::new(), Syncs::Honestly, &random), Platter::new(Vec::new(), Syncs::Honestly, &random));
+        Disk::format(platter.clone(), at(0)).unwrap();
+        let open = |platter: &Platter, mark: &Platter| {
+            let options = DiskOptions {
+                high_water: Some(Box::new(mark.clone())),
+                space: Some(Box::new(|| Ok(0))),
+                slack_bytes: 2_000,
+                step_bytes: 0,
+                ..options()
+            };
+            Store::open(Box::new(Disk::on(platter.clone(), options).unwrap()), Limits::default()).unwrap()
+        };
+        let mut kept: BTreeMap<String, Revision> = BTreeMap::new();
+        {
+            let plenty = DiskOptions { high_water: Some(Box::new(mark.clone())), ..options() };
+            let disk = Disk::on(platter.clone(), plenty).unwrap();
+            let store = Store::open(Box::new(disk), Limits::default()).unwrap();
+            kept.extend(
+                (0..20).map(|number| format!("pod-{number}")).map(|name| (name.clone(), create(&store, &name))),
+            );
+        }
+        let store = open(&platter, &mark);
+        platter.set_room(Some(room));
+        for (name, revision) in kept.clone() {
+            match commit(&store, delete(pod(&name), Expect::At(revision), 0)) {
+                Ok(_) => {
+                    kept.remove(&name);
+                    taken += 1;
+                }
+                Err(Refused::Full(_)) => refused += 1,
+                Err(other) => panic!("{room}: {other:?}"),
+            }
+        }
+        let names = |store: &Store| -> Vec<String> {
+            let listed = store.list(&List::all(&pods()), &mut |_| true).unwrap();
+            listed.items.iter().map(|object| object.key.name.clone()).collect()
+        };
+        let expected: Vec<String> = kept.keys().cloned().collect();
+        assert_eq!(names(&store), expected, "{room}");
+        // What a power cut leaves now, and what is written once there is room.
+        let (image, mark_image) = (platter.image(), mark.image());
+        let after_a_cut =
+            open(&Platter::new(image, Syncs::Honestly, &random), &Platter::new(mark_image, Syncs::Honestly, &random));
+        assert_eq!((names(&after_a_cut), after_a_cut.revision()), (expected, store.revision()), "{room}");
+        platter.set_room(None);
+        // Nothing tells that there is room, so some are refused untried.
+        for (name, revision) in &kept {
+            let delete = || commit(&store, delete(pod(name), Expect::At(*revision), 0));
+            assert!((0..100).any(|_| delete().is_ok()), "{room}: {name}");
+        }
+        assert_eq!(names(&store), [""; 0], "{room}");
+    }
+    assert!(refused > 100 && taken > 100, "{refused} refused, {taken} taken");
 }
 
 #[test]

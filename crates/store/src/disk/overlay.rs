@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::StorageBackend;
@@ -18,6 +19,10 @@ struct Layers {
     below: Box<dyn StorageBackend>,
     /// Unset once changes go straight to the storage below.
     staged: RwLock<Option<Staged>>,
+    /// A change was refused for lack of room since the last [`Overlay::stage`].
+    ran_out_of_room: AtomicBool,
+    /// One failed otherwise since then.
+    failed: AtomicBool,
 }
 
 /// What would change below.
@@ -42,13 +47,20 @@ enum Change {
 impl Overlay {
     /// Over `below`, which is only read until [`Overlay::write_through`].
     pub fn over(below: impl StorageBackend) -> io::Result<Overlay> {
-        let overlay = Overlay(Arc::new(Layers { below: Box::new(below), staged: RwLock::new(None) }));
+        let overlay = Overlay(Arc::new(Layers {
+            below: Box::new(below),
+            staged: RwLock::new(None),
+            ran_out_of_room: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+        }));
         overlay.stage()?;
         Ok(overlay)
     }
 
-    /// Keeps changes in memory from now on.
+    /// Keeps changes in memory from now on, and forgets those that were kept so.
     pub fn stage(&self) -> io::Result<()> {
+        self.0.ran_out_of_room.store(false, Ordering::Relaxed);
+        self.0.failed.store(false, Ordering::Relaxed);
         let len = self.0.below.len()?;
         let staged = Staged { below_len: len, len, written: BTreeMap::new(), journal: Vec::new() };
         *self.0.staged.write().unwrap_or_else(PoisonError::into_inner) = Some(staged);
@@ -68,6 +80,18 @@ impl Overlay {
         Ok(())
     }
 
+    /// Whether changes failed for lack of room and for nothing else. What was synced before is then still there.
+    pub fn lacks_only_room(&self) -> bool {
+        self.0.ran_out_of_room.load(Ordering::Relaxed) && !self.0.failed.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a failed change.
+    fn note(&self, error: &io::Error) {
+        let is_room = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let flag = if is_room { &self.0.ran_out_of_room } else { &self.0.failed };
+        flag.store(true, Ordering::Relaxed);
+    }
+
     /// Changes what is staged, or the storage below.
     fn change(
         &self,
@@ -76,7 +100,7 @@ impl Overlay {
     ) -> io::Result<()> {
         let below = &*self.0.below;
         if self.0.staged.read().unwrap_or_else(PoisonError::into_inner).is_none() {
-            return apply(below);
+            return apply(below).inspect_err(|error| self.note(error));
         }
         match &mut *self.0.staged.write().unwrap_or_else(PoisonError::into_inner) {
             Some(staged) => stage(staged, below),
@@ -105,7 +129,11 @@ impl StorageBackend for Overlay {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.change(|staged, _| staged.sync(), |below| below.sync_data())
+        // After a sync that failed nothing is known of what was to be synced, whatever the reason.
+        let sync = |below: &dyn StorageBackend| {
+            below.sync_data().inspect_err(|_| self.0.failed.store(true, Ordering::Relaxed))
+        };
+        self.change(|staged, _| staged.sync(), sync)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

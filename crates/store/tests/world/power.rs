@@ -37,6 +37,8 @@ struct State {
     images: Vec<Vec<u8>>,
     /// How many more operations succeed.
     operations_left: Option<u64>,
+    /// How many more bytes can be written behind the first page, which is there already.
+    bytes_left: Option<u64>,
 }
 
 enum Change {
@@ -55,6 +57,7 @@ impl Platter {
             cut_one_in: 0,
             images: Vec::new(),
             operations_left: None,
+            bytes_left: None,
         })))
     }
 
@@ -65,6 +68,11 @@ impl Platter {
     /// From the operation after the next `count` ones on the disk answers with errors.
     pub fn fail_after(&self, count: u64) {
         self.locked().operations_left = Some(count);
+    }
+
+    /// From now on there is only so much room; `None` is plenty.
+    pub fn set_room(&self, bytes: Option<u64>) {
+        self.locked().bytes_left = bytes;
     }
 
     /// What the power cuts since the last call have left behind. The process went on each time.
@@ -171,6 +179,9 @@ impl StorageBackend for Platter {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.begin()?;
+        if let Some(left) = state.bytes_left.as_mut().filter(|_| offset > 0) {
+            *left = left.checked_sub(data.len() as u64).ok_or(io::ErrorKind::StorageFull)?;
+        }
         put(&mut state.current, offset as usize, data);
         state.unsynced.push(Change::Write(offset, data.to_vec()));
         Ok(())
