@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use store::disk::OpenError;
+use store::disk::{OpenError, directory};
 
 use crate::cli;
 
@@ -41,6 +41,9 @@ pub fn advice(error: &OpenError) -> Option<&'static str> {
             "make it this user's alone (chown, chmod go-w) and look at what is in it, or choose another directory with \
              --data-dir",
         ),
+        OpenError::Io { source, .. } if directory::is_untrusted(source) => {
+            Some("look at what it is and remove it, or choose another directory with --data-dir")
+        }
         OpenError::Io { .. } => None,
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use api::Timestamp;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use store::disk::directory;
 
 use crate::edge::pki::pair::Pair;
 use crate::edge::private_file;
@@ -69,11 +70,21 @@ impl PkiError {
 }
 
 impl Pki {
-    /// What `dir` holds, with whatever is missing or about to end made anew. The server's certificate bears `hosts` and
+    /// What `dir` holds, with whatever is missing, about to end or not valid yet made anew. The server's certificate bears `hosts` and
     /// the names of this machine to itself.
     pub fn ensure(dir: &Path, hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
-        private_file::make_dir(dir).map_err(|source| PkiError::File { file: dir.to_owned(), source })?;
-        Pki::have(Some(dir), hosts, now)
+        let fail = |source| PkiError::File { file: dir.to_owned(), source };
+        private_file::make_dir(dir).map_err(fail)?;
+        let metadata = std::fs::symlink_metadata(dir).map_err(fail)?;
+        let why = match directory::exposure(&metadata) {
+            _ if metadata.is_symlink() => Some("is a link, and links are not followed here".to_owned()),
+            exposure => exposure,
+        };
+        match why {
+            // Whatever is in it may have been put there by another user.
+            Some(why) => Err(PkiError::Damaged { file: dir.to_owned(), why: format!("it {why}") }),
+            None => Pki::have(Some(dir), hosts, now),
+        }
     }
 
     /// The same, for as long as the process lives.
@@ -83,7 +94,17 @@ impl Pki {
 
     fn have(dir: Option<&Path>, hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
         let names: Vec<String> = NAMES.iter().map(|&name| name.to_owned()).chain(hosts.iter().cloned()).collect();
-        let lasts = |pair: &Pair| pair.ends_at() >= now.as_second() + RENEW_DAYS * 86_400;
+        let lasts = |pair: &Pair| {
+            let has_begun = pair.begins_at() <= now.as_second();
+            if !has_begun {
+                tracing::warn!(
+                    "a certificate is not valid before {}, which the clock has not reached ({now}): the clock was ahead \
+                     when it was made, or is behind now; a new one is made, and clients need the new kubeconfig",
+                    Timestamp::from_second(pair.begins_at()).map_or_else(|_| "?".to_owned(), |then| then.to_string())
+                );
+            }
+            has_begun && pair.ends_at() >= now.as_second() + RENEW_DAYS * 86_400
+        };
         let file = |name: &str| dir.map(|dir| dir.join(name));
         let ca = have_pair(file("ca.pem"), lasts, || {
             // The name is drawn, so that a certificate of an earlier CA is never taken for one of this.
@@ -121,6 +142,12 @@ impl Pki {
     /// The key to [`Pki::admin_certificate_pem`].
     pub fn admin_key_pem(&self) -> String {
         self.admin.key_pem()
+    }
+
+    /// Certificate and key of another client, for a year from `now` on.
+    pub fn issue_client(&self, identity: &Identity, now: Timestamp) -> Result<(String, String), PkiError> {
+        let client = self.ca.issue_client(identity, pair::Lifetime::days(now, LEAF_DAYS))?;
+        Ok((client.certificate_pem(), client.key_pem()))
     }
 
     pub(super) fn ca_certificate(&self) -> Result<CertificateDer<'static>, PkiError> {
@@ -166,7 +193,10 @@ fn have_token(file: Option<PathBuf>) -> Result<String, PkiError> {
 }
 
 fn read(file: &Path) -> Result<Option<String>, PkiError> {
-    private_file::read(file).map_err(|source| PkiError::File { file: file.to_owned(), source })
+    private_file::read(file).map_err(|source| match directory::is_untrusted(&source) {
+        true => PkiError::Damaged { file: file.to_owned(), why: source.to_string() },
+        false => PkiError::File { file: file.to_owned(), source },
+    })
 }
 
 fn write(file: PathBuf, text: &str) -> Result<(), PkiError> {

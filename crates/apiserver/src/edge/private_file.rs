@@ -1,9 +1,11 @@
 //! Files that only their owner reads, and that are there whole or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+
+use store::disk::directory;
 
 /// Makes `dir` and what lies above it, for its owner alone. A directory that is there keeps its rights.
 pub fn make_dir(dir: &Path) -> io::Result<()> {
@@ -28,17 +30,20 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The content of `path`, which is for the owner alone afterwards; `None` when there is no such file.
+/// The content of `path`, which is for the owner alone afterwards; `None` when there is no such file. What another user
+/// can have written is not read, nor what a link points to: see [`directory::is_untrusted`].
 pub fn read(path: &Path) -> io::Result<Option<String>> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
+    let mut file = match directory::open_trusted(OpenOptions::new().read(true), path) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut rights = fs::metadata(path)?.permissions();
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let mut rights = file.metadata()?.permissions();
     if rights.mode() & 0o077 != 0 {
         rights.set_mode(0o600);
-        fs::set_permissions(path, rights)?;
+        file.set_permissions(rights)?;
     }
     Ok(Some(text))
 }

@@ -115,6 +115,12 @@ pub fn open_trusted(options: &mut OpenOptions, path: &Path) -> io::Result<File> 
     }
 }
 
+/// Whether [`open_unlinked`] or [`open_trusted`] refused a file, and not the system.
+pub fn is_untrusted(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::PermissionDenied, io::ErrorKind::InvalidInput];
+    error.raw_os_error().is_none() && kinds.contains(&error.kind())
+}
+
 /// Keeps other processes out.
 pub(crate) fn lock(directory: &Path) -> Result<Lock, OpenError> {
     let path = directory.join(LOCK);

@@ -31,11 +31,17 @@ struct Says {
     /// Common name of the issuer.
     issuer: String,
     /// Seconds since 1970.
+    not_before: i64,
+    /// The same.
     not_after: i64,
     names: Vec<String>,
 }
 
-/// From the day before, because clocks differ, for a number of days.
+/// How long before the clock's time a certificate is already valid: clocks differ, and one that was ahead when the
+/// certificate was made is put right later.
+const BACKDATED_DAYS: i64 = 365;
+
+/// From a year before for a number of days.
 #[derive(Clone, Copy)]
 pub(super) struct Lifetime {
     from: jiff::civil::Date,
@@ -48,7 +54,7 @@ impl Lifetime {
             let then = now.saturating_add(jiff::SignedDuration::from_hours(days * 24));
             then.map_or(jiff::civil::Date::MAX, |then| then.to_zoned(jiff::tz::TimeZone::UTC).date())
         };
-        Lifetime { from: date(-1), until: date(days) }
+        Lifetime { from: date(-BACKDATED_DAYS), until: date(days) }
     }
 }
 
@@ -117,6 +123,11 @@ impl Pair {
         format!("{}{}", self.certificate_pem, self.key_pem)
     }
 
+    /// When it begins, in seconds since 1970.
+    pub fn begins_at(&self) -> i64 {
+        self.says.not_before
+    }
+
     /// When it ends, in seconds since 1970.
     pub fn ends_at(&self) -> i64 {
         self.says.not_after
@@ -166,6 +177,7 @@ impl Says {
         Ok(Says {
             subject: common_name(parsed.subject()),
             issuer: common_name(parsed.issuer()),
+            not_before: parsed.validity().not_before.timestamp(),
             not_after: parsed.validity().not_after.timestamp(),
             names: names.filter_map(text_of).collect(),
         })

@@ -76,6 +76,56 @@ fn certificates_are_renewed_in_their_last_month_and_by_the_same_ca() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_once_locks_nobody_out() {
+    let (dir, now) = (Dir::new("ahead"), time("2026-01-01T00:00:00Z"));
+    Pki::ensure(&dir.0, &[], time("2026-06-01T00:00:00Z")).unwrap();
+    let before = dir.all();
+    Pki::ensure(&dir.0, &[], now).unwrap();
+    assert_eq!(dir.all(), before, "certificates are backdated by more than that");
+
+    Pki::ensure(&dir.0, &[], time("2046-01-01T00:00:00Z")).unwrap();
+    let ahead = dir.all();
+    let pki = Pki::ensure(&dir.0, &[], now).unwrap();
+    for pair in [&pki.ca, &pki.server, &pki.admin] {
+        assert!(pair.begins_at() <= now.as_second() && pair.ends_at() > now.as_second());
+    }
+    let renewed = dir.all();
+    assert!((0..3).all(|file| renewed[file] != ahead[file]));
+    assert_eq!(renewed[3], ahead[3], "the token has no time");
+    Pki::ensure(&dir.0, &[], now).unwrap();
+    assert_eq!(dir.all(), renewed);
+}
+
+#[test]
+fn what_another_user_can_have_written_is_not_adopted() {
+    let (dir, now) = (Dir::new("planted"), time("2026-01-01T00:00:00Z"));
+    let refused = |file: &str, why: &str| {
+        let error = Pki::ensure(&dir.0, &[], now).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(file) && error.contains(why) && error.contains("remove it"), "{error}");
+    };
+    let chmod = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    Pki::ensure(&dir.0, &[], now).unwrap();
+    for file in ["token", "ca.pem", "server.pem", "admin.pem"] {
+        chmod(&dir.0.join(file), 0o666);
+        refused(file, "it can be written by other users (mode 0666)");
+        chmod(&dir.0.join(file), 0o600);
+    }
+    chmod(&dir.0, 0o777);
+    refused("planted", "it can be written by other users (mode 0777)");
+    chmod(&dir.0, 0o700);
+
+    let elsewhere = Dir::new("planted-elsewhere");
+    std::fs::create_dir(&elsewhere.0).unwrap();
+    std::fs::rename(dir.0.join("token"), elsewhere.0.join("token")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.0.join("token"), dir.0.join("token")).unwrap();
+    refused("token", "it is a link");
+    std::fs::remove_dir_all(&dir.0).unwrap();
+    std::os::unix::fs::symlink(&elsewhere.0, &dir.0).unwrap();
+    refused("planted", "it is a link");
+    std::fs::remove_file(&dir.0).unwrap();
+}
+
+#[test]
 fn a_new_name_is_a_new_certificate_and_a_new_ca_is_all_of_them() {
     let dir = Dir::new("names");
     let now = time("2026-01-01T00:00:00Z");
