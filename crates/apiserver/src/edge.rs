@@ -1,14 +1,17 @@
 //! The network edge: TLS connections in front of the server.
 //!
 //! In: a listening socket, the server, certificates and a token. Out: the server's answers over HTTP/1.1 and HTTP/2.
-//! Promises: nobody is served without a client certificate of our CA or the token, save for health and version. No
-//! client holds a connection, a stream or memory without using it: handshakes, headers, bodies and answers all have
-//! their time, and only so many requests are under way at once. A panic in a request costs that request. After a stop nothing is accepted, and what is under way ends.
+//! Promises: only the administrator and the parts are served, by a client certificate of our CA or by the token, save
+//! for health and version. No client holds a connection, a stream or memory without using it: handshakes, headers,
+//! bodies and answers all have their time, and only so many requests are under way at once. Connections without an
+//! identity never keep out those with one. A panic in a request costs that request. After a stop nothing is accepted,
+//! and what is under way ends.
 //! Never: plain HTTP; an identity from anything the client merely says.
 
 mod connection; // one connection from handshake to close; read this first
 mod service; // one request: who asks, how long it may take
 mod authentication; // who is on the other side
+mod slots; // how many connections at once, and which one is closed for another
 mod in_flight; // how many requests at once
 mod activity; // who waits for whom on a connection, and for how long
 mod compression; // large answers as gzip
@@ -24,19 +27,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::edge::pki::{Pki, PkiError};
 use crate::edge::service::Edge;
+use crate::edge::slots::Slots;
 use crate::server::Server;
 
 /// What clients may take of the edge.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once; more wait to be accepted.
+    /// Connections at once whose client has proven who it is. More are served, but can be closed like those without.
     pub connections_max: usize,
+    /// Connections at once whose client has not; for one more, the oldest of them is closed.
+    pub unidentified_max: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams_max: u32,
     /// Requests that read, under way at once over all connections; more are told to come back.
@@ -67,6 +73,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 1024,
+            unidentified_max: 256,
             streams_max: 250,
             reads_max: 400,
             writes_max: 200,
@@ -126,25 +133,32 @@ pub async fn serve(
     Ok(())
 }
 
-/// Accepts for ever. A place is free before a connection is accepted, so that more than the limit wait in the kernel.
+/// Accepts for ever. Every connection is accepted at once, at the cost of the oldest one without an identity where
+/// there are too many: what waited in the kernel instead would wait for its client's patience to end.
 async fn accept(
     listener: &TcpListener,
     shared: &Arc<Shared>,
     stopped: &watch::Receiver<bool>,
     connections: &mut JoinSet<()>,
 ) {
-    let places = Arc::new(Semaphore::new(shared.limits.connections_max));
+    let slots = Slots::new(&shared.limits);
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("this semaphore is never closed");
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let (shared, stopped) = (Arc::clone(shared), stopped.clone());
+                let (shared, slot, stopped) = (Arc::clone(shared), Arc::new(slots.enter()), stopped.clone());
                 connections.spawn(async move {
-                    connection::serve(stream, peer, &shared, stopped).await;
-                    drop(place);
+                    tokio::select! {
+                        biased;
+                        () = slot.evicted() => tracing::debug!("{peer}: closed for a newer connection"),
+                        () = connection::serve(stream, peer, &shared, &slot, stopped) => {}
+                    }
                 });
             }
-            Err(error) => accept_failed(&error).await,
+            Err(error) => {
+                // A lack of file descriptors passes sooner with one connection less.
+                slots.evict_oldest();
+                accept_failed(&error).await;
+            }
         }
         while connections.try_join_next().is_some() {}
     }

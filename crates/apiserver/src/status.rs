@@ -193,6 +193,11 @@ impl Status {
         Status::plain(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
+    /// 403: this client may not do that.
+    pub fn denied(message: impl Into<String>) -> Status {
+        Status::plain(StatusCode::FORBIDDEN, "Forbidden", message)
+    }
+
     /// 431: more header than the server takes.
     pub fn headers_too_large(bytes_max: usize) -> Status {
         let message = format!("the header of the request is too large: limit is {bytes_max}");

@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::edge::activity::{Activity, Verdict};
 use crate::edge::pki::{Pki, PkiError};
+use crate::edge::slots::Slot;
 use crate::edge::{Limits, Shared, authentication};
 
 /// A connection looks this often, within each of its limits, whether its client still uses it.
@@ -50,11 +51,17 @@ pub(super) fn tls_config(pki: &Pki) -> Result<ServerConfig, PkiError> {
 }
 
 /// Serves one connection to its end. Whatever a client does wrong ends at most this.
-pub(super) async fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared, stopped: watch::Receiver<bool>) {
+pub(super) async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Shared,
+    slot: &Arc<Slot>,
+    stopped: watch::Receiver<bool>,
+) {
     // Answers are written whole, so waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
     match tokio::time::timeout(shared.limits.handshake, shared.tls.accept(stream)).await {
-        Ok(Ok(stream)) => speak_http(stream, peer, shared, stopped).await,
+        Ok(Ok(stream)) => speak_http(stream, peer, shared, slot, stopped).await,
         Ok(Err(error)) => tracing::debug!("{peer}: no TLS: {error}"),
         Err(_) => tracing::debug!("{peer}: the handshake took too long"),
     }
@@ -64,13 +71,14 @@ async fn speak_http(
     stream: TlsStream<TcpStream>,
     peer: SocketAddr,
     shared: &Shared,
+    slot: &Arc<Slot>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let (_, session) = stream.get_ref();
     let identity = session.peer_certificates().and_then(authentication::by_certificate);
     let builder = http_builder(&shared.limits, session.alpn_protocol() == Some(HTTP_2));
     let activity = Activity::default();
-    let service = shared.edge.on_connection(identity, activity.clone(), stopped.clone());
+    let service = shared.edge.on_connection(identity, Arc::clone(slot), activity.clone(), stopped.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let mut look = tokio::time::interval(shared.limits.unread.min(shared.limits.idle) / LOOKS_PER_LIMIT);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -18,6 +18,7 @@ use crate::body::Body;
 use crate::edge::activity::Activity;
 use crate::edge::in_flight::{InFlight, Place};
 use crate::edge::outgoing::Outgoing;
+use crate::edge::slots::Slot;
 use crate::edge::{Limits, authentication, compression, incoming};
 use crate::identity::Identity;
 use crate::server::{LongRunning, Server};
@@ -25,6 +26,8 @@ use crate::status::Status;
 
 /// What anybody may ask.
 const OPEN_TO_ALL: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+/// What the headers begin with that ask for the rights of another user.
+const IMPERSONATE: &str = "impersonate-";
 /// How long the rest of a refused body is read away.
 const READ_AWAY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -50,10 +53,14 @@ impl Edge {
     pub fn on_connection(
         &self,
         identity: Option<Identity>,
+        slot: Arc<Slot>,
         activity: Activity,
         stopped: watch::Receiver<bool>,
     ) -> Connected {
-        Connected { edge: self.clone(), identity, activity, stopped }
+        if identity.as_ref().is_some_and(Identity::has_rights) {
+            slot.identify();
+        }
+        Connected { edge: self.clone(), identity, slot, activity, stopped }
     }
 }
 
@@ -62,6 +69,7 @@ impl Edge {
 pub(super) struct Connected {
     edge: Edge,
     identity: Option<Identity>,
+    slot: Arc<Slot>,
     activity: Activity,
     stopped: watch::Receiver<bool>,
 }
@@ -124,7 +132,7 @@ impl Connected {
         Ok((request, place))
     }
 
-    /// The request with who asks on it, or 401. Headers are bounded by the connection, but only roughly.
+    /// The request with who asks on it, or 401 or 403. Headers are bounded by the connection, but only roughly.
     /// The identity is set here and nowhere else, whatever came along.
     fn identify<B>(&self, mut request: Request<B>) -> Result<Request<B>, Status> {
         let bytes: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
@@ -132,11 +140,30 @@ impl Connected {
             return Err(Status::headers_too_large(self.edge.header_bytes_max));
         }
         let by_token = || authentication::by_token(request.headers(), &self.edge.token);
+        let is_open = OPEN_TO_ALL.contains(&request.uri().path());
         let identity = match self.identity.clone().or_else(by_token) {
-            Some(identity) => identity,
-            None if OPEN_TO_ALL.contains(&request.uri().path()) => Identity::anonymous(),
+            Some(identity) if identity.has_rights() => {
+                self.slot.identify();
+                identity
+            }
+            Some(identity) if is_open => identity,
+            Some(identity) => {
+                let (verb, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path());
+                return Err(Status::denied(format!(
+                    "forbidden: User \"{}\" cannot {verb} path \"{path}\": only the administrator and the parts of the \
+                     control plane have rights on this server",
+                    identity.user
+                )));
+            }
+            None if is_open => Identity::anonymous(),
             None => return Err(Status::unauthorized()),
         };
+        if let Some(name) = request.headers().keys().find(|name| name.as_str().starts_with(IMPERSONATE)) {
+            // Ignored, it would run with the rights of its sender instead of those it was to be limited to.
+            return Err(Status::denied(format!(
+                "forbidden: this server does not support impersonation, and the request has the header {name}"
+            )));
+        }
         request.headers_mut().remove(header::AUTHORIZATION);
         request.extensions_mut().insert(identity);
         Ok(request)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Timestamp;
+use apiserver::Identity;
 use apiserver::edge::pki::Pki;
 use apiserver::edge::{self, Config, Limits};
 use bytes::Bytes;
@@ -58,6 +59,8 @@ async fn serve(limits: Limits) -> Served {
 #[derive(Clone, Copy)]
 enum Who {
     Admin,
+    /// Has a certificate of the server's CA.
+    Jane,
     Nobody,
 }
 
@@ -69,11 +72,19 @@ impl Served {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let builder = builder.with_root_certificates(roots);
-        let mut config = match who {
-            Who::Nobody => builder.with_no_client_auth(),
-            Who::Admin => {
-                let key = PrivateKeyDer::from_pem_slice(self.pki.admin_key_pem().as_bytes()).unwrap();
-                builder.with_client_auth_cert(vec![pem(&self.pki.admin_certificate_pem())], key).unwrap()
+        let credentials = match who {
+            Who::Nobody => None,
+            Who::Admin => Some((self.pki.admin_certificate_pem(), self.pki.admin_key_pem())),
+            Who::Jane => {
+                let jane = Identity::new("jane", &["developers"]);
+                Some(self.pki.issue_client(&jane, Timestamp::now()).unwrap())
+            }
+        };
+        let mut config = match credentials {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![pem(&certificate)], key).unwrap()
             }
         };
         config.alpn_protocols = vec![protocol.to_vec()];
@@ -159,6 +170,41 @@ async fn what_a_client_says_about_itself_is_not_believed() {
 }
 
 #[tokio::test]
+async fn a_request_for_the_rights_of_another_user_is_refused() {
+    let served = serve(Limits::default()).await;
+    let (mut admin, _connection) = served.http1(Who::Admin).await;
+    for (name, value) in [
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Group", "developers"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Extra-Scopes", "view"),
+    ] {
+        let request = Request::post("/api/v1/namespaces").header("host", "localhost").header(name, value);
+        let request = request.header("content-type", "application/json");
+        let body = Full::new(Bytes::from(r#"{"metadata":{"name":"hers"}}"#)).boxed_unsync();
+        let response = admin.send_request(request.body(body).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 403, "{name}");
+        let status = text(response).await;
+        assert!(status.contains("\"reason\":\"Forbidden\"") && status.contains("does not support impersonation"));
+    }
+    assert_eq!(admin.send_request(get("/api/v1/namespaces/hers")).await.unwrap().status(), 404);
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_user_gives_no_rights() {
+    let served = serve(Limits::default()).await;
+    let (mut jane, _connection) = served.http1(Who::Jane).await;
+    for path in ["/api/v1/nodes", "/apis", "/metrics", "/nowhere"] {
+        let response = jane.send_request(get(path)).await.unwrap();
+        assert_eq!(response.status(), 403, "{path}");
+        let wanted = format!("forbidden: User \\\"jane\\\" cannot get path \\\"{path}\\\"");
+        let status = text(response).await;
+        assert!(status.contains(&wanted), "{status}");
+    }
+    assert_eq!(text(jane.send_request(get("/readyz")).await.unwrap()).await, "ok");
+}
+
+#[tokio::test]
 async fn a_stop_ends_watches_refuses_newcomers_and_closes_connections() {
     for http2 in [false, true] {
         let served = serve(Limits { drain: PATIENCE, ..Limits::default() }).await;
@@ -235,16 +281,32 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn connections_over_the_limit_wait_for_their_turn() {
-    let served = serve(Limits { connections_max: 1, ..Limits::default() }).await;
-    let (first, connection) = served.http1(Who::Admin).await;
-    let mut second = TcpStream::connect(served.address).await.unwrap();
-    assert!(timeout(Duration::from_millis(100), second.read(&mut [0; 1])).await.is_err(), "not refused, not served");
-    drop(second);
-    drop(first);
-    connection.await.unwrap();
-    let (mut third, _connection) = served.http1(Who::Admin).await;
-    assert_eq!(third.send_request(get("/readyz")).await.unwrap().status(), 200);
+async fn connections_without_an_identity_never_keep_out_those_with_one() {
+    let served = serve(Limits { connections_max: 3, unidentified_max: 8, ..Limits::default() }).await;
+    let with_token = || {
+        let mut request = get("/api/v1/nodes");
+        request.headers_mut().insert("authorization", format!("Bearer {}", served.pki.token()).parse().unwrap());
+        request
+    };
+    let (mut by_certificate, _first) = served.http1(Who::Admin).await;
+    let (mut by_token, _second) = served.http1(Who::Nobody).await;
+    assert_eq!(by_token.send_request(with_token()).await.unwrap().status(), 200);
+    // Many times what there is room for, and all of it stays open as far as these clients are concerned.
+    let (mut mute, mut strangers) = (Vec::new(), Vec::new());
+    for _ in 0..40 {
+        mute.push(TcpStream::connect(served.address).await.unwrap());
+        strangers.push(served.tls(Who::Nobody, b"h2").await);
+    }
+    let (mut late, _third) = served.http1(Who::Admin).await;
+    let answers = async {
+        assert_eq!(late.send_request(get("/api/v1/nodes")).await.unwrap().status(), 200);
+        assert_eq!(by_certificate.send_request(get("/api/v1/nodes")).await.unwrap().status(), 200);
+        assert_eq!(by_token.send_request(get("/api/v1/nodes")).await.unwrap().status(), 401);
+        assert_eq!(by_token.send_request(with_token()).await.unwrap().status(), 200);
+    };
+    timeout(PATIENCE, answers).await.expect("served in spite of them");
+    let oldest = timeout(Limits::default().handshake / 2, mute[0].read(&mut [0; 1])).await;
+    assert_eq!(oldest.expect("closed before its handshake is due").unwrap_or(0), 0);
 }
 
 #[tokio::test]

@@ -1,0 +1,140 @@
+//! Slots for connections. A connection without an identity costs its client nothing, so it must not keep out one that
+//! has an identity: those without share a fixed number of slots, and the oldest of them is closed for a new one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::edge::Limits;
+
+/// The slots of one edge. Clones are the same slots.
+#[derive(Clone)]
+pub(super) struct Slots(Arc<Mutex<State>>);
+
+struct State {
+    numbered: u64,
+    /// Connections that can be closed for another one, oldest first.
+    evictable: BTreeMap<u64, Arc<Notify>>,
+    evictable_max: usize,
+    /// Connections with an identity that have a slot of their own.
+    identified: BTreeSet<u64>,
+    identified_max: usize,
+}
+
+impl Slots {
+    pub fn new(limits: &Limits) -> Slots {
+        Slots(Arc::new(Mutex::new(State {
+            numbered: 0,
+            evictable: BTreeMap::new(),
+            evictable_max: limits.unidentified_max.max(1),
+            identified: BTreeSet::new(),
+            identified_max: limits.connections_max,
+        })))
+    }
+
+    /// A slot for a connection that was just accepted, at the cost of the oldest one without an identity.
+    pub fn enter(&self) -> Slot {
+        let mut state = self.locked();
+        while state.evictable.len() >= state.evictable_max {
+            state.evict_oldest();
+        }
+        state.numbered += 1;
+        let (number, evicted) = (state.numbered, Arc::new(Notify::new()));
+        state.evictable.insert(number, Arc::clone(&evicted));
+        Slot { slots: self.clone(), number, evicted }
+    }
+
+    /// Closes the oldest connection without an identity, if there is one.
+    pub fn evict_oldest(&self) {
+        self.locked().evict_oldest();
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // Nothing below can leave the state half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn evict_oldest(&mut self) {
+        if let Some((_, evicted)) = self.evictable.pop_first() {
+            evicted.notify_one();
+        }
+    }
+}
+
+/// One connection's slot, given back when it is dropped.
+pub(super) struct Slot {
+    slots: Slots,
+    number: u64,
+    evicted: Arc<Notify>,
+}
+
+impl Slot {
+    /// The client has proven who it is: its connection is not closed for others any more, unless all slots of such
+    /// connections are taken.
+    pub fn identify(&self) {
+        let mut state = self.slots.locked();
+        if state.identified.len() < state.identified_max && state.evictable.remove(&self.number).is_some() {
+            state.identified.insert(self.number);
+        }
+    }
+
+    /// Resolves when the connection is to be closed for another one.
+    pub async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut state = self.slots.locked();
+        state.evictable.remove(&self.number);
+        state.identified.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn slots(unidentified_max: usize, connections_max: usize) -> Slots {
+        Slots::new(&Limits { unidentified_max, connections_max, ..Limits::default() })
+    }
+
+    fn is_evicted(slot: &Slot) -> bool {
+        slot.evicted().now_or_never().is_some()
+    }
+
+    #[test]
+    fn the_oldest_without_an_identity_makes_room() {
+        let slots = slots(2, 10);
+        let known = slots.enter();
+        known.identify();
+        let entered: Vec<Slot> = (0..5).map(|_| slots.enter()).collect();
+        let evicted: Vec<bool> = entered.iter().map(is_evicted).collect();
+        assert_eq!(evicted, [true, true, true, false, false]);
+        drop(entered);
+        let _two = (slots.enter(), slots.enter());
+        assert!(!is_evicted(&known), "an identity keeps its slot");
+    }
+
+    #[test]
+    fn slots_that_are_given_back_are_free_and_an_identity_beyond_the_limit_can_be_evicted() {
+        let slots = slots(2, 1);
+        let first = slots.enter();
+        first.identify();
+        let beyond = slots.enter();
+        beyond.identify();
+        let _two = (slots.enter(), slots.enter());
+        assert!(is_evicted(&beyond) && !is_evicted(&first));
+        drop((first, beyond));
+        let third = slots.enter();
+        third.identify();
+        let _two = (slots.enter(), slots.enter());
+        assert!(!is_evicted(&third));
+    }
+}
