@@ -16,11 +16,13 @@ mod inquiries; // what the scheduler answers
 mod on_cluster; // some parts, against a server elsewhere
 pub mod health_listener; // health and metrics of such a process
 pub mod up; // a process that serves others
+mod differences; // nodes that are not as they are asked for
 mod edge_thread; // its network edge, on a runtime of its own
 mod early; // its disk when a check wants to see a loss
 
 pub use caches::Caches;
 pub use config::{Config, Controller, Part};
+pub use differences::NodeDifferences;
 pub use inquiries::Inquiries;
 pub use metrics::Metrics;
 pub use on_cluster::OnCluster;

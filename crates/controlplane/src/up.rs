@@ -16,13 +16,16 @@ use store::disk::{Disk, DiskOptions, OpenError};
 use store::{Backend, BackendError, Committer, List, Store, WriterThread};
 use tokio::time::Instant;
 
+use crate::differences::NodeDifferences;
 use crate::early::Early;
 use crate::edge_thread::EdgeThread;
 use crate::{Config, ControlPlane, Part, StartError, World};
 
 /// How long the process may take from its first connection to being ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long after a failed look the next one comes; longer each time.
 const READY_POLL: Duration = Duration::from_millis(10);
+const READY_POLL_MAX: Duration = Duration::from_secs(1);
 
 /// Where objects, certificates and the token are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +106,7 @@ pub struct Up {
     writer: Option<WriterThread>,
     address: SocketAddr,
     pki: Pki,
+    node_differences: NodeDifferences,
 }
 
 impl Up {
@@ -132,7 +136,10 @@ impl Up {
             }
             Data::Memory => (Committer::in_place(store.clone()), None),
         };
-        if plane.parts.contains(&Part::Nodes) && has_no_nodes(&store) {
+        let runs_nodes = plane.parts.contains(&Part::Nodes);
+        let node_differences =
+            if runs_nodes { NodeDifferences::find(&store, &plane.cluster) } else { NodeDifferences::default() };
+        if runs_nodes && has_no_nodes(&store) {
             plane.cluster.nodes.extend(first_nodes.nodes);
         }
         plane.scheduler.core_runs = CoreRuns::OnThread;
@@ -142,7 +149,17 @@ impl Up {
         health.pass("parts");
         let config = edge::Config { pki: pki.clone(), limits };
         let edge = EdgeThread::start(listener, plane.server().clone(), config).map_err(UpError::Edge)?;
-        Ok(Up { plane, edge, writer, address, pki })
+        Ok(Up { plane, edge, writer, address, pki, node_differences })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How the nodes that were there before differ from those of `Settings::plane`.
+    pub fn node_differences(&self) -> &NodeDifferences {
+        &self.node_differences
     }
 
     /// Where it is reached from this machine: `https://127.0.0.1:6443`.
@@ -168,13 +185,15 @@ impl Up {
     /// Resolves once `/readyz` answers 200, asked the way everybody else will ask it.
     pub async fn ready(&self) -> Result<(), UpError> {
         let deadline = Instant::now() + READY_TIMEOUT;
+        let mut poll = READY_POLL;
         loop {
             let answer = self.ask_readyz().await;
             match answer {
                 Ok(()) => return Ok(()),
                 Err(last) if Instant::now() >= deadline => return Err(UpError::NotReady { last }),
-                Err(_) => tokio::time::sleep(READY_POLL).await,
+                Err(_) => tokio::time::sleep(poll).await,
             }
+            poll = (poll * 2).min(READY_POLL_MAX);
         }
     }
 
@@ -184,7 +203,7 @@ impl Up {
         let client = kube::Client::try_from(config.map_err(|error| error.to_string())?);
         let request = http::Request::get("/readyz").body(Vec::new()).expect("a well-formed request");
         let answer = client.map_err(|error| error.to_string())?.request_text(request).await;
-        answer.map(|_| ()).map_err(|error| error.to_string())
+        answer.map(|_| ()).map_err(|error| runtime::failure::message(&error))
     }
 
     /// What ended by itself, which nothing ever should; readiness says so from then on. Liveness says whether binds end.

@@ -3,6 +3,7 @@
 mod settings; // options over file over defaults
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use std::time::Duration;
 use api::{Clock, Random};
 use apiserver::edge::private_file;
 use clap::{Args, ValueEnum};
-use controlplane::Part;
 use controlplane::up::{Settings, Up, UpError};
+use controlplane::{NodeDifferences, Part};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::up::settings::Refusal;
@@ -119,6 +120,9 @@ async fn up(args: &UpArgs, settings: Settings) -> u8 {
         Ok(up) => up,
         Err(error) => return refuse_to_start(&error),
     };
+    for line in node_warnings(up.node_differences()) {
+        eprintln!("{line}");
+    }
     let kubeconfig = match Kubeconfig::write(args, &up.kubeconfig()) {
         Ok(kubeconfig) => kubeconfig,
         Err(message) => {
@@ -129,6 +133,9 @@ async fn up(args: &UpArgs, settings: Settings) -> u8 {
     if let Err(error) = up.ready().await {
         up.stop().await;
         return cannot_start(&cli::with_causes(&error), None);
+    }
+    if !up.address().ip().is_loopback() {
+        eprintln!("{}", exposed_line(args, up.address(), &kubeconfig.path));
     }
     say_ready(&up.url(), &kubeconfig.path);
     let mut look = tokio::time::interval(LOOK_EVERY);
@@ -167,6 +174,49 @@ fn say_ready(url: &str, kubeconfig: &Path) {
     // Whoever closed our output does not want to know.
     let _ = writeln!(out, "ready {url} kubeconfig={}", kubeconfig.display());
     let _ = out.flush();
+}
+
+/// What a server that listens beyond this machine means.
+fn exposed_line(args: &UpArgs, address: SocketAddr, kubeconfig: &Path) -> String {
+    let token = match args.in_memory {
+        true => String::new(),
+        false => format!(" and {}", args.data_dir.join("pki").join("token").display()),
+    };
+    format!(
+        "warning: {address} can be reached from other machines. TLS is on, and all but health and version needs the \
+         administrator's certificate or token; {}{token} give all rights, so keep them to yourself",
+        kubeconfig.display()
+    )
+}
+
+/// How many nodes a warning names.
+const NAMED_NODES_MAX: usize = 3;
+
+fn node_warnings(differences: &NodeDifferences) -> Vec<String> {
+    let NodeDifferences { existing, asked, extra, changed } = differences;
+    let named = |names: &[String]| {
+        let first = names.iter().take(NAMED_NODES_MAX).cloned().collect::<Vec<String>>().join(", ");
+        match names.len().saturating_sub(NAMED_NODES_MAX) {
+            0 => first,
+            more => format!("{first} and {more} more"),
+        }
+    };
+    let mut lines = Vec::new();
+    if !extra.is_empty() {
+        lines.push(format!(
+            "warning: the data directory has {existing} nodes and {asked} are asked for; {} stay until they are deleted \
+             (phalanx delete node NAME), or choose another directory with --data-dir",
+            named(extra)
+        ));
+    }
+    if !changed.is_empty() {
+        lines.push(format!(
+            "warning: nodes that exist are kept as they are, and {} differ in capacity, labels or taints from what is \
+             asked for; delete them before the start, or choose another directory with --data-dir",
+            named(changed)
+        ));
+    }
+    lines
 }
 
 fn refuse_to_start(error: &UpError) -> u8 {
@@ -219,7 +269,10 @@ impl Kubeconfig {
             Some(directory) => private_file::make_dir(directory),
             None => Ok(()),
         };
-        let written = written.and_then(|()| private_file::write(&path, text.as_bytes()));
+        // One that says the same is left alone: a full disk then stops no start.
+        let is_there = || matches!(private_file::read(&path), Ok(Some(found)) if found == text);
+        let written =
+            written.and_then(|()| if is_there() { Ok(()) } else { private_file::write(&path, text.as_bytes()) });
         let kubeconfig = Kubeconfig { path, private };
         match written {
             Ok(()) => Ok(kubeconfig),

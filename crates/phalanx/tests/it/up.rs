@@ -336,6 +336,75 @@ fn what_is_in_the_way_is_said_with_exit_3() {
     assert_eq!(std::fs::read(&file).unwrap(), vec![7; 8192]);
 }
 
+#[test]
+fn a_directory_that_others_can_write_is_refused_with_exit_3() {
+    let dir = Dir::new("exposed");
+    let data = dir.path("data");
+    assert_eq!(Up::on(&dir).stop(), Some(0));
+    let refused = |what: &str, advice: &str| {
+        let output = command(&["--data-dir", &data]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains(what) && said.contains(advice), "{said}");
+    };
+    let chmod = |name: &str, mode| std::fs::set_permissions(dir.0.join(name), PermissionsExt::from_mode(mode)).unwrap();
+    chmod("data", 0o777);
+    refused("data can be written by other users (mode 0777)", "chmod go-w");
+    chmod("data", 0o700);
+    chmod("data/pki/token", 0o666);
+    refused("token: it can be written by other users", "remove it to have a new one made");
+    chmod("data/pki/token", 0o600);
+    std::fs::remove_file(dir.0.join("data/lock")).unwrap();
+    std::os::unix::fs::symlink(dir.0.join("victim"), dir.0.join("data/lock")).unwrap();
+    refused("lock: it is a link", "look at what it is and remove it");
+    assert!(!dir.0.join("victim").exists());
+}
+
+/// Starts, stops in good order, and returns what was said on standard error.
+fn said_by(arguments: &[&str]) -> String {
+    let mut up = Up::start(arguments);
+    assert_eq!(terminate(&mut up.child), Some(0));
+    let mut said = String::new();
+    up.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn an_address_beyond_this_machine_and_other_nodes_than_before_are_pointed_out() {
+    let dir = Dir::new("pointed-out");
+    let data = dir.path("data");
+    let said = said_by(&["--data-dir", &data, "--nodes", "6"]);
+    assert!(!said.contains("warning"), "{said}");
+    let said = said_by(&["--data-dir", &data, "--nodes", "2", "--listen", "0.0.0.0:0"]);
+    for part in [
+        "can be reached from other machines",
+        "data/kubeconfig",
+        "data/pki/token",
+        "has 6 nodes and 2 are asked for; node-2, node-3, node-4 and 1 more stay",
+    ] {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    let cluster = dir.path("cluster.yaml");
+    let text = "apiVersion: phalanx.dev/v1alpha1\nkind: Cluster\nnodes:\n- {count: 6, capacity: {cpu: 1}}\n";
+    std::fs::write(&cluster, text).unwrap();
+    let said = said_by(&["--data-dir", &data, "--cluster", &cluster]);
+    assert!(said.contains("node-0, node-1, node-2 and 3 more differ in capacity"), "{said}");
+    let said = said_by(&["--data-dir", &data]);
+    assert!(!said.contains("warning"), "without an option nothing is asked for: {said}");
+}
+
+#[test]
+fn a_kubeconfig_that_says_the_same_is_not_written_again() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = Dir::new("kubeconfig");
+    let up = Up::on(&dir);
+    let inode = |up: &Up| std::fs::metadata(&up.kubeconfig).unwrap().ino();
+    let (first, address) = (inode(&up), up.address.clone());
+    assert_eq!(up.stop(), Some(0));
+    let up = Up::start(&["--data-dir", &dir.path("data"), "--listen", &address]);
+    assert_eq!(inode(&up), first);
+}
+
 #[tokio::test]
 async fn a_rollback_after_a_kill_is_refused_with_exit_3() {
     let dir = Dir::new("rollback");
