@@ -1,5 +1,7 @@
 //! The time, as an argument.
 
+use std::time::Duration;
+
 pub use jiff::Timestamp;
 
 /// Tells the wall time that objects carry. Control loops sleep on tokio's clock; both share one origin, so that on
@@ -7,6 +9,15 @@ pub use jiff::Timestamp;
 pub trait Clock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;
+}
+
+/// The longest duration that a setting may have: ten years. Times that far ahead can still be written down.
+pub const SETTING_MAX: Duration = Duration::from_secs(87_600 * 3600);
+
+/// Reads the duration of a setting, such as `90s` or `1h30m`: above zero, and at most [`SETTING_MAX`].
+pub fn setting(text: &str) -> Option<Duration> {
+    let duration = Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()?;
+    (!duration.is_zero() && duration <= SETTING_MAX).then_some(duration)
 }
 
 /// Kubernetes' `metav1.Time` text: whole seconds, UTC.
@@ -17,4 +28,18 @@ pub fn rfc3339(time: Timestamp) -> String {
 /// Kubernetes' `metav1.MicroTime` text: six digits, UTC.
 pub fn rfc3339_micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_of_settings_are_above_zero_and_at_most_ten_years() {
+        assert_eq!(setting("1h30m"), Some(Duration::from_secs(5400)));
+        assert_eq!(setting("87600h"), Some(SETTING_MAX));
+        for text in ["", "5", "0s", "-5s", "five", "87601h", "100000000h", "99999999999999999999h"] {
+            assert_eq!(setting(text), None, "{text}");
+        }
+    }
 }

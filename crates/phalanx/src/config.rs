@@ -319,10 +319,9 @@ impl Reader<'_> {
 
     fn duration(&mut self, path: &'static str, into: &mut Duration) {
         let Some(value) = self.value(path) else { return };
-        let parsed = value.as_str().and_then(|text| text.parse::<jiff::SignedDuration>().ok());
-        match parsed.and_then(|duration| Duration::try_from(duration).ok()).filter(|duration| !duration.is_zero()) {
+        match value.as_str().and_then(api::clock::setting) {
             Some(duration) => *into = duration,
-            None => self.problem(path, "must be a duration such as 200ms, 90s or 5m"),
+            None => self.problem(path, "must be a duration such as 200ms, 90s or 5m, at most 87600h"),
         }
     }
 
@@ -428,6 +427,27 @@ mod tests {
         assert_eq!(read.overcommit_after, None);
         assert_eq!(read.other_priority, OtherPriority::Refused);
         assert_eq!(parse(&format!("{HEAD}server:\n")), Ok(Configuration::default()), "an empty section says nothing");
+    }
+
+    #[test]
+    fn absurd_durations_are_refused_for_every_setting() {
+        let documents = manifest::parse(Path::new("c"), DEFAULTS).unwrap();
+        let is_duration = |value: &Value| value.as_str().is_some_and(|text| api::clock::setting(text).is_some());
+        let mut settings = Vec::new();
+        for section in ["server", "controllers", "scheduler"] {
+            let fields = documents[0].document[section].as_object().unwrap();
+            settings.extend(fields.iter().filter(|(_, value)| is_duration(value)).map(|(name, _)| (section, name)));
+        }
+        assert!(settings.len() >= 12, "{settings:?}");
+        for (section, name) in settings {
+            for text in ["100000000h", "87601h", "99999999999999999999h", "-1s", "0s", "soon"] {
+                let problems = parse(&format!("{HEAD}{section}:\n  {name}: {text}\n")).unwrap_err();
+                let want =
+                    format!("c.yaml:4: {section}.{name}: must be a duration such as 200ms, 90s or 5m, at most 87600h");
+                assert_eq!(problems, [want], "{text}");
+            }
+            assert!(parse(&format!("{HEAD}{section}:\n  {name}: 1s\n")).is_ok() || name == "podBackoffMax");
+        }
     }
 
     #[test]

@@ -143,9 +143,9 @@ fn configuration(fields: &mut Fields<'_>) -> KubeSchedulerConfiguration {
     for flag in ["enableProfiling", "enableContentionProfiling", "delayCacheUntilActive"] {
         fields.flag(flag);
     }
-    let initial =
-        seconds(fields.number("podInitialBackoffSeconds", 1..=i64::from(i32::MAX)), defaults.pod_initial_backoff);
-    let max = seconds(fields.number("podMaxBackoffSeconds", 0..=i64::from(i32::MAX)), defaults.pod_max_backoff);
+    let longest = api::clock::SETTING_MAX.as_secs().cast_signed();
+    let initial = seconds(fields.number("podInitialBackoffSeconds", 1..=longest), defaults.pod_initial_backoff);
+    let max = seconds(fields.number("podMaxBackoffSeconds", 0..=longest), defaults.pod_max_backoff);
     if max < initial && !max.is_zero() {
         let path = fields.path("podMaxBackoffSeconds");
         fields.error(Error::invalid(&path, max.as_secs(), "must not be less than podInitialBackoffSeconds"));

@@ -443,12 +443,16 @@ fn bad_options_and_files_exit_2_before_anything_starts() {
     let dir = Dir::new("usage");
     let config = dir.path("config.yaml");
     std::fs::write(&config, "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nserver:\n  lisen: x\n").unwrap();
+    let absurd = dir.path("absurd.yaml");
+    let text = "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nscheduler:\n  holdFor: 100000000h\n";
+    std::fs::write(&absurd, text).unwrap();
     for (arguments, part) in [
         (&["--feature-gates", "NoSuchGate=true"][..], "GenericWorkload, WorkloadWithJob"),
         (&["--feature-gates", "GenericWorkload=false,WorkloadWithJob=true"], "depends on features that are disabled"),
         (&["--feature-gates", "GenericWorkload"], "A=true"),
         (&["--listen", "nonsense"], "127.0.0.1:6443"),
         (&["--config", &config], "config.yaml:4: server.lisen: unknown field"),
+        (&["--config", &absurd], "absurd.yaml:4: scheduler.holdFor: must be a duration such as"),
         (&["--config", "/nowhere/config.yaml"], "/nowhere/config.yaml"),
         (&["--without", "everything"], "scheduler"),
         (&["--log", "a=b=c"], "--log"),

@@ -81,10 +81,8 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn duration(&mut self, field: &'static str) -> Option<Duration> {
-        self.read(field, "must be a duration above 0, such as 15s", |value| {
-            let duration = value.as_str()?.parse::<jiff::SignedDuration>().ok()?;
-            Duration::try_from(duration).ok().filter(|duration| !duration.is_zero())
-        })
+        let wanted = "must be a duration above 0, such as 15s, and at most 87600h";
+        self.read(field, wanted, |value| api::clock::setting(value.as_str()?))
     }
 
     pub(super) fn texts(&mut self, field: &'static str) -> Vec<String> {

@@ -162,6 +162,19 @@ fn what_is_not_there_is_refused_by_its_path() {
         (json!({"podInitialBackoffSeconds": 20}), "podMaxBackoffSeconds: Invalid value: 10: must not be less"),
         (json!({"leaderElection": {"leaseDuration": "5s"}}), "leaderElection.renewDeadline: Invalid value: \"10s\""),
         (
+            json!({"leaderElection": {"leaseDuration": "100000000h"}}),
+            "leaderElection.leaseDuration: Invalid value: \"100000000h\": must be a duration above 0, such as 15s, and at \
+             most 87600h",
+        ),
+        (
+            json!({"leaderElection": {"retryPeriod": "100000000h"}}),
+            "leaderElection.retryPeriod: Invalid value: \"100000000h\": must be a duration above 0",
+        ),
+        (
+            json!({"podMaxBackoffSeconds": 2_000_000_000}),
+            "podMaxBackoffSeconds: Invalid value: 2000000000: must be a whole number from 0 to 315360000",
+        ),
+        (
             json!({"percentageOfNodesToScore": 101}),
             "percentageOfNodesToScore: Invalid value: 101: must be a whole number",
         ),
