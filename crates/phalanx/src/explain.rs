@@ -174,7 +174,7 @@ mod tests {
 
     const WAYS_OUT: [&str; 3] = [
         "lower minCount to 64",
-        "use the topology key topology.kubernetes.io/zone instead of topology.kubernetes.io/rack",
+        "recreate job default/a with the topology key topology.kubernetes.io/zone instead of topology.kubernetes.io/rack",
         "add 1 node like node-0 to topology.kubernetes.io/rack=rack-0",
     ];
 

@@ -124,6 +124,7 @@ struct Part {
 struct Counts {
     all: usize,
     placed: usize,
+    waiting: usize,
     running: usize,
     succeeded: usize,
     failed: usize,
@@ -456,13 +457,24 @@ impl Part {
                 format!("is being placed: {} of the {needed} pods it needs have a node", self.pods.placed)
             }
             _ if self.pods.all == 0 => "was placed; its pods are gone".to_owned(),
-            _ => match self.places.as_slice() {
-                [place] => format!("placed on {} in {}", counted(place.nodes, "node"), place.domain),
-                places => {
-                    let nodes = places.iter().map(|place| place.nodes).sum();
-                    format!("placed on {} in {}", counted(nodes, "node"), counted(places.len(), "domain"))
-                }
-            },
+            _ if self.places.is_empty() => format!("waits: none of {} has a node", counted(self.pods.all, "pod")),
+            _ if self.pods.waiting > 0 => {
+                let (placed, all, waiting) = (self.pods.placed, self.pods.all, self.pods.waiting);
+                let wait = if waiting == 1 { "1 waits".to_owned() } else { format!("{waiting} wait") };
+                format!("{placed} of {all} pods {}; {wait}", self.whereabouts())
+            }
+            _ => self.whereabouts(),
+        }
+    }
+
+    /// `placed on 8 nodes in rack=r1`.
+    fn whereabouts(&self) -> String {
+        match self.places.as_slice() {
+            [place] => format!("placed on {} in {}", counted(place.nodes, "node"), place.domain),
+            places => {
+                let nodes = places.iter().map(|place| place.nodes).sum();
+                format!("placed on {} in {}", counted(nodes, "node"), counted(places.len(), "domain"))
+            }
         }
     }
 
@@ -496,6 +508,7 @@ impl Counts {
         Counts {
             all: pods.len(),
             placed: pods.iter().filter(|pod| pod.node_name().is_some()).count(),
+            waiting: pods.iter().filter(|pod| pod.node_name().is_none() && !pod.is_finished()).count(),
             running: phase(PodPhase::Running),
             succeeded: phase(PodPhase::Succeeded),
             failed: phase(PodPhase::Failed),
@@ -503,7 +516,12 @@ impl Counts {
     }
 
     fn text(&self) -> String {
-        let states = [(self.running, "running"), (self.succeeded, "succeeded"), (self.failed, "failed")];
+        let states = [
+            (self.waiting, "waiting"),
+            (self.running, "running"),
+            (self.succeeded, "succeeded"),
+            (self.failed, "failed"),
+        ];
         let states =
             states.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!(", {count} {word}"));
         format!("{}: {} placed{}", counted(self.all, "pod"), self.placed, states.collect::<String>())

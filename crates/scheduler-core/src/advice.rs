@@ -18,7 +18,7 @@ use crate::need::Need;
 use crate::queue::UnitId;
 use crate::refusal::{Cause, Refusal};
 use crate::search::Effort;
-use crate::ways_out::{Advice, WayOut};
+use crate::ways_out::{Advice, Origin, WayOut};
 
 pub(crate) use leaving::Plan;
 
@@ -39,6 +39,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) unit: UnitId,
     pub(crate) need: &'a Need,
     pub(crate) refusal: &'a Refusal,
+    /// What the unit comes from.
+    pub(crate) origin: &'a Origin,
     /// Nodes of the members that have their place.
     pub(crate) members_on: &'a [NodeIndex],
     /// What runs; the asking unit may be among it.

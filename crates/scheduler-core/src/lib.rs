@@ -65,5 +65,5 @@ pub use scores::{MAX_SCORE, Nodes, Scale, Score};
 pub use state::Core;
 pub use survey::Survey;
 pub use wakes::Wakes;
-pub use ways_out::{Advice, Advised, Lacking, Leaving, WayOut};
+pub use ways_out::{Advice, Advised, Lacking, Leaving, Origin, WayOut};
 pub use why_here::{DomainChoice, NodeChoice, WhyHere};

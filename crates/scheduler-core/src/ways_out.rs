@@ -1,5 +1,6 @@
 //! Ways out of a refusal, and their words. Each was tried on the cluster as it is before it is said.
 
+use std::fmt;
 use std::sync::Arc;
 
 use api::Timestamp;
@@ -45,7 +46,8 @@ pub enum WayOut {
         /// Whether it is certain that no larger number would do.
         is_largest: bool,
     },
-    /// The pods share a domain of another key.
+    /// The pods share a domain of another key. The key of an object that exists cannot be changed, so that it has to be
+    /// deleted and created anew.
     OtherKey {
         /// The key of the group.
         from: String,
@@ -53,11 +55,15 @@ pub enum WayOut {
         to: String,
         /// The domain in which they would be.
         value: String,
+        /// What has to be created anew.
+        recreate: Origin,
     },
-    /// The pods need not share a domain.
+    /// The pods need not share a domain. This needs a new object as well.
     NoKey {
         /// The key of the group.
         from: String,
+        /// What has to be created anew.
+        recreate: Origin,
     },
     /// Some of what runs ends.
     WaitFor {
@@ -87,6 +93,21 @@ pub enum WayOut {
         /// What is asked for, and what there is.
         lacking: Vec<Lacking>,
     },
+}
+
+/// The object that a user has made and from which a group comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its kind in lower case (`job`, `podgroup`).
+    pub kind: String,
+    /// Namespace and name.
+    pub key: ObjectKey,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
+    }
 }
 
 /// A running unit whose end would help.
@@ -148,8 +169,10 @@ impl WayOut {
     pub fn text(&self) -> String {
         match self {
             WayOut::LowerMinCount { to, .. } => format!("lower minCount to {to}"),
-            WayOut::OtherKey { from, to, .. } => format!("use the topology key {to} instead of {from}"),
-            WayOut::NoKey { from } => format!("drop the topology key {from}"),
+            WayOut::OtherKey { from, to, recreate, .. } => {
+                format!("recreate {recreate} with the topology key {to} instead of {from}")
+            }
+            WayOut::NoKey { from, recreate } => format!("recreate {recreate} without the topology key {from}"),
             WayOut::WaitFor { leaving, domain } => {
                 let place = domain.as_ref().map(|domain| format!(" in {}", domain.text())).unwrap_or_default();
                 format!("wait for {}{place}", names(leaving))

@@ -97,13 +97,7 @@ impl WhyHere {
             _ => format!("{pods} on {} nodes; of the nodes{region} {could}", self.nodes_count),
         });
         lines.extend(self.nodes.iter().map(|node| format!("  {}", node.text())));
-        if let Some(next) = &self.next_best {
-            let why = match &self.decided_by {
-                Some(plugin) => format!("{plugin} made the difference"),
-                None => "no score made a difference: among equals the node that was seen first is taken".to_owned(),
-            };
-            lines.push(format!("  next best: {}; {why}", next.text()));
-        }
+        lines.extend(self.next_best.as_ref().map(|next| format!("  {}", self.beside(next))));
         lines.push(match self.kept_since {
             Some(_) => "this is how it looked right after the decision".to_owned(),
             None => "worked out anew: this is how it looks on the cluster as it is now".to_owned(),
@@ -112,10 +106,32 @@ impl WhyHere {
     }
 }
 
+impl WhyHere {
+    /// What the best node that was not chosen lacks, or has over the chosen ones.
+    fn beside(&self, next: &NodeChoice) -> String {
+        let best = self.nodes.first().map_or(i64::MIN, |best| best.total);
+        if next.total > best {
+            let why = match self.kept_since {
+                Some(_) => "all pods had to find room together",
+                None => "the cluster has changed since they were placed",
+            };
+            return format!("scores higher, but was not chosen: {}; {why}", next.text());
+        }
+        let why = match &self.decided_by {
+            Some(plugin) if next.total < best => format!("{plugin} made the difference"),
+            _ => "no score made a difference: among equals the node that was seen first is taken".to_owned(),
+        };
+        format!("next best: {}; {why}", next.text())
+    }
+}
+
 impl DomainChoice {
     fn text(&self, pods_count: usize) -> String {
         let DomainChoice { key, value, room, domains_count, feasible_count, next_best } = self;
-        let next = next_best.as_ref().map(|(value, room)| format!("; next best: {value} ({})", room.text()));
+        let next = next_best.as_ref().map(|(value, next)| {
+            let place = if next.is_before(room) { "would come first now" } else { "next best" };
+            format!("; {place}: {value} ({})", next.text())
+        });
         format!(
             "in {key}={value}: {feasible_count} of {domains_count} domains could take all {pods_count}; chosen: {}{}",
             room.text(),
@@ -125,6 +141,11 @@ impl DomainChoice {
 }
 
 impl DomainRoom {
+    /// Whether it is preferred to the other: it takes more of the pods, or as many and has less left over.
+    fn is_before(self, other: &DomainRoom) -> bool {
+        (self.fits_count, other.spare_count) > (other.fits_count, self.spare_count)
+    }
+
     fn text(self) -> String {
         format!("{} of the pods fit, {} slots left over", self.fits_count, self.spare_count)
     }

@@ -4,7 +4,7 @@ use api::clock::rfc3339;
 use api::views::ObjectKey;
 use scheduler_core::why_here::DomainRoom;
 use scheduler_core::{
-    Advice, Advised, ChosenDomain, Explained, Histogram, NodeChoice, Queued, Refusal, Unit, WayOut, WhyHere,
+    Advice, Advised, ChosenDomain, Explained, Histogram, NodeChoice, Origin, Queued, Refusal, Unit, WayOut, WhyHere,
 };
 use serde_json::{Value, json};
 
@@ -115,8 +115,10 @@ fn reasons(histogram: &Histogram) -> Value {
 fn way_out(way: &WayOut) -> Value {
     let mut document = match way {
         WayOut::LowerMinCount { to, is_largest } => json!({"minCount": to, "isLargest": is_largest}),
-        WayOut::OtherKey { from, to, value } => json!({"from": from, "key": to, "value": value}),
-        WayOut::NoKey { from } => json!({"from": from}),
+        WayOut::OtherKey { from, to, value, recreate } => {
+            json!({"from": from, "key": to, "value": value, "recreate": origin(recreate)})
+        }
+        WayOut::NoKey { from, recreate } => json!({"from": from, "recreate": origin(recreate)}),
         WayOut::WaitFor { leaving, domain } => {
             let leaving = leaving.iter().map(|one| {
                 json!({
@@ -144,6 +146,10 @@ fn way_out(way: &WayOut) -> Value {
     document["type"] = json!(way.kind());
     document["text"] = json!(way.text());
     document
+}
+
+fn origin(origin: &Origin) -> Value {
+    json!({"kind": origin.kind, "namespace": origin.key.namespace, "name": origin.key.name})
 }
 
 fn in_domain(domain: &ChosenDomain) -> Value {

@@ -27,6 +27,8 @@ fn the_answer_names_what_is_waited_for() {
     let member = json!({"schedulingGroup": {"podGroupName": "g"}});
     let bound_member = json!({"schedulingGroup": {"podGroupName": "g"}, "nodeName": "n"});
     let gang = json!({"metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}});
+    let mut scheduled = gang.clone();
+    scheduled["status"] = json!({"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}]});
     let refused =
         json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "full"}]});
     let job = |spec: Value| Subject::Job(Box::new(view(json!({"metadata": {"name": "j", "uid": "j"}, "spec": spec}))));
@@ -59,6 +61,24 @@ fn the_answer_names_what_is_waited_for() {
                 &[pod(bound_member.clone(), none.clone()), pod(member.clone(), none.clone())],
             ),
             "is being placed: 1 of the 2 pods it needs have a node",
+        ),
+        (
+            "placed but for one",
+            evidence(
+                Subject::Group(view(scheduled.clone())),
+                std::slice::from_ref(&scheduled),
+                &[bound_member.clone(), bound_member.clone(), member.clone()].map(|spec| pod(spec, none.clone())),
+            ),
+            "2 of 3 pods placed on 1 node in node n; 1 waits",
+        ),
+        (
+            "none has a node any more",
+            evidence(
+                Subject::Group(view(scheduled.clone())),
+                std::slice::from_ref(&scheduled),
+                &[member.clone(), member.clone()].map(|spec| pod(spec, none.clone())),
+            ),
+            "waits: none of 2 pods has a node",
         ),
         (
             "a template",

@@ -26,11 +26,12 @@ pub(super) fn relax(asked: &Asked<'_>, desk: &mut Desk<'_>) -> Option<WayOut> {
         let need = Need { constraint: Some(constraint), ..asked.need.clone() };
         if let Some(Trial::Fits(region)) = desk.try_out(&need) {
             let chosen = region.chosen(desk.cluster)?;
-            return Some(WayOut::OtherKey { from, to: chosen.key, value: chosen.value });
+            let recreate = asked.origin.clone();
+            return Some(WayOut::OtherKey { from, to: chosen.key, value: chosen.value, recreate });
         }
     }
     let need = Need { constraint: None, ..asked.need.clone() };
-    matches!(desk.try_out(&need)?, Trial::Fits(_)).then_some(WayOut::NoKey { from })
+    matches!(desk.try_out(&need)?, Trial::Fits(_)).then(|| WayOut::NoKey { from, recreate: asked.origin.clone() })
 }
 
 /// Keys with fewer domains than `own`, those with the most first.

@@ -23,7 +23,7 @@ use crate::need::Need;
 use crate::queue::UnitId;
 use crate::refusal::{Cause, Refusal};
 use crate::search::Effort;
-use crate::ways_out::{Advice, Advised, Leaving, WayOut};
+use crate::ways_out::{Advice, Advised, Leaving, Origin, WayOut};
 
 /// Of how many pods on nodes it is asked whether their leaving would help. A pass over them takes a few milliseconds.
 const PODS_LOOKED_AT_MAX: usize = 50_000;
@@ -173,7 +173,11 @@ impl Core {
             UnitId::Group(group) => self.groups.get(group).placed.nodes().collect(),
             UnitId::Pod(_) => Vec::new(),
         };
-        let asked = Asked { unit, need, refusal, members_on: &members_on, running: &running.units };
+        let origin = match unit {
+            UnitId::Group(group) => origin_of(self.groups.get(group)),
+            UnitId::Pod(pod) => Origin { kind: "pod".to_owned(), key: self.pods.get(pod).key() },
+        };
+        let asked = Asked { unit, need, refusal, origin: &origin, members_on: &members_on, running: &running.units };
         let steps_max = self.config.search_steps_max;
         let mut found: Found = advice::look(&asked, &mut self.cluster, &mut self.classes, steps_max);
         found.advice.cut |= running.cut && refusal.could_wait;
@@ -235,12 +239,16 @@ pub(super) struct InUse {
 }
 
 /// People know the Job, or whatever else has made the group, rather than the group.
-fn leaving_group(group: &Group, pods_count: usize) -> Leaving {
+fn origin_of(group: &Group) -> Origin {
     let owner = group.terms.as_ref().and_then(|terms| terms.owner.as_ref());
     let (kind, name) = match owner {
         Some(owner) => (owner.kind.to_lowercase(), &owner.name),
         None => ("podgroup".to_owned(), &group.key.name),
     };
-    let key = api::views::ObjectKey::new(group.key.namespace.as_str(), name.as_str());
+    Origin { kind, key: api::views::ObjectKey::new(group.key.namespace.as_str(), name.as_str()) }
+}
+
+fn leaving_group(group: &Group, pods_count: usize) -> Leaving {
+    let Origin { kind, key } = origin_of(group);
     Leaving { kind, key, pods_count, group: Some(group.key.clone()) }
 }

@@ -48,7 +48,7 @@ fn a_gang_that_is_too_large_for_its_rack_learns_of_fewer_pods_and_a_wider_key() 
       rack=r3: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
     ways out, each checked against the cluster as it is:
       lower minCount to 8
-      use the topology key zone instead of rack
+      recreate podgroup ns/g with the topology key zone instead of rack
       add 1 node like a to rack=r1
     ");
 }
@@ -67,7 +67,7 @@ fn a_gang_that_is_in_the_way_of_others_learns_whose_end_to_wait_for() {
       rack=r3: room for 4 pods (Insufficient nvidia.com/gpu on 1 of 1 nodes)
     ways out, each checked against the cluster as it is:
       lower minCount to 4
-      use the topology key zone instead of rack
+      recreate job ns/long with the topology key zone instead of rack
       wait for job ns/short (2 pods), pod ns/solo-0 and pod ns/solo-1 in rack=r1
       add 1 node like a to rack=r1
     ");
@@ -102,7 +102,7 @@ fn a_key_that_no_node_carries_is_told_with_one_that_some_do() {
     podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
     no node carries the topology key block
     ways out, each checked against the cluster as it is:
-      use the topology key rack instead of block
+      recreate podgroup ns/g with the topology key rack instead of block
     ");
 }
 
@@ -320,4 +320,48 @@ fn the_search_for_ways_out_is_bounded_and_says_where_it_stopped() {
     let steps = world.core.steps_count() - before;
     assert!(steps < 5_000, "{steps} pods were put on nodes or taken off");
     world.core.assert_consistent();
+}
+
+#[test]
+fn nodes_to_add_are_enough_for_all_pods_that_wait() {
+    let ways = |text: &str| {
+        let mut world = World::of(text);
+        world.decide_and_bind();
+        let refusal = explained(&mut world, &Unit::Group(ObjectKey::new("ns", "g"))).refusal.unwrap();
+        let Advised::Given(advice) = refusal.advised else { panic!("no ways out") };
+        advice.ways.iter().filter(|way| way.is_about_nodes()).map(crate::WayOut::text).collect::<Vec<_>>().join(", ")
+    };
+    // A Basic group waits with each of its pods, and so do pods beyond a gang's minCount.
+    assert_eq!(ways("node a gpu=4; pods run 4 gpu=1 node=a; group g basic pods=12 gpu=1"), "add 3 nodes like a");
+    assert_eq!(ways("node a gpu=4; group g gang minCount=4 pods=13 gpu=1"), "add 3 nodes like a");
+    // A gang that has not started needs its minCount.
+    assert_eq!(ways("node a gpu=4; group g gang minCount=5 pods=13 gpu=1"), "add 1 node like a");
+    // Nobody can add a node to a node.
+    let host = "kubernetes.io/hostname";
+    let nodes = format!("node a gpu=4 {host}=a; node b gpu=4 {host}=b; pod run gpu=3 node=b");
+    assert_eq!(ways(&format!("{nodes}; group g gang minCount=6 pods=6 gpu=1 key={host}")), "");
+    assert_eq!(
+        ways(&format!("{nodes}; pod more gpu=1 node=a; group g gang minCount=4 pods=4 gpu=1 key={host}")),
+        "add 1 node like a"
+    );
+}
+
+#[test]
+fn a_node_that_scores_higher_is_not_called_the_next_best() {
+    // Both pods are on a, and b would be the better place for another like them by now.
+    let mut world =
+        World::of("node a gpu=4 cpu=8; node b gpu=4 cpu=8; pod x gpu=1 cpu=1 node=a; pods y 2 cpu=3 node=a");
+    let told = explained(&mut world, &Unit::Pod(ObjectKey::new("ns", "x"))).lines().join("\n");
+    assert!(told.contains("  scores higher, but was not chosen: b: score"), "{told}");
+    assert!(told.contains("; the cluster has changed since they were placed"), "{told}");
+    assert!(!told.contains("next best"), "{told}");
+    // The same for domains: r2 is tighter by now.
+    let mut world = World::of(
+        "node a gpu=8 rack=r1; node b gpu=2 rack=r2; group g gang minCount=2 key=rack; pods g 2 group=g gpu=1 node=a",
+    );
+    let told = explained(&mut world, &Unit::Group(ObjectKey::new("ns", "g"))).lines().join("\n");
+    assert!(
+        told.contains("6 slots left over; would come first now: r2 (2 of the pods fit, 0 slots left over)"),
+        "{told}"
+    );
 }

@@ -6,7 +6,7 @@ use api::views::{ObjectKey, PodView};
 use proptest::prelude::*;
 
 use super::properties::{Group, Run, Step, most_that_fit, plain, steps};
-use crate::{Advised, ChosenDomain, Config, Explained, Lacking, Leaving, Refusal, Unit, Verdict, WayOut};
+use crate::{Advised, ChosenDomain, Config, Decision, Explained, Lacking, Leaving, Refusal, Unit, Verdict, WayOut};
 
 fn unit(group: &str) -> Unit {
     Unit::Group(ObjectKey::new("ns", group))
@@ -24,16 +24,21 @@ fn explain(run: &mut Run, unit: &Unit) -> Option<Explained> {
 /// Says the group anew, with these terms and before all others, and tells whether as many of its pods as it needs are
 /// placed then.
 fn fits(run: &mut Run, group: &str, min_count: Option<usize>, key: Option<&str>) -> bool {
+    decided(run, group, min_count, key).is_some_and(|decision| matches!(decision.verdict, Verdict::Bind(_)))
+}
+
+/// What is decided about the group then.
+fn decided(run: &mut Run, group: &str, min_count: Option<usize>, key: Option<&str>) -> Option<Decision> {
     let policy = min_count.map_or("basic".to_owned(), |count| format!("gang minCount={count}"));
     let key = key.map(|key| format!(" key={key}")).unwrap_or_default();
     run.world.say(&format!("group {group} {policy} groupPriority=100{key}"));
     // Well before the time at which half-placed gangs and the like are looked at.
     while let Some(decision) = run.world.core.next(run.world.now) {
         if decision.unit.key().name == group {
-            return matches!(decision.verdict, Verdict::Bind(_));
+            return Some(decision);
         }
     }
-    false
+    None
 }
 
 /// The same for a pod without a group.
@@ -106,7 +111,13 @@ fn check_ways(steps: &[Step], group: &str, terms: &Group, refusal: &Refusal) {
             WayOut::HoldEnds { .. } => panic!("nothing is held here"),
             WayOut::AddNodes { count, like, domain } => {
                 add_nodes(&mut run, *count, like, domain.as_ref());
-                fits(&mut run, group, terms.min_count, key)
+                let has_started = refusal.placed_count >= refusal.wanted_count || !refusal.is_gang;
+                let is_mixed = run.model.is_mixed(group);
+                let decided = decided(&mut run, group, terms.min_count, key);
+                // All pods that wait, but for those beyond the minCount of a gang that only starts.
+                let all = decided.as_ref().is_some_and(|decision| decision.unplaced.is_none());
+                assert!(all || is_mixed || !has_started, "{way:?} is not enough for all: {said}");
+                decided.is_some_and(|decision| matches!(decision.verdict, Verdict::Bind(_)))
             }
             WayOut::LargerNodes { lacking } => {
                 check_lacking(&run, lacking, &run.model.pending_sizes(group));
