@@ -148,6 +148,11 @@ pub fn bad_annotation(pod: &PodView) -> Option<String> {
     Script::of(pod).err()
 }
 
+/// Whether the containers run, or are started again and again, until the pod is deleted.
+pub fn is_endless(pod: &PodView) -> bool {
+    Script::of(pod).is_ok_and(|script| script.restarts || script.run.is_none())
+}
+
 /// A pod that has not started has nothing that could not listen.
 fn ignores_stop(pod: &PodView) -> bool {
     pod.status.phase == PodPhase::Running

@@ -92,8 +92,9 @@ pub async fn apply(
     let (mut problems, mut code) = (Vec::new(), cli::DONE);
     for intent in &intents {
         match intent.carry_out(&connection.client, validate).await {
-            Ok((outcome, answer)) => {
-                for problem in answer.iter().flat_map(|answer| dropped_fields(intent.manifest, answer)) {
+            Ok(Applied { outcome, answer, warnings }) => {
+                let dropped = answer.iter().flat_map(|answer| dropped_fields(intent.manifest, answer));
+                for problem in located(intent.manifest, &warnings).into_iter().chain(dropped) {
                     eprintln!("warning: {problem}");
                 }
                 match writeln!(out, "{} {outcome}", intent.kind.title(&intent.name)) {
@@ -157,8 +158,8 @@ fn intent<'a>(connection: &Connection, kinds: &'a Kinds, manifest: &'a Manifest)
 }
 
 impl Intent<'_> {
-    /// Creates or changes the object and returns the word for what was done, and the object as the server answered.
-    async fn carry_out(&self, client: &Client, validate: Validate) -> Result<(&'static str, Option<Value>), Error> {
+    /// Creates or changes the object.
+    async fn carry_out(&self, client: &Client, validate: Validate) -> Result<Applied, Error> {
         let options = ask::query(&[("fieldValidation", validate.parameter()), ("fieldManager", "phalanx")]);
         let collection = format!("{}{options}", self.kind.collection(Some(&self.namespace)));
         let object = self.kind.object(&self.namespace, &self.name);
@@ -171,31 +172,57 @@ impl Intent<'_> {
             let current = match ask::get(client, &object, ask::JSON).await {
                 Ok(current) => current,
                 Err(error) if is_not_found(&error) => {
-                    match ask::write(client, Method::POST, &collection, ask::JSON, &wanted).await {
+                    match ask::write_with_warnings(client, Method::POST, &collection, ask::JSON, &wanted).await {
                         // Somebody was faster; their object is changed instead.
                         Err(error) if is_already_exists(&error) && !is_last => continue,
-                        answer => return answer.map(|answer| ("created", Some(answer))),
+                        answer => return answer.map(|answer| Applied::of("created", answer)),
                     }
                 }
                 Err(error) => return Err(error),
             };
             let original = three_way::last_applied(&current);
             let Some(mut patch) = three_way::patch(original.as_ref(), &wanted, &current, merging) else {
-                return Ok(("unchanged", None));
+                return Ok(Applied { outcome: "unchanged", answer: None, warnings: Vec::new() });
             };
             // The lists in the patch were made from this version, and are right for no other.
             patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
             let path = format!("{object}{options}");
-            match ask::write(client, Method::PATCH, &path, ask::MERGE_PATCH, &patch).await {
+            match ask::write_with_warnings(client, Method::PATCH, &path, ask::MERGE_PATCH, &patch).await {
                 Err(error) if is_conflict(&error) && !is_last => {}
                 answer => {
                     let answer = answer?;
-                    let is_same = asked(answer.clone()) == asked(current);
-                    return Ok((if is_same { "unchanged" } else { "configured" }, Some(answer)));
+                    let is_same = asked(answer.0.clone()) == asked(current);
+                    return Ok(Applied::of(if is_same { "unchanged" } else { "configured" }, answer));
                 }
             }
         }
     }
+}
+
+/// What came of an [`Intent`].
+struct Applied {
+    /// The word for what was done.
+    outcome: &'static str,
+    /// The object as the server has it, where it was asked.
+    answer: Option<Value>,
+    /// What the server warns of.
+    warnings: Vec<String>,
+}
+
+impl Applied {
+    fn of(outcome: &'static str, (answer, warnings): (Value, Vec<String>)) -> Applied {
+        Applied { outcome, answer: Some(answer), warnings }
+    }
+}
+
+/// Warnings of the server at the line of the field that they begin with, or of the object.
+fn located(manifest: &Manifest, warnings: &[String]) -> Vec<Problem> {
+    let field = |warning: &str| {
+        let (field, _) = warning.split_once(": ")?;
+        field.starts_with(|sign: char| sign.is_ascii_lowercase()).then(|| field.to_owned())
+    };
+    let problem = |warning: &String| manifest.problem(&field(warning).unwrap_or_default(), warning);
+    warnings.iter().map(problem).collect()
 }
 
 /// What of `object` somebody asked for. The rest changes by itself, and `1000m` becomes `1` without a change.
@@ -210,20 +237,28 @@ fn asked(mut object: Value) -> Value {
     object
 }
 
-/// Creates every manifest's object; returns what the server made of each, or every problem there is.
-pub async fn create_all(client: &Client, manifests: &[Manifest]) -> Result<Vec<Value>, Vec<Problem>> {
+/// Creates every manifest's object; returns what the server made of each, or every problem there is. Warnings of the
+/// server are given to `warn`.
+pub async fn create_all(
+    client: &Client,
+    manifests: &[Manifest],
+    mut warn: impl FnMut(Problem),
+) -> Result<Vec<Value>, Vec<Problem>> {
     let kinds = Kinds::known();
     let (mut created, mut problems) = (Vec::new(), Vec::new());
     for manifest in manifests {
         match create(client, &kinds, manifest).await {
-            Ok(object) => created.push(object),
+            Ok((object, warnings)) => {
+                located(manifest, &warnings).into_iter().for_each(&mut warn);
+                created.push(object);
+            }
             Err(found) => problems.extend(found),
         }
     }
     if problems.is_empty() { Ok(created) } else { Err(problems) }
 }
 
-async fn create(client: &Client, kinds: &Kinds, manifest: &Manifest) -> Result<Value, Vec<Problem>> {
+async fn create(client: &Client, kinds: &Kinds, manifest: &Manifest) -> Result<(Value, Vec<String>), Vec<Problem>> {
     let kind = kind_of(kinds, manifest).map_err(|problem| vec![problem])?;
     let misshapen = shape_problems(manifest);
     if !misshapen.is_empty() {
@@ -231,7 +266,8 @@ async fn create(client: &Client, kinds: &Kinds, manifest: &Manifest) -> Result<V
     }
     let namespace = manifest.document["metadata"]["namespace"].as_str().unwrap_or("default");
     let path = format!("{}?fieldValidation=Strict", kind.collection(Some(namespace)));
-    ask::write(client, Method::POST, &path, ask::JSON, &manifest.document).await.map_err(|error| match error {
+    let answer = ask::write_with_warnings(client, Method::POST, &path, ask::JSON, &manifest.document).await;
+    answer.map_err(|error| match error {
         Error::Api(status) => problems_of(manifest, &status),
         other => vec![manifest.problem("", &other.to_string())],
     })
@@ -240,6 +276,9 @@ async fn create(client: &Client, kinds: &Kinds, manifest: &Manifest) -> Result<V
 /// Which kind of the server's a manifest is of.
 pub fn kind_of<'a>(kinds: &'a Kinds, manifest: &Manifest) -> Result<&'a Kind, Problem> {
     let (api_version, kind) = manifest.api_version_and_kind()?;
+    if kind == "Cluster" && api_version.starts_with("phalanx.dev/") {
+        return Err(manifest.problem("kind", "kind Cluster describes nodes: give the file with --cluster"));
+    }
     kinds.of(api_version, kind).map_err(|(field, message)| manifest.problem(field, &message))
 }
 

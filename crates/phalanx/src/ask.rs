@@ -23,7 +23,9 @@ const PAGE: &str = "500";
 
 /// Reads what is at `path`, in the first form of `accept` that the server has.
 pub async fn get(client: &Client, path: &str, accept: &str) -> Result<Value, Error> {
-    send(client, request(Method::GET, path, accept).body(Body::from(Vec::new()))).await
+    let (answer, warnings) = send(client, request(Method::GET, path, accept).body(Body::from(Vec::new()))).await?;
+    print_warnings(&warnings);
+    Ok(answer)
 }
 
 /// Reads the collection at `path` page by page. `items` (or `rows`) of the answer are those of all pages.
@@ -57,8 +59,27 @@ pub async fn write(
     content_type: &str,
     body: &Value,
 ) -> Result<Value, Error> {
+    let (answer, warnings) = write_with_warnings(client, method, path, content_type, body).await?;
+    print_warnings(&warnings);
+    Ok(answer)
+}
+
+/// The same for callers that know better what the server's warnings are about.
+pub async fn write_with_warnings(
+    client: &Client,
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> Result<(Value, Vec<String>), Error> {
     let body = serde_json::to_vec(body).expect("a JSON value can always be written");
     send(client, request(method, path, JSON).header(CONTENT_TYPE, content_type).body(Body::from(body))).await
+}
+
+fn print_warnings(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
 }
 
 /// Follows what is at `path`: bytes that come as things happen.
@@ -93,17 +114,17 @@ fn request(method: Method, path: &str, accept: &str) -> http::request::Builder {
     Request::builder().method(method).uri(path).header(ACCEPT, accept)
 }
 
-async fn send(client: &Client, request: Result<Request<Body>, http::Error>) -> Result<Value, Error> {
+/// The answer, and the warnings that came with it.
+async fn send(client: &Client, request: Result<Request<Body>, http::Error>) -> Result<(Value, Vec<String>), Error> {
     let response = client.send(request.map_err(Error::HttpError)?).await?;
     let (parts, body) = response.into_parts();
     let warnings = parts.headers.get_all("warning").iter().filter_map(|value| value.to_str().ok());
-    for warning in warnings.filter_map(warning_text) {
-        eprintln!("warning: {warning}");
-    }
+    let warnings: Vec<String> = warnings.filter_map(warning_text).collect();
     let bytes = body.collect().await?.to_bytes();
     if parts.status.is_success() {
-        return serde_json::from_slice(&bytes).map_err(Error::SerdeError);
+        return serde_json::from_slice(&bytes).map(|answer| (answer, warnings)).map_err(Error::SerdeError);
     }
+    print_warnings(&warnings);
     Err(refusal(parts.status, &bytes))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -116,6 +116,9 @@ pub fn read_text(file: &Path) -> Result<String, Problem> {
             Err(problem(format!("larger than {} MiB; split it", FILE_BYTES_MAX >> 20)))
         }
         Ok(_) => Ok(text),
+        Err(error) if error.kind() == ErrorKind::IsADirectory => {
+            Err(problem("a folder; give the files in it".to_owned()))
+        }
         Err(error) => Err(problem(error.to_string())),
     }
 }

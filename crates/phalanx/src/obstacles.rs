@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::views::{JobView, ObjectKey, PodView};
+use api::views::{JobView, ObjectKey, PodPhase, PodView};
 use scheduler_core::Cause;
 
 use crate::progress::{Seen, Work};
@@ -29,6 +29,14 @@ pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &Seen) -> Option<Strin
             "spec.managedBy leaves it to the controller {manager}, which does not run here; remove the field"
         ));
     }
+    if job.spec.parallelism == Some(0) {
+        return Some("spec.parallelism is 0, so no pods are created".to_owned());
+    }
+    let workload = job.spec.workload_ref.as_ref().map(|workload| workload.name.as_str());
+    let is_missing = |name: &&str| !seen.workloads.contains(&ObjectKey::new(&job.metadata.namespace, *name));
+    if let Some(name) = workload.filter(is_missing) {
+        return Some(format!("spec.workloadRef names Workload {name}, which does not exist; add it to the manifests"));
+    }
     let class = job.spec.template.priority_class_name.as_deref();
     if let Some(class) = class.filter(|class| !seen.surroundings.priority_classes.contains(*class)) {
         return Some(format!(
@@ -48,6 +56,19 @@ pub fn of_pods(pods: &[Arc<PodView>], seen: &Seen) -> Option<String> {
     }
     let asks = pods.iter().find_map(|pod| nodes::life::bad_annotation(pod))?;
     Some(format!("no node can run its pods: {asks}"))
+}
+
+/// Whether the pod runs, or is started again and again, until it is deleted.
+pub fn is_endless(pod: &PodView) -> bool {
+    !pod.is_finished() && nodes::life::is_endless(pod)
+}
+
+/// Pods outside Jobs of which all that are left run for ever.
+pub fn of_endless(pods: &[Arc<PodView>]) -> Option<String> {
+    let mut unfinished = pods.iter().filter(|pod| !pod.is_finished()).peekable();
+    let first = unfinished.peek()?.spec.restart_policy.to_string();
+    let run_for_ever = unfinished.all(|pod| pod.status.phase == PodPhase::Running && is_endless(pod));
+    run_for_ever.then(|| format!("restartPolicy {first}: it never ends by itself; with Never it ends once"))
 }
 
 fn of_waiting_pod(pod: &PodView, seen: &Seen) -> Option<String> {

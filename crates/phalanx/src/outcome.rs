@@ -27,7 +27,7 @@ impl Outcome {
             Some(Ending::Settled) if self.any(State::Failed) => "failed",
             Some(Ending::Settled) if self.any(State::Suspended) => "suspended",
             Some(Ending::Settled) => "nothingRan",
-            Some(Ending::Hopeless) if self.any(State::Blocked) => "blocked",
+            Some(Ending::Hopeless) if self.works.iter().any(|work| work.obstacle.is_some()) => "blocked",
             Some(Ending::Hopeless) => "unplaceable",
             None => "timeout",
         }

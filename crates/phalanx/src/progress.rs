@@ -15,6 +15,8 @@ use crate::obstacles::{self, Surroundings};
 pub struct Seen {
     /// The time.
     pub now: Timestamp,
+    /// The names of all Workloads.
+    pub workloads: BTreeSet<ObjectKey>,
     /// All CronJobs.
     pub cron_jobs: Vec<Arc<CronJobView>>,
     /// All Jobs.
@@ -144,6 +146,12 @@ impl Work {
     pub fn occupying(&self) -> usize {
         self.pods.iter().filter(|pod| pod.node_name().is_some() && !pod.is_finished()).count()
     }
+
+    /// Whether some of its pods will end by themselves and make room.
+    fn will_free_room(&self) -> bool {
+        let occupies = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.is_finished();
+        self.pods.iter().filter(occupies).any(|pod| self.kind == "Job" || !obstacles::is_endless(pod))
+    }
 }
 
 /// How the whole ends.
@@ -193,7 +201,8 @@ pub fn survey(seen: &Seen) -> Vec<Work> {
             work.obstacle = obstacles::of_incomplete(work);
         }
     }
-    all.iter_mut().filter(|work| work.obstacle.is_some()).for_each(|work| work.state = State::Blocked);
+    let is_blocked = |work: &&mut Work| work.obstacle.is_some() && work.occupying() == 0;
+    all.iter_mut().filter(is_blocked).for_each(|work| work.state = State::Blocked);
     all
 }
 
@@ -212,7 +221,7 @@ pub fn ending(works: &[Work]) -> Option<Ending> {
     if works.iter().all(|work| work.state.is_settled()) {
         return Some(Ending::Settled);
     }
-    let nothing_runs = works.iter().all(|work| work.occupying() == 0);
+    let nothing_runs = !works.iter().any(Work::will_free_room);
     let is_stuck = |work: &Work| work.obstacle.is_some() || work.refusal.as_ref().is_some_and(|it| it.proven);
     let mut left = works.iter().filter(|work| !work.state.is_settled());
     (nothing_runs && left.all(is_stuck)).then_some(Ending::Hopeless)
@@ -228,7 +237,10 @@ fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &Seen) -> Work {
             }
     });
     let ended = |kind: &str| job.status.conditions.iter().find(|c| c.kind == kind && c.status == "True");
-    let failure = ended("Failed").map(|condition| format!("{}: {}", condition.reason, condition.message));
+    let failure = ended("Failed").map(|condition| {
+        let of_pod = failure_of_pods(&pods, State::Failed).map_or(String::new(), |pod| format!(" ({pod})"));
+        format!("{}: {}{of_pod}", condition.reason, condition.message)
+    });
     let state = if failure.is_some() {
         State::Failed
     } else if Condition::is_true(&job.status.conditions, "Complete") {
@@ -249,7 +261,8 @@ fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &Seen) -> Work {
 fn work_of_group(group: &PodGroupView, pods: Vec<Arc<PodView>>, seen: &Seen) -> Work {
     let wanted = pods.len().max(group.min_count().unwrap_or(0).max(0) as usize);
     let state = state_of_finished(&pods, wanted).unwrap_or_else(|| state_of_pods(&pods));
-    let obstacle = if state.is_settled() { None } else { obstacles::of_pods(&pods, seen) };
+    let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods));
+    let obstacle = if state.is_settled() { None } else { obstacle() };
     let failure = failure_of_pods(&pods, state);
     Work { obstacle, failure, ..describe("PodGroup", &group.metadata, Some(group), pods, state, wanted, seen) }
 }
@@ -257,7 +270,8 @@ fn work_of_group(group: &PodGroupView, pods: Vec<Arc<PodView>>, seen: &Seen) -> 
 fn work_of_pod(pod: Arc<PodView>, seen: &Seen) -> Work {
     let pods = vec![pod.clone()];
     let state = state_of_finished(&pods, 1).unwrap_or_else(|| state_of_pods(&pods));
-    let obstacle = if state.is_settled() { None } else { obstacles::of_pods(&pods, seen) };
+    let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods));
+    let obstacle = if state.is_settled() { None } else { obstacle() };
     let failure = failure_of_pods(&pods, state);
     Work { obstacle, failure, ..describe("Pod", &pod.metadata, None, pods, state, 1, seen) }
 }

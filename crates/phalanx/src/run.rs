@@ -72,7 +72,8 @@ pub fn world() -> World {
     World { clock, random: Random::seeded(rand::random()), committer: Committer::in_place(store.clone()), store }
 }
 
-/// Has a server judge every manifest before anything runs: it keeps the objects and is thrown away.
+/// Has a server judge every manifest before anything runs: it keeps the objects and is thrown away. Its warnings are
+/// printed.
 pub async fn check(manifests: &[Manifest], gates: Gates) -> Result<Vec<Value>, Vec<Problem>> {
     let world = world();
     let server = controlplane::Server::new(apiserver::Config {
@@ -84,7 +85,7 @@ pub async fn check(manifests: &[Manifest], gates: Gates) -> Result<Vec<Value>, V
     })
     .expect("memory has room");
     let admin = controlplane::Identity { user: "system:admin".to_owned(), groups: vec!["system:masters".to_owned()] };
-    apply::create_all(&server.client(admin), manifests).await
+    apply::create_all(&server.client(admin), manifests, |warning| eprintln!("warning: {warning}")).await
 }
 
 fn cluster(args: &RunArgs) -> Result<Cluster, Vec<Problem>> {
@@ -118,7 +119,8 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
             return cli::CANNOT_START;
         }
     };
-    match apply::create_all(&plane.client(), manifests).await {
+    // The same warnings came when the manifests were checked.
+    match apply::create_all(&plane.client(), manifests, |_| {}).await {
         Ok(created) => seen(&plane, &created).await,
         Err(problems) => return cli::refuse(&problems),
     }
@@ -145,6 +147,7 @@ async fn seen(plane: &ControlPlane, created: &[Value]) {
         versions.filter_map(Revision::parse).max().unwrap_or_default()
     };
     let caches = plane.caches();
+    caches.workloads.reached(last("Workload")).await;
     caches.cron_jobs.reached(last("CronJob")).await;
     caches.jobs.reached(last("Job")).await;
     caches.pod_groups.reached(last("PodGroup")).await;
@@ -203,6 +206,7 @@ fn look(plane: &ControlPlane, surroundings: &Surroundings) -> Vec<Work> {
     let caches = plane.caches();
     progress::survey(&Seen {
         now: Timestamp::now(),
+        workloads: caches.workloads.all().iter().map(|workload| workload.metadata.key()).collect(),
         cron_jobs: caches.cron_jobs.all(),
         jobs: caches.jobs.all(),
         pod_groups: caches.pod_groups.all(),

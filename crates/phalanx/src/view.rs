@@ -193,6 +193,7 @@ fn detail(work: &Work) -> String {
     let detail = match work.state {
         State::Failed => work.failure.clone(),
         State::Blocked | State::Waiting => wait_text(work),
+        State::Placed | State::Running if work.obstacle.is_some() => work.obstacle.clone(),
         State::Placed | State::Running => {
             let (running, done) = (work.count(PodPhase::Running), work.count(PodPhase::Succeeded));
             Some(format!("{running} running, {done} done of {}", work.wanted))

@@ -94,7 +94,7 @@ impl WarningLog {
 /// Whether progress and explanation tell the same: why the scheduler refuses the work now, or why it failed.
 fn is_shown(work: &Work, reason: &str, message: &str) -> bool {
     let is_refusal = reason == "FailedScheduling" && (work.refusal.is_some() || work.state != State::Waiting);
-    is_refusal || work.failure.as_ref().is_some_and(|failure| failure.ends_with(message))
+    is_refusal || work.failure.as_ref().is_some_and(|failure| failure.contains(message))
 }
 
 #[cfg(test)]

@@ -18,8 +18,13 @@ fn phalanx(arguments: &[&str]) -> Output {
 
 /// Runs `phalanx run -` with `manifest` on standard input.
 fn run_text(manifest: &str) -> Output {
+    text_to(&["run", "-"], manifest)
+}
+
+/// Runs `phalanx ARGUMENTS…` with `manifest` on standard input.
+fn text_to(arguments: &[&str], manifest: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_phalanx"))
-        .args(["run", "-"])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,6 +1,6 @@
 //! `phalanx run` with work that does not end well, or not by itself.
 
-use crate::{phalanx, run_text, text};
+use crate::{phalanx, run_text, text, text_to};
 
 /// A Job of three pods; `job` goes into its spec, `metadata` and `pod` into that of its pods.
 fn job(name: &str, job: &str, metadata: &str, pod: &str) -> String {
@@ -63,6 +63,11 @@ fn work_that_can_never_end_is_named_at_once() {
             job("a", "", "", "schedulingGates: [{name: example.com/later}],"),
             "job/a: cannot finish: its pods have the scheduling gate example.com/later, which nothing here removes",
         ),
+        (
+            "no parallelism",
+            job("a", "", "", "").replace("parallelism: 3", "parallelism: 0"),
+            "job/a: cannot finish: spec.parallelism is 0, so no pods are created",
+        ),
         ("PodGroup without pods", group.to_owned(), "podgroup/g: cannot finish: no pod names this PodGroup"),
         (
             "gang with too few pods",
@@ -79,6 +84,42 @@ fn work_that_can_never_end_is_named_at_once() {
 }
 
 #[test]
+fn a_workload_ref_to_nowhere_is_named_at_once() {
+    let arguments = &["run", "-", "--feature-gates", "JobWorkloadRef=true"];
+    let output = text_to(arguments, &job("a", "workloadRef: {name: missing}", "", ""));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let want = "job/a: cannot finish: spec.workloadRef names Workload missing, which does not exist";
+    assert!(said.contains(want) && !said.contains("time ran out"), "{said}");
+}
+
+#[test]
+fn a_pod_that_never_ends_is_shown_where_it_runs_and_not_waited_for() {
+    let pod = |name: &str, gpus: u32| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: a, image: b, resources: \
+             {{limits: {{nvidia.com/gpu: {gpus}}}}}}}]}}\n"
+        )
+    };
+    let manifest = format!("{}---\n{}---\n{}", pod("server", 8), pod("waits", 8), job("fine", "", "", ""));
+    let output = text_to(&["run", "-", "--nodes", "1"], &manifest);
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(told.contains("pod/server  -       running  rack-0  node-0"), "{told}");
+    assert!(said.contains("pod/server: cannot finish: restartPolicy Always: it never ends by itself"), "{said}");
+    assert!(said.contains("pod/waits: cannot be placed") && said.contains("1 done, 1 running, 1 waiting"), "{said}");
+}
+
+#[test]
+fn a_warning_of_the_server_is_printed_once_with_its_line() {
+    let output = run_text(&job("a", "workloadRef: {name: missing}", "", ""));
+    let said = text(&output.stderr);
+    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let [warning] = warnings[..] else { panic!("{said}") };
+    assert!(warning.starts_with("warning: -:8: job/a: spec.workloadRef: "), "{said}");
+}
+
+#[test]
 fn other_work_is_done_before_a_run_ends_for_what_is_blocked() {
     let manifest = job("blocked", "", "", "schedulerName: other,") + "---" + &job("fine", "", "", "");
     let output = run_text(&manifest);
@@ -88,7 +129,7 @@ fn other_work_is_done_before_a_run_ends_for_what_is_blocked() {
 
 #[test]
 fn a_warning_of_many_pods_is_printed_once() {
-    let output = run_text(&job("a", "backoffLimit: 0", "annotations: {phalanx.dev/exit-code: many}", ""));
+    let output = run_text(&job("a", "", "annotations: {phalanx.dev/exit-code: many}", ""));
     let said = text(&output.stderr);
     let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning: ")).collect();
     assert_eq!(
@@ -163,10 +204,13 @@ fn a_group_that_only_pods_of_a_job_name_is_no_work_of_its_own() {
 }
 
 #[test]
-fn a_pod_that_failed_says_how() {
+fn what_failed_says_how() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {phalanx.dev/exit-code: '7'}}\n\
                spec: {restartPolicy: Never, containers: [{name: a, image: b}]}\n";
     let output = run_text(pod);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("pod/p: failed: pod p: exit code 7"), "{}", text(&output.stderr));
+    let output = run_text(&job("j", "backoffLimit: 0", "annotations: {phalanx.dev/exit-code: '9'}", ""));
+    let said = text(&output.stderr);
+    assert!(said.contains("job/j: failed: BackoffLimitExceeded: ") && said.contains(": exit code 9)"), "{said}");
 }
