@@ -113,10 +113,13 @@ pub enum Pace {
 
 /// Takes Events and never blocks. Cloning shares the queue.
 #[derive(Clone)]
-pub struct Recorder(Arc<Shared>);
+pub struct Recorder {
+    /// Who reports.
+    component: Arc<str>,
+    shared: Arc<Shared>,
+}
 
 struct Shared {
-    component: String,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     added: Notify,
@@ -141,6 +144,7 @@ impl State {
 
 /// What `event` was told.
 struct Note {
+    component: Arc<str>,
     about: ObjectRef,
     kind: EventKind,
     reason: String,
@@ -157,25 +161,27 @@ impl Recorder {
         clock: Arc<dyn Clock>,
         random: Random,
     ) -> (Recorder, impl Future<Output = ()> + Send + 'static + use<>) {
-        let recorder = Recorder(Arc::new(Shared {
-            component: component.to_owned(),
-            clock,
-            state: Mutex::new(State::default()),
-            added: Notify::new(),
-        }));
+        let shared = Shared { clock, state: Mutex::new(State::default()), added: Notify::new() };
+        let recorder = Recorder { component: component.into(), shared: Arc::new(shared) };
         let writer = Writer { recorder: recorder.clone(), client, random, memory: Mutex::default() };
         (recorder, writer.run())
+    }
+
+    /// The same recorder for what another component reports.
+    pub fn reporting_as(&self, component: &str) -> Recorder {
+        Recorder { component: component.into(), shared: Arc::clone(&self.shared) }
     }
 
     /// Tells people about `about`. `reason` and `action` are CamelCase; `message` is cut to 1,024 characters.
     pub fn event(&self, about: &ObjectRef, kind: EventKind, reason: &str, action: &str, message: &str) {
         let note = Note {
+            component: Arc::clone(&self.component),
             about: about.clone(),
             kind,
             reason: reason.to_owned(),
             action: action.to_owned(),
             message: cut(message),
-            at: self.0.clock.now(),
+            at: self.shared.clock.now(),
         };
         let mut state = self.lock();
         if state.waiting.len() == QUEUE_MAX {
@@ -184,14 +190,14 @@ impl Recorder {
         }
         state.waiting.push(note);
         drop(state);
-        self.0.added.notify_one();
+        self.shared.added.notify_one();
     }
 
     /// Has Events written at this pace from now on.
     pub fn set_pace(&self, pace: Pace) {
         let before = std::mem::replace(&mut self.lock().pace, pace);
         if before == Pace::Paused && pace != Pace::Paused {
-            self.0.added.notify_one();
+            self.shared.added.notify_one();
         }
     }
 
@@ -201,13 +207,13 @@ impl Recorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Recorder({})", self.0.component)
+        write!(f, "Recorder({})", self.component)
     }
 }
 
@@ -230,7 +236,7 @@ impl Writer {
         loop {
             let notes = self.recorder.lock().next_notes();
             if notes.is_empty() {
-                self.recorder.0.added.notified().await;
+                self.recorder.shared.added.notified().await;
             }
             join_all(notes.into_iter().map(|note| self.write(note))).await;
         }
@@ -287,7 +293,7 @@ impl Writer {
     }
 
     fn compose<'a>(&'a self, note: &'a Note) -> EventBody<'a> {
-        let (about, component, time) = (&note.about, &self.recorder.0.component, rfc3339(note.at));
+        let (about, component, time) = (&note.about, &*note.component, rfc3339(note.at));
         // Events about cluster-scoped objects live in the default namespace.
         let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
         let stem = &about.name[..about.name.len().min(NAME_STEM_MAX)];
@@ -407,7 +413,8 @@ mod tests {
 
     fn note(about: ObjectRef, message: &str) -> Note {
         let (reason, action, message) = (String::new(), String::new(), message.to_owned());
-        Note { about, kind: EventKind::Normal, reason, action, message, at: Timestamp::UNIX_EPOCH }
+        let component = "tester".into();
+        Note { component, about, kind: EventKind::Normal, reason, action, message, at: Timestamp::UNIX_EPOCH }
     }
 
     #[test]

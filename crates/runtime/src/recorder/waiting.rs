@@ -125,7 +125,15 @@ mod tests {
             let kind = if word.starts_with(char::is_uppercase) { EventKind::Warning } else { EventKind::Normal };
             let about = ObjectRef { uid: word[..1].to_lowercase(), ..ObjectRef::default() };
             let (reason, action, message) = (String::new(), String::new(), word.to_owned());
-            waiting.push(Note { about, kind, reason, action, message, at: Timestamp::UNIX_EPOCH });
+            waiting.push(Note {
+                component: "tester".into(),
+                about,
+                kind,
+                reason,
+                action,
+                message,
+                at: Timestamp::UNIX_EPOCH,
+            });
         }
         waiting
     }
