@@ -165,7 +165,8 @@ impl Process {
     }
 
     fn start_scheduler(&mut self) {
-        let recorder = self.recorder("default-scheduler", Part::Scheduler, &identity::scheduler());
+        let name = self.config.scheduler.name().to_owned();
+        let recorder = self.recorder(&name, Part::Scheduler, &identity::scheduler());
         let parts = scheduler::Parts {
             client: self.client(&identity::scheduler()),
             pods: self.caches.pods.clone(),

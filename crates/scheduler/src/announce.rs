@@ -3,7 +3,7 @@
 //! Nothing here remembers a decision: it looks at what is refused and what is bound, compares that with what was said,
 //! and says the difference. So a restart, a lost write or a burst of decisions all end in the same conditions.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use scheduler_core::{Advised, Placement, Unit};
 use crate::answers::Answers;
 use crate::book::{Book, Topic};
 use crate::carry_out::Writes;
-use crate::conditions::{self, POD_SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
+use crate::conditions::{self, POD_GROUP_NOT_READY, POD_SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 use crate::degraded;
-use crate::say::{Due, Words, condition_for, due};
+use crate::say::{Due, Words, condition_for, due, is_news};
 
 /// So many controllers are remembered as told that demands of their pods are not looked at; then all are forgotten.
 const TOLD_DEMANDS_MAX: usize = 4096;
@@ -26,17 +26,25 @@ const TOLD_DEMANDS_MAX: usize = 4096;
 pub(crate) struct Announcer {
     pub(crate) pods: Cache<PodView>,
     pub(crate) pod_groups: Cache<PodGroupView>,
+    /// For the pods of each `schedulerName` that are ours to place; Events come from the scheduler of that name.
+    pub(crate) recorders: BTreeMap<String, Recorder>,
+    /// For what no such pod tells the name of.
     pub(crate) recorder: Recorder,
     pub(crate) answers: Answers,
     /// The least time between two refusals of one unit that differ only in numbers.
     pub(crate) pause: Duration,
-    /// The `schedulerName`s of pods that are ours to judge.
-    pub(crate) scheduler_names: BTreeSet<String>,
 }
 
 impl Announcer {
     /// Looks at every unit of this turn. Groups for whose condition there is no room stay for the next.
     pub(crate) fn units(&self, book: &mut Book, writes: &mut Writes, now: Timestamp) {
+        while writes.has_room_for_first_condition()
+            && let Some(key) = book.newly_scheduled.pop_first()
+        {
+            if !book.standing(&key).writing {
+                self.group(&Unit::Group(key.clone()), &key, book, writes, now);
+            }
+        }
         while let Some(unit) = book.unsaid.pop_first() {
             match &unit {
                 Unit::Pod(key) => self.pod_unit(&unit, key, book, now),
@@ -55,7 +63,9 @@ impl Announcer {
     fn pod_unit(&self, unit: &Unit, key: &ObjectKey, book: &mut Book, now: Timestamp) {
         let (Some(words), Some(pod)) = (self.refusal(unit), self.pods.get(key)) else { return };
         if self.is_due(unit, &words, book, now) {
-            self.failed(&ObjectRef::of(&*pod), &words.pod_message);
+            if is_news(&words, book.said(unit)) {
+                self.failed(self.recorder_of(&pod), &ObjectRef::of(&*pod), &words.pod_message);
+            }
             book.unsaid_pods.insert(key.clone());
             book.say(unit.clone(), words, now);
         }
@@ -88,22 +98,30 @@ impl Announcer {
             }
         }
         let Some(words) = to_say else { return };
+        if is_news(&words, book.said(unit)) {
+            self.refused_group(key, view.as_deref(), &words, book);
+        }
+        book.say(unit.clone(), words, now);
+    }
+
+    /// Tells of a group that is refused for another reason than before: in Events, and on each of its pods.
+    fn refused_group(&self, key: &ObjectKey, view: Option<&PodGroupView>, words: &Words, book: &mut Book) {
         let pods = self.waiting_pods(key);
-        match &view {
+        let recorder = self.recorder_of_group(&pods);
+        match view {
             Some(view) => {
-                self.failed(&ObjectRef::of(&**view), &words.message);
+                self.failed(recorder, &ObjectRef::of(view), &words.message);
                 // Whoever sent a Job looks there first.
                 let job = view.metadata.controller().filter(|owner| owner.kind == "Job");
                 if let Some(job) = job {
                     let message = format!("PodGroup {}: {}", key.name, words.message);
-                    self.failed(&ObjectRef::to_owner(job, &key.namespace), &message);
+                    self.failed(recorder, &ObjectRef::to_owner(job, &key.namespace), &message);
                 }
             }
             // Without a PodGroup the pods are the only place where anyone would look.
-            None => pods.iter().for_each(|pod| self.failed(&ObjectRef::of(&**pod), &words.message)),
+            None => pods.iter().for_each(|pod| self.failed(recorder, &ObjectRef::of(&**pod), &words.message)),
         }
         book.unsaid_pods.extend(pods.iter().map(|pod| pod.metadata.key()));
-        book.say(unit.clone(), words, now);
     }
 
     /// What is to be said now about whether the group still has its `minCount`.
@@ -127,7 +145,7 @@ impl Announcer {
                 standing.degraded = Some(degraded::Said { condition: wanted.clone(), at: now });
                 if is_news && wanted.status == "True" {
                     let about = ObjectRef::of(view);
-                    self.recorder.event(
+                    self.recorder_of_group(&self.members(key)).event(
                         &about,
                         EventKind::Warning,
                         conditions::DEGRADED,
@@ -149,7 +167,7 @@ impl Announcer {
             let (own, groups) = (pod.spec.priority.unwrap_or(0), view.spec.priority.unwrap_or(0));
             if own != groups && book.told_priority.insert(group) {
                 let message = format!("pod {key} has priority {own}; the group's, {groups}, counts for all its pods");
-                self.recorder.event(
+                self.recorder_of(&pod).event(
                     &ObjectRef::of(&*view),
                     EventKind::Warning,
                     "PriorityDiffers",
@@ -187,21 +205,23 @@ impl Announcer {
             let fields = pod.spec.unread().join(", ");
             let message = format!("pods are placed without regard to {fields}, which this scheduler does not know yet");
             tracing::warn!("pod {key}: {message}");
-            self.recorder.event(&about, EventKind::Warning, "ConstraintsIgnored", "Scheduling", &message);
+            self.recorder_of(&pod).event(&about, EventKind::Warning, "ConstraintsIgnored", "Scheduling", &message);
         }
     }
 
     /// Tells of a gang that was left half bound and is to start as a whole.
     pub(crate) fn released(&self, group: &ObjectKey, message: &str) {
         if let Some(view) = self.pod_groups.get(group) {
-            self.recorder.event(&ObjectRef::of(&*view), EventKind::Warning, "GangReleased", "Scheduling", message);
+            let recorder = self.recorder_of_group(&self.members(group));
+            recorder.event(&ObjectRef::of(&*view), EventKind::Warning, "GangReleased", "Scheduling", message);
         }
     }
 
     /// Tells of a pod that has to leave a node which was given too many.
     pub(crate) fn makes_way(&self, pod: &ObjectKey, message: &str) {
         if let Some(pod) = self.pods.get(pod) {
-            self.recorder.event(&ObjectRef::of(&*pod), EventKind::Warning, "OvercommitReleased", "Scheduling", message);
+            let about = ObjectRef::of(&*pod);
+            self.recorder_of(&pod).event(&about, EventKind::Warning, "OvercommitReleased", "Scheduling", message);
         }
     }
 
@@ -215,7 +235,10 @@ impl Announcer {
                 continue;
             }
             let wanted = match (book.said_about(&pod), book.bind_error(&key)) {
-                (Some(said), _) => conditions::fails(POD_SCHEDULED, UNSCHEDULABLE, &said.words.pod_message),
+                (Some(said), _) => match wanted_of_refused(&pod, &said.words) {
+                    Some(wanted) => wanted,
+                    None => continue,
+                },
                 (None, Some(error)) => conditions::fails(POD_SCHEDULED, SCHEDULER_ERROR, error),
                 (None, None) => continue,
             };
@@ -229,7 +252,7 @@ impl Announcer {
     /// Whether the pod's condition is ours to write: what is said of a group is no news about members that are gated or that
     /// another scheduler places.
     fn is_ours(&self, pod: &PodView) -> bool {
-        pod.spec.scheduling_gates.is_empty() && self.scheduler_names.contains(&*pod.spec.scheduler_name)
+        pod.spec.scheduling_gates.is_empty() && self.recorders.contains_key(&*pod.spec.scheduler_name)
     }
 
     /// Tells of a bind that was taken, or of the error that refused it.
@@ -243,22 +266,35 @@ impl Announcer {
             uid: uid.clone(),
             ..ObjectRef::default()
         };
+        let held = self.pods.get(pod);
+        let recorder = held.as_deref().map_or(&self.recorder, |held| self.recorder_of(held));
         match error {
             None => {
                 let message = format!("Successfully assigned {pod} to {node}");
-                self.recorder.event(&about, EventKind::Normal, "Scheduled", "Binding", &message);
+                recorder.event(&about, EventKind::Normal, "Scheduled", "Binding", &message);
             }
             Some(error) => {
                 let message = format!("binding rejected: {}", failure::message(error));
-                self.failed(&about, &message);
-                let unit = self.pods.get(pod).map(|held| book.unit_of(&held));
+                self.failed(recorder, &about, &message);
+                let unit = held.map(|held| book.unit_of(&held));
                 book.bind_failed(pod.clone(), unit, message);
             }
         }
     }
 
-    fn failed(&self, about: &ObjectRef, message: &str) {
-        self.recorder.event(about, EventKind::Warning, "FailedScheduling", "Scheduling", message);
+    /// The recorder of the scheduler that places `pod`.
+    fn recorder_of(&self, pod: &PodView) -> &Recorder {
+        self.recorders.get(&*pod.spec.scheduler_name).unwrap_or(&self.recorder)
+    }
+
+    /// The recorder of the scheduler that places the `members` of a group.
+    fn recorder_of_group(&self, members: &[Arc<PodView>]) -> &Recorder {
+        let named = |pod: &Arc<PodView>| self.recorders.get(&*pod.spec.scheduler_name);
+        members.iter().find_map(named).unwrap_or(&self.recorder)
+    }
+
+    fn failed(&self, recorder: &Recorder, about: &ObjectRef, message: &str) {
+        recorder.event(about, EventKind::Warning, "FailedScheduling", "Scheduling", message);
     }
 
     /// Why the unit is refused. One for which ways out are just being looked for is not spoken of yet: they come next,
@@ -300,6 +336,17 @@ impl Announcer {
     fn waiting_pods(&self, group: &ObjectKey) -> Vec<Arc<PodView>> {
         self.members(group).into_iter().filter(|pod| waits(pod)).collect()
     }
+}
+
+/// The condition of a pod that is refused, alone or with its group; `None` if it is to have none.
+fn wanted_of_refused(pod: &PodView, words: &Words) -> Option<Condition> {
+    let is_unschedulable = |one: &Condition| one.kind == POD_SCHEDULED && one.reason == UNSCHEDULABLE;
+    let reason = match words.is_about_missing_parts() {
+        false => UNSCHEDULABLE,
+        true if pod.status.conditions.iter().any(is_unschedulable) => POD_GROUP_NOT_READY,
+        true => return None,
+    };
+    Some(conditions::fails(POD_SCHEDULED, reason, &words.pod_message))
 }
 
 /// Whether the pod still wants a node.

@@ -21,6 +21,9 @@ pub(crate) struct Book {
     said: BTreeMap<Unit, Said>,
     /// Units to look at in this turn.
     pub(crate) unsaid: BTreeSet<Unit>,
+    /// Groups that have the pods they need and whose PodGroup does not say so. They come before all others, also while
+    /// binds are many: a scheduler that takes over knows by the condition alone that a gang was whole.
+    pub(crate) newly_scheduled: BTreeSet<ObjectKey>,
     /// Pods whose condition may have to be written, once there is room.
     pub(crate) unsaid_pods: BTreeSet<ObjectKey>,
     /// Pods whose last bind was refused, and what the server said.
@@ -77,6 +80,11 @@ impl Standing {
         self.min_count.map(|min_count| quorum(min_count, self.expected_count, self.counts.succeeded))
     }
 
+    /// Whether the PodGroup does not say yet that it was initially scheduled, and should.
+    fn is_newly_scheduled(&self) -> bool {
+        self.exists && !self.scheduled && self.bound >= self.quorum().unwrap_or(1)
+    }
+
     /// Whether a change of its counts may be worth a word.
     fn concerns_degraded(&self) -> bool {
         self.is_short()
@@ -102,6 +110,7 @@ impl Book {
             groups: BTreeMap::new(),
             said: BTreeMap::new(),
             unsaid: BTreeSet::new(),
+            newly_scheduled: BTreeSet::new(),
             unsaid_pods: BTreeSet::new(),
             bind_errors: BTreeMap::new(),
             newcomers: BTreeSet::new(),
@@ -140,7 +149,7 @@ impl Book {
             places[0].into_iter().for_each(|place| standing.counts.count(place, false));
             places[1].into_iter().for_each(|place| standing.counts.count(place, true));
             if (is_bound && !standing.scheduled) || standing.concerns_degraded() {
-                self.unsaid.insert(Unit::Group(group.clone()));
+                self.look_at_group(group.clone());
             }
             if places[0].is_none() {
                 self.newcomers.insert(pod.metadata.key());
@@ -187,7 +196,7 @@ impl Book {
                 standing.scheduled |= standing.shown_scheduled;
                 let is_degraded = Condition::is_true(&group.status.conditions, DEGRADED);
                 if !standing.scheduled || standing.concerns_degraded() || is_degraded {
-                    self.unsaid.insert(Unit::Group(key));
+                    self.look_at_group(key);
                 }
             }
             None => {
@@ -197,6 +206,15 @@ impl Book {
                 self.forget(&Unit::Group(key.clone()));
                 self.drop_if_empty(&key);
             }
+        }
+    }
+
+    /// The group is looked at in this turn.
+    fn look_at_group(&mut self, key: ObjectKey) {
+        if self.groups.get(&key).is_some_and(Standing::is_newly_scheduled) {
+            self.newly_scheduled.insert(key);
+        } else {
+            self.unsaid.insert(Unit::Group(key));
         }
     }
 
@@ -223,11 +241,15 @@ impl Book {
             Some(at) => {
                 standing.scheduled = standing.shown_scheduled;
                 standing.degraded = None;
-                self.said.remove(&unit);
+                // What was meant is said again as soon as it may be, and is no more news than it was.
+                if let Some(said) = self.said.get_mut(&unit) {
+                    said.words.message.clear();
+                    said.at = Timestamp::UNIX_EPOCH;
+                }
                 self.agenda.insert((at, Topic::Unit(unit)));
             }
             // Something may have happened while the write was on its way.
-            None => drop(self.unsaid.insert(unit)),
+            None => self.look_at_group(key.clone()),
         }
         self.drop_if_empty(&key);
     }
@@ -285,6 +307,7 @@ impl Book {
             && let Some((_, topic)) = self.agenda.pop_first()
         {
             match topic {
+                Topic::Unit(Unit::Group(group)) => self.look_at_group(group),
                 Topic::Unit(unit) => drop(self.unsaid.insert(unit)),
                 Topic::Pod(pod) => drop(self.unsaid_pods.insert(pod)),
             }

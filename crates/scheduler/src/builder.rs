@@ -79,7 +79,7 @@ impl Builder {
     /// Places pods for ever.
     pub async fn run(self) {
         let Builder { client, clock, random, config, answers, metrics } = self;
-        let (recorder, events) = Recorder::new("default-scheduler", client.clone(), clock.clone(), random.clone());
+        let (recorder, events) = Recorder::new(config.name(), client.clone(), clock.clone(), random.clone());
         let parts = Parts {
             client: client.clone(),
             pods: Cache::new(&[PodView::BY_GROUP]),

@@ -2,7 +2,7 @@
 //!
 //! Binds and releases come first: they are what everyone waits for. Neither takes the other's places: a release may be
 //! due because binds do not end. Conditions and Events wait for both, but not for ever: a few at a time go ahead once binds
-//! have been many for a while.
+//! have been many for a while. Only that a group was scheduled for the first time is written at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -145,6 +145,11 @@ impl Writes {
             Some(since) if until(now, since) < PATIENCE => Pace::Paused,
             Some(_) => Pace::Slow,
         }
+    }
+
+    /// Whether a condition may be written that is not to wait for binds.
+    pub(crate) fn has_room_for_first_condition(&self) -> bool {
+        self.group_conditions < self.limits.group_conditions
     }
 
     /// Whether another PodGroup's condition may be written now.

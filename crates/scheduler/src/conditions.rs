@@ -15,6 +15,8 @@ pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const POD_SCHEDULED: &str = "PodScheduled";
 /// Reason of both while they are False because nothing fits.
 pub const UNSCHEDULABLE: &str = "Unschedulable";
+/// Reason of a pod's condition that said [`UNSCHEDULABLE`] before parts of its group went missing.
+pub const POD_GROUP_NOT_READY: &str = "PodGroupNotReady";
 /// Reason of both while they are False because the server did not take a bind.
 pub const SCHEDULER_ERROR: &str = "SchedulerError";
 /// Reason of [`INITIALLY_SCHEDULED`] when it is True.

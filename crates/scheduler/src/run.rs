@@ -44,6 +44,13 @@ pub struct Config {
     pub refusal_pause: Duration,
 }
 
+impl Config {
+    /// The name under which Events are reported that are about no pod of a known scheduler: that of the first profile.
+    pub fn name(&self) -> &str {
+        self.core.profiles.first().map_or("default-scheduler", |profile| profile.scheduler_name.as_str())
+    }
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -132,6 +139,8 @@ impl Shell {
     fn new(parts: Parts) -> Shell {
         let Parts { client, pods, nodes, pod_groups, clock, recorder, config, answers, metrics, monitor } = parts;
         metrics.watch(&answers, &pods);
+        let names = config.core.profiles.iter().map(|profile| profile.scheduler_name.clone());
+        let recorders = names.map(|name| (name.clone(), recorder.reporting_as(&name))).collect();
         let limits = Limits {
             binds: config.binds_in_flight,
             group_conditions: config.group_conditions_in_flight,
@@ -147,14 +156,7 @@ impl Shell {
             attempts: Attempts::default(),
             book: Book::new(config.by_groups),
             by_groups: config.by_groups,
-            announcer: Announcer {
-                pods,
-                pod_groups,
-                recorder,
-                answers,
-                pause: config.refusal_pause,
-                scheduler_names: config.core.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect(),
-            },
+            announcer: Announcer { pods, pod_groups, recorders, recorder, answers, pause: config.refusal_pause },
             clock,
             metrics,
             monitor,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{Condition, PodGroupView};
-use scheduler_core::{Cause, Refusal};
+use scheduler_core::{Cause, Refusal, Unit};
 
 use crate::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 
@@ -13,24 +13,61 @@ use crate::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, SCHEDULER_ERROR, U
 pub struct Words {
     /// What kind of obstacle it is.
     pub cause: Cause,
+    /// The obstacle without numbers. On a busy cluster numbers change with every pod; only another obstacle is news.
+    pub obstacle: String,
     /// For the group (or the single pod's event).
     pub message: String,
-    /// For each of its pods: `0/N nodes are available: …`.
+    /// For each of its pods. That of a group's pod names the group, whose condition has the numbers.
     pub pod_message: String,
-    /// The domain that came nearest to fitting, where there are domains.
-    pub nearest: Option<String>,
 }
 
 impl Words {
     /// What `refusal` says.
     pub fn of(refusal: &Refusal) -> Words {
-        Words {
-            cause: refusal.cause.clone(),
-            message: refusal.message(),
-            pod_message: refusal.pod_message(),
-            nearest: refusal.nearest.as_ref().map(|nearest| nearest.value.clone()),
-        }
+        let obstacle = obstacle(refusal);
+        let pod_message = match &refusal.unit {
+            Unit::Group(group) => format!("waiting for PodGroup {group}: {obstacle}; see its conditions"),
+            Unit::Pod(_) => refusal.pod_message(),
+        };
+        Words { cause: refusal.cause.clone(), message: refusal.message(), obstacle, pod_message }
     }
+
+    /// Whether the unit could not be placed on any nodes yet, because what it consists of is not there. Its pods are not
+    /// unschedulable, and nothing that adds nodes should take them for it.
+    ///
+    /// Upstream: such pods stay outside of the queue and have no condition.
+    pub fn is_about_missing_parts(&self) -> bool {
+        matches!(self.cause, Cause::Incomplete | Cause::NoPodGroup | Cause::Gated)
+    }
+}
+
+/// What stands in the way of `refusal`'s unit: the kinds of reasons, and not how many nodes have each.
+fn obstacle(refusal: &Refusal) -> String {
+    match (&refusal.cause, &refusal.unit) {
+        (Cause::NoRoom, _) if refusal.nodes_count == 0 => "there are no nodes".to_owned(),
+        (Cause::NoRoom, Unit::Pod(_)) => refusal.reasons.0.keys().cloned().collect::<Vec<_>>().join(", "),
+        (Cause::NoRoom, Unit::Group(_)) => {
+            let (reasons, place) = match &refusal.nearest {
+                Some(domain) => (&domain.reasons, format!(" in one {}", short(&domain.key))),
+                None => (&refusal.reasons, String::new()),
+            };
+            // The reason of most nodes alone: which others there are changes with every pod.
+            let most = reasons.0.iter().max_by_key(|(reason, count)| (**count, std::cmp::Reverse(reason.as_str())));
+            match most.map(|(reason, _)| reason.strip_prefix("Insufficient ").ok_or(reason)) {
+                Some(Ok(resource)) => format!("not enough {resource}{place}"),
+                Some(Err(reason)) => format!("no room{place}: {}", reason.replacen("node(s)", "nodes", 1)),
+                None => format!("no room{place}"),
+            }
+        }
+        (Cause::Incomplete, _) => "fewer pods exist than it needs".to_owned(),
+        (Cause::Gated, _) => "some of its pods are gated".to_owned(),
+        _ => refusal.plain_message(),
+    }
+}
+
+/// A label key without its prefix: `rack` of `topology.kubernetes.io/rack`.
+fn short(key: &str) -> &str {
+    key.rsplit_once('/').map_or(key, |(_, name)| name)
 }
 
 /// What was last said about a refused unit.
@@ -53,16 +90,20 @@ pub enum Due {
     At(Timestamp),
 }
 
-/// Whether `words` are to be said now. News (nothing said yet, another cause or nearest domain) at once; a mere change of
-/// numbers at most once per `pause`, because on a busy cluster they change with every pod.
+/// Whether `words` say more than other numbers: another cause or obstacle than was last said.
+pub fn is_news(words: &Words, said: Option<&Said>) -> bool {
+    said.is_none_or(|said| (&said.words.cause, &said.words.obstacle) != (&words.cause, &words.obstacle))
+}
+
+/// Whether `words` are to be said now. News at once; a mere change of numbers at most once per `pause`, because on a busy
+/// cluster they change with every pod.
 pub fn due(words: &Words, said: Option<&Said>, now: Timestamp, pause: Duration) -> Due {
     let Some(said) = said else { return Due::Now };
     if said.words == *words {
         return Due::Never;
     }
-    let (before, again) = (&said.words, said.at + pause);
-    let is_news = (&before.cause, &before.nearest) != (&words.cause, &words.nearest);
-    if is_news || now >= again { Due::Now } else { Due::At(again) }
+    let again = said.at + pause;
+    if is_news(words, Some(said)) || now >= again { Due::Now } else { Due::At(again) }
 }
 
 /// The condition `group` should carry, if it does not yet, given how many of its pods are bound, those that succeeded
@@ -84,8 +125,13 @@ pub fn condition_for(
     // A Basic group has no number to reach; its first pod shows that it can be scheduled.
     let needed = group.quorum(succeeded).unwrap_or(1);
     let wanted = if bound >= needed {
-        // Upstream: no message. How many there are now is told by `Degraded`, where they become too few.
-        let message = if bound == 1 { "1 pod bound".to_owned() } else { format!("{bound} pods bound") };
+        // Upstream: no message. Here it stays true whatever becomes of the group: how many there are now is told by
+        // `Degraded`, where they become too few.
+        let message = match (group.min_count().is_some(), needed) {
+            (false, _) => "its first pod was bound".to_owned(),
+            (true, 1) => "the 1 pod it needs was bound".to_owned(),
+            (true, _) => format!("the {needed} pods it needs were bound"),
+        };
         Condition { message, ..conditions::holds(INITIALLY_SCHEDULED, SCHEDULED) }
     } else if let Some(refused) = refused {
         conditions::fails(INITIALLY_SCHEDULED, UNSCHEDULABLE, &refused.message)
@@ -105,25 +151,20 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn words(message: &str, nearest: &str) -> Words {
-        Words {
-            cause: Cause::NoRoom,
-            message: message.into(),
-            pod_message: String::new(),
-            nearest: Some(nearest.into()),
-        }
+    fn words(message: &str, obstacle: &str) -> Words {
+        Words { cause: Cause::NoRoom, obstacle: obstacle.into(), message: message.into(), pod_message: String::new() }
     }
 
     #[test]
     fn news_is_said_at_once_and_numbers_after_a_pause() {
         let pause = Duration::from_secs(10);
-        let said = Said { words: words("3 of 4 fit", "rack1"), at: at(100) };
+        let said = Said { words: words("3 of 4 fit", "not enough cpu"), at: at(100) };
         for (case, new, said, now, want) in [
-            ("first words", words("3 of 4 fit", "rack1"), None, 100, Due::Now),
-            ("the same words", words("3 of 4 fit", "rack1"), Some(&said), 500, Due::Never),
-            ("other numbers soon after", words("2 of 4 fit", "rack1"), Some(&said), 104, Due::At(at(110))),
-            ("other numbers later", words("2 of 4 fit", "rack1"), Some(&said), 110, Due::Now),
-            ("another domain", words("3 of 4 fit", "rack2"), Some(&said), 101, Due::Now),
+            ("first words", words("3 of 4 fit", "not enough cpu"), None, 100, Due::Now),
+            ("the same words", words("3 of 4 fit", "not enough cpu"), Some(&said), 500, Due::Never),
+            ("other numbers soon after", words("2 of 4 fit", "not enough cpu"), Some(&said), 104, Due::At(at(110))),
+            ("other numbers later", words("2 of 4 fit", "not enough cpu"), Some(&said), 110, Due::Now),
+            ("another obstacle", words("3 of 4 fit", "not enough memory"), Some(&said), 101, Due::Now),
             ("another cause", Words { cause: Cause::Incomplete, ..said.words.clone() }, Some(&said), 101, Due::Now),
         ] {
             assert_eq!(due(&new, said, at(now), pause), want, "{case}");
@@ -140,24 +181,31 @@ mod tests {
             )
         };
         let nothing = r#""status":{}"#.to_owned();
-        let refused = words("no room", "rack1");
+        let refused = words("no room", "not enough cpu");
         for (case, spec, status, bound, refused, want) in [
             ("not judged yet", gang, &nothing, 0, None, ""),
             ("refused", gang, &nothing, 0, Some(&refused), "False Unschedulable no room"),
             ("refused as before", gang, &has("False", "Unschedulable", "no room"), 0, Some(&refused), ""),
             ("binds still in flight", gang, &nothing, 2, None, ""),
-            ("bound", gang, &nothing, 3, None, "True Scheduled 3 pods bound"),
+            ("bound", gang, &nothing, 3, None, "True Scheduled the 3 pods it needs were bound"),
             (
                 "bound after a refusal",
                 gang,
                 &has("False", "Unschedulable", "x"),
                 4,
                 None,
-                "True Scheduled 4 pods bound",
+                "True Scheduled the 3 pods it needs were bound",
             ),
-            ("bound, the rest refused", gang, &nothing, 3, Some(&refused), "True Scheduled 3 pods bound"),
+            (
+                "bound, the rest refused",
+                gang,
+                &nothing,
+                3,
+                Some(&refused),
+                "True Scheduled the 3 pods it needs were bound",
+            ),
             ("was bound once", gang, &has("True", "Scheduled", ""), 1, Some(&refused), ""),
-            ("basic with one pod bound", basic, &nothing, 1, None, "True Scheduled 1 pod bound"),
+            ("basic with one pod bound", basic, &nothing, 1, None, "True Scheduled its first pod was bound"),
             ("basic refused", basic, &nothing, 0, Some(&refused), "False Unschedulable no room"),
         ] {
             let group = PodGroupView::decode(format!("{{{spec},{status}}}").as_bytes()).unwrap();

@@ -36,6 +36,7 @@ struct State {
     revision: u64,
     log: Vec<String>,
     events: Vec<String>,
+    reporters: Vec<String>,
     refuse_binds_of: BTreeSet<String>,
     binding_now: usize,
     binding_max: usize,
@@ -174,6 +175,11 @@ impl SmallServer {
         std::mem::take(&mut self.state.lock().unwrap().events)
     }
 
+    /// Who reported the Events so far: `reason object component`.
+    pub fn reporters(&self) -> Vec<String> {
+        self.state.lock().unwrap().reporters.clone()
+    }
+
     /// The most binds that were ever in flight.
     pub fn binding_max(&self) -> usize {
         self.state.lock().unwrap().binding_max
@@ -228,7 +234,11 @@ impl SmallServer {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let name = text(&event["involvedObject"]["name"]);
         let line = format!("{} {} {name}: {}", text(&event["type"]), text(&event["reason"]), text(&event["message"]));
-        self.state.lock().unwrap().events.push(line);
+        let component = text(&event["reportingComponent"]);
+        assert_eq!(event["source"]["component"], component.as_str());
+        let mut state = self.state.lock().unwrap();
+        state.events.push(line);
+        state.reporters.push(format!("{} {name} {component}", text(&event["reason"])));
         ok(json!({"metadata": {}}))
     }
 
