@@ -46,6 +46,11 @@ impl<'a> Range<'a> {
         Range { media_type: media_type.trim(), parameters }
     }
 
+    /// The type, without its parameters.
+    pub fn media_type(&self) -> &'a str {
+        self.media_type
+    }
+
     /// Whether JSON is within the range, whatever its parameters say.
     pub fn is_json(&self) -> bool {
         matches!(self.media_type, "application/json" | "application/*" | "*/*")

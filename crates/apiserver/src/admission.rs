@@ -5,6 +5,7 @@ mod gang_size; // gangs that a setting makes keep their size
 mod namespaces; // objects live only in namespaces that are there and stay
 mod priority; // pods and groups have the priority of their class
 mod protection; // groups that are in use stay
+mod tolerations; // for how long a pod stands a node that is away
 mod runtime_class; // no pod runs in a way that nobody has described
 
 use store::Stored;
@@ -35,8 +36,14 @@ type Validate = fn(&Attributes<'_>, &Object) -> Answer<()>;
 type Delete = fn(&Call<'_>, &Stored) -> Answer<()>;
 
 /// In upstream's order.
-const MUTATING: &[Mutate] =
-    &[namespaces::is_live, priority::of_pod, priority::of_group, protection::of_group, runtime_class::of_pod];
+const MUTATING: &[Mutate] = &[
+    namespaces::is_live,
+    priority::of_pod,
+    priority::of_group,
+    tolerations::of_pod,
+    protection::of_group,
+    runtime_class::of_pod,
+];
 const VALIDATING: &[Validate] = &[priority::one_global_default, gang_size::is_kept];
 const DELETING: &[Delete] = &[namespaces::may_go, priority::may_go];
 

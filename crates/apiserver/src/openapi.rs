@@ -3,16 +3,18 @@
 //! Clients read them for three things: whether the server checks fields itself (`fieldValidation`), how lists merge
 //! in patches of kinds that they do not know, and what to print for `kubectl explain`.
 //!
-//! Upstream: also serves OpenAPI 2 at `/openapi/v2`, to kubectl as protobuf. Since 1.27 kubectl asks for that only
-//! where there is no version 3, so here it is not found.
+//! Version 2 at `/openapi/v2` is there for those who ask for it, and says nothing of kinds.
 
 mod paths; // what can be asked
+mod v2; // the older version
 mod schemas; // what is sent and answered
 
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
+
+pub(crate) use v2::OpenApi2;
 
 use crate::accept;
 use crate::body::Body;

@@ -17,7 +17,11 @@ pub(crate) struct Published {
 impl Published {
     /// Writes the document down.
     pub fn new(document: &Value, media_type: &'static str) -> Published {
-        let bytes = Bytes::from(document.to_string());
+        Published::of_bytes(Bytes::from(document.to_string()), media_type)
+    }
+
+    /// The same for a document that is written already.
+    pub fn of_bytes(bytes: Bytes, media_type: &'static str) -> Published {
         let hash = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02X}")).collect();
         Published { bytes, hash, media_type }
     }

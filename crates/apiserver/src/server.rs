@@ -30,7 +30,7 @@ use crate::expiry::EVENT_TTL;
 use crate::health::Health;
 use crate::identity::{ANONYMOUS, Identified, Identity};
 use crate::metrics::{Metrics, OtherMetrics};
-use crate::openapi::OpenApi;
+use crate::openapi::{OpenApi, OpenApi2};
 use crate::others::{self, OtherAnswers};
 use crate::request::{self, Options, RequestInfo, Route, Verb};
 use crate::resource::{Resource, Subresource};
@@ -394,7 +394,7 @@ fn other(home: &Home, request: &Parts) -> Response<Body> {
     }
     match uri.path() {
         "/metrics" => home.metrics.answer(&home.store, &home.resources, home.other_metrics.as_ref()),
-        "/version" => {
+        "/version" | "/version/" => {
             let version = json!({
                 "major": "1", "minor": "37", "gitVersion": concat!("v1.37.1+phalanx-", env!("CARGO_PKG_VERSION")),
                 "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
@@ -409,14 +409,22 @@ fn other(home: &Home, request: &Parts) -> Response<Body> {
 /// Discovery and OpenAPI.
 fn about_api(home: &Home, request: &Parts) -> Answer<Response<Body>> {
     let (path, query) = (request.uri.path(), request.uri.query().unwrap_or_default());
-    let is_openapi = path.starts_with("/openapi/v3");
-    if !is_openapi && path != "/api" && path != "/apis" && !path.starts_with("/api/") && !path.starts_with("/apis/") {
+    let (is_openapi, is_openapi2) = (path.starts_with("/openapi/v3"), path == "/openapi/v2");
+    if !is_openapi
+        && !is_openapi2
+        && path != "/api"
+        && path != "/apis"
+        && !path.starts_with("/api/")
+        && !path.starts_with("/apis/")
+    {
         return Err(Status::unknown_path());
     }
     if request.method != Method::GET && request.method != Method::HEAD {
         return Err(Status::method_not_allowed());
     }
-    if is_openapi {
+    if is_openapi2 {
+        OpenApi2::new().answer(&request.headers)
+    } else if is_openapi {
         home.openapi.get_or_init(|| OpenApi::new(&home.resources)).answer(path, query, &request.headers)
     } else {
         home.discovery.get_or_init(|| Discovery::new(&home.resources)).answer(path, &request.headers)

@@ -63,7 +63,16 @@ impl Status {
 
     /// 404: nothing is served at this path.
     pub fn unknown_path() -> Status {
-        Status::plain(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+        let message = "the server could not find the requested resource";
+        let mut status = Status::plain(StatusCode::NOT_FOUND, "NotFound", message);
+        // Clients look for an object's name in the details, and take it for granted that there are some.
+        let cause = Cause {
+            reason: "UnexpectedServerResponse",
+            message: "404 page not found".to_owned(),
+            field: String::new(),
+        };
+        status.details = Some(Box::new(Details { causes: vec![cause], ..Details::default() }));
+        status
     }
 
     /// A refusal with this code, such as 503: whoever would answer is not there.

@@ -172,3 +172,26 @@ async fn a_pod_names_no_runtime_class_that_is_not_there() {
     pod["spec"]["runtimeClassName"] = json!("kata");
     assert_eq!(why(&home, PODS, pod).await, "pod rejected: RuntimeClass \"kata\" not found");
 }
+
+// As DefaultTolerationSeconds of the real server.
+#[tokio::test(start_paused = true)]
+async fn a_pod_stands_a_node_that_is_away_for_five_minutes_unless_it_says_otherwise() {
+    let home = home();
+    let added = |taint: &str| json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+    let (gone, away) = (added("not-ready"), added("unreachable"));
+    let own = json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 5, "effect": "NoExecute"});
+    let other = json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoSchedule"});
+    let all = json!({"operator": "Exists"});
+    for (name, given, want) in [
+        ("a", json!(null), json!([gone, away])),
+        ("b", json!([own]), json!([own, gone])),
+        ("c", json!([other]), json!([other, gone, away])),
+        ("d", json!([all]), json!([all])),
+    ] {
+        let mut pod = pod_document(name);
+        pod["spec"]["tolerations"] = given;
+        let (code, pod) = home.post(PODS, pod).await;
+        assert_eq!(code, 201, "{pod}");
+        assert_eq!(pod["spec"]["tolerations"], want, "{name}");
+    }
+}

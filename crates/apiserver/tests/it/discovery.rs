@@ -114,7 +114,7 @@ async fn versions_list_their_resources() {
         let (_, older) = home.get(&format!("/apis/scheduling.k8s.io/{version}")).await;
         assert_eq!(lines(&older), lines(&beta), "{version}");
     }
-    for path in ["/apis/apps", "/apis/apps/v1", "/apis/batch/v2", "/api/v2", "/apixs", "/openapi/v2"] {
+    for path in ["/apis/apps", "/apis/apps/v1", "/apis/batch/v2", "/api/v2", "/apixs", "/openapi/v1"] {
         assert_eq!(home.get(path).await.0, StatusCode::NOT_FOUND, "{path}");
     }
 }

@@ -251,3 +251,16 @@ async fn the_blocks_are_types_of_their_own_and_written_alike_wherever_they_stand
         list["resources"].as_array().unwrap().iter().filter_map(|r| r["kind"].as_str()).collect();
     assert_eq!(served, BTreeSet::from(["PodGroup", "Workload"]), "blocks are not served on their own");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_path_is_told_with_details_and_the_version_with_a_slash() {
+    let home = home();
+    for path in ["/apis/batch/v1/none", "/api/v1/namespaces/default/pods/a/ephemeralcontainers", "/none"] {
+        let (code, status) = home.get(path).await;
+        assert_eq!(code, 404, "{path}");
+        // kubectl reads the name in them without looking whether they are there.
+        assert_eq!(status["details"]["causes"][0]["reason"], "UnexpectedServerResponse", "{path}");
+    }
+    assert_eq!(home.get("/version/").await, home.get("/version").await);
+    assert_eq!(home.get("/version/").await.0, 200);
+}

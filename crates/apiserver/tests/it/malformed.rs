@@ -3,7 +3,9 @@
 use http::StatusCode;
 use kube::api::PostParams;
 
-use crate::home::{PODS, home, pod};
+use serde_json::json;
+
+use crate::home::{PODS, home, pod, pod_document};
 
 #[tokio::test(start_paused = true)]
 async fn bodies_that_are_no_object_are_refused() {
@@ -72,7 +74,10 @@ async fn patches_that_break_the_object_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_patch_that_copies_the_object_into_itself_is_refused() {
     let home = home();
-    home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
+    // Small, so that it gets deep before it gets large.
+    let mut small = pod_document("a");
+    small["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    home.post(PODS, small).await;
     let nest = r#"{"op":"copy","from":"/spec","path":"/spec/x"},"#.repeat(200);
     let grow = r#"{"op":"copy","from":"/spec","path":"/spec/containers/-"},"#.repeat(200);
     for (case, operations, want) in

@@ -172,3 +172,18 @@ async fn an_old_address_leads_to_the_document_of_today() {
     assert_eq!(home.send(request("/openapi/v3/apis/batch/v1", protobuf)).await.status(), StatusCode::NOT_ACCEPTABLE);
     assert_eq!(home.send(request("/openapi/v3/apis/apps/v1", "*/*")).await.status(), StatusCode::NOT_FOUND);
 }
+
+/// What kubectl asks for when version 3 does not know a kind.
+#[tokio::test(start_paused = true)]
+async fn version_2_is_there_in_both_forms_and_names_no_kind() {
+    let home = home();
+    let (code, document) = home.get("/openapi/v2").await;
+    assert_eq!((code, &document["swagger"]), (StatusCode::OK, &"2.0".into()));
+    let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let request = http::Request::get("/openapi/v2").header("accept", accept).body(bytes::Bytes::new()).unwrap();
+    let response = home.send(request).await;
+    assert_eq!(response.headers()["content-type"], accept);
+    let bytes = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+    // swagger: "2.0", info: {title, version}, paths: {}
+    assert_eq!(&bytes[..], b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.37.1\x42\x00");
+}

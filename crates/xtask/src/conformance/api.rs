@@ -48,9 +48,8 @@ pub struct Args {
     pub clients: usize,
 }
 
-/// Admission of the real server that we do not have and do not want here: service accounts, and tolerations that only a
-/// node life cycle gives a meaning.
-const WITHOUT_ADMISSION: [&str; 2] = ["ServiceAccount", "DefaultTolerationSeconds"];
+/// Admission of the real server that we do not have and do not want here: service accounts.
+const WITHOUT_ADMISSION: [&str; 1] = ["ServiceAccount"];
 
 /// Asks, tells, and fails where the servers differ in more than is allowed.
 pub fn run(args: &Args) -> anyhow::Result<()> {
