@@ -270,7 +270,18 @@ fn judge(call: &Call<'_>, object: &Object, judged: Judged) -> Answer<()> {
             error.value = Some("null".to_owned());
         }
     }
+    // Upstream: prints `null` for fields of groups that may not change. What was sent for them says more.
+    for error in errors.iter_mut().filter(|error| error.value.as_deref() == Some("null") && forbids_change(error)) {
+        if let Some(sent) = object.at(error.path.as_str()) {
+            error.value = Some(sent.to_string());
+        }
+    }
     Err(Status::invalid(call.resource, object.name(), &errors))
+}
+
+/// Whether the error is about a field that may not change, or not come.
+fn forbids_change(error: &Error) -> bool {
+    error.detail.contains("immutable") || error.detail == "field cannot be set once created"
 }
 
 /// Hands one write to the store. The outer error has to be passed on, the inner one is an answer: another write came

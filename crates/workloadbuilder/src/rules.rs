@@ -43,7 +43,7 @@ pub fn at_most(path: &Path, value: impl Into<i64>, maximum: i64) -> Option<Error
     (value > maximum).then(|| Error::invalid(path, value, format!("must be less than or equal to {maximum}")))
 }
 
-/// A field that never changes has changed. The API prints no value for it.
+/// A field that never changes has changed. The value is not at hand here; the API server fills in what was sent.
 pub fn immutable(path: &Path) -> Error {
     Error::invalid(path, Value::Null, "field is immutable")
 }

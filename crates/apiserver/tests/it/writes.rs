@@ -339,3 +339,29 @@ async fn one_fault_is_told_once_however_often_it_was_made() {
     assert_eq!(status["details"]["causes"].as_array().map(Vec::len), Some(1), "{status}");
     assert_eq!(status["message"].as_str().unwrap().matches("configMapRef").count(), 1, "{status}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_may_not_change_is_told_with_what_was_sent() {
+    let home = home();
+    let groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+    let group = json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "c", "resourceClaimName": "x"}]}});
+    let (code, group) = home.post(groups, group).await;
+    assert_eq!(code, StatusCode::CREATED, "{group}");
+    for (change, want) in [
+        (
+            json!({"disruptionMode": {"all": {}, "single": null}}),
+            r#"spec.disruptionMode: Invalid value: {"all":{}}: field is immutable"#,
+        ),
+        (json!({"priorityClassName": "x"}), r#"spec.priorityClassName: Invalid value: "x": field is immutable"#),
+        (json!({"resourceClaims": null}), "spec.resourceClaims: Invalid value: null: field is immutable"),
+        (
+            json!({"schedulingPolicy": {"basic": null, "gang": {"minCount": 2}}}),
+            r#"spec.schedulingPolicy.gang: Invalid value: {"minCount":2}: field cannot be set once created"#,
+        ),
+    ] {
+        let body = json!({"spec": change}).to_string();
+        let (code, status) = home.call("PATCH", &format!("{groups}/g"), "application/merge-patch+json", body).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+        assert!(status["message"].as_str().unwrap().contains(want), "{status}");
+    }
+}
