@@ -16,6 +16,7 @@ pub mod batch; // Jobs and CronJobs: defaults, rules, and what they ask of the s
 pub mod job_set; // JobSets, as far as the scheduler's part goes
 pub mod scheduling; // Workloads, PodGroups, CompositePodGroups, priority classes: defaults and rules
 pub mod coordination; // Leases: rules
+pub mod policy; // budgets of disruptions: rules
 pub mod conversion; // older forms and drafts, to and from the present one
 pub mod cron; // when a CronJob is due
 pub mod pairs; // small maps that take no more room than their entries

@@ -10,6 +10,7 @@ mod meta;
 mod namespace;
 mod node;
 mod pod;
+mod pod_disruption_budget;
 mod pod_group;
 mod workload;
 
@@ -25,6 +26,7 @@ pub use pod::{
     AffinityView, ContainerStateView, ContainerStatusView, ContainerView, PodPhase, PodSpecView, PodStatusView,
     PodView, PortView, ResourcesView, RunningView, SchedulingGateView, SchedulingGroupView, TerminatedView,
 };
+pub use pod_disruption_budget::{PodDisruptionBudgetStatusView, PodDisruptionBudgetView};
 pub use pod_group::{PodGroupSpecView, PodGroupStatusView, PodGroupView, quorum};
 pub use workload::WorkloadView;
 

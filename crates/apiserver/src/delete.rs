@@ -29,7 +29,7 @@ const ORPHAN: &str = "orphan";
 /// `DeleteOptions`, from the body or the query.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Options {
+pub(crate) struct Options {
     grace_period_seconds: Option<i64>,
     preconditions: Preconditions,
     orphan_dependents: Option<bool>,
@@ -47,7 +47,7 @@ struct Preconditions {
 }
 
 /// What is left of an object after its deletion was asked for.
-struct Deleted {
+pub(crate) struct Deleted {
     stored: Arc<Stored>,
     gone: bool,
 }
@@ -93,7 +93,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: &Bytes) -> Answer<R
     Ok(read::answer_list(call, listed, &selection))
 }
 
-async fn delete_one(call: &Call<'_>, key: &Key, options: &Options) -> Answer<Deleted> {
+pub(crate) async fn delete_one(call: &Call<'_>, key: &Key, options: &Options) -> Answer<Deleted> {
     for _ in 0..write::ATTEMPTS_MAX {
         let stored = call.home.store.get(key).ok_or_else(|| Status::not_found(call.resource, &key.name))?;
         options.check_preconditions(call, &stored)?;
@@ -179,7 +179,7 @@ fn set_finalizers(object: &mut Object, by_kind: Propagation, asked: Option<Propa
 
 impl Options {
     /// The body wins over the query, as upstream: the query is for clients that send no body.
-    fn read(call: &Call<'_>, body: &Bytes) -> Answer<Options> {
+    pub fn read(call: &Call<'_>, body: &Bytes) -> Answer<Options> {
         let query = &call.info.options;
         let mut options = Options::default();
         if !body.iter().all(u8::is_ascii_whitespace) {
@@ -216,7 +216,18 @@ impl Options {
         Ok(options)
     }
 
-    fn check_preconditions(&self, call: &Call<'_>, stored: &Stored) -> Answer<()> {
+    /// Whether nothing is to be done, only judged.
+    pub fn is_dry_run(&self) -> bool {
+        !self.dry_run.is_empty()
+    }
+
+    /// Insists on the object with this uid, in whatever version.
+    pub fn only_uid(&mut self, uid: &str) {
+        self.preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    }
+
+    /// Refuses what is not the object, or the version of it, that was asked for.
+    pub fn check_preconditions(&self, call: &Call<'_>, stored: &Stored) -> Answer<()> {
         let refuse = |what: &str, wanted: &str, found: &str| {
             let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
             Err(Status::conflict(call.resource, &stored.key.name, &why))

@@ -22,6 +22,7 @@ mod patch; // merge patches and JSON patches
 mod strategic; // merge patches that know the kind
 mod delete; // deletion, graceful, held or at once
 mod binding; // a pod gets its node
+mod eviction; // a pod is asked to go
 mod capacity; // how much of every node is taken
 mod selection; // labels, fields and namespace that objects must have
 mod versions; // stored bytes in the version asked for

@@ -64,6 +64,8 @@ pub enum Subresource {
     Status,
     /// `binding`, which gives a pod its node.
     Binding,
+    /// `eviction`, which asks a pod to go.
+    Eviction,
     /// `finalize`, which lets go of an object that something besides `metadata.finalizers` holds.
     Finalize,
 }
@@ -74,6 +76,7 @@ impl Subresource {
         match text {
             "status" => Some(Subresource::Status),
             "binding" => Some(Subresource::Binding),
+            "eviction" => Some(Subresource::Eviction),
             "finalize" => Some(Subresource::Finalize),
             _ => None,
         }
@@ -84,6 +87,7 @@ impl Subresource {
         match self {
             Subresource::Status => "status",
             Subresource::Binding => "binding",
+            Subresource::Eviction => "eviction",
             Subresource::Finalize => "finalize",
         }
     }
@@ -92,7 +96,7 @@ impl Subresource {
     pub fn verbs(self) -> &'static [&'static str] {
         match self {
             Subresource::Status => &["get", "patch", "update"],
-            Subresource::Binding => &["create"],
+            Subresource::Binding | Subresource::Eviction => &["create"],
             Subresource::Finalize => &["update"],
         }
     }
@@ -102,7 +106,13 @@ impl Subresource {
         match self {
             Subresource::Status | Subresource::Finalize => of,
             Subresource::Binding => "Binding",
+            Subresource::Eviction => "Eviction",
         }
+    }
+
+    /// Group and version of that kind, where they are not those of the object.
+    pub fn foreign(self) -> Option<(&'static str, &'static str)> {
+        (self == Subresource::Eviction).then_some(("policy", "v1"))
     }
 }
 

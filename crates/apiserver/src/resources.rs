@@ -8,6 +8,7 @@ mod leases;
 mod namespaces;
 mod nodes;
 mod pods;
+mod pod_disruption_budgets;
 mod pod_groups;
 mod priority_classes;
 mod workloads;
@@ -29,6 +30,7 @@ pub(crate) fn all(gates: &Gates) -> Vec<Resource> {
         jobs::resource(),
         cron_jobs::resource(),
         leases::resource(),
+        pod_disruption_budgets::resource(),
         priority_classes::resource(),
     ];
     // What is stored of them stays, and is there again when the gate is on again.

@@ -35,7 +35,7 @@ use crate::others::{self, OtherAnswers};
 use crate::request::{self, Options, RequestInfo, Route, Verb};
 use crate::resource::{Resource, Subresource};
 use crate::status::{Answer, Status};
-use crate::{binding, delete, patch, read, resources, watch, write};
+use crate::{binding, delete, eviction, patch, read, resources, watch, write};
 
 /// The largest body that is read, as upstream.
 pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -326,6 +326,7 @@ where
         (Verb::Watch, None) => watch::watch(call).await,
         (Verb::Create, None) if call.info.name.is_none() => write::create(call, &json(body).await?).await,
         (Verb::Create, Some(Subresource::Binding)) => binding::bind(call, &json(body).await?).await,
+        (Verb::Create, Some(Subresource::Eviction)) => eviction::evict(call, &json(body).await?).await,
         (Verb::Update, None) => write::update(call, write::Part::Whole, &json(body).await?).await,
         (Verb::Update, Some(Subresource::Status)) => write::update(call, write::Part::Status, &json(body).await?).await,
         (Verb::Update, Some(Subresource::Finalize)) => {
@@ -355,7 +356,9 @@ where
         Verb::Delete | Verb::DeleteCollection => Wanted::DELETE_OPTIONS,
         _ => {
             let kind = subresource.map_or(resource.kind, |part| part.kind(resource.kind));
-            Wanted { group: resource.group, version: &info.version, kind }
+            let foreign = subresource.and_then(Subresource::foreign);
+            let (group, version) = foreign.unwrap_or((resource.group, &info.version));
+            Wanted { group, version, kind }
         }
     };
     accept::to_json(headers, &wanted, collect(body).await?)

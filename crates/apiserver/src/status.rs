@@ -268,6 +268,16 @@ impl Status {
         status
     }
 
+    /// 429: the pod's disruption budget does not allow its eviction, or not yet. Clients tell it by the cause.
+    pub fn over_budget(cause: String, retry_after_seconds: u32) -> Status {
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let mut status = Status::plain(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+        let details = status.details.get_or_insert_default();
+        details.retry_after_seconds = (retry_after_seconds > 0).then_some(retry_after_seconds);
+        details.causes.push(Cause { reason: "DisruptionBudget", message: cause, field: String::new() });
+        status
+    }
+
     /// 500: the store failed, and the next start has to see what is left. Every cause is told.
     pub fn store_failed(error: &store::BackendError) -> Status {
         let first: &dyn std::error::Error = error;

@@ -7,6 +7,7 @@ pub mod jobs;
 pub mod leases;
 pub mod namespaces;
 pub mod nodes;
+pub mod pod_disruption_budgets;
 pub mod pod_groups;
 pub mod pods;
 pub mod priority_classes;

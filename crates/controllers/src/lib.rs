@@ -10,6 +10,7 @@ pub mod cronjob; // CronJobs: Jobs at given times
 pub mod ttl; // Jobs that ended long enough ago
 pub mod gc; // objects whose owners are gone
 pub mod podgc; // pods that nobody else takes away
+pub mod disruption; // how many pods of a budget may be evicted
 pub mod podgroup_protection; // PodGroups that are deleted while pods need them
 pub mod namespace; // namespaces that are deleted, and all that is in them
 mod finalizer; // how an object is let go

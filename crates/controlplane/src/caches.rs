@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use api::views::{
-    CompositePodGroupView, CronJobView, JobView, NamespaceView, NodeView, PodGroupView, PodView, View, WorkloadView,
+    CompositePodGroupView, CronJobView, JobView, NamespaceView, NodeView, PodDisruptionBudgetView, PodGroupView,
+    PodView, View, WorkloadView,
 };
 use runtime::Cache;
 
@@ -26,6 +27,8 @@ pub struct Caches {
     pub pod_groups: Cache<PodGroupView>,
     /// Namespaces.
     pub namespaces: Cache<NamespaceView>,
+    /// PodDisruptionBudgets, by namespace.
+    pub budgets: Cache<PodDisruptionBudgetView>,
 }
 
 impl Caches {
@@ -45,6 +48,7 @@ impl Caches {
             composite_pod_groups: Cache::new(&[CompositePodGroupView::BY_PARENT]),
             pod_groups: Cache::new(&[PodGroupView::BY_WORKLOAD, PodGroupView::BY_PARENT]),
             namespaces: Cache::new(&[]),
+            budgets: Cache::new(&[PodDisruptionBudgetView::BY_NAMESPACE]),
         }
     }
 
@@ -59,6 +63,7 @@ impl Caches {
                 Kept::Workloads => self.workloads.synced().await,
                 Kept::CronJobs => self.cron_jobs.synced().await,
                 Kept::Jobs => self.jobs.synced().await,
+                Kept::Budgets => self.budgets.synced().await,
                 Kept::Pods => self.pods.synced().await,
             }
         }
@@ -75,12 +80,13 @@ pub(crate) enum Kept {
     Workloads,
     CronJobs,
     Jobs,
+    Budgets,
     Pods,
 }
 
 impl Kept {
     /// Every kind.
-    pub const ALL: [Kept; 8] = [
+    pub const ALL: [Kept; 9] = [
         Kept::Namespaces,
         Kept::Nodes,
         Kept::PodGroups,
@@ -88,6 +94,7 @@ impl Kept {
         Kept::Workloads,
         Kept::CronJobs,
         Kept::Jobs,
+        Kept::Budgets,
         Kept::Pods,
     ];
 }

@@ -40,6 +40,8 @@ pub enum Controller {
     Gc,
     /// Takes away pods that nobody else will.
     PodGc,
+    /// Counts for PodDisruptionBudgets.
+    Disruption,
     /// Keeps PodGroups while live pods name them.
     PodGroupProtection,
     /// Empties deleted namespaces.
@@ -48,12 +50,13 @@ pub enum Controller {
 
 impl Controller {
     /// Every controller, in the order they start.
-    pub const ALL: [Controller; 7] = [
+    pub const ALL: [Controller; 8] = [
         Controller::Job,
         Controller::CronJob,
         Controller::Ttl,
         Controller::Gc,
         Controller::PodGc,
+        Controller::Disruption,
         Controller::PodGroupProtection,
         Controller::Namespace,
     ];

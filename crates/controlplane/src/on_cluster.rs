@@ -222,6 +222,7 @@ fn read_by(config: &Config) -> BTreeSet<Kept> {
                 Controller::CronJob => kinds.extend([Kept::CronJobs, Kept::Jobs]),
                 Controller::Ttl => kinds.extend([Kept::Jobs]),
                 Controller::PodGc => kinds.extend([Kept::Nodes, Kept::Pods]),
+                Controller::Disruption => kinds.extend([Kept::Budgets, Kept::Pods]),
                 Controller::Gc => {
                     kinds.extend([Kept::PodGroups, Kept::CompositePodGroups, Kept::Workloads]);
                     kinds.extend([Kept::CronJobs, Kept::Jobs, Kept::Pods]);

@@ -82,6 +82,7 @@ impl Process {
                 Kept::Workloads => self.keep(caches.workloads.clone()),
                 Kept::CronJobs => self.keep(caches.cron_jobs.clone()),
                 Kept::Jobs => self.keep(caches.jobs.clone()),
+                Kept::Budgets => self.keep(caches.budgets.clone()),
                 Kept::Pods => self.keep(caches.pods.clone()),
             }
         }
@@ -201,6 +202,7 @@ impl Process {
                 Controller::Ttl => self.start_ttl(),
                 Controller::Gc => self.start_gc(),
                 Controller::PodGc => self.start_pod_gc(),
+                Controller::Disruption => self.start_disruption(),
                 Controller::PodGroupProtection => self.start_protection(),
                 Controller::Namespace => self.start_namespaces(),
             }
@@ -262,6 +264,17 @@ impl Process {
             metrics: self.counters(),
         };
         self.spawn("Controllers/pod gc".to_owned(), controllers::podgc::run(parts));
+    }
+
+    fn start_disruption(&mut self) {
+        let parts = controllers::disruption::Parts {
+            client: self.client(&identity::controller("disruption-controller")),
+            budgets: self.caches.budgets.clone(),
+            pods: self.caches.pods.clone(),
+            clock: self.clock.clone(),
+            metrics: self.counters(),
+        };
+        self.spawn("Controllers/disruption".to_owned(), controllers::disruption::run(parts));
     }
 
     fn start_gc(&mut self) {

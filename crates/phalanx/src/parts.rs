@@ -40,7 +40,7 @@ one line goes to standard output: ready URL";
 pub const CONTROLLERS_HELP: &str = "\
 Examples:
   phalanx controllers                                   Jobs, on the cluster of $KUBECONFIG or ~/.kube/config
-  phalanx controllers --controllers job,cronjob,ttl,gc,podgc,podgroup-protection,namespace
+  phalanx controllers --controllers job,cronjob,ttl,gc,podgc,disruption,podgroup-protection,namespace
                                                         all of them: for phalanx up --without controllers
 
 Of two Job controllers each makes the pods of every Job: start kube-controller-manager with
@@ -169,6 +169,8 @@ pub enum ControllerName {
     Gc,
     /// Pods that nobody else takes away
     Podgc,
+    /// What PodDisruptionBudgets allow
+    Disruption,
     /// PodGroups that are in use
     PodgroupProtection,
     /// Namespaces that are deleted
@@ -183,6 +185,7 @@ impl ControllerName {
             ControllerName::Ttl => Controller::Ttl,
             ControllerName::Gc => Controller::Gc,
             ControllerName::Podgc => Controller::PodGc,
+            ControllerName::Disruption => Controller::Disruption,
             ControllerName::PodgroupProtection => Controller::PodGroupProtection,
             ControllerName::Namespace => Controller::Namespace,
         }

@@ -13,9 +13,12 @@ use serde_json::{Map, Value, json};
 pub const VERSION: &str = "1.37.1";
 
 /// Group, version and kinds that the server takes; what they refer to comes along.
-const KINDS: [(&str, &str, &str, &[&str]); 6] = [
+const KINDS: [(&str, &str, &str, &[&str]); 8] = [
     ("api__v1", "", "v1", &["Namespace", "Node", "Pod", "Event", "Binding", "DeleteOptions"]),
     ("apis__batch__v1", "batch", "v1", &["Job", "CronJob"]),
+    // The one kind that stands in another group's document.
+    ("api__v1", "policy", "v1", &["Eviction"]),
+    ("apis__policy__v1", "policy", "v1", &["PodDisruptionBudget"]),
     ("apis__coordination.k8s.io__v1", "coordination.k8s.io", "v1", &["Lease"]),
     ("apis__scheduling.k8s.io__v1", "scheduling.k8s.io", "v1", &["PriorityClass"]),
     (

@@ -8,7 +8,7 @@ pub mod pod_group; // groups and their status
 pub mod composite_pod_group; // groups of groups and their status
 pub mod priority_class;
 mod group; // what groups and templates of groups have in common
-mod conditions; // conditions in a status
+pub(crate) mod conditions; // conditions in a status
 
 pub use conditions::with_times;
 

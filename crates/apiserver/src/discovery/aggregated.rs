@@ -53,7 +53,7 @@ fn about_resource(resource: &Resource) -> Value {
     let subresources = subresources.into_iter().map(|subresource| {
         json!({
             "subresource": subresource.as_str(),
-            "responseKind": response_kind(subresource.kind(resource.kind)),
+            "responseKind": response_kind_in(subresource.foreign().unwrap_or_default(), subresource.kind(resource.kind)),
             "verbs": subresource.verbs(),
         })
     });
@@ -66,5 +66,9 @@ fn about_resource(resource: &Resource) -> Value {
 
 /// Empty group and version mean those that the resource stands under.
 fn response_kind(kind: &str) -> Value {
-    json!({"group": "", "version": "", "kind": kind})
+    response_kind_in(("", ""), kind)
+}
+
+fn response_kind_in((group, version): (&str, &str), kind: &str) -> Value {
+    json!({"group": group, "version": version, "kind": kind})
 }

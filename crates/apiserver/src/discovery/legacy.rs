@@ -78,11 +78,16 @@ fn about_resource(resource: &Resource) -> Value {
 }
 
 fn about_subresource(resource: &Resource, subresource: Subresource) -> Value {
-    json!({
+    let mut entry = json!({
         "name": format!("{}/{}", resource.plural, subresource.as_str()),
         "singularName": "",
         "namespaced": resource.namespaced,
         "kind": subresource.kind(resource.kind),
         "verbs": subresource.verbs(),
-    })
+    });
+    if let Some((group, version)) = subresource.foreign() {
+        entry["group"] = group.into();
+        entry["version"] = version.into();
+    }
+    entry
 }

@@ -70,6 +70,7 @@ pub(super) fn paths(group: &Group<'_>, version: &Version<'_>) -> Value {
                     about.object("Status").into_iter().filter(|(method, _)| *method != "delete").collect()
                 }
                 Subresource::Binding => vec![("post", about.binding())],
+                Subresource::Eviction => vec![("post", about.eviction())],
                 Subresource::Finalize => {
                     about.object("Finalize").into_iter().filter(|(method, _)| *method == "put").collect()
                 }
@@ -149,6 +150,14 @@ impl About<'_> {
         let kind = name_of_kind(self.group.name, self.version.name, "Binding");
         let mut operation = self.operation("create", "post", "Binding", WRITE, Some(json_body(&kind)), &meta("Status"));
         operation["x-kubernetes-group-version-kind"] = group_version_kind(self.group, self.version, "Binding");
+        operation
+    }
+
+    fn eviction(&self) -> Value {
+        let kind = name_of_kind("policy", "v1", "Eviction");
+        let mut operation =
+            self.operation("create", "post", "Eviction", WRITE, Some(json_body(&kind)), &meta("Status"));
+        operation["x-kubernetes-group-version-kind"] = json!({"group": "policy", "version": "v1", "kind": "Eviction"});
         operation
     }
 

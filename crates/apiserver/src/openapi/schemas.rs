@@ -34,6 +34,10 @@ pub(super) fn schemas(group: &Group<'_>, version: &Version<'_>) -> BTreeMap<Stri
         if resource.has(Subresource::Binding) {
             components.kind(group, version, "Binding");
         }
+        if resource.has(Subresource::Eviction) {
+            let eviction = components.of_kind("policy", "v1", "Eviction");
+            components.mark(&eviction, vec![json!({"group": "policy", "version": "v1", "kind": "Eviction"})]);
+        }
     }
     let options = components.of_kind("", "v1", "DeleteOptions");
     let mut kinds = vec![json!({"group": "", "version": "v1", "kind": "DeleteOptions"})];

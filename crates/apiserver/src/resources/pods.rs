@@ -52,7 +52,7 @@ pub(super) fn resource() -> Resource {
         categories: &["all"],
         storage_version_hash: "xPOwRZ+Yhw8=",
         short_names: &["po"],
-        subresources: &[Subresource::Status, Subresource::Binding],
+        subresources: &[Subresource::Status, Subresource::Binding, Subresource::Eviction],
         counts_generation: true,
         returns_deleted: true,
         ..super::plain(super::Names("", &["v1"], "pods", "pod", "Pod"), strategy)

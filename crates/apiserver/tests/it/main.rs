@@ -7,6 +7,7 @@ mod deletes;
 mod discovery;
 mod edge;
 mod endpoints;
+mod evictions;
 mod expiry;
 mod full;
 mod gates;

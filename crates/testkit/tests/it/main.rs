@@ -23,6 +23,7 @@ mod job_writes; // what Jobs cost the server
 mod cron_jobs; // Jobs at given times
 mod cron_home; // the same on both homes
 mod schedules; // CronJobs whose clock or schedule is changed under them
+mod evictions; // pods that are asked to go
 mod leftovers; // Jobs and pods whose time is over
 mod lost_binds; // binds without an answer, on both homes
 mod part_health; // what a part says of itself while its server does not answer

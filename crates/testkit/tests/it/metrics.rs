@@ -230,6 +230,7 @@ fn every_controller_tells_of_its_queue() {
         let names: Vec<_> = of(&told, "workqueue_depth").collect();
         let all = [
             ("{name=\"cronjob\"}", 0.0),
+            ("{name=\"disruption\"}", 0.0),
             ("{name=\"garbage_collector_attempt_to_delete\"}", 0.0),
             ("{name=\"job\"}", 0.0),
             ("{name=\"namespace\"}", 0.0),

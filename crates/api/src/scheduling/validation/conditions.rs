@@ -31,7 +31,7 @@ pub fn with_times(document: &Value) -> Cow<'_, Value> {
     Cow::Owned(document)
 }
 
-pub(super) fn validate(path: &Path, conditions: &[Condition]) -> ErrorList {
+pub(crate) fn validate(path: &Path, conditions: &[Condition]) -> ErrorList {
     let mut errors = ErrorList::new();
     let mut seen = BTreeSet::new();
     for (i, condition) in conditions.iter().enumerate() {

@@ -35,6 +35,7 @@ pub const STEPS: &[Step] = &[
             Line("pods po v1 true Pod"),
             Line("jobs batch/v1 true Job"),
             Line("leases coordination.k8s.io/v1 true Lease"),
+            Line("poddisruptionbudgets pdb policy/v1 true PodDisruptionBudget"),
             Line("podgroups scheduling.k8s.io/v1beta1 true PodGroup"),
             Line("workloads scheduling.k8s.io/v1beta1 true Workload"),
             Line("priorityclasses pc scheduling.k8s.io/v1 false PriorityClass"),

@@ -1,0 +1,34 @@
+//! Pod disruption budgets: how many pods of a set must stay when pods are evicted.
+
+use api::policy;
+use api::scheduling::validation::with_times;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use serde::Deserialize;
+
+use crate::resource::{Resource, Strategy, Subresource};
+use crate::table;
+
+pub(super) fn resource() -> Resource {
+    let strategy = Strategy {
+        prepare_create: |new, _| policy::prepare_create(new.document_mut()),
+        validate_create: |new, _| Ok(policy::validate_create(&new.typed_part("metadata")?, &new.typed_part("spec")?)),
+        validate_update: |new, old, _| {
+            let [now, before] = [new, old].map(|budget| budget.typed_part("metadata"));
+            Ok(policy::validate_update(&now?, &before?, &new.typed_part("spec")?))
+        },
+        validate_status_update: |new, old, _| {
+            let new = PodDisruptionBudget::deserialize(&*with_times(new.document()))?;
+            Ok(policy::validate_status_update(&new, &old.typed()?))
+        },
+        table: table::pod_disruption_budgets::TABLE,
+        ..Strategy::PLAIN
+    };
+    let names = super::Names("policy", &["v1"], "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget");
+    Resource {
+        short_names: &["pdb"],
+        subresources: &[Subresource::Status],
+        unconditional_update: false,
+        counts_generation: true,
+        ..super::plain(names, strategy)
+    }
+}

@@ -1,0 +1,26 @@
+//! Pod disruption budgets as rows.
+
+use serde_json::Value;
+
+use super::{Column, Table, age};
+
+/// Name, Min Available, Max Unavailable, Allowed Disruptions, Age.
+pub const TABLE: Table = Table {
+    columns: &[
+        Column::NAME,
+        Column::text("Min Available", "How many pods must stay."),
+        Column::text("Max Unavailable", "How many pods may be missing."),
+        Column { kind: "integer", ..Column::text("Allowed Disruptions", "How many pods may be evicted now.") },
+        Column::AGE,
+    ],
+    cells: |budget, now| {
+        let document = budget.document();
+        let amount = |field: &str| match &document["spec"][field] {
+            Value::Null => "N/A".into(),
+            Value::String(text) => text.as_str().into(),
+            number => number.to_string().into(),
+        };
+        let allowed = document["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
+        vec![budget.name().into(), amount("minAvailable"), amount("maxUnavailable"), allowed.into(), age(budget, now)]
+    },
+};

@@ -1,0 +1,245 @@
+//! How a budget stands, from its pods alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Timestamp;
+use api::policy::{DISRUPTION_ALLOWED, INSUFFICIENT_PODS, SUFFICIENT_PODS, SYNC_FAILED, percent};
+use api::selector::Labels;
+use api::views::{Condition, PodDisruptionBudgetStatusView, PodDisruptionBudgetView, PodView};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// How long a pod may take to be seen going after its eviction. Then it counts again.
+const GOES_WITHIN: Duration = Duration::from_secs(120);
+
+/// Whether the budget is about the pod. Without a selector it is about none, with an empty one about all of its
+/// namespace.
+pub fn means(budget: &PodDisruptionBudgetView, pod: &PodView) -> bool {
+    let selector = budget.spec.selector.as_ref().and_then(|selector| Labels::from_label_selector(selector).ok());
+    budget.metadata.namespace == pod.metadata.namespace
+        && selector.is_some_and(|selector| selector.matches(&pod.metadata.labels))
+}
+
+/// The status that the budget should have, and when it has to be looked at again even if nothing happens.
+pub fn standing(
+    budget: &PodDisruptionBudgetView,
+    pods: &[Arc<PodView>],
+    now: Timestamp,
+) -> (PodDisruptionBudgetStatusView, Option<Duration>) {
+    let (expected, desired) = match wanted(budget, pods) {
+        Ok(wanted) => wanted,
+        Err(why) => return (uncounted(budget, why), None),
+    };
+    let (disrupted_pods, look_again) = still_expected_to_go(budget, pods, now);
+    let is_healthy = |pod: &&Arc<PodView>| {
+        !pod.metadata.is_deleting()
+            && !disrupted_pods.contains_key(&pod.metadata.name)
+            && Condition::is_true(&pod.status.conditions, "Ready")
+    };
+    let healthy = count(pods.iter().filter(is_healthy).count());
+    let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
+    let (status, reason) = if allowed > 0 { ("True", SUFFICIENT_PODS) } else { ("False", INSUFFICIENT_PODS) };
+    let status = PodDisruptionBudgetStatusView {
+        observed_generation: budget.metadata.generation,
+        disrupted_pods,
+        disruptions_allowed: allowed,
+        current_healthy: healthy,
+        desired_healthy: desired,
+        expected_pods: expected,
+        conditions: with_condition(budget, status, reason, String::new()),
+    };
+    (status, look_again)
+}
+
+/// How many pods there should be, and how many of them must be healthy.
+fn wanted(budget: &PodDisruptionBudgetView, pods: &[Arc<PodView>]) -> Result<(i32, i32), String> {
+    match (&budget.spec.max_unavailable, &budget.spec.min_available) {
+        (Some(missing), _) => {
+            let expected = scale(pods)?;
+            Ok((expected, (expected - part(missing, expected)).max(0)))
+        }
+        (None, Some(share @ IntOrString::String(_))) => {
+            let expected = scale(pods)?;
+            Ok((expected, part(share, expected)))
+        }
+        (None, Some(IntOrString::Int(healthy))) => Ok((count(pods.len()), *healthy)),
+        // Upstream: a budget that says nothing is counted for as one that asks for no pod.
+        (None, None) => Ok((count(pods.len()), 0)),
+    }
+}
+
+/// How many pods their controllers want together. A pod that none manages adds nothing. None of the kinds here that have
+/// pods can be asked how many it wants: a Job's pods become fewer as it is completed.
+fn scale(pods: &[Arc<PodView>]) -> Result<i32, String> {
+    let controllers: BTreeSet<&str> =
+        pods.iter().filter_map(|pod| pod.metadata.controller()).map(|owner| owner.kind.as_str()).collect();
+    match controllers.first() {
+        None => Ok(0),
+        Some(kind) => Err(format!("{kind} does not implement the scale subresource")),
+    }
+}
+
+/// A number, or that share of `whole`, rounded up.
+fn part(amount: &IntOrString, whole: i32) -> i32 {
+    match amount {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(text) => {
+            let share = percent(text).unwrap_or(0).min(100);
+            count(usize::try_from((i64::from(whole) * share + 99) / 100).unwrap_or(0))
+        }
+    }
+}
+
+/// Of the pods whose eviction was taken in, those that are there, do not go yet and still may. The next of them to be
+/// given up tells when to look again.
+fn still_expected_to_go(
+    budget: &PodDisruptionBudgetView,
+    pods: &[Arc<PodView>],
+    now: Timestamp,
+) -> (BTreeMap<String, Timestamp>, Option<Duration>) {
+    let held = &budget.status.disrupted_pods;
+    if held.is_empty() {
+        return (BTreeMap::new(), None);
+    }
+    let there = pods.iter().filter(|pod| !pod.metadata.is_deleting()).map(|pod| pod.metadata.name.as_str());
+    let there: BTreeSet<&str> = there.collect();
+    let left = |since: Timestamp| {
+        let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        GOES_WITHIN.checked_sub(passed).filter(|left| !left.is_zero())
+    };
+    let kept: BTreeMap<String, Timestamp> = held
+        .iter()
+        .filter(|(name, since)| there.contains(name.as_str()) && left(**since).is_some())
+        .map(|(name, since)| (name.clone(), *since))
+        .collect();
+    let look_again = kept.values().filter_map(|since| left(*since)).min();
+    (kept, look_again)
+}
+
+/// The budget as it was, but allowing nothing, for this reason.
+fn uncounted(budget: &PodDisruptionBudgetView, why: String) -> PodDisruptionBudgetStatusView {
+    PodDisruptionBudgetStatusView {
+        observed_generation: budget.metadata.generation,
+        disruptions_allowed: 0,
+        conditions: with_condition(budget, "False", SYNC_FAILED, why),
+        ..budget.status.clone()
+    }
+}
+
+/// The budget's conditions, with ours. It keeps its time where only the words change.
+fn with_condition(budget: &PodDisruptionBudgetView, status: &str, reason: &str, message: String) -> Vec<Condition> {
+    let mut conditions = budget.status.conditions.clone();
+    let before = conditions.iter().position(|condition| condition.kind == DISRUPTION_ALLOWED);
+    let before = before.map(|at| conditions.remove(at));
+    let since = before.filter(|before| before.status == status).and_then(|before| before.last_transition_time);
+    conditions.push(Condition {
+        kind: DISRUPTION_ALLOWED.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        last_transition_time: since,
+    });
+    conditions
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use api::views::View;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn budget(spec: Value, status: Value) -> PodDisruptionBudgetView {
+        let mut spec = spec;
+        spec["selector"] = json!({"matchLabels": {"app": "a"}});
+        let document =
+            json!({"metadata": {"name": "b", "namespace": "n", "generation": 3}, "spec": spec, "status": status});
+        PodDisruptionBudgetView::decode(document.to_string().as_bytes()).unwrap()
+    }
+
+    /// `a`: ready. `a?`: not ready. `a~`: on its way out. `a<Job`: managed by a Job.
+    fn pod(text: &str) -> Arc<PodView> {
+        let (head, owner) = text.split_once('<').unwrap_or((text, ""));
+        let name = head.trim_end_matches(['?', '~']);
+        let ready = if head.ends_with('?') { "False" } else { "True" };
+        let mut metadata = json!({"name": name, "namespace": "n", "labels": {"app": "a"}});
+        if head.ends_with('~') {
+            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        if !owner.is_empty() {
+            metadata["ownerReferences"] = json!([{"kind": owner, "name": "x", "uid": "u", "controller": true}]);
+        }
+        let document = json!({"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": ready}]}});
+        Arc::new(PodView::decode(document.to_string().as_bytes()).unwrap())
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-01T01:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_healthy_beyond_what_must_be_may_be_evicted() {
+        for (case, spec, pods, want) in [
+            // Healthy, desired, expected, allowed.
+            ("one to spare", json!({"minAvailable": 2}), "a b c", (3, 2, 3, 1)),
+            ("none to spare", json!({"minAvailable": 3}), "a b c", (3, 3, 3, 0)),
+            ("one is not ready", json!({"minAvailable": 2}), "a b c?", (2, 2, 3, 0)),
+            ("one is going", json!({"minAvailable": 1}), "a b~", (1, 1, 2, 0)),
+            ("pods of a Job", json!({"minAvailable": 1}), "a<Job b<Job", (2, 1, 2, 1)),
+            ("no pods", json!({"minAvailable": 0}), "", (0, 0, 0, 0)),
+            ("a share of pods that none manages", json!({"minAvailable": "50%"}), "a b", (2, 0, 0, 0)),
+        ] {
+            let pods: Vec<_> = pods.split_whitespace().map(pod).collect();
+            let (status, again) = standing(&budget(spec, json!({})), &pods, now());
+            let got =
+                (status.current_healthy, status.desired_healthy, status.expected_pods, status.disruptions_allowed);
+            assert_eq!(got, want, "{case}");
+            assert_eq!((status.observed_generation, again), (3, None), "{case}");
+            let reason = if want.3 > 0 { SUFFICIENT_PODS } else { INSUFFICIENT_PODS };
+            assert_eq!(status.conditions[0].reason, reason, "{case}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_allowed_where_nobody_says_how_many_pods_there_should_be() {
+        for spec in [json!({"maxUnavailable": 1}), json!({"minAvailable": "50%"})] {
+            let before = json!({"disruptionsAllowed": 4, "currentHealthy": 5});
+            let (status, _) = standing(&budget(spec, before), &[pod("a<Job")], now());
+            assert_eq!((status.disruptions_allowed, status.current_healthy), (0, 5));
+            let condition = &status.conditions[0];
+            assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", SYNC_FAILED));
+            assert_eq!(condition.message, "Job does not implement the scale subresource");
+        }
+    }
+
+    #[test]
+    fn an_evicted_pod_counts_again_if_it_stays_for_two_minutes() {
+        let evicted = json!({"disruptedPods": {
+            "a": "2026-01-01T00:59:00Z", "b": "2026-01-01T00:57:59Z", "c": "2026-01-01T00:59:30Z", "gone": "2026-01-01T00:59:30Z",
+        }});
+        let pods = ["a", "b", "c~", "d"].map(pod);
+        let (status, again) = standing(&budget(json!({"minAvailable": 1}), evicted), &pods, now());
+        assert_eq!(status.disrupted_pods.keys().collect::<Vec<_>>(), ["a"], "b stayed, c goes, another is gone");
+        assert_eq!((status.current_healthy, status.disruptions_allowed), (2, 1), "b and d");
+        assert_eq!(again, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_budget_means_the_pods_that_its_selector_means() {
+        let mut budget = budget(json!({}), json!({}));
+        assert!(means(&budget, &pod("a")));
+        budget.metadata.namespace = "other".to_owned();
+        assert!(!means(&budget, &pod("a")));
+        budget.metadata.namespace = "n".to_owned();
+        budget.spec.selector = Some(Default::default());
+        assert!(means(&budget, &pod("a")), "an empty selector means all");
+        budget.spec.selector = None;
+        assert!(!means(&budget, &pod("a")), "none at all means none");
+    }
+}

@@ -1,0 +1,71 @@
+//! Pods that are asked to go, as `kubectl drain` does.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::{Home, job, on_home};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn evict(home: &Home, pod: &str) -> Result<Value, kube::Error> {
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+    home.request("POST", &home.path(&format!("pods/{pod}/eviction")), &eviction).await
+}
+
+// A drain deleted pods for lack of evictions, and the Job took each for a failure.
+#[test]
+fn a_job_outlives_the_drain_of_its_node() {
+    on_home(async {
+        let home = Home::start(1, 2).await;
+        home.create(&job("drained").pods(2).spec("backoffLimit", 0).endless().build()).await;
+        let pods = home.runs("drained", 2).await;
+        for pod in &pods {
+            evict(&home, &pod.metadata.name).await.unwrap();
+        }
+        home.eventually("two others run", 3 * MINUTE, |home| {
+            let now = home.running("drained");
+            let are_new = now.iter().all(|pod| pods.iter().all(|old| old.metadata.uid != pod.metadata.uid));
+            (now.len() == 2 && are_new).then_some(())
+        })
+        .await;
+        let job = home.job("drained").unwrap();
+        assert_eq!((job.end().is_none(), job.status.failed), (true, 0), "{:?}", job.status.conditions);
+    });
+}
+
+/// The controller of budgets is ours here; on the real control plane it is kube-controller-manager's.
+#[test]
+fn a_budget_lets_pods_go_one_after_the_other() {
+    on_home(async {
+        let home = Home::start(1, 2).await;
+        home.create(&job("guarded").pods(2).endless().build()).await;
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"batch.kubernetes.io/job-name": "guarded"}}}});
+        let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", home.namespace());
+        home.request("POST", &budgets, &budget).await.unwrap();
+        let pods = home.runs("guarded", 2).await;
+        allows(&home, &budgets, 1).await;
+        evict(&home, &pods[0].metadata.name).await.unwrap();
+        let refused = evict(&home, &pods[1].metadata.name).await.unwrap_err();
+        assert!(refused.to_string().contains("disruption budget"), "{refused}");
+        // The first is replaced, and then the second may go.
+        allows(&home, &budgets, 1).await;
+        evict(&home, &pods[1].metadata.name).await.unwrap();
+    });
+}
+
+/// Waits until the budget allows so many evictions and awaits none.
+async fn allows(home: &Home, budgets: &str, count: i64) {
+    for _ in 0..1800 {
+        let budget = home.request("GET", &format!("{budgets}/b"), &json!({})).await.unwrap();
+        let status = &budget["status"];
+        if status["disruptionsAllowed"] == count
+            && status["disruptedPods"].as_object().is_none_or(serde_json::Map::is_empty)
+        {
+            assert_eq!(status["desiredHealthy"], 1);
+            return;
+        }
+        home.pass(Duration::from_millis(100)).await;
+    }
+    panic!("the budget never allows {count}");
+}
