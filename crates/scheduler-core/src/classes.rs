@@ -307,9 +307,8 @@ impl Classes {
         self.plugins(class).room(class, node, cluster, Load::Now)
     }
 
-    /// The same for units that nodes are held against; without a hold on the node it is no less.
-    pub(crate) fn room_beside_hold(&self, id: ClassId, node: NodeIndex, cluster: &Cluster) -> u32 {
-        let room = self.room(id, node, cluster);
+    /// How much of that room is not held for another unit.
+    pub(crate) fn room_beside_hold(&self, id: ClassId, node: NodeIndex, room: u32, cluster: &Cluster) -> u32 {
         self.get(id).map_or(room, |class| room.min(cluster.room_if_hold_shown(node, &class.usage)))
     }
 

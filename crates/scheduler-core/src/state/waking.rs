@@ -26,8 +26,7 @@ impl Core {
     pub(super) fn rooms(&self, node: Option<NodeIndex>, kinds: Wakes) -> Before {
         let helped = self.queue.waiting_classes().filter(|class| self.classes.wakes(*class).meets(kinds));
         let rooms = helped.map(|class| {
-            let (room, beside) =
-                node.map_or((0, 0), |node| (self.room(class, node), self.room_beside_hold(class, node)));
+            let (room, beside) = node.map_or((0, 0), |node| self.room_with_and_beside_hold(class, node));
             (class, room, beside)
         });
         let rooms = rooms.collect();
@@ -45,9 +44,11 @@ impl Core {
     /// Wakes the units for which the node has more than before.
     pub(super) fn wake(&mut self, node: NodeIndex, before: &Before, kinds: Wakes) {
         for (class, room, beside) in &before.rooms {
-            let has_more = self.room(*class, node) > *room || self.room_beside_hold(*class, node) > *beside;
-            if self.classes.wakes(*class).meets(kinds) && has_more {
-                self.queue.wake_class(*class, arrival(kinds));
+            if self.classes.wakes(*class).meets(kinds) {
+                let now = self.room_with_and_beside_hold(*class, node);
+                if now.0 > *room || now.1 > *beside {
+                    self.queue.wake_class(*class, arrival(kinds));
+                }
             }
         }
         let mixed: SmallVec<[ClassId; 8]> = self.queue.waiting_mixed_classes().collect();
@@ -76,8 +77,10 @@ impl Core {
         self.classes.room(class, node, &self.cluster)
     }
 
-    fn room_beside_hold(&self, class: ClassId, node: NodeIndex) -> u32 {
-        self.classes.room_beside_hold(class, node, &self.cluster)
+    /// Slots on a node for units that see no hold there, and for those that do.
+    fn room_with_and_beside_hold(&self, class: ClassId, node: NodeIndex) -> (u32, u32) {
+        let room = self.room(class, node);
+        (room, self.classes.room_beside_hold(class, node, room, &self.cluster))
     }
 }
 
