@@ -214,7 +214,9 @@ fn read_by(config: &Config) -> BTreeSet<Kept> {
     for part in &config.parts {
         match part {
             Part::Nodes => kinds.extend([Kept::Nodes, Kept::Pods]),
-            Part::Scheduler => kinds.extend([Kept::Nodes, Kept::PodGroups, Kept::Pods]),
+            Part::Scheduler => {
+                kinds.extend([Kept::Nodes, Kept::PodGroups, Kept::CompositePodGroups, Kept::Pods]);
+            }
             Part::Controllers => config.controllers.iter().for_each(|controller| match controller {
                 Controller::Job => {
                     kinds.extend([Kept::Namespaces, Kept::PodGroups, Kept::Workloads, Kept::Jobs, Kept::Pods]);
@@ -251,7 +253,8 @@ mod tests {
             };
             read_by(&config).into_iter().collect::<Vec<Kept>>()
         };
-        assert_eq!(only(Part::Scheduler, &[]), [Kept::Nodes, Kept::PodGroups, Kept::Pods]);
+        let groups = [Kept::Nodes, Kept::PodGroups, Kept::CompositePodGroups, Kept::Pods];
+        assert_eq!(only(Part::Scheduler, &[]), groups);
         assert_eq!(only(Part::Nodes, &Controller::ALL), [Kept::Nodes, Kept::Pods]);
         assert_eq!(only(Part::Controllers, &[Controller::Namespace]), [Kept::Namespaces]);
         assert_eq!(only(Part::Controllers, &[Controller::CronJob, Controller::Ttl]), [Kept::CronJobs, Kept::Jobs]);

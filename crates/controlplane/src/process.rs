@@ -173,6 +173,7 @@ impl Process {
             pods: self.caches.pods.clone(),
             nodes: self.caches.nodes.clone(),
             pod_groups: self.caches.pod_groups.clone(),
+            composite_pod_groups: self.caches.composite_pod_groups.clone(),
             clock: self.clock.clone(),
             recorder,
             config: self.scheduler_config(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::views::{NodeView, ObjectKey, PodGroupView, PodView};
+use api::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView};
 
 use crate::overcommit::Overcommit;
 use crate::profile::Profile;
@@ -139,6 +139,13 @@ pub enum Change {
         old: Option<Arc<PodGroupView>>,
         /// The state now; none when deleted.
         new: Option<Arc<PodGroupView>>,
+    },
+    /// A CompositePodGroup.
+    CompositePodGroup {
+        /// The state before, if there was one.
+        old: Option<Arc<CompositePodGroupView>>,
+        /// The state now; none when deleted.
+        new: Option<Arc<CompositePodGroupView>>,
     },
 }
 

@@ -1,5 +1,6 @@
 //! Groups and who belongs to them. A group is known as soon as its PodGroup or one of its pods is seen.
 
+mod composites; // groups of groups above them
 mod members; // pending and placed members, counted so that no decision has to look at each of them
 mod run; // which of the members that succeeded count
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use api::views::{ObjectKey, OwnerRef, quorum};
 use rustc_hash::FxHashMap;
 
+pub(crate) use self::composites::{Composites, ParentObstacle};
 pub(crate) use self::members::{Pending, Placed};
 pub(crate) use self::run::Run;
 use crate::cluster::TopologyId;
@@ -45,6 +47,8 @@ pub(crate) struct Group {
     /// Whether its last start was seen. What the PodGroup says of an earlier one does not hold for it.
     pub(crate) is_start_seen: bool,
     pub(crate) run: Run,
+    /// What above it keeps it from being placed.
+    pub(crate) parent_obstacle: Option<ParentObstacle>,
     /// Pods that name the group and are not to be placed with it now.
     pub(crate) aside: SetAside,
     /// Pods of any stage.
@@ -72,6 +76,8 @@ pub(crate) struct Terms {
     pub(crate) owner: Option<Owner>,
     /// Whether our Job controller made the group.
     pub(crate) ours: bool,
+    /// The CompositePodGroup it belongs to.
+    pub(crate) parent: Option<ObjectKey>,
 }
 
 /// Who manages an object.
@@ -115,6 +121,8 @@ pub(crate) enum Readiness {
     NothingPending,
     /// Pods wait, the PodGroup is not there.
     NoPodGroup,
+    /// A CompositePodGroup above the group is missing, or asks for more than Basic.
+    Parent,
     /// A gang with fewer pods than it needs.
     Incomplete,
     /// A Basic group that must share a domain, of which pods are gated: begun with some, it might be in the wrong one.
@@ -161,6 +169,8 @@ impl Group {
         };
         if self.pending.is_empty() {
             Readiness::NothingPending
+        } else if self.parent_obstacle.is_some() {
+            Readiness::Parent
         } else if self.pending.len() + self.placed_count() < self.min_count().unwrap_or(1) {
             Readiness::Incomplete
         } else if terms.min_count.is_none()
@@ -268,6 +278,7 @@ impl Groups {
             was_whole: false,
             is_start_seen: false,
             run: Run::default(),
+            parent_obstacle: None,
             aside: SetAside::default(),
             members: BTreeSet::new(),
             owners: BTreeSet::new(),

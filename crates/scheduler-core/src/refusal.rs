@@ -87,6 +87,16 @@ pub enum Cause {
     Incomplete,
     /// The pods name a PodGroup that does not exist.
     NoPodGroup,
+    /// A CompositePodGroup above the PodGroup does not exist, or is of a kind that the server does not serve.
+    NoParent {
+        /// The CompositePodGroup.
+        parent: ObjectKey,
+    },
+    /// A CompositePodGroup above the PodGroup asks for more than Basic, which is not placed yet.
+    ParentNotBasic {
+        /// The CompositePodGroup.
+        parent: ObjectKey,
+    },
     /// No node carries the topology key.
     NoDomain {
         /// The topology key.
@@ -197,6 +207,11 @@ impl Refusal {
             Cause::NotAMember { group } => format!("podgroup {group} belongs to another owner than this pod"),
             Cause::OtherPriority { group } => format!("the priority of this pod is not that of podgroup {group}"),
             Cause::NoPodGroup => format!("waiting for podgroup {} to exist", self.unit.key()),
+            Cause::NoParent { parent } => format!("waiting for compositepodgroup {parent} to exist"),
+            Cause::ParentNotBasic { parent } => format!(
+                "compositepodgroup {parent} asks for more than Basic, which this scheduler does not place yet: its pods \
+                 wait, since they would start without their sibling groups"
+            ),
             Cause::NoDomain { key } => format!("no node carries the topology key {key}"),
             Cause::MembersSplit { key, values, .. } if values.len() > 1 => {
                 format!("members already run in several domains of {key}: {}", values.join(", "))

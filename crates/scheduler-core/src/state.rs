@@ -26,7 +26,7 @@ use crate::classes::Classes;
 use crate::cluster::Cluster;
 use crate::cycle::{self, Answer};
 use crate::decision::{Config, Decision, Outcome, Placement, Unit, Verdict};
-use crate::groups::{Group, GroupId, Groups, Readiness};
+use crate::groups::{Composites, Group, GroupId, Groups, ParentObstacle, Readiness};
 use crate::hold::HoldBudget;
 use crate::need::{self, Constraint, Lot, Need, Policy};
 use crate::place::Places;
@@ -47,6 +47,7 @@ pub struct Core {
     classes: Classes,
     pods: Pods,
     groups: Groups,
+    composites: Composites,
     queue: Queue,
     /// Pods that name a group and are refused alone; each is told once.
     untold: BTreeSet<PodId>,
@@ -87,6 +88,7 @@ impl Core {
             cluster,
             pods: Pods::default(),
             groups: Groups::default(),
+            composites: Composites::default(),
             queue: Queue::new(pauses),
             untold: BTreeSet::new(),
             partials: Alarms::default(),
@@ -290,6 +292,10 @@ impl Core {
         let group = self.groups.get(id);
         let cause = match group.readiness() {
             Readiness::NoPodGroup => Cause::NoPodGroup,
+            Readiness::Parent => match group.parent_obstacle.clone()? {
+                ParentObstacle::Missing(parent) => Cause::NoParent { parent },
+                ParentObstacle::MoreThanBasic(parent) => Cause::ParentNotBasic { parent },
+            },
             Readiness::Incomplete => Cause::Incomplete,
             Readiness::Gated => Cause::Gated,
             Readiness::NothingPending | Readiness::Ready => return None,

@@ -85,6 +85,7 @@ impl Builder {
             pods: Cache::new(&[PodView::BY_GROUP]),
             nodes: Cache::new(&[]),
             pod_groups: Cache::new(&[]),
+            composite_pod_groups: Cache::new(&[]),
             clock,
             recorder,
             config,
@@ -96,6 +97,7 @@ impl Builder {
         tokio::join!(
             keep(client.clone(), parts.nodes.clone(), watch()),
             keep(client.clone(), parts.pod_groups.clone(), watch()),
+            keep(client.clone(), parts.composite_pod_groups.clone(), watch()),
             keep(client, parts.pods.clone(), watch()),
             events,
             run(parts),

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::views::{NodeView, ObjectKey, PodGroupView, PodView};
+use api::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView};
 use api::{Clock, Timestamp};
 use kube::Client;
 use runtime::{Cache, Cursor, Recorder, failure, is_not_found};
@@ -77,6 +77,8 @@ pub struct Parts {
     pub nodes: Cache<NodeView>,
     /// PodGroups.
     pub pod_groups: Cache<PodGroupView>,
+    /// CompositePodGroups, which groups may belong to.
+    pub composite_pod_groups: Cache<CompositePodGroupView>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Takes events.
@@ -122,6 +124,7 @@ fn alone(pod: Arc<PodView>) -> Arc<PodView> {
 struct Shell {
     nodes: Cursor<NodeView>,
     pod_groups: Cursor<PodGroupView>,
+    composite_pod_groups: Cursor<CompositePodGroupView>,
     pods: Cursor<PodView>,
     questions: mpsc::Receiver<Asked>,
     decide: Decide,
@@ -137,7 +140,19 @@ struct Shell {
 
 impl Shell {
     fn new(parts: Parts) -> Shell {
-        let Parts { client, pods, nodes, pod_groups, clock, recorder, config, answers, metrics, monitor } = parts;
+        let Parts {
+            client,
+            pods,
+            nodes,
+            pod_groups,
+            composite_pod_groups,
+            clock,
+            recorder,
+            config,
+            answers,
+            metrics,
+            monitor,
+        } = parts;
         metrics.watch(&answers, &pods);
         let names = config.core.profiles.iter().map(|profile| profile.scheduler_name.clone());
         let recorders = names.map(|name| (name.clone(), recorder.reporting_as(&name))).collect();
@@ -149,6 +164,7 @@ impl Shell {
         Shell {
             nodes: nodes.subscribe(),
             pod_groups: pod_groups.subscribe(),
+            composite_pod_groups: composite_pod_groups.subscribe(),
             pods: pods.subscribe(),
             questions: answers.open(),
             decide: Decide::new(&config, clock.clone(), metrics.clone()),
@@ -163,13 +179,16 @@ impl Shell {
         }
     }
 
-    /// Tells the core everything that changed: nodes and PodGroups first, so that pods find them.
+    /// Tells the core everything that changed: nodes and groups first, so that pods find them.
     fn take_in(&mut self) {
         while let Ok(asked) = self.questions.try_recv() {
             self.decide.ask(asked);
         }
         while let Some(runtime::Change { old, new }) = self.nodes.try_next() {
             self.decide.observe(Change::Node { old, new });
+        }
+        while let Some(runtime::Change { old, new }) = self.composite_pod_groups.try_next() {
+            self.decide.observe(Change::CompositePodGroup { old, new });
         }
         while let Some(change) = self.pod_groups.try_next() {
             self.book.note_group(&change);
@@ -276,6 +295,7 @@ impl Shell {
                 done = self.writes.next() => Some(done),
                 () = self.nodes.ready() => None,
                 () = self.pod_groups.ready() => None,
+                () = self.composite_pod_groups.ready() => None,
                 () = self.pods.ready() => None,
                 Some(asked) = self.questions.recv() => {
                     self.decide.ask(asked);

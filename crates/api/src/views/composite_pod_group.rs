@@ -1,5 +1,8 @@
-//! CompositePodGroups as controllers read them.
+//! CompositePodGroups as the scheduler and controllers read them.
 
+use k8s_openapi::api::scheduling::v1alpha3::{
+    CompositePodGroupSchedulingConstraints, CompositePodGroupSchedulingPolicy,
+};
 use serde::Deserialize;
 
 use super::meta::{Index, Meta};
@@ -25,6 +28,13 @@ view!(
 );
 
 impl CompositePodGroupView {
+    /// Whether the groups below it have to be placed together, or in one domain.
+    pub fn is_more_than_basic(&self) -> bool {
+        let constraints = self.spec.scheduling_constraints.as_ref();
+        let is_close = constraints.and_then(|one| one.topology.as_ref()).is_some_and(|topology| !topology.is_empty());
+        self.spec.scheduling_policy.gang.is_some() || is_close
+    }
+
     /// CompositePodGroups by `namespace/name` of the one they belong to.
     pub const BY_PARENT: Index<CompositePodGroupView> = Index {
         name: "parent",
@@ -41,4 +51,8 @@ impl CompositePodGroupView {
 pub struct CompositePodGroupSpecView {
     /// The group that this one belongs to.
     pub parent_composite_pod_group_name: Option<Box<str>>,
+    /// Basic or gang.
+    pub scheduling_policy: CompositePodGroupSchedulingPolicy,
+    /// At most one topology key.
+    pub scheduling_constraints: Option<CompositePodGroupSchedulingConstraints>,
 }

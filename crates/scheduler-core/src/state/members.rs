@@ -26,6 +26,7 @@ pub(super) enum Membership {
 impl Core {
     pub(super) fn saw_group(&mut self, view: &PodGroupView) {
         let id = self.groups.find_or_add(&view.metadata.key());
+        let parent = view.spec.parent_composite_pod_group_name.as_deref();
         let terms = Terms {
             min_count: view.min_count().map(|count| usize::try_from(count).unwrap_or(0).max(1)),
             expected_count: view.expected_count().and_then(Result::ok),
@@ -35,6 +36,7 @@ impl Core {
             satisfied: view.is_satisfied(),
             owner: view.metadata.controller().map(Owner::of),
             ours: view.is_of_our_jobs(),
+            parent: parent.map(|name| ObjectKey::new(view.metadata.namespace.as_str(), name)),
         };
         let group = self.groups.get_mut(id);
         // Conditions are written by our own shell; but for having been satisfied once they change nothing here.
@@ -47,6 +49,12 @@ impl Core {
         let is_news = terms.reached && !group.terms.as_ref().is_some_and(|before| before.reached);
         // Members may have ended so soon that they were never seen bound at once.
         group.was_whole |= is_news && !group.placed.is_empty();
+        group.parent_obstacle = self.composites.obstacle(terms.parent.as_ref());
+        if terms.parent.is_some() {
+            self.composites.children.insert(id);
+        } else {
+            self.composites.children.remove(&id);
+        }
         group.terms = Some(terms);
         group.note_whole();
         if judged_anew {
@@ -58,11 +66,24 @@ impl Core {
     pub(super) fn lost_group(&mut self, key: &ObjectKey) {
         let Some(id) = self.groups.find(key) else { return };
         let group = self.groups.get_mut(id);
-        group.terms = None;
+        (group.terms, group.parent_obstacle) = (None, None);
         group.was_whole = false;
+        self.composites.children.remove(&id);
         self.judge_members(id);
         self.requeue_group(id, Membership::Other);
         self.drop_group_if_empty(id);
+    }
+
+    /// CompositePodGroups came, went or changed: groups below them may have to wait, or no longer.
+    pub(super) fn look_at_parents(&mut self) {
+        for id in self.composites.children.clone() {
+            let group = self.groups.get_mut(id);
+            let obstacle = self.composites.obstacle(group.terms.as_ref().and_then(|terms| terms.parent.as_ref()));
+            if group.parent_obstacle != obstacle {
+                group.parent_obstacle = obstacle;
+                self.requeue_group(id, Membership::Other);
+            }
+        }
     }
 
     pub(super) fn drop_group_if_empty(&mut self, id: GroupId) {
@@ -177,7 +198,7 @@ impl Core {
         let (unit, turn) = (UnitId::Group(id), group.next_turn());
         match group.readiness() {
             Readiness::NothingPending => self.queue.idle(unit),
-            Readiness::NoPodGroup => self.queue.set_incomplete(unit, turn, Lack::PodGroup),
+            Readiness::NoPodGroup | Readiness::Parent => self.queue.set_incomplete(unit, turn, Lack::PodGroup),
             Readiness::Incomplete | Readiness::Gated => self.queue.set_incomplete(unit, turn, Lack::Pods),
             Readiness::Ready => match change {
                 Membership::Other => self.queue.offer(unit, turn),

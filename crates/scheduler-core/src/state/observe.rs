@@ -25,9 +25,18 @@ impl Core {
             Change::Node { old: Some(node), new: None } => self.lost_node(&node.metadata.name),
             Change::PodGroup { new: Some(group), .. } => self.saw_group(&group),
             Change::PodGroup { old: Some(group), new: None } => self.lost_group(&group.metadata.key()),
+            Change::CompositePodGroup { new: Some(composite), .. } => {
+                self.composites.set(&composite);
+                self.look_at_parents();
+            }
+            Change::CompositePodGroup { old: Some(composite), new: None } => {
+                self.composites.remove(&composite.metadata.key());
+                self.look_at_parents();
+            }
             Change::Pod { old: None, new: None }
             | Change::Node { old: None, new: None }
-            | Change::PodGroup { old: None, new: None } => {}
+            | Change::PodGroup { old: None, new: None }
+            | Change::CompositePodGroup { old: None, new: None } => {}
         }
     }
 

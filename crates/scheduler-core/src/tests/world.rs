@@ -1,6 +1,6 @@
 //! A small cluster in words: `node a gpu=2 rack=r1; group trainer gang minCount=4 pods=4 gpu=1`.
 //!
-//! Statements: `node NAME …`, `group NAME gang|basic …`, `pods PREFIX COUNT …`, `pod NAME …`, `delete NAME`,
+//! Statements: `node NAME …`, `group NAME gang|basic …`, `composite NAME gang|basic …`, `forget COMPOSITE`, `pods PREFIX COUNT …`, `pod NAME …`, `delete NAME`,
 //! `start NAME at=10`, `finish NAME at=20`, `fail NAME`, `drop NODE`. A pod with `node=` is bound, one with `group=` is a member, `created=10` is
 //! the second of its creation. `owner=Job:a` is the owner that manages a pod or group.
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::Timestamp;
-use api::views::{NodeView, ObjectKey, PodGroupView, PodView, View};
+use api::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView, View};
 use serde_json::{Value, json};
 
 use crate::{Change, Config, Core, Decision, Outcome, Verdict};
@@ -24,6 +24,7 @@ pub(super) struct World {
     pub(super) pods: BTreeMap<String, Arc<PodView>>,
     nodes: BTreeMap<String, Arc<NodeView>>,
     groups: BTreeMap<String, Arc<PodGroupView>>,
+    composites: BTreeMap<String, Arc<CompositePodGroupView>>,
     created_count: usize,
 }
 
@@ -39,6 +40,7 @@ impl World {
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
             groups: BTreeMap::new(),
+            composites: BTreeMap::new(),
             created_count: 0,
         };
         world.say(text);
@@ -53,6 +55,8 @@ impl World {
             match words[0] {
                 "node" => self.set_node(words[1], &options, words.contains(&"cordoned")),
                 "group" => self.set_group(words[1], words[2] == "gang", &options),
+                "composite" => self.set_composite(words[1], words[2] == "gang", &options),
+                "forget" => self.forget_composite(words[1]),
                 "pods" => {
                     (0..words[2].parse().unwrap()).for_each(|n| self.add_pod(&format!("{}-{n}", words[1]), &options))
                 }
@@ -157,6 +161,17 @@ impl World {
                 "port" => container["ports"] = json!([{"hostPort": value.parse::<i32>().unwrap()}]),
                 "gate" => spec["schedulingGates"] = json!([{"name": value}]),
                 "scheduler" => spec["schedulerName"] = json!(value),
+                "apart" => {
+                    let terms = json!([{"topologyKey": value, "labelSelector": {}}]);
+                    spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = terms;
+                }
+                "near" => {
+                    let terms = json!([{"topologyKey": value, "labelSelector": {}}]);
+                    spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = terms;
+                }
+                "spread" => spec["topologySpreadConstraints"] = json!([{"whenUnsatisfiable": value}]),
+                "volume" => spec["volumes"] = json!([{"name": "data", *value: {}}]),
+                "device" => spec["resourceClaims"] = json!([{"name": value}]),
                 "tolerates" => spec["tolerations"] = json!([{"key": value, "operator": "Exists"}]),
                 "selects" => {
                     let (key, value) = value.split_once(':').unwrap();
@@ -208,6 +223,23 @@ impl World {
         self.core.observe(Change::Node { old, new: Some(new) });
     }
 
+    fn set_composite(&mut self, name: &str, gang: bool, options: &BTreeMap<&str, &str>) {
+        let policy = if gang { json!({"gang": {"minGroupCount": 2}}) } else { json!({"basic": {}}) };
+        let mut spec = json!({"schedulingPolicy": policy, "parentCompositePodGroupName": options.get("parent")});
+        if let Some(key) = options.get("key") {
+            spec["schedulingConstraints"] = json!({"topology": [{"key": key}]});
+        }
+        let document = json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec});
+        let new = Arc::new(CompositePodGroupView::decode(document.to_string().as_bytes()).unwrap());
+        let old = self.composites.insert(name.to_owned(), Arc::clone(&new));
+        self.core.observe(Change::CompositePodGroup { old, new: Some(new) });
+    }
+
+    fn forget_composite(&mut self, name: &str) {
+        let old = self.composites.remove(name);
+        self.core.observe(Change::CompositePodGroup { old, new: None });
+    }
+
     /// The PodGroup, then its pods, if `pods=` says how many.
     pub(super) fn set_group(&mut self, name: &str, gang: bool, options: &BTreeMap<&str, &str>) {
         let number = |option: &str| options.get(option).map(|text| text.parse::<i32>().unwrap());
@@ -216,6 +248,9 @@ impl World {
             None => json!({"basic": {}}),
         };
         let mut spec = json!({"schedulingPolicy": policy, "priority": number("groupPriority")});
+        if let Some(parent) = options.get("parent") {
+            spec["parentCompositePodGroupName"] = json!(parent);
+        }
         if let Some(key) = options.get("key") {
             spec["schedulingConstraints"] = json!({"topology": [{"key": key}]});
         }

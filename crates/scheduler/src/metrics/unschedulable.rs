@@ -59,9 +59,12 @@ fn plugins(refusal: &Refusal) -> Vec<&'static str> {
         Cause::NoRoom => refusal.reasons.0.keys().map(|reason| Reason::plugin_of(reason).unwrap_or("other")).collect(),
         Cause::NoDomain { .. } | Cause::MembersSplit { .. } => vec!["TopologyPlacementGenerator"],
         Cause::Gated => vec!["SchedulingGates"],
-        Cause::Incomplete | Cause::NoPodGroup | Cause::NotAMember { .. } | Cause::OtherPriority { .. } => {
-            vec!["GangScheduling"]
-        }
+        Cause::Incomplete
+        | Cause::NoPodGroup
+        | Cause::NoParent { .. }
+        | Cause::ParentNotBasic { .. }
+        | Cause::NotAMember { .. }
+        | Cause::OtherPriority { .. } => vec!["GangScheduling"],
     };
     plugins.sort_unstable();
     plugins.dedup();

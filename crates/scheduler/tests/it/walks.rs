@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::views::ObjectKey;
 use api::{Random, Timestamp};
-use runtime::{Recorder, TokioClock};
+use runtime::{Cache, Recorder, TokioClock};
 use scheduler::{Answers, BindMonitor, Config, CoreRuns, Metrics, Parts, run};
 use scheduler_core::Unit;
 use serde_json::json;
@@ -28,6 +28,7 @@ pub fn start_counting(server: &SmallServer, config: Config, metrics: Metrics) ->
         pods: server.pods.clone(),
         nodes: server.nodes.clone(),
         pod_groups: server.pod_groups.clone(),
+        composite_pod_groups: Cache::new(&[]),
         clock,
         recorder,
         config,

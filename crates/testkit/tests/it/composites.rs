@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::{Home, job, on_paused_clock};
+use testkit::{Home, job, on_home, on_paused_clock, pod};
 use workloadbuilder::field::Path;
 use workloadbuilder::groups::workload_owner;
 use workloadbuilder::target::Version;
@@ -144,5 +144,78 @@ fn a_child_group_comes_and_goes_without_harm_to_the_others() {
         let again = serde_json::to_value(workers).unwrap();
         home.request("POST", &format!("{BETA}/podgroups"), &again).await.unwrap();
         assert_eq!(left(&home).await, ["driver", "set", "stage", "workers"]);
+    });
+}
+
+/// A gang of two pods below a composite.
+async fn child(home: &Home, name: &str, parent: &str) {
+    let document = json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {
+            "parentCompositePodGroupName": parent,
+            "workloadRef": {"workloadName": parent, "templateName": "child"},
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+        },
+    });
+    home.create(&document).await;
+    for number in 0..2 {
+        let member = pod(&format!("{name}-{number}")).group(name).gpus(1);
+        home.create(&member.annotate("phalanx.dev/run-seconds", "100000").build()).await;
+    }
+}
+
+/// A CompositePodGroup with this policy, and the Workload that it is made from.
+async fn composite(home: &Home, name: &str, policy: &Value) {
+    let child = json!({"name": "child", "schedulingPolicy": {"gang": {"minCount": 2}}});
+    let template = json!({"name": "root", "schedulingPolicy": policy, "podGroupTemplates": [child]});
+    let workload = json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {"name": name},
+        "spec": {"compositePodGroupTemplates": [template]},
+    });
+    home.create(&workload).await;
+    let document = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "metadata": {"name": name, "namespace": home.namespace()},
+        "spec": {"schedulingPolicy": policy, "workloadRef": {"workloadName": name, "templateName": "root"}},
+    });
+    let path = format!("/apis/scheduling.k8s.io/v1alpha3/namespaces/{}/compositepodgroups", home.namespace());
+    home.request("POST", &path, &document).await.unwrap();
+}
+
+#[test]
+fn a_child_of_a_composite_gang_does_not_start_alone() {
+    on_home(async {
+        // Room for one child and a half.
+        let home = Home::start(3, 1).await;
+        home.create(&pod("filler").gpus(5).annotate("phalanx.dev/run-seconds", "100000").build()).await;
+        composite(&home, "both", &json!({"gang": {"minGroupCount": 2}})).await;
+        composite(&home, "loose", &json!({"basic": {}})).await;
+        child(&home, "one", "both").await;
+        child(&home, "two", "both").await;
+        for name in ["one", "two"] {
+            let why = home
+                .eventually(&format!("{name} is told to wait"), Duration::from_secs(60), |home| {
+                    let group = home.pod_groups().into_iter().find(|group| group.metadata.name == *name)?;
+                    let told = group.status.conditions.iter().find(|one| one.kind == "PodGroupInitiallyScheduled");
+                    told.filter(|told| told.status == "False").map(|told| told.message.clone())
+                })
+                .await;
+            assert!(why.contains("compositepodgroup") && why.contains("/both asks for more than Basic"), "{why}");
+        }
+        let bound = |home: &Home, name: &str| {
+            let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(name));
+            of_group.filter(|pod| pod.node_name().is_some()).count()
+        };
+        child(&home, "three", "loose").await;
+        home.eventually("a child of a Basic one starts", Duration::from_secs(60), |home| {
+            (bound(home, "three") == 2).then_some(())
+        })
+        .await;
+        assert_eq!((bound(&home, "one"), bound(&home, "two")), (0, 0));
     });
 }

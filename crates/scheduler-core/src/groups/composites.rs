@@ -1,0 +1,62 @@
+//! CompositePodGroups above groups. Until trees of groups are placed as a whole, a group below one that asks for more than
+//! Basic waits: placed alone it could start without its siblings.
+
+use std::collections::BTreeSet;
+
+use api::views::{CompositePodGroupView, ObjectKey};
+use rustc_hash::FxHashMap;
+
+use super::GroupId;
+
+/// So many levels are looked at. The API allows fewer; whatever has more goes in circles.
+const LEVELS_MAX: usize = 8;
+
+/// CompositePodGroups, and the groups below them.
+#[derive(Debug, Default)]
+pub(crate) struct Composites {
+    known: FxHashMap<ObjectKey, Composite>,
+    /// Groups that name a parent.
+    pub(crate) children: BTreeSet<GroupId>,
+}
+
+#[derive(Debug)]
+struct Composite {
+    parent: Option<ObjectKey>,
+    is_more_than_basic: bool,
+}
+
+/// What keeps a group that names a parent from being placed by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ParentObstacle {
+    /// A CompositePodGroup above it does not exist.
+    Missing(ObjectKey),
+    /// A CompositePodGroup above it asks for more than Basic.
+    MoreThanBasic(ObjectKey),
+}
+
+impl Composites {
+    pub(crate) fn set(&mut self, view: &CompositePodGroupView) {
+        let key = view.metadata.key();
+        let parent = view.spec.parent_composite_pod_group_name.as_deref();
+        let parent = parent.map(|name| ObjectKey::new(key.namespace.clone(), name));
+        self.known.insert(key, Composite { parent, is_more_than_basic: view.is_more_than_basic() });
+    }
+
+    pub(crate) fn remove(&mut self, key: &ObjectKey) {
+        self.known.remove(key);
+    }
+
+    /// What keeps a group with this parent from being placed by itself; none if all above it are Basic.
+    pub(crate) fn obstacle(&self, parent: Option<&ObjectKey>) -> Option<ParentObstacle> {
+        let mut next = parent;
+        for _ in 0..LEVELS_MAX {
+            let key = next?;
+            let Some(composite) = self.known.get(key) else { return Some(ParentObstacle::Missing(key.clone())) };
+            if composite.is_more_than_basic {
+                return Some(ParentObstacle::MoreThanBasic(key.clone()));
+            }
+            next = composite.parent.as_ref();
+        }
+        next.cloned().map(ParentObstacle::MoreThanBasic)
+    }
+}

@@ -1,0 +1,75 @@
+//! Groups of groups: until they are placed as a whole, groups below one that asks for more than Basic wait.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+
+use super::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What is said once it is clear that nothing more comes.
+fn said(world: &mut World) -> String {
+    assert_eq!(world.decide(), "", "nothing is bound");
+    world.now += SECOND;
+    world.decide()
+}
+
+#[test]
+fn a_child_of_a_gang_of_groups_does_not_start_alone() {
+    let mut world = World::of(
+        "node a gpu=3; composite both gang; group one gang minCount=2 pods=2 gpu=1 parent=both;
+         group two gang minCount=2 pods=2 gpu=1 parent=both; group free gang minCount=1 gpu=1",
+    );
+    assert_snapshot!(said(&mut world), @"
+    one: wait (compositepodgroup ns/both asks for more than Basic, which this scheduler does not place yet: its pods wait, since they would start without their sibling groups)
+    two: wait (compositepodgroup ns/both asks for more than Basic, which this scheduler does not place yet: its pods wait, since they would start without their sibling groups)
+    ");
+    world.say("pod free-0 group=free gpu=1");
+    assert_snapshot!(world.decide(), @"free: bind free-0 to a");
+    // The policy cannot be changed, but the object can be made anew.
+    world.say("forget both");
+    assert_snapshot!(said(&mut world), @"
+    one: wait (waiting for compositepodgroup ns/both to exist)
+    two: wait (waiting for compositepodgroup ns/both to exist)
+    ");
+    world.say("composite both basic");
+    assert!(world.decide().starts_with("one: bind one-0 to a, one-1 to a"));
+}
+
+#[test]
+fn groups_in_one_domain_are_more_than_basic() {
+    let mut world = World::of("node a gpu=3; composite both basic key=rack; group g basic pods=1 gpu=1 parent=both");
+    assert!(said(&mut world).starts_with("g: wait (compositepodgroup ns/both asks for more than Basic"));
+}
+
+#[test]
+fn every_level_counts_in_whatever_order_they_come() {
+    let mut world = World::of("node a gpu=3; pod g-0 group=g gpu=1; group g basic parent=inner");
+    assert_snapshot!(said(&mut world), @"g: wait (waiting for compositepodgroup ns/inner to exist)");
+    world.say("composite inner basic parent=outer");
+    assert_snapshot!(said(&mut world), @"g: wait (waiting for compositepodgroup ns/outer to exist)");
+    world.say("composite outer gang");
+    assert!(said(&mut world).starts_with("g: wait (compositepodgroup ns/outer asks for more than Basic"));
+    world.say("composite outer basic");
+    assert_snapshot!(world.decide(), @"g: bind g-0 to a");
+}
+
+#[test]
+fn parents_that_go_in_circles_are_waited_for() {
+    let mut world = World::of(
+        "node a gpu=3; composite one basic parent=two; composite two basic parent=one; group g basic pods=1 parent=one",
+    );
+    assert!(said(&mut world).starts_with("g: wait (compositepodgroup ns/one asks for more than Basic"));
+}
+
+#[test]
+fn a_group_that_leaves_its_parent_is_placed() {
+    let mut world = World::of("node a gpu=3; composite both gang; group g basic pods=1 parent=both");
+    assert!(said(&mut world).starts_with("g: wait"));
+    world.say("group g basic");
+    assert_snapshot!(world.decide(), @"g: bind g-0 to a");
+    world.forget_group("g");
+    world.say("delete g-0; forget both");
+    assert_eq!(world.decide(), "");
+}
