@@ -9,7 +9,7 @@ use controllers::job::{ChildOwners, OnSuspend, PlainJobs};
 use nodes::cluster::Cluster;
 use scheduler::KubeSchedulerConfiguration;
 use scheduler::configuration::KIND as KUBE_SCHEDULER;
-use scheduler_core::OtherPriority;
+use scheduler_core::{OtherPriority, UnsupportedTerms};
 use serde_json::Value;
 
 use crate::manifest::{self, Manifest, Problem};
@@ -82,6 +82,8 @@ pub struct Configuration {
     pub overcommit_after: Option<Duration>,
     /// What becomes of pods of another priority than their group's.
     pub other_priority: OtherPriority,
+    /// What becomes of pods that demand something of their place which is not supported.
+    pub unsupported_terms: UnsupportedTerms,
     /// How pods are judged, and by whom: kube-scheduler's own file.
     pub kube_scheduler: KubeSchedulerConfiguration,
     /// Number of default nodes; `None` where the file does not say.
@@ -126,6 +128,7 @@ impl Default for Configuration {
             release_after: scheduler.core.release_after,
             overcommit_after: scheduler.core.overcommit_after,
             other_priority: scheduler.core.other_priority,
+            unsupported_terms: scheduler.core.unsupported_terms,
             kube_scheduler: KubeSchedulerConfiguration::default(),
             node_count: None,
             cluster: None,
@@ -165,6 +168,7 @@ impl Configuration {
         plane.scheduler.core.release_after = self.release_after;
         plane.scheduler.core.overcommit_after = self.overcommit_after;
         plane.scheduler.core.other_priority = self.other_priority;
+        plane.scheduler.core.unsupported_terms = self.unsupported_terms;
         self.kube_scheduler.apply_to(&mut plane.scheduler);
         plane.event_ttl = self.event_ttl;
         plane
@@ -230,6 +234,8 @@ impl Reader<'_> {
         self.duration_or_never("scheduler.overcommitAfter", &mut read.overcommit_after);
         let other_priority = &mut read.other_priority;
         self.choice("scheduler.otherPriority", OtherPriority::parse, "member or refused", other_priority);
+        let unsupported = &mut read.unsupported_terms;
+        self.choice("scheduler.unsupportedTerms", UnsupportedTerms::parse, "wait or ignore", unsupported);
         if let Some(document) = self.value("scheduler.configuration").cloned() {
             self.kube_scheduler("scheduler.configuration", &document, &mut read.kube_scheduler);
         }
@@ -420,12 +426,12 @@ mod tests {
         assert_eq!(read.feature_gates, [("CompositePodGroup".to_owned(), "false".to_owned())]);
         assert_eq!(read.refusal_pause, Duration::from_secs(60));
         assert_eq!(read.listen, Configuration::default().listen);
-        let text =
-            "scheduler:\n  holdAfter: never\n  releaseAfter: 20s\n  overcommitAfter: never\n  otherPriority: refused\n";
+        let text = "scheduler:\n  holdAfter: never\n  releaseAfter: 20s\n  overcommitAfter: never\n  otherPriority: refused\n  unsupportedTerms: ignore\n";
         let read = parse(&format!("{HEAD}{text}")).unwrap();
         assert_eq!((read.hold_after, read.release_after), (None, Some(Duration::from_secs(20))));
         assert_eq!(read.overcommit_after, None);
         assert_eq!(read.other_priority, OtherPriority::Refused);
+        assert_eq!(read.unsupported_terms, UnsupportedTerms::Ignore);
         assert_eq!(parse(&format!("{HEAD}server:\n")), Ok(Configuration::default()), "an empty section says nothing");
     }
 

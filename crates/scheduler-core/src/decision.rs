@@ -48,6 +48,8 @@ pub struct Config {
     pub overcommit_after: Option<Duration>,
     /// What becomes of a pod whose priority is not that of its group.
     pub other_priority: OtherPriority,
+    /// What becomes of a pod that demands something of its place which no plugin looks at.
+    pub unsupported_terms: UnsupportedTerms,
     /// How often ways out are looked for, at most, for one group that waits; `None`: only when somebody asks.
     pub advise_every: Option<Duration>,
 }
@@ -95,6 +97,28 @@ impl OtherPriority {
     }
 }
 
+/// What becomes of a pod that demands something of its place which no plugin looks at: required terms of inter-pod affinity
+/// and anti-affinity, hard topology spread, volumes by claim, devices by claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnsupportedTerms {
+    /// It waits, and with it the gang that it is of.
+    #[default]
+    Wait,
+    /// It is placed as if it did not demand that.
+    Ignore,
+}
+
+impl UnsupportedTerms {
+    /// As configuration writes it: `wait` or `ignore`.
+    pub fn parse(text: &str) -> Option<UnsupportedTerms> {
+        match text {
+            "wait" => Some(UnsupportedTerms::Wait),
+            "ignore" => Some(UnsupportedTerms::Ignore),
+            _ => None,
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -111,6 +135,7 @@ impl Default for Config {
             release_only_ours: false,
             overcommit_after: Some(Duration::from_secs(10)),
             other_priority: OtherPriority::default(),
+            unsupported_terms: UnsupportedTerms::default(),
             advise_every: Some(Duration::from_secs(10)),
         }
     }

@@ -125,6 +125,8 @@ pub(crate) enum Readiness {
     Parent,
     /// A gang with fewer pods than it needs.
     Incomplete,
+    /// A gang of which pods demand something of their place that no plugin looks at.
+    Unsupported,
     /// A Basic group that must share a domain, of which pods are gated: begun with some, it might be in the wrong one.
     Gated,
     Ready,
@@ -165,9 +167,12 @@ impl Group {
 
     pub(crate) fn readiness(&self) -> Readiness {
         let Some(terms) = &self.terms else {
-            return if self.pending.is_empty() { Readiness::NothingPending } else { Readiness::NoPodGroup };
+            let waits = !self.pending.is_empty() || self.aside.unsupported_count > 0;
+            return if waits { Readiness::NoPodGroup } else { Readiness::NothingPending };
         };
-        if self.pending.is_empty() {
+        if terms.min_count.is_some() && self.aside.unsupported_count > 0 {
+            Readiness::Unsupported
+        } else if self.pending.is_empty() {
             Readiness::NothingPending
         } else if self.parent_obstacle.is_some() {
             Readiness::Parent

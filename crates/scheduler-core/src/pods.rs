@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::classes::ClassId;
 use crate::cluster::NodeIndex;
-use crate::decision::Member;
+use crate::decision::{Member, UnsupportedTerms};
 use crate::groups::{GroupId, Owner};
 use crate::moment::Moment;
 use crate::plugins::Plugins;
@@ -106,6 +106,8 @@ pub(crate) enum Aside {
     Foreign,
     /// Its priority is not that of its group, and the configuration makes that a reason.
     OtherPriority,
+    /// It demands something of its place which no plugin looks at.
+    Unsupported,
 }
 
 /// What a view says about where its pod stands.
@@ -119,7 +121,7 @@ pub(crate) enum Sighting {
 
 impl Sighting {
     /// `None`: the pod is of no further concern.
-    pub(crate) fn of(pod: &PodView, profile: Option<&Plugins>) -> Option<Sighting> {
+    pub(crate) fn of(pod: &PodView, profile: Option<&Plugins>, unsupported: UnsupportedTerms) -> Option<Sighting> {
         if pod.is_finished() {
             // Only a group remembers a pod that ran to its end.
             let remembered = pod.status.phase == PodPhase::Succeeded && pod.group_name().is_some();
@@ -134,6 +136,9 @@ impl Sighting {
             None => Sighting::Aside(Aside::OtherScheduler),
             Some(profile) if profile.scheduling_gates && !pod.spec.scheduling_gates.is_empty() => {
                 Sighting::Aside(Aside::Gated)
+            }
+            Some(_) if unsupported == UnsupportedTerms::Wait && !pod.spec.unread().is_empty() => {
+                Sighting::Aside(Aside::Unsupported)
             }
             Some(_) => Sighting::Pending,
         })

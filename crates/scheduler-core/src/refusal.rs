@@ -57,6 +57,8 @@ pub struct SetAside {
     pub foreign_count: usize,
     /// Their priority is not the group's, and the configuration makes that a reason.
     pub other_priority_count: usize,
+    /// They demand something of their place which no plugin looks at.
+    pub unsupported_count: usize,
 }
 
 impl SetAside {
@@ -72,6 +74,7 @@ impl SetAside {
             of(self.other_scheduler_count, "is another scheduler's", "are another scheduler's"),
             of(self.foreign_count, "belongs to another owner", "belong to another owner"),
             of(self.other_priority_count, "has another priority", "have another priority"),
+            of(self.unsupported_count, "has terms that are not supported", "have terms that are not supported"),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
         if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) }
@@ -113,6 +116,11 @@ pub enum Cause {
     },
     /// A Basic group that must share a domain has gated pods.
     Gated,
+    /// The pod, or pods of the gang, demand something of their place which no plugin looks at.
+    UnsupportedTerms {
+        /// Those fields of the pod's spec.
+        fields: Vec<&'static str>,
+    },
     /// The pod names a group that belongs to somebody else.
     NotAMember {
         /// The group.
@@ -204,6 +212,11 @@ impl Refusal {
                 let aside = self.set_aside.words();
                 format!("waiting for all pods of the group, which have to share one topology domain{aside}")
             }
+            Cause::UnsupportedTerms { fields } => format!(
+                "this scheduler does not support {}: such pods wait; the setting scheduler.unsupportedTerms: ignore has \
+                 them placed without regard to it",
+                fields.join(", ")
+            ),
             Cause::NotAMember { group } => format!("podgroup {group} belongs to another owner than this pod"),
             Cause::OtherPriority { group } => format!("the priority of this pod is not that of podgroup {group}"),
             Cause::NoPodGroup => format!("waiting for podgroup {} to exist", self.unit.key()),

@@ -30,7 +30,7 @@ use crate::groups::{Composites, Group, GroupId, Groups, ParentObstacle, Readines
 use crate::hold::HoldBudget;
 use crate::need::{self, Constraint, Lot, Need, Policy};
 use crate::place::Places;
-use crate::pods::{PodId, Pods, Stage};
+use crate::pods::{Aside, PodId, Pods, Stage};
 use crate::queue::{Pauses, Queue, Turn, UnitId, Wait};
 use crate::refusal::{Cause, Refusal};
 use crate::search::Effort;
@@ -298,6 +298,7 @@ impl Core {
             },
             Readiness::Incomplete => Cause::Incomplete,
             Readiness::Gated => Cause::Gated,
+            Readiness::Unsupported => Cause::UnsupportedTerms { fields: self.unsupported_fields(group) },
             Readiness::NothingPending | Readiness::Ready => return None,
         };
         let quorum = group.quorum();
@@ -311,6 +312,14 @@ impl Core {
             ..Refusal::about(unit.clone(), quorum.unwrap_or(1), group.pending.len(), group.placed_count())
         };
         Some(Decision { unit, verdict: Verdict::Wait(refusal), domain: None, unplaced: None })
+    }
+
+    /// What members that are set aside for it demand of their place.
+    fn unsupported_fields(&self, group: &Group) -> Vec<&'static str> {
+        let members = group.members.iter().map(|id| self.pods.get(*id));
+        let unsupported = members.filter(|pod| pod.stage == Stage::Aside(Aside::Unsupported));
+        let fields: BTreeSet<&'static str> = unsupported.flat_map(|pod| pod.view.spec.unread()).collect();
+        fields.into_iter().collect()
     }
 
     /// The unit a pod belongs to, and when it is its turn.
@@ -351,7 +360,7 @@ impl Core {
             assert_eq!(group.ages.len(), group.pending.len());
             group.pending.len()
         });
-        let gated = self.pods.all().filter(|pod| pod.stage == Stage::Aside(crate::pods::Aside::Gated)).count();
+        let gated = self.pods.all().filter(|pod| pod.stage == Stage::Aside(Aside::Gated)).count();
         assert_eq!(self.gated_count, gated);
         self.classes.assert_fresh(&self.cluster);
     }

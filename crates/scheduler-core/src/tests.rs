@@ -4,6 +4,7 @@
 mod gangs; // stories about groups
 mod membership; // stories about who belongs to a group
 mod composites; // stories about groups of groups
+mod unsupported; // stories about pods that demand what no plugin looks at
 mod mixed; // stories about groups whose pods differ
 mod fairness; // stories about who is next, and what it costs
 mod holds; // stories about holds that bring nothing

@@ -33,6 +33,8 @@ pub(crate) struct Announcer {
     pub(crate) answers: Answers,
     /// The least time between two refusals of one unit that differ only in numbers.
     pub(crate) pause: Duration,
+    /// Whether pods are placed without regard to what no plugin looks at; otherwise they are refused.
+    pub(crate) ignores_terms: bool,
 }
 
 impl Announcer {
@@ -188,7 +190,7 @@ impl Announcer {
 
     /// Tells of pods that demand something of their place which no plugin looks at yet: once for all pods of a controller.
     pub(crate) fn demands(&self, book: &mut Book) {
-        for key in std::mem::take(&mut book.demanding) {
+        for key in std::mem::take(&mut book.demanding).into_iter().filter(|_| self.ignores_terms) {
             let Some(pod) = self.pods.get(&key).filter(|pod| self.is_ours(pod)) else { continue };
             let owner = pod.metadata.controller().map_or(&pod.metadata.uid, |owner| &owner.uid).clone();
             if book.told_demands.len() == TOLD_DEMANDS_MAX {

@@ -8,7 +8,7 @@ use api::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodVi
 use api::{Clock, Timestamp};
 use kube::Client;
 use runtime::{Cache, Cursor, Recorder, failure, is_not_found};
-use scheduler_core::{Change, Decision, Outcome, Placement, Unit, Verdict, WhyReleased};
+use scheduler_core::{Change, Decision, Outcome, Placement, Unit, UnsupportedTerms, Verdict, WhyReleased};
 use tokio::sync::mpsc;
 
 use crate::announce::Announcer;
@@ -172,7 +172,15 @@ impl Shell {
             attempts: Attempts::default(),
             book: Book::new(config.by_groups),
             by_groups: config.by_groups,
-            announcer: Announcer { pods, pod_groups, recorders, recorder, answers, pause: config.refusal_pause },
+            announcer: Announcer {
+                pods,
+                pod_groups,
+                recorders,
+                recorder,
+                answers,
+                pause: config.refusal_pause,
+                ignores_terms: config.core.unsupported_terms == UnsupportedTerms::Ignore,
+            },
             clock,
             metrics,
             monitor,

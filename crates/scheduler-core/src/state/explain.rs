@@ -235,5 +235,6 @@ fn aside_text(stage: Stage) -> Option<&'static str> {
         Aside::OtherScheduler => "another scheduler places it",
         Aside::Foreign => "its group belongs to another owner",
         Aside::OtherPriority => "its priority is not that of its group",
+        Aside::Unsupported => "it demands something of its place that this scheduler does not look at",
     })
 }

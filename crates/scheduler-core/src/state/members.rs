@@ -103,6 +103,9 @@ impl Core {
                 Stage::Pending | Stage::Aside(_) => {
                     let stage = self.stage_unbound(id);
                     self.restage(id, stage);
+                    if stage == Stage::Aside(Aside::Unsupported) {
+                        self.untold.insert(id);
+                    }
                 }
                 Stage::Assumed(node) | Stage::Bound(node) => {
                     let counts = self.refused_by_group(id) != Some(Aside::Foreign);
@@ -199,7 +202,9 @@ impl Core {
         match group.readiness() {
             Readiness::NothingPending => self.queue.idle(unit),
             Readiness::NoPodGroup | Readiness::Parent => self.queue.set_incomplete(unit, turn, Lack::PodGroup),
-            Readiness::Incomplete | Readiness::Gated => self.queue.set_incomplete(unit, turn, Lack::Pods),
+            Readiness::Incomplete | Readiness::Gated | Readiness::Unsupported => {
+                self.queue.set_incomplete(unit, turn, Lack::Pods)
+            }
             Readiness::Ready => match change {
                 Membership::Other => self.queue.offer(unit, turn),
                 Membership::Fewer => self.queue.offer_unless_hopeless(unit, turn, None),
@@ -211,11 +216,19 @@ impl Core {
 
     /// A pod that its group does not take, and why. Each is told once.
     pub(super) fn refused_alone(&mut self) -> Option<Decision> {
-        let pod = self.pods.get(self.untold.pop_first()?);
-        let group = self.groups.get(pod.group.expect("a group refuses only pods that name it")).key.clone();
+        let pod = loop {
+            let pod = self.pods.get(self.untold.pop_first()?);
+            // A gang waits as a whole for those that cannot be placed.
+            let is_of_gang = |id| self.groups.get(id).terms.as_ref().is_none_or(|terms| terms.min_count.is_some());
+            if pod.stage != Stage::Aside(Aside::Unsupported) || !pod.group.is_some_and(is_of_gang) {
+                break pod;
+            }
+        };
+        let group = || self.groups.get(pod.group.expect("a group refuses only pods that name it")).key.clone();
         let cause = match pod.stage {
-            Stage::Aside(Aside::OtherPriority) => Cause::OtherPriority { group },
-            _ => Cause::NotAMember { group },
+            Stage::Aside(Aside::Unsupported) => Cause::UnsupportedTerms { fields: pod.view.spec.unread() },
+            Stage::Aside(Aside::OtherPriority) => Cause::OtherPriority { group: group() },
+            _ => Cause::NotAMember { group: group() },
         };
         let unit = Unit::Pod(pod.key());
         let refusal = Refusal { cause, proven: true, ..Refusal::about(unit.clone(), 1, 1, 0) };
@@ -231,5 +244,6 @@ fn aside_count(group: &mut Group, why: Aside) -> Option<&mut usize> {
         Aside::OtherScheduler => Some(&mut group.aside.other_scheduler_count),
         Aside::Foreign => Some(&mut group.aside.foreign_count),
         Aside::OtherPriority => Some(&mut group.aside.other_priority_count),
+        Aside::Unsupported => Some(&mut group.aside.unsupported_count),
     }
 }

@@ -43,7 +43,8 @@ impl Core {
     fn saw_pod(&mut self, view: &Arc<PodView>) {
         let namesake = self.pods.find_named(&view.metadata.namespace, &view.metadata.name);
         let known = namesake.filter(|id| self.pods.get(*id).uid() == view.metadata.uid);
-        let sighting = Sighting::of(view, self.classes.profile(&view.spec.scheduler_name).map(|profile| &**profile));
+        let profile = self.classes.profile(&view.spec.scheduler_name).map(|profile| &**profile);
+        let sighting = Sighting::of(view, profile, self.config.unsupported_terms);
         if known.is_none() || sighting.is_none() {
             // It ended, or it was created anew under its name and has nothing of the old one.
             self.lost_pod(view);
@@ -163,7 +164,7 @@ impl Core {
         let gated = Stage::Aside(Aside::Gated);
         self.gated_count += usize::from(next == gated);
         self.gated_count -= usize::from(before == gated);
-        if matches!(next, Stage::Aside(Aside::Foreign | Aside::OtherPriority)) {
+        if matches!(next, Stage::Aside(Aside::Foreign | Aside::OtherPriority | Aside::Unsupported)) {
             self.untold.insert(id);
         } else {
             self.untold.remove(&id);

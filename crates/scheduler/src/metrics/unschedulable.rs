@@ -59,6 +59,7 @@ fn plugins(refusal: &Refusal) -> Vec<&'static str> {
         Cause::NoRoom => refusal.reasons.0.keys().map(|reason| Reason::plugin_of(reason).unwrap_or("other")).collect(),
         Cause::NoDomain { .. } | Cause::MembersSplit { .. } => vec!["TopologyPlacementGenerator"],
         Cause::Gated => vec!["SchedulingGates"],
+        Cause::UnsupportedTerms { fields } => fields.iter().map(|field| plugin_for(field)).collect(),
         Cause::Incomplete
         | Cause::NoPodGroup
         | Cause::NoParent { .. }
@@ -69,6 +70,17 @@ fn plugins(refusal: &Refusal) -> Vec<&'static str> {
     plugins.sort_unstable();
     plugins.dedup();
     plugins
+}
+
+/// The plugin of kube-scheduler that looks at such a field of a pod.
+fn plugin_for(field: &str) -> &'static str {
+    match field.split(['.', '[']).next() {
+        Some("affinity") => "InterPodAffinity",
+        Some("topologySpreadConstraints") => "PodTopologySpread",
+        Some("volumes") => "VolumeBinding",
+        Some("resourceClaims") => "DynamicResources",
+        _ => "other",
+    }
 }
 
 impl Collector for Unschedulable {

@@ -7,7 +7,7 @@ use api::views::ObjectKey;
 use api::{Random, Timestamp};
 use runtime::{Cache, Recorder, TokioClock};
 use scheduler::{Answers, BindMonitor, Config, CoreRuns, Metrics, Parts, run};
-use scheduler_core::Unit;
+use scheduler_core::{Unit, UnsupportedTerms};
 use serde_json::json;
 
 use crate::small_server::SmallServer;
@@ -207,7 +207,9 @@ async fn demands_that_nobody_looks_at_are_told_once_for_all_pods_of_a_job() {
     server.pod_with("d", "g", "affinity", apart);
     server.pod_with("b", "h", "volumes", json!([{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]));
     server.pod_with("c", "i", "affinity", wish);
-    start(&server, Config::default());
+    let core =
+        scheduler_core::Config { unsupported_terms: UnsupportedTerms::Ignore, ..scheduler_core::Config::default() };
+    start(&server, Config { core, ..Config::default() });
     settle(60).await;
     let told = server.events().into_iter().filter(|event| event.contains("ConstraintsIgnored"));
     let told: Vec<_> = told.map(|event| event.replace(", which this scheduler does not know yet", "")).collect();
@@ -215,6 +217,22 @@ async fn demands_that_nobody_looks_at_are_told_once_for_all_pods_of_a_job() {
         format!("Warning ConstraintsIgnored {group}: pods are placed without regard to {field}")
     };
     assert_eq!(told, [ignored("g", "affinity.podAntiAffinity"), ignored("h", "volumes[].persistentVolumeClaim")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_whose_demands_are_not_supported_are_not_bound_and_say_why() {
+    let apart =
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack"}]}});
+    let server = SmallServer::new();
+    server.node("n", 4);
+    server.gang("g", 1);
+    server.pod_with("a", "g", "affinity", apart);
+    start(&server, Config::default());
+    settle(60).await;
+    let why = "this scheduler does not support affinity.podAntiAffinity: such pods wait; the setting \
+               scheduler.unsupportedTerms: ignore has them placed without regard to it";
+    assert_eq!(server.events(), [format!("Warning FailedScheduling g: {why}")]);
+    assert!(!server.log().iter().any(|line| line.contains("bind")), "{:?}", server.log());
 }
 
 #[tokio::test(start_paused = true)]

@@ -170,6 +170,40 @@ fn pods_beyond_min_count_are_placed_when_there_is_room_for_them() {
     });
 }
 
+#[test]
+fn a_pod_that_has_to_be_apart_from_others_waits_with_its_gang_and_says_so() {
+    on_home(async {
+        let home = Home::start(3, 1).await;
+        group(&home, "gang", Some(2)).await;
+        members(&home, "gang", 0..2, 1).await;
+        until_bound(&home, "gang", 2).await;
+        let selector = json!({"matchLabels": {"app": "apart"}});
+        let term = json!([{"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}]);
+        let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}});
+        let mut single = pod("single").build();
+        single["spec"]["affinity"] = apart.clone();
+        home.create(&single).await;
+        group(&home, "apart", Some(2)).await;
+        for number in 0..2 {
+            let mut member = pod(&format!("apart-{number}")).group("apart").build();
+            // One is enough.
+            if number == 1 {
+                member["spec"]["affinity"] = apart.clone();
+            }
+            home.create(&member).await;
+        }
+        let message = until_refused(&home, "apart").await;
+        assert!(message.contains("does not support affinity.podAntiAffinity"), "{message}");
+        home.eventually("the single pod says so, too", MINUTE, |home| {
+            let single = home.pods().into_iter().find(|pod| pod.metadata.name == "single")?;
+            let told = single.status.conditions.iter().find(|one| one.kind == "PodScheduled")?;
+            told.message.contains("does not support affinity.podAntiAffinity").then_some(())
+        })
+        .await;
+        assert_eq!(bound(&home, "apart"), 0);
+    });
+}
+
 // Shows: S003-14
 #[test]
 fn the_scheduler_works_from_the_caches_and_asks_for_nothing_else() {
