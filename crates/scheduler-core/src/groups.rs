@@ -37,15 +37,13 @@ pub(crate) struct Group {
     // Upstream: pods that are being deleted count and pin the domain until they are gone, so that a gang whose old
     // pods linger on a lost rack cannot start anew elsewhere.
     pub(crate) placed: Placed,
-    /// Pods that ran to their end and still exist. They had their place, so those of the present run count toward `minCount`.
-    // Upstream: they drop out, so that the last pods of a Job that has to replace one of them wait for ever.
-    pub(crate) succeeded_count: usize,
     /// Those placed that were seen bound.
     pub(crate) bound_count: usize,
     /// Whether as many as it needs were seen bound at once since it last started, though the PodGroup may not say so yet.
     pub(crate) was_whole: bool,
     /// Whether its last start was seen. What the PodGroup says of an earlier one does not hold for it.
     pub(crate) is_start_seen: bool,
+    /// The present run, with the members that succeeded in it.
     pub(crate) run: Run,
     /// What above it keeps it from being placed.
     pub(crate) parent_obstacle: Option<ParentObstacle>,
@@ -135,18 +133,13 @@ pub(crate) enum Readiness {
 impl Group {
     /// Members that count as placed.
     pub(crate) fn placed_count(&self) -> usize {
-        self.placed.len() + self.present_succeeded_count()
-    }
-
-    /// Members of the present run that succeeded and still exist.
-    pub(crate) fn present_succeeded_count(&self) -> usize {
-        self.succeeded_count - self.run.past_count()
+        self.placed.len() + self.run.succeeded_count()
     }
 
     /// How many members a gang needs, those that succeeded included; none for a Basic group.
     pub(crate) fn quorum(&self) -> Option<usize> {
         let terms = self.terms.as_ref()?;
-        let quorum = quorum(terms.min_count?, terms.expected_count, self.present_succeeded_count());
+        let quorum = quorum(terms.min_count?, terms.expected_count, self.run.succeeded_count());
         let exist = self.pending.len() + self.placed_count();
         Some(if self.run.is_continued() { quorum.min(exist).max(1) } else { quorum })
     }
@@ -222,7 +215,7 @@ impl Group {
     /// Takes note of whether the gang is whole now.
     pub(crate) fn note_whole(&mut self) {
         let needed = self.quorum();
-        let seen = self.bound_count + self.present_succeeded_count();
+        let seen = self.bound_count + self.run.succeeded_count();
         self.was_whole |= needed.is_some_and(|needed| seen.min(self.placed_count()) >= needed);
     }
 
@@ -278,7 +271,6 @@ impl Groups {
             pending: Pending::default(),
             ages: BTreeSet::new(),
             placed: Placed::default(),
-            succeeded_count: 0,
             bound_count: 0,
             was_whole: false,
             is_start_seen: false,

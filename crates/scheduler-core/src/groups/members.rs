@@ -49,6 +49,11 @@ impl Pending {
         self.count == 0
     }
 
+    /// Every pod.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = PodId> + '_ {
+        self.by_class.values().flat_map(|pods| pods.values().copied())
+    }
+
     /// Every class with the number of its pods.
     pub(crate) fn lots(&self) -> impl Iterator<Item = (ClassId, usize)> + '_ {
         self.by_class.iter().map(|(class, pods)| (*class, pods.len()))

@@ -9,26 +9,27 @@ use std::sync::Arc;
 
 use super::{Group, Owner};
 use crate::moment::Moment;
-use crate::pods::{Pod, PodId, Pods, Stage};
+use crate::pods::{Pod, PodId, Pods};
 
 /// The present run of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     /// Whether it is known since the first of its pods came which pods are of earlier runs.
     is_judged: bool,
-    /// Members of earlier runs that succeeded and still exist.
-    past: BTreeSet<PodId>,
-    /// They are of the controller that makes the present pods, and it did not say how many will come: as many as exist
-    /// have to start together, and no more are waited for.
+    /// Members that succeeded in it and still exist. They had their place, so they count toward `minCount`.
+    // Upstream: they drop out, so that the last pods of a Job that has to replace one of them wait for ever.
+    succeeded: BTreeSet<PodId>,
+    /// The run before was of the controller that makes the present pods, and it did not say how many will come: as many as
+    /// exist have to start together, and no more are waited for.
     is_continued: bool,
     /// The controllers of pods that had a place in it.
     controllers: BTreeSet<Option<Arc<Owner>>>,
 }
 
 impl Run {
-    /// Members of earlier runs that succeeded and still exist.
-    pub(super) fn past_count(&self) -> usize {
-        self.past.len()
+    /// How many members succeeded in it and still exist.
+    pub(super) fn succeeded_count(&self) -> usize {
+        self.succeeded.len()
     }
 
     pub(super) fn is_continued(&self) -> bool {
@@ -47,9 +48,14 @@ impl Run {
         self.is_judged = false;
     }
 
+    /// A member succeeded.
+    pub(crate) fn add_succeeded(&mut self, pod: PodId) {
+        self.succeeded.insert(pod);
+    }
+
     /// A member that had succeeded is gone.
     pub(crate) fn forget(&mut self, pod: PodId) {
-        self.past.remove(&pod);
+        self.succeeded.remove(&pod);
     }
 }
 
@@ -58,15 +64,14 @@ impl Group {
     pub(crate) fn judge_run(&mut self, pods: &Pods) -> bool {
         let Some(terms) = self.terms.as_ref() else { return false };
         let Some(min_count) = terms.min_count else { return false };
-        if std::mem::replace(&mut self.run.is_judged, true) || self.present_succeeded_count() == 0 {
+        if std::mem::replace(&mut self.run.is_judged, true) || self.run.succeeded.is_empty() {
             return false;
         }
-        let members = || self.members.iter().map(|id| (*id, pods.get(*id)));
-        let live = || members().filter(|(_, pod)| matches!(pod.stage, Stage::Pending) || pod.stage.node().is_some());
-        let Some(began) = live().map(|(_, pod)| pod.created()).min() else { return false };
-        let controllers: BTreeSet<Option<Arc<Owner>>> = live().map(|(_, pod)| pod.owner.clone()).collect();
-        let counted = members().filter(|(id, pod)| pod.stage == Stage::Succeeded && !self.run.past.contains(id));
-        let ended: Vec<_> = counted.filter(|(_, pod)| ended_at(pod) <= began).collect();
+        let live = || self.pending.pods().chain(self.placed.pods()).map(|id| pods.get(id));
+        let Some(began) = live().map(Pod::created).min() else { return false };
+        let controllers: BTreeSet<Option<Arc<Owner>>> = live().map(|pod| pod.owner.clone()).collect();
+        let succeeded = self.run.succeeded.iter().map(|id| (*id, pods.get(*id)));
+        let ended: Vec<_> = succeeded.filter(|(_, pod)| ended_at(pod) <= began).collect();
         let is_of_others = |pod: &Pod| !controllers.contains(&pod.owner);
         // Where something else than their controllers owns the group, several of them share it.
         let is_shared = terms.owner.as_ref().is_some_and(|own| !controllers.iter().flatten().any(|one| **one == *own));
@@ -84,7 +89,7 @@ impl Group {
         if past.is_empty() {
             return false;
         }
-        self.run.past.extend(past);
+        past.iter().for_each(|pod| self.run.forget(*pod));
         self.run.is_continued = is_continued;
         self.run.controllers = controllers;
         true

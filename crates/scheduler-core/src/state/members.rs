@@ -154,10 +154,7 @@ impl Core {
                 group.placed.remove(id, node);
             }
             Stage::Assumed(_) | Stage::Bound(_) => {}
-            Stage::Succeeded => {
-                group.succeeded_count -= 1;
-                group.run.forget(id);
-            }
+            Stage::Succeeded => group.run.forget(id),
             Stage::Aside(why) => {
                 if let Some(count) = aside_count(group, why) {
                     *count -= 1;
@@ -173,7 +170,7 @@ impl Core {
                 group.placed.insert(id, node);
             }
             Stage::Assumed(_) | Stage::Bound(_) => {}
-            Stage::Succeeded => group.succeeded_count += 1,
+            Stage::Succeeded => group.run.add_succeeded(id),
             Stage::Aside(why) => {
                 if let Some(count) = aside_count(group, why) {
                     *count += 1;
