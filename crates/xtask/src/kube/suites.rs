@@ -62,6 +62,7 @@ impl Suite {
                 "pod_groups::of_gangs_that_wait_for_the_same_room_the_one_that_came_first_is_next",
                 "pod_groups::pods_beyond_min_count_are_placed_when_there_is_room_for_them",
                 "gang_runs::",
+                "evictions::",
                 "composites::a_child_of_a_composite_gang_does_not_start_alone",
                 "pod_groups::a_pod_that_has_to_be_apart_from_others_waits_with_its_gang_and_says_so",
                 "gang_life::a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again",
