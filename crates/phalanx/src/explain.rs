@@ -165,7 +165,7 @@ mod tests {
             "PodGroupInitiallyScheduled=False for ",
             "8 more needed",
             "72 pods, such as a-",
-            "0/16 nodes are available",
+            "say: Unschedulable: waiting for PodGroup default/",
             "FailedScheduling",
         ] {
             assert!(told.contains(part), "no {part:?} in:\n{told}");

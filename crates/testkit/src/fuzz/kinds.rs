@@ -3,8 +3,9 @@
 use apiserver::{Resource, Server};
 
 /// The kinds by their plural.
-pub(super) const LETTERS: [(u8, &str); 11] = [
+pub(super) const LETTERS: [(u8, &str); 12] = [
     (b'c', "priorityclasses"),
+    (b'd', "poddisruptionbudgets"),
     (b'e', "events"),
     (b'g', "podgroups"),
     (b'j', "jobs"),
