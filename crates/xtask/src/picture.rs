@@ -5,6 +5,7 @@ mod terminal; // what a terminal shows of what a program writes
 use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -72,7 +73,9 @@ fn shown(phalanx: &Path, arguments: &str, folder: &Path) -> anyhow::Result<Vec<V
     let size = Winsize { ws_row: 50, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
     rustix::termios::tcsetwinsize(&terminal, size)?;
     let name = rustix::pty::ptsname(&terminal, Vec::new())?.into_string()?;
-    let inside = File::options().read(true).write(true).open(name)?;
+    // Or else it becomes the terminal of a session leader, as this process is in CI, and ends it when it goes.
+    let not_ours = rustix::fs::OFlags::NOCTTY.bits() as i32;
+    let inside = File::options().read(true).write(true).custom_flags(not_ours).open(name)?;
     let mut child = Command::new(phalanx)
         .args(arguments.split_whitespace())
         .current_dir(folder)
