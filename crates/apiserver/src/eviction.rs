@@ -1,5 +1,7 @@
 //! A pod is asked to go. Its budget is asked first, and whoever looks at the pod afterwards sees that it was not its fault.
 
+use std::time::Duration;
+
 use api::clock::rfc3339;
 use api::policy::{DISRUPTION_ALLOWED, INSUFFICIENT_PODS};
 use api::selector::Labels;
@@ -23,6 +25,14 @@ const UNCONFIRMED_MAX: usize = 2000;
 /// When to come back while the budget's controller has not seen its last change.
 const BEHIND_RETRY_SECONDS: u32 = 10;
 
+/// How often an eviction that another write overtakes is tried. All evictions of one budget write its status, and of those
+/// that are under way at once one is done in each round.
+const ATTEMPTS_MAX: u32 = 200;
+/// The longest pause between two attempts; the first is a millisecond.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// When to come back after that many attempts.
+const OVERTAKEN_RETRY_SECONDS: u32 = 1;
+
 /// Evicts the pod in the path.
 pub(crate) async fn evict(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
     let eviction: Eviction = serde_json::from_slice(body).map_err(|error| {
@@ -35,7 +45,10 @@ pub(crate) async fn evict(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body
     let options = eviction.delete_options.map(|options| serde_json::to_vec(&options).unwrap_or_default());
     let mut options = delete::Options::read(call, &Bytes::from(options.unwrap_or_default()))?;
     let dry_run = call.info.options.dry_run || options.is_dry_run();
-    for _ in 0..write::ATTEMPTS_MAX {
+    for attempt in 0..ATTEMPTS_MAX {
+        if attempt > 0 {
+            tokio::time::sleep(Duration::from_millis(attempt.into()).min(PAUSE_MAX)).await;
+        }
         let stored = call.home.store.get(&call.key()).ok_or_else(|| Status::not_found(call.resource, call.name()))?;
         options.check_preconditions(call, &stored)?;
         let pod = Object::stored(&stored);
@@ -51,7 +64,9 @@ pub(crate) async fn evict(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body
         delete::delete_one(call, &call.key(), &options).await?;
         return Ok(Status::created().into_response());
     }
-    Err(Status::modified(call.resource, call.name()))
+    // kubectl gives up on a conflict, and comes back after this.
+    let cause = "Other changes of the pod or its disruption budget came first each time.".to_owned();
+    Err(Status::over_budget(cause, OVERTAKEN_RETRY_SECONDS))
 }
 
 /// Whether no budget counts the pod: it has ended, never began, or is on its way out.
