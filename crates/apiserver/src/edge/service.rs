@@ -25,7 +25,7 @@ use crate::server::{LongRunning, Server};
 use crate::status::Status;
 
 /// What anybody may ask.
-const OPEN_TO_ALL: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+const OPEN_TO_ALL: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 /// What the headers begin with that ask for the rights of another user.
 const IMPERSONATE: &str = "impersonate-";
 /// How long the rest of a refused body is read away.

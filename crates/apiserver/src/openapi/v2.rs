@@ -14,7 +14,7 @@ use crate::published::Published;
 use crate::status::{Answer, Status};
 
 const TITLE: &str = "Kubernetes";
-/// What kubectl asks for, and an older spelling of it.
+/// What kubectl asks for, and the spelling of the answer: clients in Go read no media type with an `@`.
 const PROTOBUF: [&str; 2] = [
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
@@ -36,7 +36,7 @@ impl OpenApi2 {
         let message = [text(1, "2.0"), field(2, &info), field(8, &[])].concat();
         OpenApi2 {
             json: Published::new(&document, "application/json"),
-            protobuf: Published::of_bytes(Bytes::from(message), PROTOBUF[0]),
+            protobuf: Published::of_bytes(Bytes::from(message), PROTOBUF[1]),
         }
     }
 

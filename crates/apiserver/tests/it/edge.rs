@@ -341,7 +341,7 @@ async fn requests_over_the_limits_are_told_to_come_back() {
         assert_eq!(refused.headers()["retry-after"], "1", "{what}");
         assert!(text(refused).await.contains("\"reason\":\"TooManyRequests\""), "{what}");
     }
-    for path in ["/readyz", "/livez", "/version"] {
+    for path in ["/readyz", "/livez", "/version", "/version/"] {
         assert_eq!(client.send_request(get_absolute(path)).await.unwrap().status(), 200, "{path}");
     }
     // A place is free again once what held it has ended.
