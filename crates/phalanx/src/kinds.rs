@@ -127,6 +127,7 @@ impl Kinds {
             kind("batch", "v1", "Job", "jobs", "", true),
             kind("batch", "v1", "CronJob", "cronjobs", "cj", true),
             kind("coordination.k8s.io", "v1", "Lease", "leases", "", true),
+            kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", true),
             kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "pc", false),
             kind("scheduling.k8s.io", "v1beta1", "Workload", "workloads", "", true),
             kind("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", "", true),

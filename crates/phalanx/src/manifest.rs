@@ -70,7 +70,8 @@ impl Manifest {
 
     /// A problem with the field at `path`, at the line of that field or of the nearest one above it.
     pub fn problem(&self, path: &str, message: &str) -> Problem {
-        let mut at = path;
+        let path = with_keys_as_fields(path);
+        let mut at = path.as_str();
         let line = loop {
             if let Some(line) = self.lines.get(at) {
                 break Some(*line);
@@ -83,6 +84,19 @@ impl Manifest {
         };
         Problem { file: self.file.clone(), line, message: format!("{}: {message}", self.title()) }
     }
+}
+
+/// The path with each key of a map, which validation writes as `requests[memory]`, as a field: `requests.memory`.
+fn with_keys_as_fields(path: &str) -> String {
+    let (mut fields, mut rest) = (String::new(), path);
+    while let Some((head, tail)) = rest.split_once('[') {
+        let (key, after) = tail.split_once(']').unwrap_or((tail, ""));
+        let is_index = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_digit());
+        fields.push_str(head);
+        fields.push_str(&if is_index { format!("[{key}]") } else { format!(".{key}") });
+        rest = after;
+    }
+    fields + rest
 }
 
 /// Reads every document of every file; `-` is standard input. All problems are gathered; with any, nothing is returned.
@@ -313,6 +327,21 @@ mod tests {
             ("spec.templat.spec.list[1].y", 9),
             ("spec.templat.spec.list[1].y.z", 10),
             ("other", 11),
+        ] {
+            assert_eq!(line(path), Some(want), "{path}");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_a_map_has_the_line_of_its_key() {
+        let text = "spec:\n  list:\n  - limits:\n      cpu: 1\n      nvidia.com/gpu: x\n";
+        let manifests = parse(Path::new("a.yaml"), text).unwrap();
+        let line = |path: &str| manifests[0].problem(path, "m").line;
+        for (path, want) in [
+            ("spec.list[0].limits[cpu]", 4),
+            ("spec.list[0].limits[nvidia.com/gpu]", 5),
+            ("spec.list[0].limits[none.here]", 3),
+            ("spec.list[0].limits[unclosed", 3),
         ] {
             assert_eq!(line(path), Some(want), "{path}");
         }
