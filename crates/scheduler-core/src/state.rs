@@ -303,11 +303,14 @@ impl Core {
         };
         let quorum = group.quorum();
         let unit = Unit::Group(group.key.clone());
+        // Nothing that happens in the cluster helps: only the pods or the parent can change.
+        let is_hopeless = matches!(cause, Cause::UnsupportedTerms { .. } | Cause::ParentNotBasic { .. });
         let refusal = Refusal {
             cause,
             is_gang: quorum.is_some(),
             nodes_count: self.cluster.present_count(),
-            could_wait: true,
+            proven: is_hopeless,
+            could_wait: !is_hopeless,
             set_aside: group.aside,
             ..Refusal::about(unit.clone(), quorum.unwrap_or(1), group.pending.len(), group.placed_count())
         };

@@ -214,3 +214,22 @@ fn what_failed_says_how() {
     let said = text(&output.stderr);
     assert!(said.contains("job/j: failed: BackoffLimitExceeded: ") && said.contains(": exit code 9)"), "{said}");
 }
+
+/// A gang whose pods demand something that the scheduler does not look at ran into the time-out.
+#[test]
+fn a_gang_that_no_change_of_the_cluster_helps_is_not_waited_for() {
+    let demand = "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}],";
+    let output = run_text(&job("a", "scheduling: {schedulingPolicy: {gang: {}}}", "", demand));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let want = "this scheduler does not support topologySpreadConstraints";
+    assert!(said.contains(want) && !said.contains("time ran out"), "{said}");
+}
+
+#[test]
+fn a_disruption_budget_is_no_work_and_is_taken() {
+    let budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b}\nspec: {minAvailable: 1, selector: \
+                  {matchLabels: {a: b}}}\n---\n";
+    let output = run_text(&format!("{budget}{}", job("fine", "", "", "")));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
