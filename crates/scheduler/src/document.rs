@@ -1,5 +1,6 @@
 //! Explanations and the queue as JSON documents, for `/explain`, `/queue` and `phalanx explain` alike. Pure.
 
+use api::Revision;
 use api::clock::rfc3339;
 use api::views::ObjectKey;
 use scheduler_core::why_here::DomainRoom;
@@ -11,26 +12,31 @@ use serde_json::{Value, json};
 /// Of documents of ours.
 pub const API_VERSION: &str = "phalanx.dev/v1alpha1";
 
-/// What the scheduler says about an object: one entry for each unit of it. `cut`: there are more.
-pub fn explanation(kind: &str, key: &ObjectKey, explained: &[Explained], cut: bool) -> Value {
+/// What the scheduler says about an object: one entry for each unit of it. `cut`: there are more. It rests on `revision` of
+/// the pods or a later one.
+pub fn explanation(revision: Revision, kind: &str, key: &ObjectKey, explained: &[Explained], cut: bool) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": "SchedulerExplanation",
+        "resourceVersion": revision.to_string(),
         "about": {"kind": kind, "namespace": key.namespace, "name": key.name},
         "units": explained.iter().map(unit).collect::<Vec<_>>(),
         "cut": cut,
     })
 }
 
-/// The queue. `reason` says why a unit waits, if that is known.
-pub fn queue(units: &[Queued], reason: impl Fn(&Unit) -> Option<String>) -> Value {
+/// The queue, as of `revision` of the pods or a later one. `reason` says why a unit waits, if that is known.
+pub fn queue(revision: Revision, units: &[Queued], reason: impl Fn(&Unit) -> Option<String>) -> Value {
     let entries = units.iter().map(|queued| {
         let mut entry = place_in_queue(queued);
         entry["unit"] = name(&queued.unit);
         entry["reason"] = json!(reason(&queued.unit));
         entry
     });
-    json!({"apiVersion": API_VERSION, "kind": "SchedulerQueue", "units": entries.collect::<Vec<_>>()})
+    let units = entries.collect::<Vec<_>>();
+    json!({
+        "apiVersion": API_VERSION, "kind": "SchedulerQueue", "resourceVersion": revision.to_string(), "units": units,
+    })
 }
 
 /// One unit of an explanation, with the same in words.

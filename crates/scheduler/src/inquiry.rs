@@ -71,16 +71,21 @@ impl Inquiry {
     }
 
     async fn queue(&self) -> Reply {
+        let revision = self.pods.revision();
         match self.answers.queue().await {
             Ok(queue) => {
                 let waiting = self.answers.waiting();
-                Reply::Found(document::queue(&queue, |unit| waiting.get(unit).map(|refusal| refusal.plain_message())))
+                Reply::Found(document::queue(revision, &queue, |unit| {
+                    waiting.get(unit).map(|refusal| refusal.plain_message())
+                }))
             }
             Err(NoScheduler) => no_scheduler(),
         }
     }
 
     async fn explain(&self, about: &About) -> Reply {
+        // The scheduler takes in all that the caches have before it answers, so every answer has seen this revision.
+        let revision = self.pods.revision();
         let (units, cut) = self.units(about);
         let mut explained = Vec::new();
         for unit in units {
@@ -94,7 +99,7 @@ impl Inquiry {
             let About { kind, key } = about;
             return Reply::Refused(404, format!("the scheduler knows nothing of {} {key}", kind.name()));
         }
-        Reply::Found(document::explanation(about.kind.name(), &about.key, &explained, cut))
+        Reply::Found(document::explanation(revision, about.kind.name(), &about.key, &explained, cut))
     }
 
     /// The units a question is about, and whether there are more.

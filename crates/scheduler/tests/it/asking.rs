@@ -92,6 +92,7 @@ async fn questions_from_outside_get_documents_or_a_code() {
     let (pods, pod_groups) = (server.pods.clone(), server.pod_groups.clone());
     let answers = start(&server, Config::default());
     settle(3).await;
+    let revision = pods.revision().to_string();
     let inquiry = Inquiry { answers, pods, pod_groups };
     let found = async |path: &str, query: &str| -> Value {
         match inquiry.answer(path, query).await {
@@ -105,7 +106,13 @@ async fn questions_from_outside_get_documents_or_a_code() {
     assert_eq!(member["units"][0]["unit"]["name"], "g", "a member waits with its group");
     let placed = found("/explain", "kind=pod&namespace=ns&name=x").await;
     assert_eq!(placed["units"][0]["placed"]["nodes"][0]["node"], "n", "{placed:#}");
-    assert_eq!(found("/queue", "").await["units"][0]["state"], "Waiting");
+    let queue = found("/queue", "").await;
+    assert_eq!(queue["units"][0]["state"], "Waiting");
+    // A client that has seen a pod at this revision knows that the answer has seen it, too.
+    assert_eq!(
+        (&queue["resourceVersion"], &group["resourceVersion"]),
+        (&revision.as_str().into(), &revision.as_str().into())
+    );
     let refused = |reply: Option<Reply>| match reply {
         Some(Reply::Refused(code, _)) => code,
         other => panic!("{other:?}"),
