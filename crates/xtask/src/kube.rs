@@ -4,6 +4,7 @@ mod build; // the programs, built into the user's cache folder
 mod control_plane; // etcd, kube-apiserver and more, for as long as a value lives
 mod guard; // a program that does not outlive who started it
 mod suites; // what is checked against the real thing
+mod upstream; // Kubernetes' own integration suites on our components
 
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub enum Task {
     Up(UpArgs),
     /// Runs the suites that hold this project against the real control plane
     Test(suites::Args),
+    /// Runs Kubernetes' own integration suites on our components
+    Upstream(upstream::Args),
     /// Runs a program that ends with its parent
     #[command(hide = true)]
     Guard(guard::Args),
@@ -51,6 +54,7 @@ pub fn run(task: &Task) -> anyhow::Result<()> {
         Task::Build(args) => build::run(args),
         Task::Up(args) => up(args),
         Task::Test(args) => suites::run(args),
+        Task::Upstream(args) => upstream::run(args),
         Task::Guard(args) => guard::run(args),
     }
 }
@@ -58,6 +62,11 @@ pub fn run(task: &Task) -> anyhow::Result<()> {
 /// Whether the programs are there, building what is missing. Where Go is missing it says so, and CI must not rest on that.
 pub fn programs_are_there(names: &[&str]) -> anyhow::Result<bool> {
     build::ensure(names, build::PARALLEL)
+}
+
+/// Runs every suite of Kubernetes on each of its homes.
+pub fn run_upstream() -> anyhow::Result<()> {
+    upstream::run(&upstream::Args::default())
 }
 
 /// Whether Go is there. Where it is missing it says so, and CI must not rest on that.

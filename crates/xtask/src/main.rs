@@ -10,6 +10,7 @@ mod bench_builder; // compiling a workload
 mod conformance; // each requirement and the tests that show it; our API held against the real one
 mod fuzz; // runs the fuzz targets
 mod kill; // real SIGKILLs while Jobs are submitted
+mod long; // what is too long for CI
 mod kube; // the real Kubernetes programs: built, and run as a throw-away control plane
 mod part; // a part of ours as a child process
 mod picture; // the README's picture, made from what the program prints
@@ -59,6 +60,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Kills `phalanx up` while Jobs are submitted: no acknowledged write may be lost
     Kill(kill::Args),
+    /// Runs what is too long for CI, within a number of minutes
+    Long(long::Args),
     /// Watches `phalanx up` through cuts and restarts: ordered, unique, complete, resumable or 410
     WatchCheck(watch_check::Args),
 }
@@ -110,6 +113,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tour(args) => tour::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Kill(args) => kill::run(&args),
+        Task::Long(args) => long::run(&args),
         Task::WatchCheck(args) => watch_check::run(&args),
     }
 }

@@ -239,7 +239,7 @@ fn count(test: &Path, name: &str) -> anyhow::Result<usize> {
 
 /// Builds with cargo and returns the program of this kind that came out of `package`. Always with the whole workspace
 /// chosen: it then shares every dependency with the tests.
-fn built(arguments: &[&str], package: &str, kind: &str) -> anyhow::Result<PathBuf> {
+pub fn built(arguments: &[&str], package: &str, kind: &str) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(arguments)

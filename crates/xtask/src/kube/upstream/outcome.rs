@@ -1,0 +1,109 @@
+//! What a Go test program printed with `-test.v`: each test and how it ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How one test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+    /// It began, and the program ended before it did.
+    Cut,
+}
+
+/// The tests that have no tests below them, by name.
+pub fn leaves(tests: &BTreeMap<String, Outcome>) -> BTreeMap<String, Outcome> {
+    let parents: BTreeSet<&str> = tests.keys().flat_map(|name| ancestors(name)).collect();
+    tests.iter().filter(|(name, _)| !parents.contains(name.as_str())).map(|(name, &end)| (name.clone(), end)).collect()
+}
+
+/// Parents that failed although every leaf below them passed or was skipped.
+pub fn failed_by_themselves(tests: &BTreeMap<String, Outcome>) -> Vec<String> {
+    let leaves = leaves(tests);
+    let bad = |end: Outcome| matches!(end, Outcome::Failed | Outcome::Cut);
+    let guilty: BTreeSet<&str> =
+        leaves.iter().filter(|&(_, &end)| bad(end)).flat_map(|(name, _)| ancestors(name)).collect();
+    let alone =
+        tests.iter().filter(|&(name, &end)| bad(end) && !leaves.contains_key(name) && !guilty.contains(name.as_str()));
+    alone.map(|(name, _)| name.clone()).collect()
+}
+
+/// `a/b/c` has the ancestors `a` and `a/b`.
+fn ancestors(name: &str) -> impl Iterator<Item = &str> {
+    name.match_indices('/').map(|(at, _)| &name[..at])
+}
+
+/// Reads the output of the program, line by line.
+#[derive(Debug, Default)]
+pub struct Reader {
+    tests: BTreeMap<String, Outcome>,
+}
+
+impl Reader {
+    /// Takes one line; returns the test that ended with it.
+    pub fn line(&mut self, line: &str) -> Option<(String, Outcome)> {
+        if let Some(name) = line.strip_prefix("=== RUN   ") {
+            self.tests.entry(name.trim_end().to_owned()).or_insert(Outcome::Cut);
+            return None;
+        }
+        let rest = line.trim_start().strip_prefix("--- ")?;
+        let (word, rest) = rest.split_once(": ")?;
+        let end = match word {
+            "PASS" => Outcome::Passed,
+            "FAIL" => Outcome::Failed,
+            "SKIP" => Outcome::Skipped,
+            _ => return None,
+        };
+        let (name, _) = rest.rsplit_once(" (")?;
+        // A line of a log may look the same; a test that never began cannot have ended.
+        let test = self.tests.get_mut(name)?;
+        *test = end;
+        Some((name.to_owned(), end))
+    }
+
+    /// Every test that began.
+    pub fn tests(self) -> BTreeMap<String, Outcome> {
+        self.tests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> BTreeMap<String, Outcome> {
+        let mut reader = Reader::default();
+        text.lines().for_each(|line| drop(reader.line(line)));
+        reader.tests()
+    }
+
+    #[test]
+    fn every_test_that_began_has_an_outcome() {
+        let tests = read(
+            "=== RUN   TestA\n=== RUN   TestA/one_(x)\n--- PASS: TestLog (0.00s)\n    --- PASS: TestA/one_(x) (0.10s)\n\
+             === RUN   TestA/two\n    --- FAIL: TestA/two (0.10s)\n--- FAIL: TestA (0.20s)\n=== RUN   TestB\n\
+             --- SKIP: TestB (0.00s)\n=== RUN   TestC\npanic: x\n",
+        );
+        let found: Vec<(&str, Outcome)> = tests.iter().map(|(name, &end)| (name.as_str(), end)).collect();
+        assert_eq!(
+            found,
+            [
+                ("TestA", Outcome::Failed),
+                ("TestA/one_(x)", Outcome::Passed),
+                ("TestA/two", Outcome::Failed),
+                ("TestB", Outcome::Skipped),
+                ("TestC", Outcome::Cut),
+            ]
+        );
+        assert_eq!(leaves(&tests).len(), 4);
+        assert!(failed_by_themselves(&tests).is_empty());
+    }
+
+    #[test]
+    fn a_parent_that_fails_without_its_leaves_is_found() {
+        let tests =
+            read("=== RUN   TestA\n=== RUN   TestA/one\n    --- PASS: TestA/one (0.10s)\n--- FAIL: TestA (0.20s)\n");
+        assert_eq!(failed_by_themselves(&tests), ["TestA"]);
+    }
+}

@@ -1,0 +1,121 @@
+//! A suite as a program: its package copied out of the Go module cache, edited, and compiled into the cache folder.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use super::edit;
+use super::suite::{Package, Suite};
+use crate::kube::VERSION;
+
+/// The folder of our Go files, in the repository and in the build folder alike.
+const SEAM: &str = "upstream/seam";
+
+/// Compiles the suite unless a program of the same sources is there, and returns where it lies.
+pub fn compile(suite: &Suite) -> anyhow::Result<PathBuf> {
+    let module = crate::repository_root()?.join("tests/kube");
+    let folder = crate::cache_folder()?.join(format!("upstream-{VERSION}"));
+    let build = folder.join("build");
+    let source = module_folder(&module, suite.module)?;
+    let mut files = own_files(&module)?;
+    for package in suite.packages {
+        files.extend(edited(&source, package).with_context(|| format!("suite {}, {}", suite.name, package.from))?);
+    }
+    let program = folder.join(format!("{}-{:016x}", suite.name, checksum(&files)));
+    if program.is_file() {
+        return Ok(program);
+    }
+    let packages = build.join("upstream");
+    for package in suite.packages {
+        remove_if_there(&build.join(package.to))?;
+    }
+    remove_if_there(&packages.join("seam"))?;
+    for (path, text) in &files {
+        let path = build.join(path);
+        std::fs::create_dir_all(path.parent().context("a file lies in a folder")?)?;
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    eprintln!("compiling the suite {}, which takes some minutes the first time", suite.name);
+    let unfinished = program.with_extension(format!("{}.part", std::process::id()));
+    let status = Command::new("nice")
+        .args(["-n", "15", "go", "test", "-c", "-vet=off", "-trimpath", "-buildvcs=false", "-mod=readonly", "-o"])
+        .arg(&unfinished)
+        .arg(format!("./{}", suite.packages[0].to))
+        .current_dir(&build)
+        .status()
+        .context("running `go test -c`")?;
+    ensure!(status.success(), "the suite {} does not compile", suite.name);
+    std::fs::rename(&unfinished, &program).with_context(|| program.display().to_string())?;
+    Ok(program)
+}
+
+/// Where the module's source lies.
+fn module_folder(module: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let download = Command::new("go").args(["mod", "download", name]).current_dir(module).output()?;
+    ensure!(download.status.success(), "go mod download {name}: {}", String::from_utf8_lossy(&download.stderr));
+    let output = Command::new("go").args(["list", "-m", "-f", "{{.Dir}}", name]).current_dir(module).output()?;
+    ensure!(output.status.success(), "go list -m {name}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
+}
+
+/// Where Go keeps the source of modules.
+pub fn module_cache() -> anyhow::Result<PathBuf> {
+    let output = Command::new("go").args(["env", "GOMODCACHE"]).output().context("running `go env`")?;
+    ensure!(output.status.success(), "go env GOMODCACHE: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
+}
+
+/// Files by their path in the build folder.
+type Files = Vec<(String, String)>;
+
+/// go.mod, go.sum and the seam.
+fn own_files(module: &Path) -> anyhow::Result<Files> {
+    let mut names = vec!["go.mod".to_owned(), "go.sum".to_owned()];
+    names.extend(go_files(&module.join(SEAM))?.into_iter().map(|name| format!("{SEAM}/{name}")));
+    let read = |name: String| Ok((name.clone(), std::fs::read_to_string(module.join(&name)).with_context(|| name)?));
+    names.into_iter().map(read).collect()
+}
+
+/// The files of a package with their edits. A file that is edited or left out must be there.
+fn edited(source: &Path, package: &Package) -> anyhow::Result<Files> {
+    let folder = source.join(package.from);
+    let names = go_files(&folder)?;
+    for wanted in package.files.iter().map(|(name, _)| name).chain(package.left_out) {
+        ensure!(names.iter().any(|name| name == wanted), "there is no file {wanted}");
+    }
+    let kept = names.iter().filter(|name| !package.left_out.contains(&name.as_str()));
+    let file = |name: &String| {
+        let text = std::fs::read_to_string(folder.join(name))?;
+        let edits = package.files.iter().find(|(file, _)| file == name).map_or(&[][..], |(_, edits)| edits);
+        Ok((format!("{}/{name}", package.to), edit::apply(&text, edits).with_context(|| name.clone())?))
+    };
+    kept.map(file).collect()
+}
+
+/// The names of the Go files of a folder, sorted.
+fn go_files(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names: Vec<String> = names.collect::<anyhow::Result<_>>()?;
+    names.retain(|name| name.ends_with(".go"));
+    names.sort();
+    Ok(names)
+}
+
+/// Tells one set of sources from another: it names the program in the cache folder.
+fn checksum(files: &Files) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    files.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn remove_if_there(folder: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| folder.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,85 @@
+//! What is too long for CI: `cargo xtask long`.
+//!
+//! Each member says the least time in which it shows anything. Within `--minutes` members run one after the other; one
+//! whose least time is no longer left is named as left out, and so is one whose turn never came.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use clap::ValueEnum;
+
+use crate::kube;
+
+/// Options of `cargo xtask long`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How long all of it may take [default: as long as it takes]
+    #[arg(long, value_name = "N")]
+    minutes: Option<u64>,
+    /// Only this member (may be given several times)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<Member>,
+}
+
+/// Something that takes long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Member {
+    /// Kubernetes' own integration suites on our components, all of them, each on all its homes
+    Upstream,
+}
+
+impl Member {
+    /// The time within which it ends on two cores.
+    fn minutes_least(self) -> u64 {
+        match self {
+            Member::Upstream => 60,
+        }
+    }
+
+    fn run(self) -> anyhow::Result<()> {
+        match self {
+            Member::Upstream => kube::run_upstream(),
+        }
+    }
+}
+
+/// Runs the members; an error when one of them failed.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let chosen = |member: &&Member| args.only.is_empty() || args.only.contains(member);
+    let (mut failed, mut left_out) = (Vec::new(), Vec::new());
+    for &member in Member::value_variants().iter().filter(chosen) {
+        if !has_time(args.minutes, start.elapsed(), member.minutes_least()) {
+            left_out.push(member);
+            continue;
+        }
+        if let Err(error) = member.run() {
+            println!("{member:?} failed: {error:#}");
+            failed.push(member);
+        }
+        println!("{member:?}: {} s", start.elapsed().as_secs());
+    }
+    for member in &left_out {
+        println!("left out: {member:?}, which takes {} minutes", member.minutes_least());
+    }
+    ensure!(failed.is_empty(), "failed: {failed:?}");
+    Ok(())
+}
+
+/// Whether so many minutes are left.
+fn has_time(minutes: Option<u64>, elapsed: Duration, least: u64) -> bool {
+    minutes.is_none_or(|minutes| elapsed + Duration::from_secs(least * 60) <= Duration::from_secs(minutes * 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_runs_only_where_its_least_time_is_left() {
+        let minutes = |count: u64| Duration::from_secs(count * 60);
+        assert!(has_time(None, minutes(1000), 60));
+        assert!(has_time(Some(90), minutes(30), 60));
+        assert!(!has_time(Some(90), minutes(31), 60));
+    }
+}

@@ -1,0 +1,254 @@
+package seam
+
+import (
+	"bytes"
+	gocontext "context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	testutils "k8s.io/kubernetes/test/integration/util"
+	"sigs.k8s.io/yaml"
+)
+
+// InitTestSchedulerWithNS is the function of the same name in test/integration/util, with our scheduler running instead
+// of the one in the process. That one is made, and its caches follow the server because tests wait for them, but it never
+// takes anything from its queue.
+func InitTestSchedulerWithNS(t *testing.T, namespace string, options ...scheduler.Option) *testutils.TestContext {
+	t.Helper()
+	context := testutils.InitTestSchedulerWithOptions(t, testutils.InitTestAPIServer(t, namespace, nil), 0, options...)
+	testutils.SyncSchedulerInformerFactory(context)
+	Run(t, context)
+	return context
+}
+
+// Run stands where a test runs the scheduler in its process: it starts ours on the test's server.
+func Run(t testing.TB, context *testutils.TestContext) {
+	t.Helper()
+	refuseBinds(t, context)
+	folder := temporaryFolder(t)
+	args := []string{"scheduler", "--leader-elect=false", "--metrics-listen", "127.0.0.1:0",
+		"--kubeconfig", writeKubeconfig(t, folder, context.KubeConfig), "--feature-gates", gates()}
+	if found, ok := profiles.Load(t); ok {
+		args = append(args, "--config", writeFile(t, folder, "config.yaml", encode(t, found.([]schedulerconfig.KubeSchedulerProfile))))
+	}
+	process := start(t, folder, args...)
+	schedulers.Store(context, process)
+	closeServer, closeScheduler := context.CloseFn, context.SchedulerCloseFn
+	context.CloseFn = func() { process.Kill(); closeServer() }
+	context.SchedulerCloseFn = func() { process.Kill(); closeScheduler() }
+}
+
+// schedulers has our scheduler of each test context, profiles what each test asked for.
+var schedulers, profiles sync.Map
+
+// WithProfiles is scheduler.WithProfiles; our scheduler gets the same profiles in a file.
+func WithProfiles(t testing.TB, wanted ...schedulerconfig.KubeSchedulerProfile) scheduler.Option {
+	profiles.Store(t, wanted)
+	return scheduler.WithProfiles(wanted...)
+}
+
+func encode(t testing.TB, wanted []schedulerconfig.KubeSchedulerProfile) string {
+	t.Helper()
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
+	if !ok {
+		t.Fatal("no YAML serializer")
+	}
+	var text bytes.Buffer
+	encoder := scheme.Codecs.EncoderForVersion(info.Serializer, configv1.SchemeGroupVersion)
+	if err := encoder.Encode(&schedulerconfig.KubeSchedulerConfiguration{Profiles: wanted}, &text); err != nil {
+		t.Fatalf("profiles of the test: %v", err)
+	}
+	// What the codec fills in besides the profiles is not the test's wish.
+	var document map[string]any
+	if err := yaml.Unmarshal(text.Bytes(), &document); err != nil {
+		t.Fatal(err)
+	}
+	only, err := json.Marshal(map[string]any{
+		"apiVersion": document["apiVersion"], "kind": document["kind"], "profiles": document["profiles"],
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(only)
+}
+
+// refuseBinds fails the test when a client in its own process binds a pod: nothing of Kubernetes may decide here.
+func refuseBinds(t testing.TB, context *testutils.TestContext) {
+	wrapper := testutils.RoundTripWrapper(func(transport http.RoundTripper, request *http.Request) (*http.Response, error) {
+		if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/binding") {
+			t.Errorf("%s was sent by the test's own process (%s), not by phalanx", request.URL.Path, request.UserAgent())
+			return nil, fmt.Errorf("binds of the test's own process are refused")
+		}
+		return transport.RoundTrip(request)
+	})
+	context.RoundTrip.Store(&wrapper)
+}
+
+// WaitForRefusals waits until our scheduler has decided about each pod, as it stands now, that it does not fit or that its
+// group is not complete, and then checks that none is bound.
+func WaitForRefusals(context *testutils.TestContext, namespace string, names []string) error {
+	for _, name := range names {
+		pod, err := context.ClientSet.CoreV1().Pods(namespace).Get(context.Ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		err = wait.PollUntilContextTimeout(context.Ctx, 50*time.Millisecond, wait.ForeverTestTimeout, true, hasVerdict(context, pod))
+		if err != nil {
+			return fmt.Errorf("our scheduler has no verdict on pod %s: %w", name, err)
+		}
+	}
+	for _, name := range names {
+		pod, err := context.ClientSet.CoreV1().Pods(namespace).Get(context.Ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if pod.Spec.NodeName != "" {
+			return fmt.Errorf("pod %s is bound to %s", name, pod.Spec.NodeName)
+		}
+	}
+	return nil
+}
+
+// NotObservable is the error of a step that looks at something which has no counterpart in our scheduler. Tests that have
+// such a step are listed in expectations.yaml.
+func NotObservable(what string) error {
+	return fmt.Errorf("%s of kube-scheduler has no counterpart in phalanx", what)
+}
+
+// VerifyAttempts checks how often our scheduler has tried to place the group.
+func VerifyAttempts(context *testutils.TestContext, namespace, group string, wanted int) error {
+	answer, err := explain(context, "podgroup", namespace, group)
+	if err != nil {
+		return err
+	}
+	for _, unit := range answer.Units {
+		if unit.Queue.Tries != wanted {
+			return fmt.Errorf("PodGroup %s was tried %d times, expected %d", group, unit.Queue.Tries, wanted)
+		}
+	}
+	return nil
+}
+
+// HasSeen says whether our scheduler has seen the pod as it stands now.
+func HasSeen(context *testutils.TestContext, namespace, name string) bool {
+	pod, err := context.ClientSet.CoreV1().Pods(namespace).Get(context.Ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return false
+	}
+	queue, err := askQueue(context)
+	return err == nil && newEnough(queue.ResourceVersion, pod.ResourceVersion)
+}
+
+// PendingPods are the units that our scheduler has yet to place, in the form in which kube-scheduler names its pods.
+func PendingPods(t testing.TB, context *testutils.TestContext) ([]string, string) {
+	t.Helper()
+	queue, err := askQueue(context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, entry := range queue.Units {
+		names = append(names, entry.Unit.Namespace+"/"+entry.Unit.Name)
+	}
+	return names, strings.Join(names, ", ")
+}
+
+// explanation is the part of the answer of /explain that is read here.
+type explanation struct {
+	ResourceVersion string `json:"resourceVersion"`
+	Units           []struct {
+		State string `json:"state"`
+		Queue struct {
+			Tries int `json:"tries"`
+		} `json:"queue"`
+	} `json:"units"`
+}
+
+// queueAnswer is the part of the answer of /queue that is read here.
+type queueAnswer struct {
+	ResourceVersion string `json:"resourceVersion"`
+	Units           []struct {
+		Unit struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"unit"`
+	} `json:"units"`
+}
+
+// errUnknown: our scheduler does not know the object, which it may not have seen yet.
+var errUnknown = errors.New("our scheduler does not know the object")
+
+func explain(context *testutils.TestContext, kind, namespace, name string) (answer explanation, err error) {
+	query := url.Values{"kind": {kind}, "namespace": {namespace}, "name": {name}}
+	err = ask(context, "/explain?"+query.Encode(), &answer)
+	return answer, err
+}
+
+func askQueue(context *testutils.TestContext) (answer queueAnswer, err error) {
+	err = ask(context, "/queue", &answer)
+	return answer, err
+}
+
+func ask(context *testutils.TestContext, path string, answer any) error {
+	found, ok := schedulers.Load(context)
+	if !ok {
+		return fmt.Errorf("no scheduler of ours runs in this test")
+	}
+	status, body, err := get(found.(*Process).Metrics + path)
+	switch {
+	case err != nil:
+		return err
+	case status == http.StatusNotFound:
+		return errUnknown
+	case status != http.StatusOK:
+		return fmt.Errorf("%s answers %d: %s", path, status, body)
+	}
+	return json.Unmarshal(body, answer)
+}
+
+// hasVerdict asks our scheduler about the pod's unit. A verdict counts when it rests on the pod's own resourceVersion or a
+// later one.
+func hasVerdict(context *testutils.TestContext, pod *v1.Pod) wait.ConditionWithContextFunc {
+	kind, name := "pod", pod.Name
+	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
+		kind, name = "podgroup", *group.PodGroupName
+	}
+	return func(_ gocontext.Context) (bool, error) {
+		answer, err := explain(context, kind, pod.Namespace, name)
+		if errors.Is(err, errUnknown) {
+			return false, nil
+		}
+		return err == nil && newEnough(answer.ResourceVersion, pod.ResourceVersion) && waits(answer), err
+	}
+}
+
+func waits(answer explanation) bool {
+	for _, unit := range answer.Units {
+		if unit.State == "Waits" {
+			return true
+		}
+	}
+	return false
+}
+
+func newEnough(seen, wanted string) bool {
+	seenNumber, seenErr := strconv.ParseUint(seen, 10, 64)
+	wantedNumber, wantedErr := strconv.ParseUint(wanted, 10, 64)
+	return seenErr == nil && wantedErr == nil && seenNumber >= wantedNumber
+}
