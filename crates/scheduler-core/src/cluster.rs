@@ -101,7 +101,7 @@ impl Cluster {
         self.images.add(&next.images);
         self.nodes[at] = next;
         for topology in &mut self.topologies {
-            change.moved |= topology.set(index, &self.nodes[at]);
+            change.moved |= topology.set(index, &self.nodes[at], self.pods_count[at]);
         }
         self.reshaped(index);
         change
@@ -121,7 +121,7 @@ impl Cluster {
         // Members on a node without the label kept their group from going anywhere; those of a lost node do not.
         let mut moved = self.pods_count[at] > 0;
         for topology in &mut self.topologies {
-            moved |= topology.set(index, &self.nodes[at]);
+            moved |= topology.set(index, &self.nodes[at], self.pods_count[at]);
         }
         self.reshaped(index);
         self.release_if_unused(index);
@@ -358,7 +358,7 @@ impl Cluster {
         }
         let mut topology = Topology::by(key);
         for (at, node) in self.nodes.iter().enumerate() {
-            topology.set(NodeIndex(at as u32), node);
+            topology.set(NodeIndex(at as u32), node, self.pods_count[at]);
         }
         self.topologies.push(topology);
         TopologyId(self.topologies.len() as u32 - 1)
@@ -396,6 +396,9 @@ impl Cluster {
         self.scored_apart.add(&mut self.scored_cpu[at], (ResourceId::CPU, index), sign * cpu_milli);
         self.scored_apart.add(&mut self.scored_memory[at], (ResourceId::MEMORY, index), sign * memory_bytes);
         self.pods_count[at] += sign;
+        for topology in &mut self.topologies {
+            topology.count(index, sign);
+        }
         self.log.push(index, Changed::Pods, self.nodes.len());
     }
 
@@ -453,6 +456,12 @@ impl Cluster {
                     shown(requested.get(&(resource, node))),
                     "{name} {resource_name}"
                 );
+            }
+        }
+        for topology in &self.topologies {
+            for domain in topology.domains() {
+                let nodes = topology.nodes(domain).iter();
+                assert_eq!(topology.pods_count(domain), nodes.map(|node| self.pods_count(*node)).sum::<i64>());
             }
         }
         assert!(!counts.is_empty() || self.scored_apart.len() + self.resources.sums_apart_count() == 0);

@@ -48,13 +48,15 @@ impl Region {
 }
 
 /// A region and what the sums say about it. Orders by preference, the best last: room for all that is expected, then more
-/// pods of the unit, then fewer slots left over (so that large free domains stay free for large groups), then the smaller label value.
+/// pods of the unit, then fewer slots left over (so that large free domains stay free for large groups), then more pods
+/// that are there already (so that empty domains stay empty), then the smaller label value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ranked {
     /// It has room for the pods of the unit and for those that are expected later; false where none are.
     pub(crate) takes_expected: bool,
     pub(crate) fits_count: u64,
     pub(crate) spare: Reverse<u64>,
+    pub(crate) pods_count: i64,
     pub(crate) value: Reverse<Arc<str>>,
     pub(crate) domain: DomainId,
 }
@@ -139,6 +141,7 @@ pub(crate) fn ranked_domains(
         takes_expected: need.coming_count > 0 && shares[domain.at()] <= WHOLE,
         fits_count: fits[domain.at()],
         spare: Reverse(slots[domain.at()] - fits[domain.at()]),
+        pods_count: topology.pods_count(domain),
         value: Reverse(Arc::clone(cluster.names.text(topology.value(domain)))),
         domain,
     };

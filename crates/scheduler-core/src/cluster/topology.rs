@@ -55,6 +55,8 @@ struct Domain {
     value: NameId,
     /// Sorted.
     nodes: Vec<NodeIndex>,
+    /// Pods on these nodes, tentative ones included.
+    pods_count: i64,
 }
 
 impl Topology {
@@ -62,8 +64,8 @@ impl Topology {
         Topology { key, version: 0, domain_of: Vec::new(), domains: Vec::new(), by_value: FxHashMap::default() }
     }
 
-    /// Puts a node into the domain its labels say; tells whether that is another one than before.
-    pub(super) fn set(&mut self, index: NodeIndex, node: &Node) -> bool {
+    /// Puts a node with so many pods into the domain its labels say; tells whether that is another one than before.
+    pub(super) fn set(&mut self, index: NodeIndex, node: &Node, pods_count: i64) -> bool {
         let next = node.label(self.key).map(|value| self.domain(value));
         let before = self.domain_of(index);
         if before == next {
@@ -76,15 +78,24 @@ impl Topology {
         self.domain_of[index.at()] = next;
         self.version += 1;
         if let Some(domain) = before {
-            let nodes = &mut self.domains[domain.at()].nodes;
+            let Domain { nodes, pods_count: sum, .. } = &mut self.domains[domain.at()];
             nodes.remove(nodes.binary_search(&index).expect("a node is listed in its domain"));
+            *sum -= pods_count;
         }
         if let Some(domain) = next {
-            let nodes = &mut self.domains[domain.at()].nodes;
+            let Domain { nodes, pods_count: sum, .. } = &mut self.domains[domain.at()];
             let at = nodes.binary_search(&index).expect_err("a node is listed in one domain, once");
             nodes.insert(at, index);
+            *sum += pods_count;
         }
         true
+    }
+
+    /// Counts a pod more or less on a node.
+    pub(super) fn count(&mut self, index: NodeIndex, sign: i64) {
+        if let Some(domain) = self.domain_of(index) {
+            self.domains[domain.at()].pods_count += sign;
+        }
     }
 
     pub(crate) fn key(&self) -> NameId {
@@ -110,6 +121,11 @@ impl Topology {
         &self.domains[domain.at()].nodes
     }
 
+    /// How many pods are on the nodes of a domain.
+    pub(crate) fn pods_count(&self, domain: DomainId) -> i64 {
+        self.domains[domain.at()].pods_count
+    }
+
     /// The label value of a domain.
     pub(crate) fn value(&self, domain: DomainId) -> NameId {
         self.domains[domain.at()].value
@@ -123,7 +139,7 @@ impl Topology {
 
     fn domain(&mut self, value: NameId) -> DomainId {
         *self.by_value.entry(value).or_insert_with(|| {
-            self.domains.push(Domain { value, nodes: Vec::new() });
+            self.domains.push(Domain { value, nodes: Vec::new(), pods_count: 0 });
             DomainId(self.domains.len() as u32 - 1)
         })
     }

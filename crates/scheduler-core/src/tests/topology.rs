@@ -22,6 +22,14 @@ fn gang_takes_a_larger_domain_rather_than_leave_pods_behind() {
     assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to a, g-1 to a, g-2 to a, g-3 to a, g-4 to b");
 }
 
+// Kubernetes' suite for topology found that an empty rack was taken although a rack in use had exactly as much room.
+#[test]
+fn of_two_domains_with_as_much_left_over_the_one_in_use_is_taken() {
+    let racks = "node a gpu=4 rack=r1; node b gpu=4 rack=r2; node c gpu=2 rack=r2; pod x node=b gpu=2;";
+    let cluster = format!("{racks} group g gang minCount=3 pods=3 gpu=1 key=rack");
+    assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to b, g-1 to b, g-2 to c");
+}
+
 // Shows: S002-33
 #[test]
 fn refusal_names_the_nearest_domain_and_what_is_missing() {
