@@ -18,6 +18,7 @@ mod tables; // objects as they are shown to people
 mod expected; // differences that are wanted
 mod shown; // which test shows what, and where
 mod inventory; // what upstream tests
+mod suites; // how upstream's own suites ended on our components
 mod open; // why a rule has no test yet
 mod report; // what came of it
 
@@ -101,8 +102,9 @@ fn document(args: &Args) -> anyhow::Result<()> {
     let requirements = fs::read_to_string(root.join("docs/requirements.md")).context("docs/requirements.md")?;
     let shown = shown::tests_by_id(&root)?;
     let text = render(&requirements, &inventory::read(&root)?, &shown, &open::read(&root)?)?
-        + &expected::render(&expected::read(&root)?)?;
-    let text = text + &cron::render()?;
+        + &suites::render(&crate::kube::suite_records(&root)?)?
+        + &expected::render(&expected::read(&root)?)?
+        + &cron::render()?;
     let file = root.join("docs/conformance.md");
     if args.check {
         let current = fs::read_to_string(&file).unwrap_or_default();
@@ -156,7 +158,7 @@ mod tests {
     }
 
     fn render(requirements: &str, shown: &Shown, open: &Open) -> anyhow::Result<String> {
-        let row = Row { id: "U-x".to_owned(), claim: "More.".to_owned() };
+        let row = Row { id: "U-x".to_owned(), claim: "More.".to_owned(), suite: None };
         super::render(requirements, &[Area { area: "Theirs".to_owned(), rows: vec![row] }], shown, open)
     }
 

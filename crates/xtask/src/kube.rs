@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use control_plane::{ControlPlane, Plan, TOKEN};
 pub use guard::command as guarded;
 pub use suites::runs_on_kube;
+pub use upstream::{Record as SuiteRecord, records as suite_records};
 
 /// The release; tests/kube/go.mod pins the same.
 pub const VERSION: &str = "1.37.1";
@@ -64,9 +65,14 @@ pub fn programs_are_there(names: &[&str]) -> anyhow::Result<bool> {
     build::ensure(names, build::PARALLEL)
 }
 
-/// Runs every suite of Kubernetes on each of its homes.
-pub fn run_upstream() -> anyhow::Result<()> {
-    upstream::run(&upstream::Args::default())
+/// Runs every suite of Kubernetes on each of its homes; with `record` the results go into docs/upstream.yaml.
+pub fn run_upstream(record: bool) -> anyhow::Result<()> {
+    upstream::run(&upstream::Args::everything(record))
+}
+
+/// Whether there is such a suite of Kubernetes.
+pub fn has_suite(name: &str) -> bool {
+    upstream::has_suite(name)
 }
 
 /// Whether Go is there. Where it is missing it says so, and CI must not rest on that.

@@ -19,6 +19,9 @@ pub struct Args {
     /// Only this member (may be given several times)
     #[arg(long, value_name = "NAME")]
     only: Vec<Member>,
+    /// Write results into docs/, where a member has a place for them there
+    #[arg(long)]
+    record: bool,
 }
 
 /// Something that takes long.
@@ -36,9 +39,9 @@ impl Member {
         }
     }
 
-    fn run(self) -> anyhow::Result<()> {
+    fn run(self, record: bool) -> anyhow::Result<()> {
         match self {
-            Member::Upstream => kube::run_upstream(),
+            Member::Upstream => kube::run_upstream(record),
         }
     }
 }
@@ -53,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             left_out.push(member);
             continue;
         }
-        if let Err(error) = member.run() {
+        if let Err(error) = member.run(args.record) {
             println!("{member:?} failed: {error:#}");
             failed.push(member);
         }

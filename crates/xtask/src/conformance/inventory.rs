@@ -15,7 +15,8 @@ const HEAD: &str = "
 
 From [inventory.yaml](inventory.yaml): each test of Kubernetes 1.37.1 that concerns these parts, by its name and in our
 words, what its tests leave out, and where we decided otherwise. *embedded* is the whole control plane on virtual time,
-*kube* our parts on the real control plane (`cargo xtask kube test`), *unit* a rule by itself.
+*kube* our parts on the real control plane (`cargo xtask kube test`), *unit* a rule by itself. *suite* is the suite of
+Kubernetes that has the test itself and runs on our components (below).
 ";
 
 /// A part of the inventory.
@@ -36,6 +37,8 @@ pub struct Row {
     pub id: String,
     /// What holds.
     pub claim: String,
+    /// The suite of Kubernetes that has this test and runs on our components (docs/upstream.yaml).
+    pub suite: Option<String>,
 }
 
 /// Reads the file.
@@ -47,6 +50,9 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<Area>> {
     for row in areas.iter().flat_map(|area| &area.rows) {
         ensure!(row.id.starts_with("U-"), "{}: {}: an id begins with U-", path.display(), row.id);
         ensure!(ids.insert(&row.id), "{}: {} stands there twice", path.display(), row.id);
+        if let Some(suite) = &row.suite {
+            ensure!(crate::kube::has_suite(suite), "{}: {}: there is no suite {suite}", path.display(), row.id);
+        }
     }
     Ok(areas)
 }
@@ -63,8 +69,8 @@ pub fn render(
     for Area { area, rows } in areas {
         headings.insert(area.clone());
         write!(text, "\n## {area}\n\n| id | what holds | shown by | on |\n| --- | --- | --- | --- |\n")?;
-        for Row { id, claim } in rows {
-            let (by, on) = match shown.get(id) {
+        for Row { id, claim, suite } in rows {
+            let (mut by, on) = match shown.get(id) {
                 Some(tests) => {
                     let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
                     let homes: BTreeSet<&str> = tests.iter().flat_map(|test| test.homes).copied().collect();
@@ -72,6 +78,9 @@ pub fn render(
                 }
                 None => (format!("*open*: {}", open.why(area, id)?), String::new()),
             };
+            if let Some(suite) = suite {
+                let _ = write!(by, "<br>suite: `{suite}`");
+            }
             writeln!(text, "| {id} | {} | {} | {on} |", claim.replace('|', "\\|"), by.replace('|', "\\|"))?;
             known.insert(id.clone());
         }
@@ -87,8 +96,9 @@ mod tests {
 
     #[test]
     fn a_row_says_which_tests_show_it_and_where_they_run() {
-        let row = |id: &str| Row { id: id.to_owned(), claim: "a claim".to_owned() };
-        let areas = [Area { area: "Jobs".to_owned(), rows: vec![row("U-a"), row("U-b")] }];
+        let row = |id: &str| Row { id: id.to_owned(), claim: "a claim".to_owned(), suite: None };
+        let covered = Row { suite: Some("job".to_owned()), ..row("U-a") };
+        let areas = [Area { area: "Jobs".to_owned(), rows: vec![covered, row("U-b")] }];
         let test = |name: &str, homes| Test { name: name.to_owned(), homes };
         let tests = [test("testkit: `t`", &["embedded", "kube"]), test("api: `s`", &["unit"][..])];
         let shown: Shown = [("U-a".to_owned(), tests.into())].into();
@@ -99,7 +109,7 @@ mod tests {
         open.reasons.insert("Soon".to_owned(), "comes soon".to_owned());
         let text = render(&areas, &shown, &open, &mut known, &mut headings).unwrap();
         for line in [
-            "| U-a | a claim | api: `s`<br>testkit: `t` | embedded, kube, unit |",
+            "| U-a | a claim | api: `s`<br>testkit: `t`<br>suite: `job` | embedded, kube, unit |",
             "| U-b | a claim | *open*: comes soon |  |",
         ] {
             assert!(text.contains(line), "{line} in {text}");

@@ -9,6 +9,7 @@ mod edit; // Go source with its seam in place
 mod expectation; // the tests that do not simply have to pass
 mod outcome; // what a Go test program printed
 mod program; // a package copied, edited and compiled into the cache folder
+mod record; // how the suites ended last time
 mod suite; // the suites and their seams
 
 use std::fs::File;
@@ -19,12 +20,17 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use self::expectation::{Comparison, Expectations};
 use self::outcome::Outcome;
 use self::suite::{SUITES, Suite};
 use super::{guarded, programs_are_there};
+
+pub use record::{Record, read as records};
+
+/// What CI runs.
+const FIXED_SET: &[(&str, Home)] = &[("job", Home::Embedded), ("podgroup", Home::Kube), ("topology", Home::Kube)];
 
 /// Options of `cargo xtask kube upstream`.
 #[derive(Default, clap::Args)]
@@ -41,16 +47,51 @@ pub struct Args {
     /// Leave out the tests that are expected to fail
     #[arg(long)]
     without_listed: bool,
+    /// What CI runs: job on phalanx up, podgroup and topology, without the tests that are expected to fail
+    #[arg(long, conflicts_with_all = ["suite", "home", "run", "record"])]
+    fixed_set: bool,
     /// The program under test [default: a debug build of this checkout]
     #[arg(long, value_name = "FILE")]
     phalanx: Option<PathBuf>,
     /// Only compile
     #[arg(long)]
     build_only: bool,
+    /// Write the result of each suite into docs/upstream.yaml; for whole suites on a committed tree
+    #[arg(long, conflicts_with_all = ["run", "without_listed"])]
+    record: bool,
+    /// How many suites run at the same time; most of a suite is waiting
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    parallel: u8,
+}
+
+impl Args {
+    /// All suites, each on all its homes, several at a time.
+    pub fn everything(record: bool) -> Args {
+        Args { record, parallel: 4, ..Args::default() }
+    }
+
+    /// Whether this suite runs on this home.
+    fn chooses(&self, suite: &Suite, home: Home) -> bool {
+        if self.fixed_set {
+            return FIXED_SET.contains(&(suite.name, home));
+        }
+        let named = self.suite.is_empty() || self.suite.iter().any(|name| name == suite.name);
+        named && self.home.is_none_or(|only| only == home)
+    }
+
+    /// Whether tests that are expected to fail run, too.
+    fn runs_listed(&self) -> bool {
+        !self.without_listed && !self.fixed_set
+    }
+
+    /// Whether every test of the suites runs.
+    fn whole(&self) -> bool {
+        self.run.is_none() && self.runs_listed()
+    }
 }
 
 /// The API server of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Home {
     /// kube-apiserver and etcd
@@ -60,7 +101,8 @@ pub enum Home {
 }
 
 impl Home {
-    fn name(self) -> &'static str {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
         match self {
             Home::Kube => "kube",
             Home::Embedded => "embedded",
@@ -68,13 +110,19 @@ impl Home {
     }
 }
 
+/// Whether there is such a suite.
+pub fn has_suite(name: &str) -> bool {
+    SUITES.iter().any(|suite| suite.name == name)
+}
+
 /// Runs the suites; an error where any outcome is not the expected one.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if !programs_are_there(&["etcd"])? {
         return Ok(());
     }
-    let chosen = |suite: &&Suite| args.suite.is_empty() || args.suite.iter().any(|name| name == suite.name);
+    let chosen = |suite: &&Suite| suite.homes.iter().any(|&home| args.chooses(suite, home));
     let suites: Vec<&Suite> = SUITES.iter().filter(chosen).collect();
+    ensure!(!suites.is_empty(), "none of these suites runs on that home");
     let programs: Vec<PathBuf> = suites.iter().map(|suite| program::compile(suite)).collect::<anyhow::Result<_>>()?;
     if args.build_only {
         programs.iter().for_each(|program| println!("{}", program.display()));
@@ -84,50 +132,111 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(path) => path.canonicalize().with_context(|| format!("--phalanx {}", path.display()))?,
         None => super::suites::built(&["build", "--workspace", "--bin", "phalanx"], "phalanx", "bin")?,
     };
-    let lines = expectation::read(&crate::repository_root()?)?;
-    let mut problems = 0;
+    let root = crate::repository_root()?;
+    let lines = expectation::read(&root)?;
+    let commit = if args.record { record::commit(&root)? } else { String::new() };
+    let mut runs = Vec::new();
     for (suite, program) in suites.iter().zip(&programs) {
-        for &home in suite.homes.iter().filter(|&&home| args.home.is_none_or(|only| only == home)) {
-            let expected = Expectations::of(&lines, suite.name, home);
-            let compared = one(args, suite, program, home, &phalanx, &expected)?;
-            problems += compared.problems.len();
-        }
+        let homes = suite.homes.iter().filter(|&&home| args.chooses(suite, home));
+        runs.extend(homes.map(|&home| Run {
+            suite,
+            program,
+            home,
+            phalanx: &phalanx,
+            expected: Expectations::of(&lines, suite.name, home),
+        }));
     }
+    let compared = in_parallel(args, &runs)?;
+    for (run, compared) in
+        runs.iter().zip(&compared).filter(|(_, compared)| compared.problems.is_empty() && args.record)
+    {
+        record::write(&root, run.record(compared, &commit))?;
+    }
+    let problems: usize = compared.iter().map(|compared| compared.problems.len()).sum();
     ensure!(problems == 0, "{problems} tests did not end as expected");
     Ok(())
 }
 
-/// Runs one suite on one home and prints what is not as expected.
-fn one(
-    args: &Args,
-    suite: &Suite,
-    program: &Path,
+/// One suite on one home.
+struct Run<'a> {
+    suite: &'a Suite,
+    program: &'a Path,
     home: Home,
-    phalanx: &Path,
-    expected: &Expectations,
-) -> anyhow::Result<Comparison> {
-    let start = Instant::now();
-    let log = program.with_extension(format!("{}.log", home.name()));
-    println!("{} on {}: running, log in {}", suite.name, home.name(), log.display());
-    let skipped = if args.without_listed { expected.skipped_with_failing() } else { expected.skipped() };
-    let mut command = guarded(program)?;
-    command.args(["-test.v", "-test.count=1", &format!("-test.timeout={}m", suite.minutes_max)]);
-    command.args(args.run.iter().map(|regex| format!("-test.run={regex}")));
-    command.args(skipped.iter().map(|pattern| format!("-test.skip={pattern}")));
-    let tests = follow(command.env("PHALANX_BIN", phalanx).env("PHALANX_SUITE_HOME", home.name()), &log)?;
-    ensure!(!tests.is_empty(), "{} on {}: no test ran, see {}", suite.name, home.name(), log.display());
-    let compared = expected.compare(&tests, args.run.is_none() && !args.without_listed);
-    for problem in &compared.problems {
-        println!("{} on {}: {problem}", suite.name, home.name());
+    phalanx: &'a Path,
+    expected: Expectations,
+}
+
+/// Runs all of them, so many at a time, and returns how each compares, in their order.
+fn in_parallel(args: &Args, runs: &[Run<'_>]) -> anyhow::Result<Vec<Comparison>> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let worker = || -> anyhow::Result<Vec<(usize, Comparison)>> {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let Some(run) = runs.get(at) else { return Ok(done) };
+            done.push((at, run.run(args)?));
+        }
+    };
+    let mut done: Vec<(usize, Comparison)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..args.parallel.max(1)).map(|_| scope.spawn(worker)).collect();
+        let results = workers.into_iter().map(|worker| worker.join().expect("a worker returns its errors"));
+        results.collect::<anyhow::Result<Vec<_>>>().map(|done| done.into_iter().flatten().collect())
+    })?;
+    done.sort_by_key(|&(at, _)| at);
+    Ok(done.into_iter().map(|(_, compared)| compared).collect())
+}
+
+impl Run<'_> {
+    /// Runs the suite and prints what is not as expected.
+    fn run(&self, args: &Args) -> anyhow::Result<Comparison> {
+        let (start, title) = (Instant::now(), format!("{} on {}", self.suite.name, self.home.name()));
+        let log = self.program.with_extension(format!("{}.log", self.home.name()));
+        println!("{title}: running, log in {}", log.display());
+        let skipped = if args.runs_listed() { self.expected.skipped() } else { self.expected.skipped_with_failing() };
+        let mut command = guarded(self.program)?;
+        command.args(["-test.v", "-test.count=1", &format!("-test.timeout={}m", self.suite.minutes_max)]);
+        command.args(args.run.iter().map(|regex| format!("-test.run={regex}")));
+        command.args(skipped.iter().map(|pattern| format!("-test.skip={pattern}")));
+        let tests = follow(command.env("PHALANX_BIN", self.phalanx).env("PHALANX_SUITE_HOME", self.home.name()), &log)?;
+        ensure!(!tests.is_empty(), "{title}: no test ran, see {}", log.display());
+        let mut compared = self.expected.compare(&tests, args.whole());
+        compared.problems.extend(self.expected.strangers(&names(self.program)?));
+        compared.seconds = start.elapsed().as_secs();
+        for problem in &compared.problems {
+            println!("{title}: {problem}");
+        }
+        println!(
+            "{title}: {} passed, {} failed as listed, {} either, {} lines not run, {} not as expected, {} s",
+            compared.passed,
+            compared.failed,
+            compared.either,
+            self.expected.not_run(),
+            compared.problems.len(),
+            compared.seconds
+        );
+        Ok(compared)
     }
-    let (passed, listed, seconds) = (compared.passed, compared.listed, start.elapsed().as_secs());
-    println!(
-        "{} on {}: {passed} passed, {listed} listed, {} not as expected, {seconds} s",
-        suite.name,
-        home.name(),
-        compared.problems.len()
-    );
-    Ok(compared)
+
+    fn record(&self, compared: &Comparison, commit: &str) -> Record {
+        Record {
+            suite: self.suite.name.to_owned(),
+            home: self.home,
+            passed: compared.passed,
+            failed_as_listed: compared.failed,
+            either: compared.either,
+            lines_not_run: self.expected.not_run(),
+            seconds: compared.seconds,
+            date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
+            commit: commit.to_owned(),
+        }
+    }
+}
+
+/// The top-level tests of a program.
+fn names(program: &Path) -> anyhow::Result<Vec<String>> {
+    let output = Command::new(program).arg("-test.list=^Test").output().context("listing the tests")?;
+    ensure!(output.status.success(), "-test.list: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
 /// Runs the program with etcd on its path, keeps all it prints in `log`, and returns how each test ended.

@@ -23,10 +23,16 @@ func StartJobController(tb testing.TB, config *restclient.Config) (context.Conte
 // startControllers starts `phalanx controllers --controllers NAMES`.
 func startControllers(tb testing.TB, config *restclient.Config, names string) (context.Context, context.CancelFunc) {
 	tb.Helper()
+	return startControllersWith(tb, config, names, jobSettings())
+}
+
+// startControllersWith does the same with other settings: lines of the section `controllers`.
+func startControllersWith(tb testing.TB, config *restclient.Config, names, lines string) (context.Context, context.CancelFunc) {
+	tb.Helper()
 	_, ctx := ktesting.NewTestContext(tb)
 	ctx, cancel := context.WithCancel(ctx)
 	folder := temporaryFolder(tb)
-	settings := writeFile(tb, folder, "config.yaml", controllerSettings())
+	settings := writeFile(tb, folder, "config.yaml", configurationHead+lines)
 	process := start(tb, folder, "controllers", "--controllers", names, "--leader-elect=false",
 		"--kubeconfig", writeKubeconfig(tb, folder, config), "--config", settings,
 		"--metrics-listen", "127.0.0.1:0", "--feature-gates", gates())
@@ -40,16 +46,16 @@ func startControllers(tb testing.TB, config *restclient.Config, names string) (c
 	return ctx, stop
 }
 
-func controllerSettings() string {
-	backoff := jobcontroller.DefaultJobPodFailureBackOff
-	longest := max(jobcontroller.MaxJobPodFailureBackOff, backoff)
-	return fmt.Sprintf(`apiVersion: phalanx.dev/v1alpha1
+const configurationHead = `apiVersion: phalanx.dev/v1alpha1
 kind: Configuration
 controllers:
-  podBackoff: %s
-  podBackoffMax: %s
-  jobSyncBatch: %s
-`, milliseconds(backoff), milliseconds(longest), milliseconds(jobcontroller.SyncJobBatchPeriod))
+`
+
+func jobSettings() string {
+	backoff := jobcontroller.DefaultJobPodFailureBackOff
+	longest := max(jobcontroller.MaxJobPodFailureBackOff, backoff)
+	return fmt.Sprintf("  podBackoff: %s\n  podBackoffMax: %s\n  jobSyncBatch: %s\n",
+		milliseconds(backoff), milliseconds(longest), milliseconds(jobcontroller.SyncJobBatchPeriod))
 }
 
 func milliseconds(duration time.Duration) string {

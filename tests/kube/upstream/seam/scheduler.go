@@ -1,7 +1,6 @@
 package seam
 
 import (
-	"bytes"
 	gocontext "context"
 	"encoding/json"
 	"errors"
@@ -16,14 +15,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	configtesting "k8s.io/kubernetes/pkg/scheduler/apis/config/testing"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	schedulerutils "k8s.io/kubernetes/test/integration/scheduler"
 	testutils "k8s.io/kubernetes/test/integration/util"
-	"sigs.k8s.io/yaml"
+	"k8s.io/utils/ptr"
 )
 
 // InitTestSchedulerWithNS is the function of the same name in test/integration/util, with our scheduler running instead
@@ -37,15 +36,40 @@ func InitTestSchedulerWithNS(t *testing.T, namespace string, options ...schedule
 	return context
 }
 
-// Run stands where a test runs the scheduler in its process: it starts ours on the test's server.
+// InitTestDisablePreemption is the function of the same name in test/integration/util, with our scheduler.
+func InitTestDisablePreemption(t *testing.T, namespace string) *testutils.TestContext {
+	t.Helper()
+	disabled := configtesting.V1ToInternalWithDefaults(t, configv1.KubeSchedulerConfiguration{
+		Profiles: []configv1.KubeSchedulerProfile{{
+			SchedulerName: ptr.To(v1.DefaultSchedulerName),
+			Plugins: &configv1.Plugins{
+				PostFilter: configv1.PluginSet{Disabled: []configv1.Plugin{{Name: names.DefaultPreemption}}},
+			},
+		}},
+	})
+	return InitTestSchedulerWithNS(t, namespace, WithProfiles(disabled.Profiles...))
+}
+
+// InitTestSchedulerForFrameworkTest is the function of the same name in test/integration/scheduler, with our scheduler.
+func InitTestSchedulerForFrameworkTest(t *testing.T, context *testutils.TestContext, nodes int, run bool, options ...scheduler.Option) (*testutils.TestContext, testutils.ShutdownFunc) {
+	t.Helper()
+	context, teardown := schedulerutils.InitTestSchedulerForFrameworkTest(t, context, nodes, false, options...)
+	if run {
+		Run(t, context)
+	}
+	return context, teardown
+}
+
+// Run stands where a test runs the scheduler in its process: it starts ours on the test's server, with the options that
+// the test has made since the last start.
 func Run(t testing.TB, context *testutils.TestContext) {
 	t.Helper()
 	refuseBinds(t, context)
 	folder := temporaryFolder(t)
 	args := []string{"scheduler", "--leader-elect=false", "--metrics-listen", "127.0.0.1:0",
 		"--kubeconfig", writeKubeconfig(t, folder, context.KubeConfig), "--feature-gates", gates()}
-	if found, ok := profiles.Load(t); ok {
-		args = append(args, "--config", writeFile(t, folder, "config.yaml", encode(t, found.([]schedulerconfig.KubeSchedulerProfile))))
+	if text := takeOptions(t); text != "" {
+		args = append(args, "--config", writeFile(t, folder, "config.yaml", text))
 	}
 	process := start(t, folder, args...)
 	schedulers.Store(context, process)
@@ -54,38 +78,13 @@ func Run(t testing.TB, context *testutils.TestContext) {
 	context.SchedulerCloseFn = func() { process.Kill(); closeScheduler() }
 }
 
-// schedulers has our scheduler of each test context, profiles what each test asked for.
-var schedulers, profiles sync.Map
+// schedulers has our scheduler of each test context.
+var schedulers sync.Map
 
-// WithProfiles is scheduler.WithProfiles; our scheduler gets the same profiles in a file.
-func WithProfiles(t testing.TB, wanted ...schedulerconfig.KubeSchedulerProfile) scheduler.Option {
-	profiles.Store(t, wanted)
-	return scheduler.WithProfiles(wanted...)
-}
-
-func encode(t testing.TB, wanted []schedulerconfig.KubeSchedulerProfile) string {
+// ScheduleOne stands where a test has the scheduler of its own process decide about one pod: no such step exists here.
+func ScheduleOne(t testing.TB) {
 	t.Helper()
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
-	if !ok {
-		t.Fatal("no YAML serializer")
-	}
-	var text bytes.Buffer
-	encoder := scheme.Codecs.EncoderForVersion(info.Serializer, configv1.SchemeGroupVersion)
-	if err := encoder.Encode(&schedulerconfig.KubeSchedulerConfiguration{Profiles: wanted}, &text); err != nil {
-		t.Fatalf("profiles of the test: %v", err)
-	}
-	// What the codec fills in besides the profiles is not the test's wish.
-	var document map[string]any
-	if err := yaml.Unmarshal(text.Bytes(), &document); err != nil {
-		t.Fatal(err)
-	}
-	only, err := json.Marshal(map[string]any{
-		"apiVersion": document["apiVersion"], "kind": document["kind"], "profiles": document["profiles"],
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(only)
+	t.Fatal(NotObservable("a single cycle"))
 }
 
 // refuseBinds fails the test when a client in its own process binds a pod: nothing of Kubernetes may decide here.

@@ -32,6 +32,11 @@ pub struct Package {
 const KUBERNETES: &str = "k8s.io/kubernetes";
 const SEAM: &str = "phalanx.dev/tests/kube/upstream/seam";
 const BOTH: &[Home] = &[Home::Kube, Home::Embedded];
+const KUBE: &[Home] = &[Home::Kube];
+
+/// A step that has kube-scheduler take one pod from its queue ends the test.
+const SCHEDULE_ONE: Edit = Edit::Text("testCtx.Scheduler.ScheduleOne(testCtx.Ctx)", "seam.ScheduleOne(t)", 1);
+const SCHEDULE_ONE_TWICE: Edit = Edit::Text("testCtx.Scheduler.ScheduleOne(testCtx.Ctx)", "seam.ScheduleOne(t)", 2);
 
 /// Where a file uses nothing of test/integration/util but `InitTestSchedulerWithNS`, the seam takes its place whole.
 const UTIL_IS_SEAM: Edit = Edit::Text(
@@ -39,6 +44,9 @@ const UTIL_IS_SEAM: Edit = Edit::Text(
     r#"testutils "phalanx.dev/tests/kube/upstream/seam""#,
     1,
 );
+/// The options of the scheduler that a test may set have functions of the same names in the seam.
+const OPTIONS_ARE_SEAM: Edit =
+    Edit::Text("\t\"k8s.io/kubernetes/pkg/scheduler\"\n", "\tscheduler \"phalanx.dev/tests/kube/upstream/seam\"\n", 1);
 const OUR_STEPS: Edit = Edit::Text(
     "k8s.io/kubernetes/test/integration/scheduler/podgroup/stepsframework",
     "phalanx.dev/tests/kube/upstream/podgroup/stepsframework",
@@ -154,6 +162,26 @@ pub const SUITES: &[Suite] = &[
         minutes_max: 10,
     },
     Suite {
+        name: "podgc",
+        module: KUBERNETES,
+        packages: &[Package {
+            from: "test/integration/podgc",
+            to: "upstream/podgc",
+            files: &[(
+                "podgc_test.go",
+                &[
+                    Edit::Body("setup", "\treturn seam.StartPodGC(t, name)"),
+                    Edit::Text("\t\"k8s.io/client-go/informers\"\n", "", 1),
+                    Edit::Text("\t\"k8s.io/kubernetes/pkg/controller/podgc\"\n", "", 1),
+                    Edit::Import(SEAM),
+                ],
+            )],
+            left_out: &[],
+        }],
+        homes: BOTH,
+        minutes_max: 10,
+    },
+    Suite {
         name: "podgroup",
         module: KUBERNETES,
         packages: &[
@@ -161,12 +189,13 @@ pub const SUITES: &[Suite] = &[
                 from: "test/integration/scheduler/podgroup",
                 to: "upstream/podgroup",
                 files: &[
-                    ("cpg_test.go", &[UTIL_IS_SEAM, OUR_STEPS]),
-                    ("podgroup_affinity_test.go", &[UTIL_IS_SEAM, OUR_STEPS]),
+                    ("cpg_test.go", &[UTIL_IS_SEAM, OPTIONS_ARE_SEAM, OUR_STEPS]),
+                    ("podgroup_affinity_test.go", &[UTIL_IS_SEAM, OPTIONS_ARE_SEAM, OUR_STEPS]),
                     (
                         "podgroup_pvc_test.go",
                         &[
                             Edit::Text("testutils.InitTestSchedulerWithNS(", "seam.InitTestSchedulerWithNS(", 1),
+                            OPTIONS_ARE_SEAM,
                             OUR_STEPS,
                             Edit::Import(SEAM),
                         ],
@@ -175,7 +204,7 @@ pub const SUITES: &[Suite] = &[
                         "podgroup_test.go",
                         &[
                             Edit::Text("testutils.InitTestSchedulerWithNS(", "seam.InitTestSchedulerWithNS(", 4),
-                            Edit::Text("scheduler.WithProfiles(", "seam.WithProfiles(t, ", 2),
+                            OPTIONS_ARE_SEAM,
                             OUR_STEPS,
                             Edit::Import(SEAM),
                         ],
@@ -184,6 +213,7 @@ pub const SUITES: &[Suite] = &[
                         "queueing_test.go",
                         &[
                             Edit::Text("go testCtx.Scheduler.Run(testCtx.SchedulerCtx)", "seam.Run(t, testCtx)", 1),
+                            OPTIONS_ARE_SEAM,
                             OUR_STEPS,
                             Edit::Import(SEAM),
                         ],
@@ -193,7 +223,30 @@ pub const SUITES: &[Suite] = &[
             },
             STEPS,
         ],
-        homes: &[Home::Kube],
+        homes: KUBE,
+        minutes_max: 20,
+    },
+    Suite {
+        name: "podgroup-queueing",
+        module: KUBERNETES,
+        packages: &[
+            Package {
+                from: "test/integration/scheduler/podgroup/queueing",
+                to: "upstream/podgroup-queueing",
+                files: &[(
+                    "queueing_test.go",
+                    &[
+                        Edit::Text("testutils.InitTestSchedulerWithNS(", "seam.InitTestSchedulerWithNS(", 2),
+                        OPTIONS_ARE_SEAM,
+                        OUR_STEPS,
+                        Edit::Import(SEAM),
+                    ],
+                )],
+                left_out: &[],
+            },
+            STEPS,
+        ],
+        homes: KUBE,
         minutes_max: 20,
     },
     Suite {
@@ -203,13 +256,137 @@ pub const SUITES: &[Suite] = &[
             Package {
                 from: "test/integration/scheduler/podgroup/topology_aware_scheduling",
                 to: "upstream/topology",
-                files: &[("tas_test.go", &[UTIL_IS_SEAM, OUR_STEPS]), ("cpg_tas_test.go", &[UTIL_IS_SEAM, OUR_STEPS])],
+                files: &[
+                    ("tas_test.go", &[UTIL_IS_SEAM, OPTIONS_ARE_SEAM, OUR_STEPS]),
+                    ("cpg_tas_test.go", &[UTIL_IS_SEAM, OPTIONS_ARE_SEAM, OUR_STEPS]),
+                ],
                 left_out: &[],
             },
             STEPS,
         ],
-        homes: &[Home::Kube],
-        minutes_max: 30,
+        homes: KUBE,
+        minutes_max: 40,
+    },
+    Suite {
+        name: "preemption",
+        module: KUBERNETES,
+        packages: &[Package {
+            from: "test/integration/scheduler/preemption",
+            to: "upstream/preemption",
+            files: &[
+                (
+                    "preemption_test.go",
+                    &[
+                        Edit::Text("go testCtx.Scheduler.Run(testCtx.SchedulerCtx)", "seam.Run(t, testCtx)", 1),
+                        Edit::Text("go testCtx.Scheduler.Run(testCtx.Ctx)", "seam.Run(t, testCtx)", 2),
+                        SCHEDULE_ONE_TWICE,
+                        OPTIONS_ARE_SEAM,
+                        Edit::Import(SEAM),
+                    ],
+                ),
+                (
+                    "deferred_resize_preemption_test.go",
+                    &[
+                        Edit::Text("go testCtx.Scheduler.Run(testCtx.Ctx)", "seam.Run(t, testCtx)", 3),
+                        OPTIONS_ARE_SEAM,
+                        Edit::Import(SEAM),
+                    ],
+                ),
+            ],
+            left_out: &[],
+        }],
+        homes: KUBE,
+        minutes_max: 40,
+    },
+    Suite {
+        name: "preemption-podgroup",
+        module: KUBERNETES,
+        packages: &[Package {
+            from: "test/integration/scheduler/preemption/podgroup",
+            to: "upstream/preemption-podgroup",
+            files: &[(
+                "podgrouppreemption_test.go",
+                &[
+                    Edit::Text("testutils.InitTestSchedulerWithNS(", "seam.InitTestSchedulerWithNS(", 5),
+                    Edit::Text(
+                        "_, ok := testCtx.Scheduler.SchedulingQueue.GetPod(p.Name, p.Namespace, p.Spec.SchedulingGroup)",
+                        "ok := seam.HasSeen(testCtx, p.Namespace, p.Name)",
+                        1,
+                    ),
+                    OPTIONS_ARE_SEAM,
+                    Edit::Import(SEAM),
+                ],
+            )],
+            left_out: &[],
+        }],
+        homes: KUBE,
+        minutes_max: 60,
+    },
+    Suite {
+        name: "preemption-misc",
+        module: KUBERNETES,
+        packages: &[Package {
+            from: "test/integration/scheduler/preemption/misc",
+            to: "upstream/preemption-misc",
+            files: &[(
+                "miscpreemption_test.go",
+                &[
+                    Edit::Text("testutils.InitTestSchedulerWithNS", "seam.InitTestSchedulerWithNS", 1),
+                    Edit::Text("testutils.InitTestDisablePreemption", "seam.InitTestDisablePreemption", 1),
+                    Edit::Text("go testCtx.Scheduler.Run(testCtx.Ctx)", "seam.Run(t, testCtx)", 2),
+                    OPTIONS_ARE_SEAM,
+                    Edit::Import(SEAM),
+                ],
+            )],
+            left_out: &[],
+        }],
+        homes: KUBE,
+        minutes_max: 40,
+    },
+    Suite {
+        name: "preemption-nominated",
+        module: KUBERNETES,
+        packages: &[Package {
+            from: "test/integration/scheduler/preemption/nominatednodename",
+            to: "upstream/preemption-nominated",
+            files: &[(
+                "nominatednodename_test.go",
+                &[
+                    Edit::Text("testutils.InitTestSchedulerWithNS", "seam.InitTestSchedulerWithNS", 1),
+                    Edit::Text("go testCtx.Scheduler.Run(testCtx.Ctx)", "seam.Run(t, testCtx)", 1),
+                    OPTIONS_ARE_SEAM,
+                    Edit::Import(SEAM),
+                ],
+            )],
+            left_out: &[],
+        }],
+        homes: KUBE,
+        minutes_max: 20,
+    },
+    Suite {
+        name: "nominated-node-name",
+        module: KUBERNETES,
+        packages: &[Package {
+            from: "test/integration/scheduler/nominated_node_name",
+            to: "upstream/nominated-node-name",
+            files: &[(
+                "nominated_node_name_test.go",
+                &[
+                    Edit::Text("go testCtx.Scheduler.Run(testCtx.SchedulerCtx)", "seam.Run(t, testCtx)", 2),
+                    Edit::Text(
+                        "schedulerutils.InitTestSchedulerForFrameworkTest(",
+                        "seam.InitTestSchedulerForFrameworkTest(",
+                        2,
+                    ),
+                    SCHEDULE_ONE,
+                    OPTIONS_ARE_SEAM,
+                    Edit::Import(SEAM),
+                ],
+            )],
+            left_out: &[],
+        }],
+        homes: KUBE,
+        minutes_max: 20,
     },
     Suite {
         name: "filters",
@@ -231,7 +408,7 @@ pub const SUITES: &[Suite] = &[
             )],
             left_out: &[],
         }],
-        homes: &[Home::Kube],
+        homes: KUBE,
         minutes_max: 30,
     },
     Suite {
@@ -244,14 +421,13 @@ pub const SUITES: &[Suite] = &[
                 "priorities_test.go",
                 &[
                     Edit::Text("go testCtx.Scheduler.Run(testCtx.Ctx)", "seam.Run(t, testCtx)", 2),
-                    Edit::Text("scheduler.WithProfiles(", "seam.WithProfiles(t, ", 2),
-                    Edit::Text("\t\"k8s.io/kubernetes/pkg/scheduler\"\n", "", 1),
+                    OPTIONS_ARE_SEAM,
                     Edit::Import(SEAM),
                 ],
             )],
             left_out: &[],
         }],
-        homes: &[Home::Kube],
+        homes: KUBE,
         minutes_max: 20,
     },
     Suite {
@@ -269,7 +445,7 @@ pub const SUITES: &[Suite] = &[
             )],
             left_out: &[],
         }],
-        homes: &[Home::Kube],
+        homes: KUBE,
         minutes_max: 20,
     },
 ];

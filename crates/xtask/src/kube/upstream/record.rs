@@ -1,0 +1,115 @@
+//! docs/upstream.yaml: how each suite ended on each home when it was last run as a whole.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::Home;
+use super::suite::SUITES;
+
+const HEAD: &str = "\
+# How Kubernetes' own suites ended on our components when they were last run as a whole. `cargo xtask kube upstream --record`
+# writes this file; `cargo xtask conformance` makes a table of it.
+";
+
+/// One suite on one home.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Record {
+    /// The suite.
+    pub suite: String,
+    /// The API server.
+    pub home: Home,
+    /// Tests that passed and had to; tests that have tests below them are not counted.
+    pub passed: usize,
+    /// Tests that are listed as failing and failed.
+    pub failed_as_listed: usize,
+    /// Tests that may pass or fail.
+    pub either: usize,
+    /// Lines of expectations.yaml that leave tests out.
+    pub lines_not_run: usize,
+    /// How long it took.
+    pub seconds: u64,
+    /// The day of the run.
+    pub date: String,
+    /// The commit that was tested.
+    pub commit: String,
+}
+
+/// The records, in the order of the suites; none where the file is not there.
+pub fn read(root: &Path) -> anyhow::Result<Vec<Record>> {
+    let path = file(root);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    serde_saphyr::from_str(&text).with_context(|| path.display().to_string())
+}
+
+/// Puts `record` in the place of the one of the same suite and home.
+pub fn write(root: &Path, record: Record) -> anyhow::Result<()> {
+    let records = replaced(read(root)?, record);
+    let path = file(root);
+    std::fs::write(&path, format!("{HEAD}{}", text(&records)?)).with_context(|| path.display().to_string())
+}
+
+/// The commit under test. A tree with other changes than records is an error: nobody could repeat its run.
+pub fn commit(root: &Path) -> anyhow::Result<String> {
+    let git = |args: &[&str]| -> anyhow::Result<String> {
+        let output = Command::new("git").args(args).current_dir(root).output().context("running git")?;
+        ensure!(output.status.success(), "git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let changed = git(&["status", "--porcelain", "--", ".", ":!docs"])?;
+    ensure!(changed.is_empty(), "--record needs a committed tree, these files differ:\n{changed}");
+    git(&["rev-parse", "--short=9", "HEAD"])
+}
+
+fn file(root: &Path) -> PathBuf {
+    root.join("docs/upstream.yaml")
+}
+
+fn replaced(mut records: Vec<Record>, record: Record) -> Vec<Record> {
+    records.retain(|other| (&other.suite, other.home) != (&record.suite, record.home));
+    records.push(record);
+    let place = |name: &str| SUITES.iter().position(|suite| suite.name == name);
+    records.sort_by_key(|record| (place(&record.suite), record.home));
+    records
+}
+
+fn text(records: &[Record]) -> anyhow::Result<String> {
+    // One line a record, so that a new run is a small change of the file.
+    let lines = records.iter().map(|record| Ok(format!("- {}\n", serde_json::to_string(record)?)));
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_new_record_takes_the_place_of_the_old_one_and_the_file_can_be_read_back() {
+        let record = |suite: &str, home, passed| Record {
+            suite: suite.to_owned(),
+            home,
+            passed,
+            failed_as_listed: 1,
+            either: 0,
+            lines_not_run: 2,
+            seconds: 3,
+            date: "2026-01-01".to_owned(),
+            commit: "abc".to_owned(),
+        };
+        let records =
+            [record("cronjob", Home::Kube, 1), record("job", Home::Embedded, 2), record("job", Home::Kube, 3)];
+        let records = records.into_iter().fold(Vec::new(), replaced);
+        let records = replaced(records, record("job", Home::Embedded, 4));
+        let order: Vec<(&str, usize)> = records.iter().map(|record| (record.suite.as_str(), record.passed)).collect();
+        assert_eq!(order, [("job", 3), ("job", 4), ("cronjob", 1)]);
+        let read: Vec<Record> = serde_saphyr::from_str(&format!("{HEAD}{}", text(&records).unwrap())).unwrap();
+        assert_eq!(read, records);
+    }
+}

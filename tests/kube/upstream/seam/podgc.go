@@ -1,0 +1,43 @@
+package seam
+
+import (
+	"testing"
+
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/test/integration/framework"
+	testutils "k8s.io/kubernetes/test/integration/util"
+	"k8s.io/kubernetes/test/utils/ktesting"
+)
+
+// podGCSettings are what the suite gives to the collector in its process: no limit for ended pods, and a second until the
+// pods of a missing node are taken for lost.
+const podGCSettings = `  maxTerminatedPods: 0
+  missingNodeQuarantine: 1s
+`
+
+// StartPodGC starts a server and `phalanx controllers --controllers podgc` on it.
+func StartPodGC(t *testing.T, namespace string) *testutils.TestContext {
+	t.Helper()
+	context := apiServer(t, namespace)
+	startControllersWith(t, context.KubeConfig, "podgc", podGCSettings)
+	return context
+}
+
+// apiServer is testutils.InitTestAPIServer, or a context of the same kind for `phalanx up`.
+func apiServer(t *testing.T, namespace string) *testutils.TestContext {
+	t.Helper()
+	if !embedded() {
+		return testutils.InitTestAPIServer(t, namespace, nil)
+	}
+	config, _ := startServer(t)
+	client, err := clientset.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &testutils.TestContext{
+		Ctx:        ktesting.Init(t),
+		ClientSet:  client,
+		KubeConfig: config,
+		NS:         framework.CreateNamespaceOrDie(client, namespace, t),
+	}
+}
