@@ -4,6 +4,7 @@ mod home; // what runs: everything in one process of ours, or the real server wi
 mod load; // Jobs sent, and watched to their end
 mod pairs; // what Workloads and PodGroups take up
 mod vitals; // what a server counted, and what a process took
+mod waiting; // what gangs that wait cost
 
 pub use self::vitals::Writes;
 
@@ -64,6 +65,8 @@ enum Case {
     Gangs,
     /// What 10,000 Workloads with their PodGroups take up
     Pairs,
+    /// Small Jobs at a steady rate, alone and beside 200 gangs of 64 that never fit
+    Waiting,
 }
 
 /// Who runs the Jobs.
@@ -133,6 +136,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let size = pairs::measure(10_000)?;
         println!("\n{}", size.text());
         lines.push(size.line());
+    }
+    if chosen(Case::Waiting) && on(System::PhalanxEmbedded) {
+        let mut rows = Vec::new();
+        for gangs in [0, 200] {
+            rows.extend(waiting::measure(args, gangs)?);
+        }
+        println!("\n{}", waiting::text(&rows));
+        lines.extend(rows.iter().map(waiting::line));
     }
     if let Some(file) = &args.json {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -22,7 +22,17 @@ pub enum Home {
 impl Home {
     /// Starts `system` and returns when its parts are ready; `None` where the real programs cannot be had.
     pub(super) fn start(args: &Args, system: System, gates: &str) -> anyhow::Result<Option<Home>> {
-        let nodes = args.nodes.to_string();
+        Home::start_with_nodes(args, system, gates, args.nodes)
+    }
+
+    /// The same with another number of nodes.
+    pub(super) fn start_with_nodes(
+        args: &Args,
+        system: System,
+        gates: &str,
+        nodes: u32,
+    ) -> anyhow::Result<Option<Home>> {
+        let nodes = nodes.to_string();
         let phalanx = part::program(&args.phalanx)?;
         let folder = args.folder.join(system.name());
         if system == System::PhalanxEmbedded {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::home::Home;
 use super::vitals::{Vitals, Writes};
 
-const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+pub const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Requests of the load in flight at once.
