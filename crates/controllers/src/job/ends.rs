@@ -20,6 +20,8 @@ pub enum End {
     Ignored,
     /// It was put out of the way by somebody who needed the room, which says nothing about the program in it.
     Disrupted,
+    /// It was deleted because the Job had succeeded without it. That counts nowhere.
+    Stopped,
 }
 
 impl End {

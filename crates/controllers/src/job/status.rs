@@ -16,7 +16,7 @@ use super::group_condition::{note_group, waits_for_place};
 use super::observe::Observed;
 use super::retries::Retries;
 use super::scheduling::{Fallback, Group, Scheduling};
-use super::shape::{Mode, PODS_PER_STEP_MAX, Shape, is_held, is_terminating};
+use super::shape::{Mode, PODS_PER_STEP_MAX, Shape, is_held};
 use super::tally::{RecordedIndexes, Tally, recorded_uids, succeeded_first};
 use super::verdict::Verdict;
 
@@ -52,6 +52,13 @@ pub struct Findings<'a> {
     pub retries: &'a Retries,
     /// Its end, if it has come to one.
     pub verdict: Option<&'a Verdict>,
+}
+
+impl Findings<'_> {
+    /// What the pod's end means for the counts; `None` while it has not come to one.
+    fn end(&self, pod: &PodView) -> Option<End> {
+        self.verdict.map_or_else(|| self.shape.end(pod), |verdict| verdict.end(self.shape, pod))
+    }
 }
 
 /// The status that follows from what was observed, and what to tell people when it is written. `scheduling` is what was
@@ -90,21 +97,19 @@ pub fn next_status(
 /// Pods that may be let go, at most one batch: their end is in the written status, or never will be.
 pub fn releasable(observed: &Observed, findings: &Findings<'_>) -> Vec<Arc<PodView>> {
     let job = &observed.job;
-    let Findings { shape, retries, verdict, .. } = *findings;
+    let Findings { shape, retries, .. } = *findings;
     let uids = recorded_uids(job);
     let indexes = RecordedIndexes::of(job, shape);
     let is_free = |pod: &PodView| {
         let recorded_uid = || uids.contains(pod.metadata.uid.as_str());
-        match shape.end(pod) {
+        match findings.end(pod) {
             Some(_) if !shape.counts(pod) => true,
             Some(End::Succeeded) => recorded_uid() || shape.index_of(pod).is_some_and(|index| indexes.contain(index)),
             Some(End::Failed | End::FailedForGood) => recorded_uid(),
             Some(End::Ignored | End::Disrupted) => !retries.need(shape, pod),
-            // A Job that is going away lets the rest go, and one that succeeded lets go of what it stopped.
-            None => {
-                let stopped = verdict.is_some_and(|verdict| verdict.succeeded) && is_terminating(pod);
-                recorded_uid() || job.metadata.is_deleting() || stopped
-            }
+            Some(End::Stopped) => true,
+            // A Job that is being deleted releases the rest.
+            None => recorded_uid() || job.metadata.is_deleting(),
         }
     };
     let free = observed.pods.iter().filter(|pod| is_held(pod) && is_free(pod));
@@ -178,18 +183,15 @@ fn without_numbers(text: &str) -> String {
 
 /// Moves ends along: uids whose pod was let go into the counts, new ends into the records. True if all found room.
 fn count_and_record(status: &mut JobStatusView, observed: &Observed, findings: &Findings<'_>) -> bool {
-    let Findings { shape, retries, verdict, .. } = *findings;
+    let Findings { shape, retries, .. } = *findings;
     let held: Vec<&Arc<PodView>> = observed.pods.iter().filter(|pod| is_held(pod)).collect();
     let mut uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
     count_let_go(status, &mut uncounted, &held);
 
     let mut indexes = RecordedIndexes::of(&observed.job, shape);
     let recorded = recorded_uids(&observed.job);
-    let failing = verdict.is_some_and(|verdict| verdict.written && !verdict.succeeded);
     let is_new = |pod: &&&Arc<PodView>| shape.counts(pod) && !recorded.contains(pod.metadata.uid.as_str());
-    // Pods that are stopped because the Job failed are part of its failure.
-    let stopped = |pod: &PodView| (failing && is_terminating(pod)).then_some(End::Failed);
-    let ends = held.iter().filter(is_new).filter_map(|pod| Some((*pod, shape.end(pod).or_else(|| stopped(pod))?)));
+    let ends = held.iter().filter(is_new).filter_map(|pod| Some((*pod, findings.end(pod)?)));
     let ends: Vec<_> = ends.filter(|(pod, _)| !retries.need(shape, pod)).collect();
     let mut all_recorded = true;
     for (pod, end) in succeeded_first(&ends) {
@@ -199,7 +201,7 @@ fn count_and_record(status: &mut JobStatusView, observed: &Observed, findings: &
             End::Succeeded if shape.mode != Mode::NonIndexed => {}
             End::Succeeded if has_room => uncounted.succeeded.push(pod.metadata.uid.clone()),
             End::Failed | End::FailedForGood if has_room => uncounted.failed.push(pod.metadata.uid.clone()),
-            End::Ignored | End::Disrupted => {}
+            End::Ignored | End::Disrupted | End::Stopped => {}
             End::Succeeded | End::Failed | End::FailedForGood => {
                 all_recorded = false;
                 continue;

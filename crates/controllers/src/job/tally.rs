@@ -117,7 +117,7 @@ impl RecordedIndexes {
         match end {
             End::Succeeded => self.completed.insert(index),
             End::FailedForGood => self.given_up.insert(index),
-            End::Failed | End::Ignored | End::Disrupted => {}
+            End::Failed | End::Ignored | End::Disrupted | End::Stopped => {}
         }
     }
 

@@ -7,6 +7,7 @@ use api::Timestamp;
 use api::views::{Condition, JobView, PodPhase, PodView};
 use jiff::SignedDuration;
 
+use super::ends::End;
 use super::shape::{Mode, PerIndex, Shape, restarts};
 use super::success_policy::first_met;
 use super::tally::Tally;
@@ -34,6 +35,26 @@ impl Verdict {
     /// The condition of the finished Job.
     pub fn final_condition(&self) -> &'static str {
         if self.succeeded { "Complete" } else { "Failed" }
+    }
+
+    /// What the end of a pod means for the counts of a Job with this verdict; `None` while it has not come to one.
+    ///
+    /// Once the verdict is written, the controller deletes the active pods. Such a pod did not fail by itself: it is a
+    /// failure of a Job that failed, but its index has not failed, and it does not count at all in a Job that
+    /// succeeded. What a rule of the Job leaves out of the counts stays out.
+    // Upstream: counts, deletes and releases the active pods in one sync, from pods as they were before the deletion. A
+    // sync that is cut short between these counts the same pods by other rules afterwards; here a restart changes
+    // nothing.
+    pub fn end(&self, shape: &Shape<'_>, pod: &PodView) -> Option<End> {
+        let end = shape.end(pod);
+        if !(self.written && pod.metadata.is_deleting()) {
+            return end;
+        }
+        match end {
+            Some(End::Succeeded | End::Ignored | End::Disrupted) => end,
+            _ if self.succeeded => Some(End::Stopped),
+            _ => Some(End::Failed),
+        }
     }
 }
 

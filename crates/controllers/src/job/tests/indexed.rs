@@ -184,6 +184,53 @@ fn a_job_ends_by_its_indexes_when_all_are_settled_or_too_many_given_up() {
     ]);
 }
 
+// The index of a pod that the controller deleted because the Job had failed was listed in `failedIndexes`.
+// Shows: U-TestSyncJobWithJobBackoffLimitPerIndex
+#[test]
+fn what_is_stopped_because_the_job_failed_is_counted_but_its_index_has_not_failed() {
+    let fail_index =
+        json!({ "rules": [{ "action": "FailIndex", "onExitCodes": { "operator": "In", "values": [143] } }] });
+    let ending = |replaces: &str, more: Value| {
+        let spec = json!({ "podReplacementPolicy": replaces, "backoffLimit": 2 });
+        let job = limited(spec).condition("FailureTarget", "BackoffLimitExceeded");
+        job.with(|job| {
+            job.status.failed = 3;
+            job.spec.pod_failure_policy = serde_json::from_value(more).unwrap();
+        })
+    };
+    let last_try = || at_index("d", 0).tried(1, 0).running();
+    let counted = "status active=0 succeeded=0 failed=3 uncounted=/d FailureTarget";
+    for replaces in ["TerminatingOrFailed", "Failed"] {
+        let job = || ending(replaces, Value::Null);
+        table(vec![
+            ("it is stopped", active(job(), 1), vec![last_try()], 50, "stop d"),
+            ("while it is terminating", job(), vec![last_try().deleting()], 50, counted),
+            ("when it has failed of it", job(), vec![last_try().deleting().exited("main", 143)], 50, counted),
+            (
+                "whatever a rule says of its exit code",
+                ending(replaces, fail_index.clone()),
+                vec![last_try().deleting().exited("main", 143)],
+                50,
+                counted,
+            ),
+            (
+                "then it is released",
+                job().uncounted(&[], &["d"]),
+                vec![last_try().deleting().exited("main", 143)],
+                50,
+                "release d",
+            ),
+            (
+                "an index that failed by itself is listed",
+                job(),
+                vec![last_try().failed_at(40)],
+                50,
+                "status active=0 succeeded=0 failed=3 given-up=0 uncounted=/d FailureTarget",
+            ),
+        ]);
+    }
+}
+
 #[test]
 fn a_pod_tells_how_often_its_index_has_failed() {
     let job = limited(json!({}));

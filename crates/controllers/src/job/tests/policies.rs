@@ -284,3 +284,48 @@ fn a_success_policy_ends_the_job_before_all_indexes_have_succeeded() {
     let said = (status.conditions[0].reason.as_str(), status.conditions[0].message.as_str());
     assert_eq!(said, ("SuccessPolicy", "Matched rules at index 0"));
 }
+
+// Pods that a success policy made superfluous were counted in `status.failed`.
+// Shows: U-TestSyncJobWithJobSuccessPolicy
+#[test]
+fn what_is_stopped_because_the_job_succeeded_is_released_and_counted_nowhere() {
+    let met = |replaces: &str| {
+        let spec = json!({
+            "completionMode": "Indexed", "completions": 3, "parallelism": 3, "podReplacementPolicy": replaces,
+            "successPolicy": { "rules": [{ "succeededIndexes": "0" }] },
+        });
+        job(spec).condition("SuccessCriteriaMet", "SuccessPolicy").with(|job| {
+            (job.status.succeeded, job.status.completed_indexes) = (1, "0".to_owned());
+            job.status.terminating = Some(1);
+        })
+    };
+    let still = |job: JobBuilder| job.with(|job| job.status.terminating = Some(0));
+    let stopped = || pod("p1").index(1).running().deleting();
+    for replaces in ["TerminatingOrFailed", "Failed"] {
+        table(vec![
+            ("while it is terminating", met(replaces), vec![stopped()], 5, "release p1"),
+            ("when it has failed of it", still(met(replaces)), vec![stopped().exited("main", 143)], 5, "release p1"),
+            (
+                "its end is a success if it has one",
+                still(met(replaces)),
+                vec![stopped().succeeded_at(4)],
+                5,
+                "status active=0 succeeded=2 failed=0 indexes=0,1 SuccessCriteriaMet",
+            ),
+            (
+                "a deletion that was recorded before is counted",
+                met(replaces).uncounted(&[], &["p1"]),
+                vec![stopped()],
+                5,
+                "release p1",
+            ),
+            (
+                "a failure that nobody asked for is counted",
+                still(met(replaces)),
+                vec![pod("p1").index(1).failed_at(4)],
+                5,
+                "status active=0 succeeded=1 failed=0 indexes=0 uncounted=/p1 SuccessCriteriaMet",
+            ),
+        ]);
+    }
+}
