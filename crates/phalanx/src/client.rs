@@ -81,7 +81,8 @@ pub async fn of_part(kubeconfig: Option<&Path>, context: Option<&str>) -> Result
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-    Ok(Server { client: usable(config, &name)?, url })
+    let client = runtime::reconnecting(move || Client::try_from(config.clone()));
+    Ok(Server { client: client.map_err(|error| unusable(&name, &error))?, url })
 }
 
 /// A server that does not even accept a connection is tried again after this.

@@ -8,6 +8,7 @@
 pub mod informer; // the shared cache of one kind, and cursors into its changes; read this first
 pub mod list_watch; // keeps a cache up to date: list, watch, fold
 pub mod reach; // whether the server answers, told once
+mod reconnect; // a client that can leave dead connections
 pub mod discovery; // what a server says it serves
 pub mod capabilities; // which kinds the server has
 mod lines; // cuts a watch's bytes into lines
@@ -31,5 +32,6 @@ pub use list_watch::{ListWatchConfig, keep};
 pub use queue::{WorkQueue, Worked};
 pub use queue_metrics::{QueueCounts, QueueMetrics};
 pub use reach::Reach;
+pub use reconnect::reconnecting;
 pub use recorder::{EventKind, ObjectRef, Pace, Recorder};
 pub use request::{PatchKind, WriteAnswer};

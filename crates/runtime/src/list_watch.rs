@@ -22,8 +22,8 @@ use crate::reach::Reach;
 use crate::request;
 
 /// After so long without a line a watch is begun anew where it was: its connection may be dead. Servers send a bookmark
-/// every minute, so that a living one is rarely met; what it costs is one request.
-const SILENCE_MAX: Duration = Duration::from_secs(90);
+/// every minute, with up to two seconds of delay, so that a living one is rarely met; what it costs is one request.
+const SILENCE_MAX: Duration = Duration::from_secs(70);
 
 /// How a list-watch behaves.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct ListWatchConfig {
     pub random: Option<Random>,
     /// How often a server that does not serve the kind is asked whether it does now.
     pub unserved_pause: Duration,
-    /// Is told whether the server answers.
+    /// Is told whether the server answers, and says when all watches are to begin anew.
     pub reach: Option<Reach>,
 }
 
@@ -63,14 +63,18 @@ pub async fn keep<V: View>(client: Client, cache: Cache<V>, config: ListWatchCon
     let mut failures = 0;
     let mut unserved = false;
     loop {
+        let restarts = config.restarts();
         let outcome = match from {
             None => {
                 list(&client, &cache, &config).await.map(|revision| Ended { last: Some(revision), progressed: false })
             }
-            Some(revision) => watch(&client, &cache, &config, revision).await,
+            Some(revision) => watch(&client, &cache, &config, revision, restarts).await,
         };
         let listed = from.is_none();
-        config.tell_reach(plural, outcome.as_ref().err());
+        // A watch told when it began. That it has ended says nothing of a server that may be frozen since.
+        if listed || outcome.is_err() {
+            config.tell_reach(plural, outcome.as_ref().err());
+        }
         match outcome {
             Err(Broken { error, .. }) if is_not_found(&error) => {
                 if !std::mem::replace(&mut unserved, true) {
@@ -79,7 +83,7 @@ pub async fn keep<V: View>(client: Client, cache: Cache<V>, config: ListWatchCon
                 cache.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
                 cache.clear_up(cache.doubts());
                 (from, failures) = (None, 0);
-                tokio::time::sleep(config.unserved_pause).await;
+                config.pause(config.unserved_pause, restarts).await;
                 continue;
             }
             // A watch that ends without a word may do so again at once; a list is always followed by a watch.
@@ -109,7 +113,7 @@ pub async fn keep<V: View>(client: Client, cache: Cache<V>, config: ListWatchCon
             Some(random) => config.backoff.jittered(failures, random),
             None => config.backoff.delay(failures),
         };
-        tokio::time::sleep(delay).await;
+        config.pause(delay, restarts).await;
     }
 }
 
@@ -120,6 +124,35 @@ impl ListWatchConfig {
         match broken.map(|broken| &broken.error).filter(|error| !is_not_found(error) && !is_expired(error)) {
             Some(error) => reach.failed(kind, error),
             None => reach.answered(kind),
+        }
+    }
+
+    /// How often all watches were begun anew so far.
+    fn restarts(&self) -> u64 {
+        self.reach.as_ref().map_or(0, Reach::restarts)
+    }
+
+    /// Returns when all watches are to begin anew once more.
+    async fn restarted(&self, restarts: u64) {
+        match &self.reach {
+            Some(reach) => reach.restarted(restarts).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits, but no longer than until all watches begin anew: the server is there again.
+    async fn pause(&self, delay: Duration, restarts: u64) {
+        tokio::select! { biased;
+            () = self.restarted(restarts) => {}
+            () = tokio::time::sleep(delay) => {}
+        }
+    }
+
+    /// The watch of `kind` is silent although it had spoken before: its connection is dead, and others may be.
+    fn tell_silence(&self, kind: &'static str) {
+        if let Some(reach) = &self.reach {
+            tracing::info!("{kind}: neither an event nor a bookmark for {SILENCE_MAX:?}; all watches begin anew");
+            reach.restart();
         }
     }
 }
@@ -176,6 +209,7 @@ async fn watch<V: View>(
     cache: &Cache<V>,
     config: &ListWatchConfig,
     from: Revision,
+    restarts: u64,
 ) -> Result<Ended, Broken> {
     let timeout = u32::try_from(config.watch_timeout.as_secs()).unwrap_or(290).clamp(1, 294);
     let params = WatchParams::default().timeout(timeout);
@@ -189,15 +223,17 @@ async fn watch<V: View>(
     })?;
     // Not only when it ends: that may be minutes away.
     config.tell_reach(V::RESOURCE.plural, None);
-    follow(std::pin::pin!(body), cache, from).await
+    follow(std::pin::pin!(body), cache, config, from, restarts).await
 }
 
 /// Folds the lines of `body` in, one lock and one wake-up for all that arrive together; ends when nothing came for too
-/// long, or when the cache is said to be wrong.
+/// long, when all watches begin anew, or when the cache is said to be wrong.
 async fn follow<V: View>(
     mut body: std::pin::Pin<&mut impl AsyncBufRead>,
     cache: &Cache<V>,
+    config: &ListWatchConfig,
     from: Revision,
+    restarts: u64,
 ) -> Result<Ended, Broken> {
     let mut lines = Lines::default();
     let (mut last, mut progressed) = (from, false);
@@ -205,7 +241,14 @@ async fn follow<V: View>(
         let came = tokio::select! { biased;
             () = cache.doubted() => return Ok(Ended { last: None, progressed: true }),
             came = body.fill_buf() => came,
-            () = tokio::time::sleep(SILENCE_MAX) => return Ok(Ended { last: Some(last), progressed: true }),
+            () = config.restarted(restarts) => return Ok(Ended { last: Some(last), progressed: true }),
+            () = tokio::time::sleep(SILENCE_MAX) => {
+                // Servers send no bookmarks of a kind of which nothing was ever written: that silence means nothing.
+                if progressed {
+                    config.tell_silence(V::RESOURCE.plural);
+                }
+                return Ok(Ended { last: Some(last), progressed: true });
+            }
         };
         let chunk = came.map_err(|error| {
             // What was folded in stays; the next watch goes on from there.

@@ -10,14 +10,16 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::failure::message;
-use crate::request;
+use crate::request::{self, Connection};
 
 /// A trouble that lasts is told this often.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two probes of the server.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// How long the server has to answer a probe.
-const PROBE_DEADLINE: Duration = Duration::from_secs(10);
+/// How long the server has to answer a probe on a connection that there is already.
+const PROBE_DEADLINE: Duration = Duration::from_secs(5);
+/// How long it has to answer one on a new connection.
+const NEW_CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What probes are called among the kinds.
 const PROBE: &str = "version";
@@ -34,12 +36,16 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The kinds that cannot be read now.
+    /// All kinds that are watched.
+    kinds: BTreeSet<&'static str>,
+    /// The kinds that cannot be read now, and those not read again since the server did not answer a probe.
     troubled: BTreeSet<&'static str>,
     /// When the trouble was last told.
     told: Option<Instant>,
     /// How often all was well again after a trouble, or a kind was there that had not been.
     recoveries: u64,
+    /// How often all watches were to begin anew.
+    restarts: u64,
 }
 
 impl Reach {
@@ -67,20 +73,80 @@ impl Reach {
     }
 
     /// Asks the server again and again whether it answers at all, for ever. The watches of a server that is frozen stay
-    /// open, and say nothing either way.
+    /// open, and say nothing either way; nor do those whose connections are dead.
+    ///
+    /// After a probe without an answer the next one goes out at once, on a new connection. When the server answers again,
+    /// all watches begin anew, and until they have, the server is not well.
     pub async fn probe(self, client: Client) {
+        let mut connection = Connection::Any;
         loop {
-            match request::within(PROBE_DEADLINE, request::get(&client, "/version")).await {
-                Ok(_) | Err(Error::Api(_)) => self.answered(PROBE),
-                Err(error) => self.failed(PROBE, &error),
+            let deadline = match connection {
+                Connection::Any => PROBE_DEADLINE,
+                Connection::New => NEW_CONNECTION_DEADLINE,
+            };
+            let asked = request::get_on(&client, "/version", connection);
+            let is_first = connection == Connection::Any;
+            match request::within(deadline, asked).await {
+                Ok(_) | Err(Error::Api(_)) => {
+                    connection = Connection::Any;
+                    if self.probe_answered() {
+                        self.restart();
+                    }
+                }
+                Err(error) => {
+                    connection = Connection::New;
+                    self.probe_failed(&error);
+                    if is_first {
+                        continue;
+                    }
+                }
             }
             tokio::time::sleep(PROBE_EVERY).await;
         }
     }
 
+    /// How often all watches were to begin anew.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.lock().restarts
+    }
+
+    /// Returns once all watches are to begin anew more often than `seen` times.
+    pub(crate) async fn restarted(&self, seen: u64) {
+        loop {
+            // Made before the check: a change between the check and the await is not missed.
+            let changed = self.0.changed.notified();
+            if self.restarts() > seen {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// All watches are to begin anew, where they are: their connections may be dead.
+    pub(crate) fn restart(&self) {
+        self.lock().restarts += 1;
+        self.0.changed.notify_waiters();
+    }
+
+    /// The server does not answer at all: every kind has to be read again before all is well.
+    fn probe_failed(&self, error: &Error) {
+        self.failed(PROBE, error);
+        let mut state = self.lock();
+        let State { kinds, troubled, .. } = &mut *state;
+        troubled.extend(kinds.iter().copied());
+    }
+
+    /// The server answers; whether it did not before.
+    fn probe_answered(&self) -> bool {
+        let was_lost = self.lock().troubled.contains(PROBE);
+        self.answered(PROBE);
+        was_lost
+    }
+
     /// `kind` cannot be read because of `error`. Tells people, unless somebody just did.
     pub(crate) fn failed(&self, kind: &'static str, error: &Error) {
         let mut state = self.lock();
+        state.watched(kind);
         let now = Instant::now();
         let is_news = state.troubled.insert(kind) && matches!(error, Error::Api(_));
         if !is_news && state.told.is_some_and(|told| now.duration_since(told) < TELL_EVERY) {
@@ -94,6 +160,7 @@ impl Reach {
     /// `kind` can be read.
     pub(crate) fn answered(&self, kind: &'static str) {
         let mut state = self.lock();
+        state.watched(kind);
         if state.troubled.remove(kind) && state.troubled.is_empty() {
             state.recoveries += 1;
             state.told = None;
@@ -112,6 +179,14 @@ impl Reach {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn watched(&mut self, kind: &'static str) {
+        if kind != PROBE {
+            self.kinds.insert(kind);
+        }
     }
 }
 

@@ -28,6 +28,16 @@ const JSON: &str = "application/json";
 /// Metadata alone, or the whole object from a server that knows no such form.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
+/// Which connection a request may travel on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// One of those that there are, or a new one.
+    Any,
+    /// One that is opened for it, as all after it: those that there are may be dead. A client that cannot do this
+    /// ([`crate::reconnecting`] can) takes any.
+    New,
+}
+
 /// What is read of a write's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteAnswer {
@@ -80,6 +90,12 @@ pub async fn delete(client: &Client, path: &str, options: &impl Serialize) -> Re
 /// Reads `path` as the server answers it. For the rare read that a cache cannot answer.
 pub async fn get(client: &Client, path: &str) -> Result<Bytes, Error> {
     get_as(client, path, JSON).await
+}
+
+/// Like [`get`], on such a connection.
+pub(crate) async fn get_on(client: &Client, path: &str, connection: Connection) -> Result<Bytes, Error> {
+    let request = Request::get(path).header(ACCEPT, JSON).extension(connection).body(Body::empty());
+    send(client, request.map_err(Error::HttpError)?).await
 }
 
 async fn get_as(client: &Client, path: &str, form: &str) -> Result<Bytes, Error> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::Revision;
 use api::views::{ObjectKey, PodView};
-use runtime::{Cache, Cursor, ListWatchConfig, Reach, keep};
+use runtime::{Cache, Cursor, ListWatchConfig, keep};
 use tokio::time::{Instant, timeout};
 
 use crate::fake_server::FakeServer;
@@ -308,7 +308,7 @@ async fn a_watch_that_says_nothing_is_taken_up_where_it_was() {
     let began = Instant::now();
     watches[1].send(&event("ADDED", &pod("c", 9)));
     let change = timeout(Duration::from_secs(600), world.cursor.next()).await.expect("the second watch is asked for");
-    assert_eq!((change.latest().metadata.name.as_str(), began.elapsed().as_secs()), ("c", 90));
+    assert_eq!((change.latest().metadata.name.as_str(), began.elapsed().as_secs()), ("c", 70));
     assert!(world.server.asked()[0].contains("resourceVersion=7"), "from the last event on");
 }
 
@@ -338,19 +338,4 @@ async fn a_request_without_an_answer_ends_and_says_so() {
     let began = Instant::now();
     assert!(runtime::request::get(&server.client(), "/version").await.is_err());
     assert_eq!(began.elapsed(), runtime::request::DEADLINE);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_is_frozen_is_noticed_although_no_connection_breaks() {
-    let (server, reach) = (FakeServer::default(), Reach::default());
-    server.reply(200, "{}");
-    server.reply(403, r#"{"kind":"Status","code":403}"#);
-    tokio::spawn(reach.clone().probe(server.client()));
-    tokio::time::sleep(Duration::from_secs(9)).await;
-    assert!(reach.is_well(), "a refusal is an answer");
-    tokio::time::sleep(Duration::from_secs(12)).await;
-    assert!(!reach.is_well());
-    server.reply(200, "{}");
-    tokio::time::sleep(Duration::from_secs(16)).await;
-    assert!(reach.is_well());
 }

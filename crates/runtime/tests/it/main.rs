@@ -3,6 +3,7 @@
 
 mod fake_server; // answers requests from a script and writes down what was asked
 mod list_watch;
+mod dead_connections;
 mod capabilities;
 mod election;
 mod queue;

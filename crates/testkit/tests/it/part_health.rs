@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::Random;
 use controlplane::{Config, Health, OnCluster, Part};
+use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use nodes::cluster::Cluster;
@@ -13,6 +14,7 @@ use runtime::TokioClock;
 use runtime::election::Settings;
 use testkit::fault::{Fault, Refusal, Rule, Verb, verb, writes};
 use testkit::{Home, job, on_paused_clock};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 const SECONDS_20: Duration = Duration::from_secs(20);
@@ -27,6 +29,31 @@ fn through(client: Client, frozen: &Arc<AtomicBool>) -> Client {
                 std::future::pending::<()>().await;
             }
             client.send(request).await
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// The same client, whose server answers nothing while `lost`. Connections of watches that are open then stay so and bring
+/// nothing more, for ever; those opened later are as good as new.
+fn behind_black_hole(client: Client, lost: &Arc<watch::Sender<bool>>) -> Client {
+    let lost = Arc::clone(lost);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (client, mut lost) = (client.clone(), lost.subscribe());
+        async move {
+            if *lost.borrow_and_update() {
+                std::future::pending::<()>().await;
+            }
+            let body = client.send(request).await?.map(|body| {
+                let frames = futures::stream::unfold((body, lost), async |(mut body, mut lost)| {
+                    tokio::select! { biased;
+                        _ = lost.changed() => std::future::pending().await,
+                        frame = body.frame() => frame.map(|frame| (frame, (body, lost))),
+                    }
+                });
+                http_body_util::StreamBody::new(frames).boxed_unsync()
+            });
+            Ok::<_, tower::BoxError>(body)
         }
     });
     Client::new(service, "default")
@@ -86,6 +113,32 @@ fn a_part_whose_server_is_frozen_or_whose_lease_is_lost_is_not_ready() {
         frozen.store(false, Ordering::Relaxed);
         attend(&mut parts, SECONDS_20).await;
         assert_eq!(code(&health, "/readyz"), 200, "it has the lease again");
+        parts.stop().await;
+    });
+}
+
+// After twenty seconds without a network all connections were dead. /readyz said ok as soon as one new connection was
+// answered, and the scheduler saw nothing for a minute more.
+#[test]
+fn a_scheduler_whose_connections_are_dead_sees_the_server_as_soon_as_it_answers_again() {
+    on_paused_clock(async {
+        let (home, lost, health) = (home().await, Arc::new(watch::Sender::new(false)), Health::default());
+        let mut parts = scheduler(&home, behind_black_hole(home.client(), &lost), &health, None).await;
+        attend(&mut parts, SECONDS_20).await;
+        assert_eq!(code(&health, "/readyz"), 200);
+        lost.send_replace(true);
+        attend(&mut parts, SECONDS_20).await;
+        assert_eq!(code(&health, "/readyz"), 500);
+        home.create(&job("late").pods(4).gang().gpus(1).endless().build()).await;
+        lost.send_replace(false);
+        let bound = || home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        let began = Instant::now();
+        while bound() < 4 {
+            attend(&mut parts, Duration::from_millis(500)).await;
+            assert!(code(&health, "/readyz") == 500 || bound() == 4, "it is ready and sees nothing");
+            assert!(began.elapsed() < SECONDS_20, "it sees nothing");
+        }
+        assert_eq!(code(&health, "/readyz"), 200);
         parts.stop().await;
     });
 }

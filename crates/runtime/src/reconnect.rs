@@ -1,0 +1,50 @@
+//! A client that can leave all its connections and open new ones.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use kube::client::Body;
+use kube::{Client, Error};
+use tower::{BoxError, Service};
+
+use crate::failure::message;
+use crate::request::Connection;
+
+/// A client as `connect` makes it, which is made anew for a request with [`Connection::New`] and used from then on.
+/// Requests under way, watches too, end on the connections that they have.
+///
+/// Must be called inside a tokio runtime, which `kube::Client` needs.
+pub fn reconnecting(connect: impl Fn() -> Result<Client, Error> + Send + 'static) -> Result<Client, Error> {
+    let current = connect()?;
+    let namespace = current.default_namespace().to_owned();
+    Ok(Client::new(Reconnecting { connect, current }, namespace))
+}
+
+struct Reconnecting<C> {
+    connect: C,
+    /// Owns the connections that requests may use.
+    current: Client,
+}
+
+impl<C: Fn() -> Result<Client, Error>> Service<Request<Body>> for Reconnecting<C> {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // The client behind waits for its own service when it is called.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if request.extensions().get() == Some(&Connection::New) {
+            match (self.connect)() {
+                Ok(client) => self.current = client,
+                Err(error) => tracing::debug!("no new connections: {}", message(&error)),
+            }
+        }
+        let client = self.current.clone();
+        Box::pin(async move { Ok(client.send(request).await?) })
+    }
+}
