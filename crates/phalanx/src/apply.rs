@@ -93,7 +93,7 @@ pub async fn apply(
     for intent in &intents {
         match intent.carry_out(&connection.client, validate).await {
             Ok(Applied { outcome, answer, warnings }) => {
-                let dropped = answer.iter().flat_map(|answer| dropped_fields(intent.manifest, answer));
+                let dropped = answer.iter().flat_map(|answer| dropped_fields(intent.manifest, answer, &warnings));
                 for problem in located(intent.manifest, &warnings).into_iter().chain(dropped) {
                     eprintln!("warning: {problem}");
                 }
@@ -237,8 +237,8 @@ fn asked(mut object: Value) -> Value {
     object
 }
 
-/// Creates every manifest's object; returns what the server made of each, or every problem there is. Warnings of the
-/// server are given to `warn`.
+/// Creates every manifest's object; returns what the server made of each, or every problem there is. `warn` gets the
+/// server's warnings and the fields that it dropped.
 pub async fn create_all(
     client: &Client,
     manifests: &[Manifest],
@@ -249,7 +249,8 @@ pub async fn create_all(
     for manifest in manifests {
         match create(client, &kinds, manifest).await {
             Ok((object, warnings)) => {
-                located(manifest, &warnings).into_iter().for_each(&mut warn);
+                let dropped = dropped_fields(manifest, &object, &warnings);
+                located(manifest, &warnings).into_iter().chain(dropped).for_each(&mut warn);
                 created.push(object);
             }
             Err(found) => problems.extend(found),
@@ -306,9 +307,9 @@ fn without_drafts(manifest: &Manifest) -> Option<Value> {
     Some(document)
 }
 
-/// What the server dropped of the manifest, if `answer` is what it made of it.
-fn dropped_fields(manifest: &Manifest, answer: &Value) -> Vec<Problem> {
-    without_drafts(manifest).map_or(Vec::new(), |wanted| dropped::fields(manifest, &wanted, answer))
+/// What the server dropped of the manifest without a warning, if `answer` is what it made of it.
+fn dropped_fields(manifest: &Manifest, answer: &Value, warnings: &[String]) -> Vec<Problem> {
+    without_drafts(manifest).map_or(Vec::new(), |wanted| dropped::fields(manifest, &wanted, answer, warnings))
 }
 
 /// One problem for each cause the server names; the whole message where it names none.

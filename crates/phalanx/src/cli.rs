@@ -78,7 +78,7 @@ enum Command {
     /// Adds simulated nodes to a cluster that is there already
     #[command(after_help = parts::NODES_HELP)]
     Nodes(parts::NodesArgs),
-    /// Prints the configuration of phalanx up and its parts, with defaults and comments
+    /// Prints the configuration of phalanx run, up and its parts, with defaults and comments
     Config,
     /// Looks after data directories
     #[command(subcommand)]
@@ -118,6 +118,9 @@ A gang is all or nothing. In a Job it is asked for with
 A simulated node runs each pod for a second; annotations on the pod template change that:
   phalanx.dev/run-seconds, phalanx.dev/start-seconds, phalanx.dev/exit-code
 
+--config takes the file that phalanx up takes; its settings of ports, limits and history have no effect here.
+Options win over the file.
+
 Results go to standard output, progress to standard error.";
 
 const COMPILE_HELP: &str = "\
@@ -145,6 +148,9 @@ pub struct RunArgs {
     /// Features to switch on or off, such as CompositePodGroup=false
     #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
     pub feature_gates: Vec<String>,
+    /// Settings of scheduler, controllers and nodes, from a file of kind Configuration; phalanx config prints it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Longest wait, such as 90s, 5m or 1h30m
     #[arg(long, default_value = "5m", value_parser = duration)]
     pub timeout: Duration,

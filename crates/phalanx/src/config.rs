@@ -1,4 +1,4 @@
-//! The configuration file of `phalanx up` and its parts: read with the line of every problem, printed with its defaults.
+//! The configuration file of `phalanx run`, `phalanx up` and its parts: read with the line of every problem, printed with its defaults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -144,7 +144,8 @@ impl Configuration {
         let without_effect = &read.kube_scheduler.without_effect;
         if !without_effect.is_empty() {
             let fields = without_effect.join(", ");
-            tracing::warn!("{}: without effect here: {fields} (docs/guides/scheduler.md says why)", file.display());
+            let file = file.display();
+            eprintln!("warning: {file}: without effect here: {fields} (docs/guides/scheduler.md says why)");
         }
         Ok(read)
     }

@@ -18,8 +18,9 @@ const GATED: [(&str, &str, Gate); 4] = [
 ];
 
 /// One problem for each field that is `wanted` and not in the server's `answer`. What says nothing (null, zero, empty) may be
-/// left out by a server at will. `manifest` knows the lines.
-pub fn fields(manifest: &Manifest, wanted: &Value, answer: &Value) -> Vec<Problem> {
+/// left out by a server at will. A field that one of the server's `warnings` begins with is left to that warning.
+/// `manifest` knows the lines.
+pub fn fields(manifest: &Manifest, wanted: &Value, answer: &Value, warnings: &[String]) -> Vec<Problem> {
     let mut paths = Vec::new();
     for (name, wanted) in wanted.as_object().into_iter().flatten() {
         // Metadata is partly the server's own, and a status is not applied at all.
@@ -28,6 +29,7 @@ pub fn fields(manifest: &Manifest, wanted: &Value, answer: &Value) -> Vec<Proble
         }
     }
     let kind = manifest.document["kind"].as_str().unwrap_or_default();
+    paths.retain(|path| !warnings.iter().any(|warning| warning.starts_with(&format!("{path}: "))));
     paths.truncate(FIELDS_MAX);
     paths.iter().map(|path| manifest.problem(path, &text(kind, path))).collect()
 }
@@ -121,7 +123,10 @@ status: {active: 1}
             "apiVersion": "batch/v1", "kind": "Job",
             "spec": {"parallelism": 2, "template": {"spec": {"containers": containers}}},
         });
-        let said: Vec<String> = fields(manifest, &manifest.document, &answer).iter().map(Problem::to_string).collect();
+        let told = |warnings: &[String]| -> Vec<String> {
+            fields(manifest, &manifest.document, &answer, warnings).iter().map(Problem::to_string).collect()
+        };
+        let said = told(&[]);
         let dropped = "dropped by the server, so it has no effect";
         assert_eq!(
             said,
@@ -137,6 +142,8 @@ status: {active: 1}
                 ),
             ]
         );
-        assert!(fields(manifest, &manifest.document, &manifest.document).is_empty());
+        assert!(fields(manifest, &manifest.document, &manifest.document, &[]).is_empty());
+        let of_server = "spec.scheduling: dropped, because its gate is off".to_owned();
+        assert_eq!(told(&[of_server]), said[1..], "a field is not named twice");
     }
 }

@@ -32,10 +32,8 @@ pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &Seen) -> Option<Strin
     if job.spec.parallelism == Some(0) {
         return Some("spec.parallelism is 0, so no pods are created".to_owned());
     }
-    let workload = job.spec.workload_ref.as_ref().map(|workload| workload.name.as_str());
-    let is_missing = |name: &&str| !seen.workloads.contains(&ObjectKey::new(&job.metadata.namespace, *name));
-    if let Some(name) = workload.filter(is_missing) {
-        return Some(format!("spec.workloadRef names Workload {name}, which does not exist; add it to the manifests"));
+    if let Some(obstacle) = of_workload_ref(job, seen) {
+        return Some(obstacle);
     }
     let class = job.spec.template.priority_class_name.as_deref();
     if let Some(class) = class.filter(|class| !seen.surroundings.priority_classes.contains(*class)) {
@@ -45,6 +43,19 @@ pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &Seen) -> Option<Strin
         ));
     }
     of_pods(pods, seen)
+}
+
+/// A `spec.workloadRef` that matches no Workload: the Job controller creates no pods until one appears.
+fn of_workload_ref(job: &JobView, seen: &Seen) -> Option<String> {
+    let reference = job.spec.workload_ref.as_ref()?;
+    let (name, wanted) = (&reference.name, &reference.uid);
+    match seen.workloads.get(&ObjectKey::new(&job.metadata.namespace, name.as_str())) {
+        None => Some(format!("spec.workloadRef names Workload {name}, which does not exist; add it to the manifests")),
+        Some(uid) if !wanted.is_empty() && wanted != uid => Some(format!(
+            "spec.workloadRef names Workload {name} with uid {wanted}, but its uid is {uid}; remove spec.workloadRef.uid"
+        )),
+        Some(_) => None,
+    }
 }
 
 /// What keeps the pods from running, once none of those that wait can be placed.

@@ -15,8 +15,8 @@ use crate::obstacles::{self, Surroundings};
 pub struct Seen {
     /// The time.
     pub now: Timestamp,
-    /// The names of all Workloads.
-    pub workloads: BTreeSet<ObjectKey>,
+    /// The uids of all Workloads.
+    pub workloads: BTreeMap<ObjectKey, String>,
     /// All CronJobs.
     pub cron_jobs: Vec<Arc<CronJobView>>,
     /// All Jobs.

@@ -16,6 +16,8 @@ use store::{Committer, Limits, Store};
 use tokio::time::Instant;
 
 use crate::cli::{self, Output, RunArgs};
+use crate::config::Configuration;
+use crate::failure::Failure;
 use crate::gates;
 use crate::manifest::{self, Manifest, Problem};
 use crate::obstacles::Surroundings;
@@ -38,17 +40,10 @@ const REMEDIES_WAIT: Duration = Duration::from_secs(5);
 
 /// `phalanx run`: returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
-    let input = manifest::read_all(&args.files).and_then(|manifests| Ok((manifests, cluster(args)?)));
-    let (manifests, cluster) = match input {
+    let input = manifest::read_all(&args.files).map_err(Failure::from).and_then(|read| Ok((read, config(args)?)));
+    let (manifests, config) = match input {
         Ok(input) => input,
-        Err(problems) => return cli::refuse(&problems),
-    };
-    let gates = match gates::of(&args.feature_gates, &[]) {
-        Ok(gates) => gates,
-        Err(message) => {
-            eprintln!("error: {message}");
-            return cli::BAD_INPUT;
-        }
+        Err(failure) => return failure.report(),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -58,11 +53,22 @@ pub fn command(args: &RunArgs) -> u8 {
         }
     };
     runtime.block_on(async {
-        if let Err(problems) = check(&manifests, gates).await {
+        if let Err(problems) = check(&manifests, config.gates).await {
             return cli::refuse(&problems);
         }
-        run(args, &manifests, Config { gates, ..Config::on(cluster) }).await
+        run(args, &manifests, config).await
     })
+}
+
+/// Options over file over defaults.
+fn config(args: &RunArgs) -> Result<Config, Failure> {
+    let file = match &args.config {
+        Some(file) => Configuration::read(file)?,
+        None => Configuration::default(),
+    };
+    let gates = gates::of(&args.feature_gates, &file.feature_gates).map_err(Failure::usage)?;
+    let chosen = cluster(args.cluster.as_deref(), args.nodes, &file)?;
+    Ok(file.plane(gates, chosen.unwrap_or_else(|| Cluster::default_of(NODES_DEFAULT))))
 }
 
 /// A world of its own: real time, real randomness, objects in memory.
@@ -88,10 +94,18 @@ pub async fn check(manifests: &[Manifest], gates: Gates) -> Result<Vec<Value>, V
     apply::create_all(&server.client(admin), manifests, |warning| eprintln!("warning: {warning}")).await
 }
 
-fn cluster(args: &RunArgs) -> Result<Cluster, Vec<Problem>> {
-    match &args.cluster {
-        None => Ok(Cluster::default_of(args.nodes.unwrap_or(NODES_DEFAULT))),
-        Some(file) => cluster_from(file),
+/// The nodes that `--cluster` or `--nodes` choose, else those of the configuration file; `None` where neither says.
+pub fn cluster(
+    path: Option<&Path>,
+    count: Option<u32>,
+    configuration: &Configuration,
+) -> Result<Option<Cluster>, Vec<Problem>> {
+    let from_count = |count: u64| Cluster::default_of(u32::try_from(count).unwrap_or(u32::MAX));
+    match (path, count, &configuration.cluster) {
+        (Some(path), _, _) => cluster_from(path).map(Some),
+        (None, Some(count), _) => Ok(Some(Cluster::default_of(count))),
+        (None, None, Some(path)) => cluster_from(path).map(Some),
+        (None, None, None) => Ok(configuration.node_count.map(from_count)),
     }
 }
 
@@ -204,9 +218,10 @@ async fn add_remedies(plane: &ControlPlane, works: &mut [Work]) {
 
 fn look(plane: &ControlPlane, surroundings: &Surroundings) -> Vec<Work> {
     let caches = plane.caches();
+    let workloads = caches.workloads.all();
     progress::survey(&Seen {
         now: Timestamp::now(),
-        workloads: caches.workloads.all().iter().map(|workload| workload.metadata.key()).collect(),
+        workloads: workloads.iter().map(|workload| (workload.metadata.key(), workload.metadata.uid.clone())).collect(),
         cron_jobs: caches.cron_jobs.all(),
         jobs: caches.jobs.all(),
         pod_groups: caches.pod_groups.all(),

@@ -80,20 +80,10 @@ fn listen(text: &str) -> Result<(Vec<SocketAddr>, Option<String>), Refusal> {
 
 /// The nodes that are wanted in any case, and those for a cluster that has none.
 fn cluster(args: &UpArgs, file: &Configuration) -> Result<(Cluster, Cluster), Vec<Problem>> {
-    let default = Cluster::default_of(run::NODES_DEFAULT);
-    let from_file = || match (&file.cluster, file.node_count) {
-        (Some(path), _) => run::cluster_from(path).map(Some),
-        (None, Some(count)) => Ok(Some(Cluster::default_of(u32::try_from(count).unwrap_or(u32::MAX)))),
-        (None, None) => Ok(None),
-    };
-    let wanted = match (&args.cluster, args.nodes) {
-        (Some(path), _) => Some(run::cluster_from(path)?),
-        (None, Some(count)) => Some(Cluster::default_of(count)),
-        (None, None) => from_file()?,
-    };
+    let wanted = run::cluster(args.cluster.as_deref(), args.nodes, file)?;
     Ok(match wanted {
         Some(cluster) => (cluster, Cluster::default()),
-        None => (Cluster::default(), default),
+        None => (Cluster::default(), Cluster::default_of(run::NODES_DEFAULT)),
     })
 }
 

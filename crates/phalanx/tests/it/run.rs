@@ -93,6 +93,19 @@ fn a_workload_ref_to_nowhere_is_named_at_once() {
     assert!(said.contains(want) && !said.contains("time ran out"), "{said}");
 }
 
+/// The Job controller waits for a Workload with that uid, and `run` waited with it until its time-out.
+#[test]
+fn a_workload_ref_with_another_uid_is_named_at_once() {
+    let workload = "apiVersion: scheduling.k8s.io/v1beta1\nkind: Workload\nmetadata: {name: w}\n\
+                    spec: {podGroupTemplates: [{name: t, schedulingPolicy: {basic: {}}}]}\n---";
+    let manifest = format!("{workload}{}", job("a", "workloadRef: {name: w, uid: other}", "", ""));
+    let output = text_to(&["run", "-", "--feature-gates", "JobWorkloadRef=true"], &manifest);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let want = "job/a: cannot finish: spec.workloadRef names Workload w with uid other, but its uid is ";
+    assert!(said.contains(want) && !said.contains("time ran out"), "{said}");
+}
+
 #[test]
 fn a_pod_that_never_ends_is_shown_where_it_runs_and_not_waited_for() {
     let pod = |name: &str, gpus: u32| {
@@ -224,6 +237,63 @@ fn a_gang_that_no_change_of_the_cluster_helps_is_not_waited_for() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let want = "this scheduler does not support topologySpreadConstraints";
     assert!(said.contains(want) && !said.contains("time ran out"), "{said}");
+}
+
+/// The refusal advises `scheduler.unsupportedTerms`, which could not be given to `run`.
+#[test]
+fn settings_of_a_file_are_taken_and_options_win_over_them() {
+    let demand = "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}],";
+    let manifest = job("a", "scheduling: {schedulingPolicy: {gang: {}}}", "", demand)
+        .replace("image: b", "image: b, resources: {limits: {nvidia.com/gpu: 8}}");
+    let settings =
+        "scheduler: {unsupportedTerms: ignore}\nnodes: {count: 1}\nserver: {featureGates: {WorkloadWithJob: false}}\n";
+    let file = configuration("run-settings", settings);
+    let output = text_to(&["run", "-", "--config", &file], &manifest);
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("spec.scheduling: dropped by the server"), "{said}");
+    assert!(told.contains(" node-0 ") && !told.contains(" node-1 ") && !told.contains("gang"), "{told}");
+    let options = ["--nodes", "3", "--feature-gates", "WorkloadWithJob=true"];
+    let output = text_to(&[&["run", "-", "--config", &file], &options[..]].concat(), &manifest);
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(told.contains("gang 3") && told.contains(" node-2 ") && !said.contains("dropped"), "{told}{said}");
+}
+
+#[test]
+fn a_bad_configuration_file_exits_2_with_every_problem_and_runs_nothing() {
+    let file = configuration("run-bad-settings", "scheduler:\n  unsupportedTerms: maybe\n  lisen: x\n");
+    for (file, wants) in [
+        (file.as_str(), ["4: scheduler.unsupportedTerms: must be wait or ignore", "5: scheduler.lisen: unknown field"]),
+        ("missing.yaml", ["error: missing.yaml: ", "No such file"]),
+        ("examples/training.yaml", ["apiVersion: must be phalanx.dev/v1alpha1", "kind: must be Configuration"]),
+    ] {
+        let output = phalanx(&["run", "examples/training.yaml", "--config", file]);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{file}: {said}");
+        assert!(wants.iter().all(|want| said.contains(want)), "{file}: {said}");
+    }
+}
+
+/// A file of kind Configuration with `settings`, and where it is.
+fn configuration(name: &str, settings: &str) -> String {
+    let file = std::env::temp_dir().join(format!("phalanx-{name}-{}.yaml", std::process::id()));
+    let text = format!("apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n{settings}");
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+/// With the gate off the Job ran as if it had not asked for a gang, and no line said so.
+#[test]
+fn fields_that_a_gate_drops_are_named_once_with_their_line() {
+    let manifest = job("a", "scheduling: {schedulingPolicy: {gang: {}}}", "", "");
+    let output = text_to(&["run", "-", "--feature-gates", "WorkloadWithJob=false"], &manifest);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let want = "warning: -:8: job/a: spec.scheduling: dropped by the server, so it has no effect: the feature gates \
+                WorkloadWithJob and GenericWorkload must be on there";
+    assert_eq!(warnings, [want], "{said}");
 }
 
 #[test]
