@@ -20,6 +20,11 @@ pub fn setting(text: &str) -> Option<Duration> {
     (!duration.is_zero() && duration <= SETTING_MAX).then_some(duration)
 }
 
+/// The same for a setting that makes no sense below `least`, such as a deadline that every request would miss.
+pub fn setting_of_at_least(least: Duration, text: &str) -> Option<Duration> {
+    setting(text).filter(|duration| *duration >= least)
+}
+
 /// Kubernetes' `metav1.Time` text: whole seconds, UTC.
 pub fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -41,5 +46,7 @@ mod tests {
         for text in ["", "5", "0s", "-5s", "five", "87601h", "100000000h", "99999999999999999999h"] {
             assert_eq!(setting(text), None, "{text}");
         }
+        let at_least_a_second = |text| setting_of_at_least(Duration::from_secs(1), text);
+        assert_eq!(["1ns", "999ms", "1s"].map(at_least_a_second), [None, None, Some(Duration::from_secs(1))]);
     }
 }

@@ -18,6 +18,12 @@ use crate::manifest::{self, Manifest, Problem};
 /// test holds it against [`Configuration::default`].
 pub const DEFAULTS: &str = include_str!("config/defaults.yaml");
 
+/// The least values of durations. Below them a setting is not a short wait but a fault: every request times out, no watch
+/// can resume, failing pods are replaced in a busy loop, gangs are released while their pods are being bound.
+const SECOND: Duration = Duration::from_secs(1);
+const TENTH_OF_A_SECOND: Duration = Duration::from_millis(100);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
 const API_VERSION: &str = "phalanx.dev/v1alpha1";
 const KIND: &str = "Configuration";
 
@@ -213,26 +219,26 @@ impl Reader<'_> {
         self.number("server.requestsInFlightMax", 1..=1_000_000, &mut read.reads_max);
         self.number("server.mutatingRequestsInFlightMax", 1..=1_000_000, &mut read.writes_max);
         self.number("server.watchesMax", 1..=1_000_000, &mut read.watches_max);
-        self.duration("server.requestTimeout", &mut read.request_timeout);
-        self.duration("server.drainTimeout", &mut read.drain_timeout);
+        self.duration("server.requestTimeout", SECOND, &mut read.request_timeout);
+        self.duration("server.drainTimeout", TENTH_OF_A_SECOND, &mut read.drain_timeout);
         self.number("server.historyMebibytes", 1..=65_536, &mut read.history_mebibytes);
-        self.duration("server.historyAge", &mut read.history_age);
-        self.duration("server.eventTtl", &mut read.event_ttl);
+        self.duration("server.historyAge", SECOND, &mut read.history_age);
+        self.duration("server.eventTtl", SECOND, &mut read.event_ttl);
         self.choice("controllers.autoGang", AutoGang::parse, "explicit or indexed", &mut read.auto_gang);
         self.choice("controllers.plainJobs", PlainJobs::parse, "basic or none", &mut read.plain_jobs);
         self.choice("controllers.onSuspend", OnSuspend::parse, "keep or delete", &mut read.on_suspend);
         self.texts("controllers.childOwners", &mut read.child_owners);
         self.flag("controllers.countDisruptions", &mut read.count_disruptions);
         self.number("controllers.jobWorkers", 1..=1000, &mut read.job_workers);
-        self.duration("controllers.jobSyncBatch", &mut read.job_sync_batch);
-        self.duration("controllers.podBackoff", &mut read.pod_backoff);
-        self.duration("controllers.podBackoffMax", &mut read.pod_backoff_max);
+        self.duration("controllers.jobSyncBatch", MILLISECOND, &mut read.job_sync_batch);
+        self.duration("controllers.podBackoff", TENTH_OF_A_SECOND, &mut read.pod_backoff);
+        self.duration("controllers.podBackoffMax", TENTH_OF_A_SECOND, &mut read.pod_backoff_max);
         self.number("scheduler.bindsInFlight", 1..=10_000, &mut read.binds_in_flight);
-        self.duration("scheduler.refusalPause", &mut read.refusal_pause);
-        self.duration_or_never("scheduler.holdAfter", &mut read.hold_after);
-        self.duration("scheduler.holdFor", &mut read.hold_for);
-        self.duration_or_never("scheduler.releaseAfter", &mut read.release_after);
-        self.duration_or_never("scheduler.overcommitAfter", &mut read.overcommit_after);
+        self.duration("scheduler.refusalPause", TENTH_OF_A_SECOND, &mut read.refusal_pause);
+        self.duration_or_never("scheduler.holdAfter", SECOND, &mut read.hold_after);
+        self.duration("scheduler.holdFor", SECOND, &mut read.hold_for);
+        self.duration_or_never("scheduler.releaseAfter", SECOND, &mut read.release_after);
+        self.duration_or_never("scheduler.overcommitAfter", SECOND, &mut read.overcommit_after);
         let other_priority = &mut read.other_priority;
         self.choice("scheduler.otherPriority", OtherPriority::parse, "member or refused", other_priority);
         let unsupported = &mut read.unsupported_terms;
@@ -324,22 +330,29 @@ impl Reader<'_> {
         }
     }
 
-    fn duration(&mut self, path: &'static str, into: &mut Duration) {
-        let Some(value) = self.value(path) else { return };
-        match value.as_str().and_then(api::clock::setting) {
-            Some(duration) => *into = duration,
-            None => self.problem(path, "must be a duration such as 200ms, 90s or 5m, at most 87600h"),
+    fn duration(&mut self, path: &'static str, least: Duration, into: &mut Duration) {
+        if let Some(duration) = self.duration_in_range(path, least, "") {
+            *into = duration;
         }
     }
 
-    fn duration_or_never(&mut self, path: &'static str, into: &mut Option<Duration>) {
+    fn duration_or_never(&mut self, path: &'static str, least: Duration, into: &mut Option<Duration>) {
         if self.value(path).and_then(Value::as_str) == Some("never") {
             *into = None;
-            return;
+        } else if let Some(duration) = self.duration_in_range(path, least, ", or never") {
+            *into = Some(duration);
         }
-        let mut duration = into.unwrap_or_default();
-        self.duration(path, &mut duration);
-        *into = Some(duration).filter(|duration| !duration.is_zero());
+    }
+
+    /// The duration at `path`; `None` where there is none or it is a problem. `or` is what else may be written.
+    fn duration_in_range(&mut self, path: &'static str, least: Duration, or: &str) -> Option<Duration> {
+        let value = self.value(path)?.clone();
+        let duration = value.as_str().and_then(|text| api::clock::setting_of_at_least(least, text));
+        if duration.is_none() {
+            let range = format!("must be a duration from {least:?} to 87600h{or}, such as 90s or 5m");
+            self.problem(path, &format!("Invalid value: {value}: {range}"));
+        }
+        duration
     }
 
     /// A KubeSchedulerConfiguration, which has rules of its own.
@@ -447,13 +460,26 @@ mod tests {
         }
         assert!(settings.len() >= 12, "{settings:?}");
         for (section, name) in settings {
-            for text in ["100000000h", "87601h", "99999999999999999999h", "-1s", "0s", "soon"] {
+            let least = match name.as_str() {
+                "jobSyncBatch" => "1ms",
+                "drainTimeout" | "podBackoff" | "podBackoffMax" | "refusalPause" => "100ms",
+                _ => "1s",
+            };
+            let or_never = if ["holdAfter", "releaseAfter", "overcommitAfter"].contains(&name.as_str()) {
+                ", or never"
+            } else {
+                ""
+            };
+            let range = format!("must be a duration from {least} to 87600h{or_never}, such as 90s or 5m");
+            for text in ["100000000h", "87601h", "99999999999999999999h", "-1s", "0s", "soon", "1ns", "999us"] {
                 let problems = parse(&format!("{HEAD}{section}:\n  {name}: {text}\n")).unwrap_err();
-                let want =
-                    format!("c.yaml:4: {section}.{name}: must be a duration such as 200ms, 90s or 5m, at most 87600h");
+                let want = format!("c.yaml:4: {section}.{name}: Invalid value: \"{text}\": {range}");
                 assert_eq!(problems, [want], "{text}");
             }
-            assert!(parse(&format!("{HEAD}{section}:\n  {name}: 1s\n")).is_ok() || name == "podBackoffMax");
+            for text in [least, "87600h"] {
+                let read = parse(&format!("{HEAD}{section}:\n  {name}: {text}\n"));
+                assert!(read.is_ok() || name.starts_with("podBackoff"), "{name}: {text}: {read:?}");
+            }
         }
     }
 

@@ -211,6 +211,11 @@ fn profiles(fields: &mut Fields<'_>) -> Vec<Profile> {
     profiles
 }
 
+/// The least duration of a Lease, which states it in whole seconds.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+/// The least time between two attempts to renew it: each is a request or two.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+
 fn leader_election(fields: &mut Fields<'_>) -> LeaderElection {
     let defaults = LeaderElection::default();
     let Some(mut fields) = fields.object("leaderElection") else { return defaults };
@@ -222,14 +227,20 @@ fn leader_election(fields: &mut Fields<'_>) -> LeaderElection {
         leader_elect: fields.flag("leaderElect").unwrap_or(defaults.leader_elect),
         resource_namespace: fields.text("resourceNamespace"),
         resource_name: fields.text("resourceName"),
-        lease_duration: fields.duration("leaseDuration").unwrap_or(defaults.lease_duration),
-        renew_deadline: fields.duration("renewDeadline").unwrap_or(defaults.renew_deadline),
-        retry_period: fields.duration("retryPeriod").unwrap_or(defaults.retry_period),
+        lease_duration: fields.duration("leaseDuration", LEASE_MIN).unwrap_or(defaults.lease_duration),
+        renew_deadline: fields.duration("renewDeadline", RETRY_MIN).unwrap_or(defaults.renew_deadline),
+        retry_period: fields.duration("retryPeriod", RETRY_MIN).unwrap_or(defaults.retry_period),
     };
-    if read.leader_elect && read.renew_deadline >= read.lease_duration {
-        let path = fields.path("renewDeadline");
-        let text = format!("{}s", read.renew_deadline.as_secs());
-        fields.error(Error::invalid(&path, text, "must be less than leaseDuration"));
+    // A Lease states its duration in whole seconds: other processes wait no longer than that.
+    let stated = Duration::from_secs(read.lease_duration.as_secs());
+    for (is_sound, why) in [
+        (read.renew_deadline < stated, "must be less than leaseDuration, which counts in whole seconds"),
+        (read.renew_deadline > read.retry_period, "must be greater than retryPeriod"),
+    ] {
+        if read.leader_elect && !is_sound {
+            let path = fields.path("renewDeadline");
+            fields.error(Error::invalid(&path, format!("{:?}", read.renew_deadline), why));
+        }
     }
     fields.refuse_the_rest();
     read

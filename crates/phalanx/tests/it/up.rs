@@ -470,7 +470,10 @@ fn bad_options_and_files_exit_2_before_anything_starts() {
         (&["--feature-gates", "GenericWorkload"], "A=true"),
         (&["--listen", "nonsense"], "127.0.0.1:6443"),
         (&["--config", &config], "config.yaml:4: server.lisen: unknown field"),
-        (&["--config", &absurd], "absurd.yaml:4: scheduler.holdFor: must be a duration such as"),
+        (
+            &["--config", &absurd],
+            "absurd.yaml:4: scheduler.holdFor: Invalid value: \"100000000h\": must be a duration from",
+        ),
         (&["--config", "/nowhere/config.yaml"], "/nowhere/config.yaml"),
         (&["--without", "everything"], "scheduler"),
         (&["--log", "a=b=c"], "--log"),

@@ -80,9 +80,9 @@ impl<'a> Fields<'a> {
         self.read(field, "must be a number", Value::as_f64)
     }
 
-    pub(super) fn duration(&mut self, field: &'static str) -> Option<Duration> {
-        let wanted = "must be a duration above 0, such as 15s, and at most 87600h";
-        self.read(field, wanted, |value| api::clock::setting(value.as_str()?))
+    pub(super) fn duration(&mut self, field: &'static str, least: Duration) -> Option<Duration> {
+        let wanted = format!("must be a duration from {least:?} to 87600h, such as 15s");
+        self.read(field, &wanted, |value| api::clock::setting_of_at_least(least, value.as_str()?))
     }
 
     pub(super) fn texts(&mut self, field: &'static str) -> Vec<String> {

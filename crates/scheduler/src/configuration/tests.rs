@@ -163,12 +163,27 @@ fn what_is_not_there_is_refused_by_its_path() {
         (json!({"leaderElection": {"leaseDuration": "5s"}}), "leaderElection.renewDeadline: Invalid value: \"10s\""),
         (
             json!({"leaderElection": {"leaseDuration": "100000000h"}}),
-            "leaderElection.leaseDuration: Invalid value: \"100000000h\": must be a duration above 0, such as 15s, and at \
-             most 87600h",
+            "leaderElection.leaseDuration: Invalid value: \"100000000h\": must be a duration from 1s to 87600h, such as 15s",
         ),
         (
-            json!({"leaderElection": {"retryPeriod": "100000000h"}}),
-            "leaderElection.retryPeriod: Invalid value: \"100000000h\": must be a duration above 0",
+            json!({"leaderElection": {"leaseDuration": "1ns"}}),
+            "leaderElection.leaseDuration: Invalid value: \"1ns\": must be a duration from 1s to 87600h",
+        ),
+        (
+            json!({"leaderElection": {"renewDeadline": "1ms"}}),
+            "leaderElection.renewDeadline: Invalid value: \"1ms\": must be a duration from 100ms to 87600h",
+        ),
+        (
+            json!({"leaderElection": {"retryPeriod": "1ns"}}),
+            "leaderElection.retryPeriod: Invalid value: \"1ns\": must be a duration from 100ms to 87600h",
+        ),
+        (
+            json!({"leaderElection": {"leaseDuration": "10900ms", "renewDeadline": "10500ms"}}),
+            "leaderElection.renewDeadline: Invalid value: \"10.5s\": must be less than leaseDuration",
+        ),
+        (
+            json!({"leaderElection": {"retryPeriod": "11s"}}),
+            "leaderElection.renewDeadline: Invalid value: \"10s\": must be greater than retryPeriod",
         ),
         (
             json!({"podMaxBackoffSeconds": 2_000_000_000}),
