@@ -104,9 +104,14 @@ async fn answer<B>(shown: &Shown, request: &Request<B>) -> Response<Body> {
     }
 }
 
-/// Whether the request names this machine by a name that only this machine has, with whatever port.
+/// Whether the request names this machine, and nothing else, by a name that only this machine has, with whatever port.
 fn names_loopback<B>(request: &Request<B>) -> bool {
-    let header = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let mut headers = request.headers().get_all(header::HOST).iter();
+    let header = headers.next().map(|host| host.to_str().unwrap_or_default());
+    if headers.next().is_some() {
+        // Which of several is meant is a matter of opinion, and a proxy may have another one (RFC 9112, section 3.2).
+        return false;
+    }
     let hosts = [request.uri().authority().map(|authority| authority.as_str()), header];
     let mut named = hosts.into_iter().flatten().map(without_port).peekable();
     named.peek().is_some() && named.all(|host| ["localhost", "127.0.0.1", "[::1]"].contains(&host))
@@ -173,11 +178,12 @@ mod tests {
     fn only_requests_for_a_loopback_host_reach_the_scheduler() {
         let (health, gates) = (Health::default(), Gates::default());
         let shown = Shown { health, gates, counted: Metrics::default(), inquiries: Inquiries::default() };
-        let code = |uri: &str, host: Option<&str>| {
-            let request = host.iter().fold(Request::get(uri), |request, host| request.header(header::HOST, *host));
+        let code_of = |uri: &str, hosts: &[&str]| {
+            let request = hosts.iter().fold(Request::get(uri), |request, host| request.header(header::HOST, *host));
             let answer = answer(&shown, &request.body(()).unwrap()).now_or_never();
             answer.expect("nothing is waited for").status().as_u16()
         };
+        let code = |uri: &str, host: Option<&str>| code_of(uri, host.as_slice());
         for host in ["localhost", "localhost:10259", "127.0.0.1:1", "[::1]", "[::1]:10259"] {
             assert_eq!([code("/queue", Some(host)), code("/explain?kind=Job", Some(host))], [404, 404], "{host}");
         }
@@ -188,5 +194,8 @@ mod tests {
         }
         assert_eq!(code("/queue", None), 403);
         assert_eq!(code("http://evil.example/queue", Some("localhost")), 403);
+        for hosts in [["localhost", "evil.example"], ["evil.example", "localhost"], ["localhost", "localhost"]] {
+            assert_eq!([code_of("/queue", &hosts), code_of("/explain", &hosts)], [403, 403], "{hosts:?}");
+        }
     }
 }

@@ -127,23 +127,31 @@ fn what_others_can_write_is_refused() {
 fn no_link_in_the_directory_is_followed() {
     let outside = Home::new("links-outside");
     outside.make();
+    let symbolic = |victim: &Path, file: &Path| std::os::unix::fs::symlink(victim, file);
+    let hard = |victim: &Path, file: &Path| fs::hard_link(victim, file);
+    let kinds: [(&dyn Fn(&Path, &Path) -> io::Result<()>, &str); 2] = [
+        (&symbolic, "it is a link, and links are not followed here"),
+        (&hard, "it has another name as well (a hard link), and links are not followed here"),
+    ];
     for file in ["lock", "objects.redb", "objects.redb.new", "high-water"] {
-        let home = Home::new("links");
-        home.make();
-        if file == "high-water" {
-            home.open();
-            fs::remove_file(home.0.join(file)).unwrap();
-        }
-        let victim = outside.0.join("victim");
-        fs::write(&victim, "precious").unwrap();
-        std::os::unix::fs::symlink(&victim, home.0.join(file)).unwrap();
-        let opened = Disk::open(&home.0, options());
-        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious", "{file}");
-        match opened {
-            Ok(_) => assert_eq!(file, "objects.redb.new", "what a crash left behind is made anew"),
-            Err(error) => {
-                let text = chain(&error);
-                assert!(text.ends_with(&format!("{file}: it is a link, and links are not followed here")), "{text}");
+        for (link, why) in kinds {
+            let home = Home::new("links");
+            home.make();
+            if file == "high-water" {
+                home.open();
+                fs::remove_file(home.0.join(file)).unwrap();
+            }
+            let victim = outside.0.join("victim");
+            fs::write(&victim, "precious").unwrap();
+            link(&victim, &home.0.join(file)).unwrap();
+            let opened = Disk::open(&home.0, options());
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "precious", "{file}: {why}");
+            match opened {
+                Ok(_) => assert_eq!(file, "objects.redb.new", "what a crash left behind is made anew"),
+                Err(error) => {
+                    let text = chain(&error);
+                    assert!(text.ends_with(&format!("{file}: {why}")), "{text}");
+                }
             }
         }
     }

@@ -30,20 +30,21 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The content of `path`, which is for the owner alone afterwards; `None` when there is no such file. What another user
-/// can have written is not read, nor what a link points to: see [`directory::is_untrusted`].
+/// The content of `path`; `None` when there is no such file. What another user can have written or read is refused, and so
+/// is what a link points to: see [`directory::is_untrusted`].
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     let mut file = match directory::open_trusted(OpenOptions::new().read(true), path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        // Taking the right away now would not take back what was read before.
+        let why = format!("it can be read by other users (mode {mode:04o})");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
     let mut text = String::new();
     file.read_to_string(&mut text)?;
-    let mut rights = file.metadata()?.permissions();
-    if rights.mode() & 0o077 != 0 {
-        rights.set_mode(0o600);
-        file.set_permissions(rights)?;
-    }
     Ok(Some(text))
 }

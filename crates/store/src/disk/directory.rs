@@ -86,7 +86,7 @@ pub fn exposure(_: &Metadata) -> Option<String> {
 }
 
 /// Opens `path` as `options` say, for the owner alone where it is made. Never opens what a link points to, nor anything
-/// but a regular file.
+/// but a regular file, nor a file that has other names: what is written here would show under them.
 pub fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
@@ -100,10 +100,25 @@ pub fn open_unlinked(options: &mut OpenOptions, path: &Path) -> io::Result<File>
         true => io::Error::new(io::ErrorKind::InvalidInput, "it is a link, and links are not followed here"),
         false => error,
     })?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+    let metadata = file.metadata()?;
+    let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    match () {
+        () if !metadata.is_file() => refuse("it is not a regular file"),
+        () if has_other_names(&metadata) => {
+            refuse("it has another name as well (a hard link), and links are not followed here")
+        }
+        () => Ok(file),
     }
+}
+
+#[cfg(unix)]
+fn has_other_names(metadata: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::nlink(metadata) > 1
+}
+
+#[cfg(not(unix))]
+fn has_other_names(_: &Metadata) -> bool {
+    false
 }
 
 /// The same for a file whose content is believed: one that another user can write is refused.

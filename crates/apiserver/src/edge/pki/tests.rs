@@ -51,11 +51,9 @@ fn a_second_start_uses_what_is_there() {
 }
 
 #[test]
-fn keys_are_for_the_owner_alone_even_when_they_were_not() {
+fn keys_are_for_the_owner_alone() {
     let dir = Dir::new("rights");
     let now = time("2026-01-01T00:00:00Z");
-    Pki::ensure(&dir.0, &[], now).unwrap();
-    std::fs::set_permissions(dir.0.join("token"), PermissionsExt::from_mode(0o644)).unwrap();
     Pki::ensure(&dir.0, &[], now).unwrap();
     for file in ["ca.pem", "server.pem", "admin.pem", "token"] {
         let mode = std::fs::metadata(dir.0.join(file)).unwrap().permissions().mode();
@@ -97,7 +95,7 @@ fn a_clock_that_was_ahead_once_locks_nobody_out() {
 }
 
 #[test]
-fn what_another_user_can_have_written_is_not_adopted() {
+fn what_another_user_can_have_written_or_read_is_not_adopted() {
     let (dir, now) = (Dir::new("planted"), time("2026-01-01T00:00:00Z"));
     let refused = |file: &str, why: &str| {
         let error = Pki::ensure(&dir.0, &[], now).map(|_| ()).unwrap_err().to_string();
@@ -108,6 +106,11 @@ fn what_another_user_can_have_written_is_not_adopted() {
     for file in ["token", "ca.pem", "server.pem", "admin.pem"] {
         chmod(&dir.0.join(file), 0o666);
         refused(file, "it can be written by other users (mode 0666)");
+        // A secret that was readable once is no secret any more.
+        for mode in [0o644, 0o640, 0o604] {
+            chmod(&dir.0.join(file), mode);
+            refused(file, &format!("it can be read by other users (mode {mode:04o})"));
+        }
         chmod(&dir.0.join(file), 0o600);
     }
     chmod(&dir.0, 0o777);
@@ -119,6 +122,9 @@ fn what_another_user_can_have_written_is_not_adopted() {
     std::fs::rename(dir.0.join("token"), elsewhere.0.join("token")).unwrap();
     std::os::unix::fs::symlink(elsewhere.0.join("token"), dir.0.join("token")).unwrap();
     refused("token", "it is a link");
+    std::fs::remove_file(dir.0.join("token")).unwrap();
+    std::fs::hard_link(elsewhere.0.join("token"), dir.0.join("token")).unwrap();
+    refused("token", "it has another name as well (a hard link)");
     std::fs::remove_dir_all(&dir.0).unwrap();
     std::os::unix::fs::symlink(&elsewhere.0, &dir.0).unwrap();
     refused("planted", "it is a link");
