@@ -1,7 +1,8 @@
 //! Which plugins a profile has, and their weights: `profiles[].plugins`.
 //!
 //! Plugins are switched by point (filter, score, preEnqueue) or at all their points at once (multiPoint). What a point
-//! says of a plugin wins over multiPoint.
+//! says of a plugin wins over multiPoint. What a plugin prepares at preFilter and preScore is part of its filter and score
+//! here; these points may be switched, too, as long as no filter or score is left without what it needs.
 
 use api::field::Error;
 use scheduler_core::Profile;
@@ -19,10 +20,14 @@ pub(super) struct Plugin {
     weight: Option<i64>,
     /// Whether it holds pods back before they are considered.
     gates: bool,
+    /// Whether its filter needs what kube-scheduler has it prepare at preFilter.
+    pre_filters: bool,
+    /// Whether its score needs what kube-scheduler has it prepare at preScore.
+    pre_scores: bool,
 }
 
 const fn plugin(name: &'static str, filters: bool, weight: Option<i64>) -> Plugin {
-    Plugin { name, filters, weight, gates: false }
+    Plugin { name, filters, weight, gates: false, pre_filters: false, pre_scores: false }
 }
 
 /// In the order in which kube-scheduler asks them.
@@ -31,11 +36,11 @@ const HERE: [Plugin; 11] = [
     plugin("PrioritySort", false, None),
     plugin("NodeName", true, None),
     plugin("NodeUnschedulable", true, None),
-    plugin("TaintToleration", true, Some(3)),
-    plugin("NodeAffinity", true, Some(2)),
-    plugin("NodePorts", true, None),
-    plugin("NodeResourcesFit", true, Some(1)),
-    plugin("NodeResourcesBalancedAllocation", false, Some(1)),
+    Plugin { pre_scores: true, ..plugin("TaintToleration", true, Some(3)) },
+    Plugin { pre_filters: true, pre_scores: true, ..plugin("NodeAffinity", true, Some(2)) },
+    Plugin { pre_filters: true, ..plugin("NodePorts", true, None) },
+    Plugin { pre_filters: true, pre_scores: true, ..plugin("NodeResourcesFit", true, Some(1)) },
+    Plugin { pre_scores: true, ..plugin("NodeResourcesBalancedAllocation", false, Some(1)) },
     plugin("ImageLocality", false, Some(1)),
     plugin("DefaultBinder", false, None),
 ];
@@ -90,6 +95,12 @@ impl Switches {
     fn enables(&self, name: &str) -> Option<Option<i64>> {
         self.enabled.iter().find(|(plugin, _)| plugin.name == name).map(|(_, weight)| *weight)
     }
+
+    /// Whether a plugin is on at this point.
+    fn has(&self, multi: &Switches, name: &str) -> bool {
+        let everywhere = multi.enables(name).is_some() || !multi.disables(name);
+        self.enables(name).is_some() || (everywhere && !self.disables(name))
+    }
 }
 
 /// The profile with the plugins that are on.
@@ -101,13 +112,25 @@ pub(super) fn profile(profile: &mut Fields<'_>, scheduler_name: String, args: &A
         filter = switches(&mut points, "filter", |plugin| plugin.filters);
         score = switches(&mut points, "score", |plugin| plugin.weight.is_some());
         gate = switches(&mut points, "preEnqueue", |plugin| plugin.gates);
+        let pre_filter = switches(&mut points, "preFilter", |plugin| plugin.pre_filters);
+        let pre_score = switches(&mut points, "preScore", |plugin| plugin.pre_scores);
+        for plugin in &HERE {
+            let filters = plugin.pre_filters && filter.has(&multi, plugin.name);
+            let scores = plugin.pre_scores && score.has(&multi, plugin.name);
+            for (needed, before, point, after) in
+                [(filters, &pre_filter, "preFilter", "filter"), (scores, &pre_score, "preScore", "score")]
+            {
+                if needed && before.disables(plugin.name) && before.enables(plugin.name).is_none() {
+                    let (path, name) = (points.path(point), plugin.name);
+                    let why = format!("{name} is off here and on at {after}, which needs it; switch both or neither");
+                    points.error(Error::forbidden(&path, why));
+                }
+            }
+        }
         refuse_other_points(&mut points);
         points.refuse_the_rest();
     }
-    let on = |point: &Switches, plugin: &Plugin| {
-        let everywhere = multi.enables(plugin.name).is_some() || !multi.disables(plugin.name);
-        point.enables(plugin.name).is_some() || (everywhere && !point.disables(plugin.name))
-    };
+    let on = |point: &Switches, plugin: &Plugin| point.has(&multi, plugin.name);
     // Upstream: a plugin whose filter alone is off may go on to narrow the nodes from preFilter. Here it is off.
     let filters = HERE.iter().filter(|plugin| plugin.filters && on(&filter, plugin));
     // A weight that is not given is 1, even where another is the default of a plugin that nobody names.
@@ -160,35 +183,32 @@ fn switches(points: &mut Fields<'_>, point: &'static str, fits: impl Fn(&Plugin)
     read
 }
 
-/// Points at which nothing can be switched: what is done there is part of a plugin's filter or score, or has no choice.
+/// Points at which nothing can be switched, because what is done there offers no choice.
 fn refuse_other_points(points: &mut Fields<'_>) {
-    const TOGETHER: &str = "is done together with the plugin's filter or score; switch it there, or at multiPoint";
     const NO_CHOICE: &str = "offers no choice here; leave it out";
-    for (point, why) in [
-        ("preFilter", TOGETHER),
-        ("preScore", TOGETHER),
-        ("queueSort", NO_CHOICE),
-        ("postFilter", NO_CHOICE),
-        ("reserve", NO_CHOICE),
-        ("permit", NO_CHOICE),
-        ("preBind", NO_CHOICE),
-        ("bind", NO_CHOICE),
-        ("postBind", NO_CHOICE),
-        ("placementGenerate", NO_CHOICE),
-        ("placementScore", NO_CHOICE),
-        ("podGroupPostFilter", NO_CHOICE),
+    for point in [
+        "queueSort",
+        "postFilter",
+        "reserve",
+        "permit",
+        "preBind",
+        "bind",
+        "postBind",
+        "placementGenerate",
+        "placementScore",
+        "podGroupPostFilter",
     ] {
         let Some(mut set) = points.object(point) else { continue };
         let path = set.path("enabled");
         if !set.list("enabled").is_empty() {
-            set.error(Error::forbidden(&path, why));
+            set.error(Error::forbidden(&path, NO_CHOICE));
         }
         // Whoever disables what is not there gets what they want.
         let (path, items) = (set.path("disabled"), set.list("disabled"));
         for (at, item) in items.iter().enumerate() {
             let name = item.get("name").and_then(|name| name.as_str()).unwrap_or_default();
             if !matches!(Known::of(name), Known::NotYet) {
-                set.error(Error::forbidden(&path.index(at), why));
+                set.error(Error::forbidden(&path.index(at), NO_CHOICE));
             }
         }
         set.refuse_the_rest();

@@ -148,8 +148,8 @@ fn what_is_not_there_is_refused_by_its_path() {
             "profiles[0].plugins.filter.enabled[0].name: Invalid value: \"ImageLocality\": has nothing to do at filter",
         ),
         (
-            json!({"profiles": [{"plugins": {"preFilter": {"disabled": [{"name": "*"}]}}}]}),
-            "profiles[0].plugins.preFilter.disabled[0]: Forbidden: is done together with the plugin's filter or score",
+            json!({"profiles": [{"plugins": {"preFilter": {"disabled": [{"name": "NodeAffinity"}]}}}]}),
+            "profiles[0].plugins.preFilter: Forbidden: NodeAffinity is off here and on at filter, which needs it",
         ),
         (
             json!({"profiles": [{"pluginConfig": [{"name": "InterPodAffinity", "args": {}}]}]}),
@@ -197,6 +197,23 @@ fn what_is_not_there_is_refused_by_its_path() {
         let errors = read(body.clone()).unwrap_err();
         assert!(errors.len() == 1 && errors[0].starts_with(want), "{body}: {errors:?}");
     }
+}
+
+// Kubernetes' suite for scores switches preScore beside score, as its documentation does; such files were refused.
+#[test]
+fn what_is_prepared_for_a_score_is_switched_with_it() {
+    let only = |name: &str, prepared: Value| {
+        let score = json!({"disabled": [{"name": "*"}], "enabled": [{"name": name, "weight": 1}]});
+        read(json!({"profiles": [{"plugins": {"score": score, "preScore": prepared}}]}))
+    };
+    let all_but = |name: &str| json!({"disabled": [{"name": "*"}], "enabled": [{"name": name}]});
+    let profile = &only("NodeAffinity", all_but("NodeAffinity")).unwrap().profiles[0];
+    assert!(matches!(profile.scores[..], [(ScorePlugin::NodeAffinity(_), 1)]), "{:?}", profile.scores);
+    // Nothing is prepared for this one.
+    assert_eq!(only("ImageLocality", json!({"disabled": [{"name": "*"}]})).unwrap().profiles[0].scores.len(), 1);
+    let errors = only("TaintToleration", all_but("NodeAffinity")).unwrap_err();
+    let want = "profiles[0].plugins.preScore: Forbidden: TaintToleration is off here and on at score, which needs it; switch both or neither";
+    assert_eq!(errors, [want]);
 }
 
 #[test]

@@ -234,23 +234,27 @@ impl Run<'_> {
 
 /// The top-level tests of a program.
 fn names(program: &Path) -> anyhow::Result<Vec<String>> {
-    let output = Command::new(program).arg("-test.list=^Test").output().context("listing the tests")?;
+    let output = with_surroundings(&mut Command::new(program))?.arg("-test.list=^Test").output().context("listing")?;
     ensure!(output.status.success(), "-test.list: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
-/// Runs the program with etcd on its path, keeps all it prints in `log`, and returns how each test ended.
-fn follow(command: &mut Command, log: &Path) -> anyhow::Result<std::collections::BTreeMap<String, Outcome>> {
-    let folder = super::build::folder()?;
+/// What a program of tests needs around it: etcd on its path, and where the files beside its sources are, because it was
+/// compiled without paths of this machine.
+fn with_surroundings(command: &mut Command) -> anyhow::Result<&mut Command> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&path)))?;
-    let (output, input) = std::io::pipe()?;
-    // Programs without paths of this machine find the files beside their sources by these two.
+    let path = std::env::join_paths(std::iter::once(super::build::folder()?).chain(std::env::split_paths(&path)))?;
     let modules = program::module_cache()?;
-    let mut child = command
+    Ok(command
         .env("TEST_SRCDIR", modules.parent().context("the module cache lies in a folder")?)
         .env("TEST_WORKSPACE", modules.file_name().context("the module cache has a name")?)
-        .env("PATH", path)
+        .env("PATH", path))
+}
+
+/// Runs the program, keeps all it prints in `log`, and returns how each test ended.
+fn follow(command: &mut Command, log: &Path) -> anyhow::Result<std::collections::BTreeMap<String, Outcome>> {
+    let (output, input) = std::io::pipe()?;
+    let mut child = with_surroundings(command)?
         .stdin(Stdio::null())
         .stdout(input.try_clone()?)
         .stderr(input)
