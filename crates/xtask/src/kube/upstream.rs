@@ -12,6 +12,7 @@ mod program; // a package copied, edited and compiled into the cache folder
 mod record; // how the suites ended last time
 mod suite; // the suites and their seams
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,9 @@ use self::suite::{SUITES, Suite};
 use super::{guarded, programs_are_there};
 
 pub use record::{Record, read as records};
+
+/// How long tests that must fail wait for something; the others wait as long as Kubernetes has them wait.
+const FAILING_SECONDS: &str = "10";
 
 /// What CI runs.
 const FIXED_SET: &[(&str, Home)] = &[("job", Home::Embedded), ("podgroup", Home::Kube), ("topology", Home::Kube)];
@@ -192,12 +196,21 @@ impl Run<'_> {
         let (start, title) = (Instant::now(), format!("{} on {}", self.suite.name, self.home.name()));
         let log = self.program.with_extension(format!("{}.log", self.home.name()));
         println!("{title}: running, log in {}", log.display());
-        let skipped = if args.runs_listed() { self.expected.skipped() } else { self.expected.skipped_with_failing() };
-        let mut command = guarded(self.program)?;
-        command.args(["-test.v", "-test.count=1", &format!("-test.timeout={}m", self.suite.minutes_max)]);
-        command.args(args.run.iter().map(|regex| format!("-test.run={regex}")));
-        command.args(skipped.iter().map(|pattern| format!("-test.skip={pattern}")));
-        let tests = follow(command.env("PHALANX_BIN", self.phalanx).env("PHALANX_SUITE_HOME", self.home.name()), &log)?;
+        let mut file = File::create(&log)?;
+        let apart = args.whole();
+        let skipped = match args.runs_listed() && !apart {
+            true => self.expected.skipped(),
+            false => self.expected.skipped_with_failing(),
+        };
+        let chosen = args.run.iter().map(|regex| format!("-test.run={regex}"));
+        let skipped = skipped.iter().map(|pattern| format!("-test.skip={pattern}"));
+        let mut tests = self.follow(chosen.chain(skipped), &mut file, "")?;
+        if let Some(failing) = self.expected.failing().filter(|_| apart) {
+            // By themselves, because they wait for a shorter time: nearly all of them wait for what never comes.
+            let skipped = self.expected.skipped().map(|pattern| format!("-test.skip={pattern}"));
+            let options = std::iter::once(format!("-test.run={failing}")).chain(skipped);
+            outcome::merge(&mut tests, self.follow(options, &mut file, FAILING_SECONDS)?);
+        }
         ensure!(!tests.is_empty(), "{title}: no test ran, see {}", log.display());
         let mut compared = self.expected.compare(&tests, args.whole());
         compared.problems.extend(self.expected.strangers(&names(self.program)?));
@@ -215,6 +228,19 @@ impl Run<'_> {
             compared.seconds
         );
         Ok(compared)
+    }
+
+    /// Runs the program once and returns how each test ended. `seconds`: how long a test waits for something.
+    fn follow(
+        &self,
+        options: impl Iterator<Item = String>,
+        log: &mut File,
+        seconds: &str,
+    ) -> anyhow::Result<BTreeMap<String, Outcome>> {
+        let mut command = guarded(self.program)?;
+        command.args(["-test.v", "-test.count=1", &format!("-test.timeout={}m", self.suite.minutes_max)]);
+        command.args(options).env("PHALANX_BIN", self.phalanx).env("PHALANX_SUITE_HOME", self.home.name());
+        follow(command.env("PHALANX_SUITE_WAIT_SECONDS", seconds), log)
     }
 
     fn record(&self, compared: &Comparison, commit: &str) -> Record {
@@ -252,7 +278,7 @@ fn with_surroundings(command: &mut Command) -> anyhow::Result<&mut Command> {
 }
 
 /// Runs the program, keeps all it prints in `log`, and returns how each test ended.
-fn follow(command: &mut Command, log: &Path) -> anyhow::Result<std::collections::BTreeMap<String, Outcome>> {
+fn follow(command: &mut Command, log: &mut File) -> anyhow::Result<BTreeMap<String, Outcome>> {
     let (output, input) = std::io::pipe()?;
     let mut child = with_surroundings(command)?
         .stdin(Stdio::null())
@@ -262,10 +288,10 @@ fn follow(command: &mut Command, log: &Path) -> anyhow::Result<std::collections:
         .context("running the tests")?;
     // The command keeps the writing ends until it is given new ones.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let (mut file, mut reader) = (File::create(log)?, outcome::Reader::default());
+    let mut reader = outcome::Reader::default();
     for line in BufReader::new(output).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
-        writeln!(file, "{line}")?;
+        writeln!(log, "{line}")?;
         if let Some((name, Outcome::Failed)) = reader.line(&line) {
             println!("  failed: {name}");
         }

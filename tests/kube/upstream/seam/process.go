@@ -2,7 +2,8 @@
 //
 // `cargo xtask kube upstream` copies a suite's test package out of the module k8s.io/kubernetes, replaces the few lines
 // that start the component under test by calls into this package, compiles the result and runs it. Environment:
-// PHALANX_BIN is the program under test, PHALANX_SUITE_HOME is kube or embedded.
+// PHALANX_BIN is the program under test, PHALANX_SUITE_HOME is kube or embedded, PHALANX_SUITE_WAIT_SECONDS is how long
+// tests wait where that is not as Kubernetes has it.
 package seam
 
 import (
@@ -13,13 +14,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	restclient "k8s.io/client-go/rest"
 )
+
+// Tests that are expected to fail wait for a shorter time than Kubernetes has them wait.
+func init() {
+	if seconds, err := strconv.Atoi(os.Getenv("PHALANX_SUITE_WAIT_SECONDS")); err == nil && seconds > 0 {
+		wait.ForeverTestTimeout = time.Duration(seconds) * time.Second
+	}
+}
 
 // How long a process of Phalanx may take until it prints its line that starts with "ready".
 const readyTimeout = 30 * time.Second

@@ -100,8 +100,22 @@ impl Expectations {
 
     /// The tests that are not run, in the form of `-test.skip`; none where all are.
     pub fn skipped(&self) -> Option<String> {
-        let not_run = self.0.iter().filter(|line| line.expect == Expect::NotRun);
-        let patterns: Vec<String> = not_run.map(|line| pattern(&line.test)).collect();
+        self.pattern(|expect| expect == Expect::NotRun)
+    }
+
+    /// The same with those that must fail, which are run by themselves or not at all.
+    pub fn skipped_with_failing(&self) -> Option<String> {
+        self.pattern(|expect| expect != Expect::Either)
+    }
+
+    /// The tests that must fail, in the form of `-test.run`; none where there are none.
+    pub fn failing(&self) -> Option<String> {
+        self.pattern(|expect| expect == Expect::Fails)
+    }
+
+    fn pattern(&self, wanted: impl Fn(Expect) -> bool) -> Option<String> {
+        let lines = self.0.iter().filter(|line| wanted(line.expect));
+        let patterns: Vec<String> = lines.map(|line| pattern(&line.test)).collect();
         (!patterns.is_empty()).then(|| patterns.join("|"))
     }
 
@@ -117,12 +131,6 @@ impl Expectations {
             !names.iter().any(|name| matches(first, name))
         };
         self.0.iter().filter(top).map(|line| format!("{} is listed, and no test has that name", line.test)).collect()
-    }
-
-    /// Tests that must fail, in the form of `-test.skip`: CI leaves them out.
-    pub fn skipped_with_failing(&self) -> Option<String> {
-        let patterns: Vec<String> = self.0.iter().map(|line| pattern(&line.test)).collect();
-        (!patterns.is_empty()).then(|| patterns.join("|"))
     }
 
     /// Compares the outcome of every test. `whole`: all tests ran, so that a line that means none of them is out of date.
@@ -235,6 +243,7 @@ mod tests {
         assert_eq!(expected.strangers(&names), ["TestB is listed, and no test has that name"]);
         assert_eq!(expected.skipped().unwrap(), r"^TestA$/^with_a_\(dot\)\.$|^TestB$");
         assert_eq!(expected.skipped_with_failing().unwrap(), r"^TestA$/^with_a_\(dot\)\.$|^TestB$|^TestC$");
+        assert_eq!(expected.failing().unwrap(), "^TestC$");
         assert_eq!(Expectations::default().skipped(), None);
     }
 

@@ -12,6 +12,22 @@ pub enum Outcome {
     Cut,
 }
 
+/// Adds the tests of another run of the same program. A test above tests of both runs has the worse outcome.
+pub fn merge(tests: &mut BTreeMap<String, Outcome>, more: BTreeMap<String, Outcome>) {
+    let rank = |end: Outcome| match end {
+        Outcome::Passed => 0,
+        Outcome::Skipped => 1,
+        Outcome::Failed => 2,
+        Outcome::Cut => 3,
+    };
+    for (name, end) in more {
+        let known = tests.entry(name).or_insert(end);
+        if rank(end) > rank(*known) {
+            *known = end;
+        }
+    }
+}
+
 /// The tests that have no tests below them, by name.
 pub fn leaves(tests: &BTreeMap<String, Outcome>) -> BTreeMap<String, Outcome> {
     let parents: BTreeSet<&str> = tests.keys().flat_map(|name| ancestors(name)).collect();
@@ -98,6 +114,18 @@ mod tests {
         );
         assert_eq!(leaves(&tests).len(), 4);
         assert!(failed_by_themselves(&tests).is_empty());
+    }
+
+    #[test]
+    fn a_test_above_two_runs_has_the_worse_outcome() {
+        let mut tests =
+            read("=== RUN   TestA\n=== RUN   TestA/one\n    --- PASS: TestA/one (1s)\n--- PASS: TestA (1s)\n");
+        merge(
+            &mut tests,
+            read("=== RUN   TestA\n=== RUN   TestA/two\n    --- FAIL: TestA/two (1s)\n--- FAIL: TestA (1s)\n"),
+        );
+        let ends: Vec<Outcome> = tests.values().copied().collect();
+        assert_eq!(ends, [Outcome::Failed, Outcome::Passed, Outcome::Failed]);
     }
 
     #[test]
