@@ -2,8 +2,9 @@
 //!
 //! In: a client, the time that objects carry, tokio's clock.
 //! Out: a [`Standing`], and a [`Fence`] that lets writes through only while the lease is held.
-//! Promises: a process stops writing before its lease ends by its own monotonic clock, also when it was not scheduled for
-//! a while; nobody takes a lease over before it has seen it unchanged for the lease's whole duration.
+//! Promises: a process stops writing, and gives up writes without an answer, before its lease ends by its own monotonic
+//! clock, also when it was not scheduled for a while; no process takes a lease over before it has seen it unchanged for
+//! the lease's whole duration.
 //! Never: compares the clocks of two machines.
 
 mod decide; // whose turn it is; read this first
@@ -27,7 +28,8 @@ pub struct Settings {
     pub identity: String,
     /// How long the others wait after the last renewal.
     pub lease: Duration,
-    /// How long the holder tries to renew before it stops. Shorter than `lease`: what is left is for writes on their way.
+    /// How long the holder tries to renew before it stops and gives up its writes. Shorter than `lease`: what is left is for
+    /// writes that are on the wire.
     pub renew: Duration,
     /// The time between two attempts.
     pub retry: Duration,

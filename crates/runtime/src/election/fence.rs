@@ -1,39 +1,57 @@
-//! Lets writes through only while the lease is held.
+//! Lets writes through, and wait for their answers, only while the lease is held.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Service};
 
 /// Closed until the lease is won, open until the time to which it was last renewed. Clones are the same fence.
 ///
 /// A process that was stopped and goes on later finds it closed with its very next write, whatever its timers are still
-/// about to do.
-#[derive(Clone, Debug, Default)]
-pub struct Fence(Arc<Mutex<Option<Instant>>>);
+/// about to do. A write that has no answer when it closes is given up: the time from then to the lease's end is left for
+/// what is on the wire already.
+#[derive(Clone, Debug)]
+pub struct Fence(Arc<watch::Sender<Option<Instant>>>);
+
+impl Default for Fence {
+    fn default() -> Fence {
+        Fence(Arc::new(watch::Sender::new(None)))
+    }
+}
 
 impl Fence {
     /// Whether a write may start now.
     pub fn is_open(&self) -> bool {
-        self.until().is_some_and(|until| Instant::now() < until)
+        self.0.borrow().is_some_and(|until| Instant::now() < until)
     }
 
     pub(super) fn open_until(&self, until: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        self.0.send_replace(Some(until));
     }
 
     pub(super) fn close(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.0.send_replace(None);
     }
 
-    fn until(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns once it is closed. It may be opened for longer meanwhile.
+    async fn closed(&self) {
+        let mut until = self.0.subscribe();
+        loop {
+            let Some(end) = *until.borrow_and_update() else { return };
+            tokio::select! {
+                biased;
+                // The sender lives as long as this fence.
+                _ = until.changed() => {}
+                () = sleep_until(end) => return,
+            }
+        }
     }
 
     /// The same client, whose writes fail while the fence is closed; reads always pass.
@@ -65,11 +83,18 @@ impl Service<Request<Body>> for Fenced {
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let (fence, client) = (self.fence.clone(), self.client.clone());
         Box::pin(async move {
+            if reads {
+                return Ok(client.send(request).await?);
+            }
             // Looked at as late as possible: the future may have waited.
-            if !reads && !fence.is_open() {
+            if !fence.is_open() {
                 return Err("not written: this process does not hold its lease".into());
             }
-            Ok(client.send(request).await?)
+            tokio::select! {
+                biased;
+                () = fence.closed() => Err("given up without an answer: this process no longer holds its lease".into()),
+                answer = client.send(request) => Ok(answer?),
+            }
         })
     }
 }

@@ -15,7 +15,7 @@ use runtime::TokioClock;
 use runtime::election::{Election, Fence, Settings, Standing, give_back};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{advance, sleep, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
 
 /// A server that has one Lease at most.
 #[derive(Clone, Default)]
@@ -163,6 +163,53 @@ async fn a_process_that_slept_finds_its_fence_closed_before_any_timer_has_run() 
     assert!(!first.fence.is_open());
     assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Service(_))), "it stayed here");
     assert!(runtime::request::get(&fenced, "/any").await.is_ok(), "reading does no harm");
+}
+
+/// A write that began just before the fence closed had the 15 s of every request, and the lease only 5 s more.
+#[tokio::test(start_paused = true)]
+async fn a_write_without_an_answer_is_given_up_before_the_lease_can_pass_to_another() {
+    let server = LeaseServer::default();
+    let mut first = Candidate::stand(&server, "first", 1);
+    first.becomes(Standing::Leading(1), 2).await;
+    let mut second = Candidate::stand(&server, "second", 2);
+    sleep(Duration::from_secs(20)).await;
+    let fenced = first.fence.around(first.client.clone());
+    first.line.is_cut.store(true, Ordering::Relaxed);
+    let cut_at = Instant::now();
+    // One write every 100 ms, until the fence lets none begin.
+    let mut writes = tokio::task::JoinSet::new();
+    while first.fence.is_open() {
+        let fenced = fenced.clone();
+        writes.spawn(async move { (runtime::request::put(&fenced, "/any", &json!({})).await, Instant::now()) });
+        sleep(Duration::from_millis(100)).await;
+    }
+    second.becomes(Standing::Leading(1), 10).await;
+    let led_at = Instant::now();
+    assert!(cut_at.elapsed() > Duration::from_secs(10) && writes.len() > 70, "{} writes", writes.len());
+    while let Some(ended) = writes.join_next().await {
+        let (answer, at) = ended.unwrap();
+        assert!(at + Duration::from_secs(2) < led_at, "given up at {at:?}, another leads since {led_at:?}");
+        assert!(runtime::failure::message(&answer.unwrap_err()).contains("lease"), "it says why");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_write_goes_on_while_the_lease_is_renewed() {
+    let server = LeaseServer::default();
+    let mut first = Candidate::stand(&server, "first", 1);
+    first.becomes(Standing::Leading(1), 2).await;
+    let slow = tower::service_fn(|_: Request<Body>| async {
+        sleep(Duration::from_secs(14)).await;
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("{}")))
+    });
+    let fenced = first.fence.around(Client::new(slow, "default"));
+    let write = async || runtime::request::put(&fenced, "/any", &json!({})).await;
+    assert!(write().await.is_ok());
+    let (write, ()) = tokio::join!(write(), async {
+        sleep(Duration::from_secs(1)).await;
+        first.task.abort();
+    });
+    assert!(write.is_err(), "without a renewal it is given up");
 }
 
 #[tokio::test(start_paused = true)]
