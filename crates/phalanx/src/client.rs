@@ -9,6 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use crate::failure::Failure;
+use crate::{cli, deadline};
 
 /// Where `phalanx up` leaves its kubeconfig unless told otherwise.
 const OWN_KUBECONFIG: &str = ".phalanx/kubeconfig";
@@ -25,12 +26,29 @@ pub struct ConnectArgs {
     /// Namespace [default: that of the context, else default]
     #[arg(short, long, value_name = "NAME", help_heading = "Cluster")]
     pub namespace: Option<String>,
+    /// How long the server has to answer each request; 0 waits for ever. Watches and logs have to begin in this time
+    #[arg(long, value_name = "DURATION", help_heading = "Cluster", default_value = "15s", value_parser = request_timeout)]
+    pub request_timeout: RequestTimeout,
+}
+
+/// How long the server has to answer one request; `None` is for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTimeout(pub Option<Duration>);
+
+/// Reads a length of time, or `0` as kubectl does.
+fn request_timeout(text: &str) -> Result<RequestTimeout, String> {
+    match text {
+        "0" | "0s" => Ok(RequestTimeout(None)),
+        text => cli::duration(text).map(|deadline| RequestTimeout(Some(deadline))),
+    }
 }
 
 /// A cluster to talk to.
 pub struct Connection {
     /// Talks to the server.
     pub client: Client,
+    /// How long a server has to answer one request; `client` keeps to it.
+    pub request_timeout: RequestTimeout,
     /// Where objects are whose namespace nobody says.
     pub namespace: String,
     /// Whether the user chose the namespace on the command line.
@@ -50,8 +68,9 @@ pub fn run(args: &ConnectArgs, work: impl AsyncFnOnce(Connection) -> Result<u8, 
 async fn connect(args: &ConnectArgs) -> Result<Connection, Failure> {
     let (config, name) = configured(&Source::here(args.kubeconfig.as_deref()), args.context.as_deref()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let client = usable(config, &name)?;
-    Ok(Connection { client, namespace, namespace_is_chosen: args.namespace.is_some() })
+    let request_timeout = args.request_timeout;
+    let client = deadline::around(usable(config, &name)?, request_timeout.0);
+    Ok(Connection { client, request_timeout, namespace, namespace_is_chosen: args.namespace.is_some() })
 }
 
 /// A server for a part that works on it for a long time.
@@ -169,6 +188,15 @@ mod tests {
         assert_eq!(Source::find(Some(chosen), Some(environment), None), Source::File("mine".into()));
         assert_eq!(Source::find(None, Some(environment), None), Source::Environment);
         assert_eq!(Source::find(None, Some(OsStr::new("")), None), Source::Nowhere, "an empty variable says nothing");
+    }
+
+    #[test]
+    fn requests_have_15_seconds_unless_told_otherwise() {
+        let given = |line: &str| crate::home::parsed::<ConnectArgs>(line).request_timeout.0;
+        assert_eq!(given(""), Some(runtime::request::DEADLINE));
+        assert_eq!(given("--request-timeout 2m"), Some(Duration::from_secs(120)));
+        assert_eq!([given("--request-timeout 0"), given("--request-timeout 0s")], [None, None]);
+        assert!(request_timeout("-1s").is_err() && request_timeout("soon").is_err());
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub async fn explain(connection: &Connection, args: &ExplainArgs, out: &mut dyn 
     };
     let gather = Gather { connection, kinds: &kinds };
     let evidence = gather.evidence(gather.subject(kind, name).await?).await?;
-    let told = inquire::about(&evidence.units(), &connection.client, &kinds, args.scheduler.as_deref()).await?;
+    let told = inquire::about(&evidence.units(), connection, &kinds, args.scheduler.as_deref()).await?;
     let mut explanation = Explanation::of(&evidence);
     explanation.scheduler = told;
     match args.output {

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::cli;
+use crate::deadline::NoAnswer;
 use crate::manifest::Problem;
 
 /// Why a command ended badly.
@@ -49,6 +50,12 @@ impl From<kube::Error> for Failure {
             kube::Error::Api(status) => {
                 let code = if matches!(status.code, 400 | 422) { cli::BAD_INPUT } else { cli::FAILED };
                 Failure { code, lines: vec![status.message.clone()] }
+            }
+            kube::Error::Service(source) if let Some(no_answer) = source.downcast_ref::<NoAnswer>() => {
+                let what = if no_answer.is_write { "; whether it did what was asked is not known" } else { "" };
+                Failure::failed(format!(
+                    "{no_answer}{what}; it may be overloaded or hang: try again, or wait longer with --request-timeout"
+                ))
             }
             _ => Failure::cannot_start(format!(
                 "cannot reach the server: {}; is `phalanx up` running, and is it the server of the kubeconfig?",

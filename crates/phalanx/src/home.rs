@@ -9,7 +9,7 @@ use controlplane::{Config, ControlPlane};
 use nodes::cluster::Cluster;
 
 use crate::apply::{self, Validate};
-use crate::client::Connection;
+use crate::client::{Connection, RequestTimeout};
 use crate::failure::Failure;
 use crate::{ask, manifest, run};
 
@@ -30,8 +30,12 @@ impl Home {
     /// What `config` says runs.
     pub async fn with(config: Config) -> Home {
         let plane = ControlPlane::start(run::world(), config).await.unwrap();
-        let connection =
-            Connection { client: plane.client(), namespace: "default".to_owned(), namespace_is_chosen: false };
+        let connection = Connection {
+            client: plane.client(),
+            request_timeout: RequestTimeout::default(),
+            namespace: "default".to_owned(),
+            namespace_is_chosen: false,
+        };
         Home { _plane: plane, connection }
     }
 

@@ -9,10 +9,11 @@ use scheduler_core::Unit;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::ask;
+use crate::client::Connection;
 use crate::failure::Failure;
 use crate::kinds::Kinds;
 use crate::own_core::{self, Everything};
+use crate::{ask, deadline};
 
 /// Where the server of Phalanx has what its scheduler answers.
 const ON_SERVER: &str = "/apis/phalanx.dev/v1alpha1";
@@ -50,15 +51,20 @@ fn text(unit: &Value) -> Vec<&str> {
 /// cluster is listed and a core of our own is asked.
 pub async fn about(
     units: &[Unit],
-    client: &Client,
+    connection: &Connection,
     kinds: &Kinds,
     address: Option<&str>,
 ) -> Result<Option<Told>, Failure> {
+    let client = &connection.client;
     if units.is_empty() {
         return Ok(None);
     }
     let (asked, root, source) = match address {
-        Some(address) => (at(address)?, "", format!("as the scheduler at {address} sees it")),
+        Some(address) => (
+            deadline::around(at(address)?, connection.request_timeout.0),
+            "",
+            format!("as the scheduler at {address} sees it"),
+        ),
         None => (client.clone(), ON_SERVER, "as the server's scheduler sees it".to_owned()),
     };
     match each(units, &asked, root).await {

@@ -31,6 +31,7 @@ mod inquire; // what a scheduler says about it
 mod own_core; // or what one would say
 mod logs; // what a pod wrote, or what is known of it
 mod client; // from a kubeconfig to a client
+mod deadline; // how long the server has for an answer
 mod kinds; // which kinds a server has, and what people call them
 mod ask; // single requests
 mod follow; // a collection and all its changes

@@ -62,6 +62,40 @@ fn a_job_is_applied_awaited_explained_and_deleted_without_kubectl() {
     assert!(text(&output.stderr).contains("not found"), "{}", text(&output.stderr));
 }
 
+/// A server that takes connections and never answers held every command for ever.
+#[test]
+fn a_server_that_never_answers_is_given_up_with_exit_1() {
+    let dir = Dir::new("commands-silent");
+    std::fs::create_dir_all(dir.path("")).unwrap();
+    std::fs::write(dir.path("job.yaml"), JOB).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // The system takes the connections, and no process ever reads them.
+    for scheme in ["http", "https"] {
+        let kubeconfig = format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: s, user: u}}}}], \
+             users: [{{name: u, user: {{token: t}}}}], clusters: [{{name: s, cluster: {{server: '{scheme}://{address}'}}}}]}}"
+        );
+        std::fs::write(dir.path("silent"), kubeconfig).unwrap();
+        for line in [
+            "get pods",
+            "apply -f job.yaml",
+            "delete job a",
+            "wait job/a --for delete",
+            "explain job/a",
+            "logs a",
+            "get pods -w",
+        ] {
+            let options = ["--kubeconfig", "silent", "--request-timeout", "200ms"];
+            let output = phalanx(&dir, &line.split_whitespace().chain(options).collect::<Vec<_>>());
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{scheme} {line}: {said}");
+            let want = "error: the server did not answer within 200ms; it may be overloaded or hang: try again, or wait longer";
+            assert!(said.starts_with(want), "{scheme} {line}: {said}");
+        }
+    }
+}
+
 #[test]
 fn apply_says_which_fields_the_server_dropped_and_why() {
     let dir = Dir::new("commands-dropped");
