@@ -1,7 +1,7 @@
 //! Counts for PodDisruptionBudgets how many of their pods are healthy, and so how many may be evicted.
 //!
 //! In: the caches of budgets and pods.
-//! Out: the status of each budget.
+//! Out: the status of each budget, and a Warning Event for one that cannot be computed.
 //! Promises: a pod whose eviction the server has taken in does not count as healthy, however it looks; a pod that was to
 //! go and is still there after two minutes counts again. A budget that cannot be counted for allows nothing and says why.
 //! Never: evicts or deletes anything.
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use api::Clock;
 use api::views::{PodDisruptionBudgetView, PodView};
-use runtime::{Backoff, Cache};
+use runtime::{Backoff, Cache, Recorder};
 
 pub use run::run;
 
@@ -37,6 +37,8 @@ pub struct Parts {
     pub pods: Cache<PodView>,
     /// The time that objects carry.
     pub clock: Arc<dyn Clock>,
+    /// Takes Events.
+    pub recorder: Recorder,
     /// What is counted.
     pub metrics: Metrics,
 }

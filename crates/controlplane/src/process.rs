@@ -268,11 +268,15 @@ impl Process {
     }
 
     fn start_disruption(&mut self) {
+        let who = identity::controller("disruption-controller");
+        // The component that kube-controller-manager's disruption controller names.
+        let recorder = self.recorder("controllermanager", Part::Controllers, &who);
         let parts = controllers::disruption::Parts {
-            client: self.client(&identity::controller("disruption-controller")),
+            client: self.client(&who),
             budgets: self.caches.budgets.clone(),
             pods: self.caches.pods.clone(),
             clock: self.clock.clone(),
+            recorder,
             metrics: self.counters(),
         };
         self.spawn("Controllers/disruption".to_owned(), controllers::disruption::run(parts));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::Timestamp;
 use api::policy::{DISRUPTION_ALLOWED, INSUFFICIENT_PODS, SUFFICIENT_PODS, SYNC_FAILED, percent};
 use api::selector::Labels;
-use api::views::{Condition, PodDisruptionBudgetStatusView, PodDisruptionBudgetView, PodView};
+use api::views::{Condition, OwnerRef, PodDisruptionBudgetStatusView, PodDisruptionBudgetView, PodView};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// How long a pod may take to be seen going after its eviction. Then it counts again.
@@ -72,11 +72,25 @@ fn wanted(budget: &PodDisruptionBudgetView, pods: &[Arc<PodView>]) -> Result<(i3
 /// How many pods their controllers want together. A pod that none manages adds nothing. None of the kinds here that have
 /// pods can be asked how many it wants: a Job's pods become fewer as it is completed.
 fn scale(pods: &[Arc<PodView>]) -> Result<i32, String> {
-    let controllers: BTreeSet<&str> =
-        pods.iter().filter_map(|pod| pod.metadata.controller()).map(|owner| owner.kind.as_str()).collect();
+    let controllers: BTreeSet<String> =
+        pods.iter().filter_map(|pod| pod.metadata.controller()).map(group_resource).collect();
     match controllers.first() {
         None => Ok(0),
-        Some(kind) => Err(format!("{kind} does not implement the scale subresource")),
+        Some(resource) => Err(format!("{resource} does not implement the scale subresource")),
+    }
+}
+
+/// `jobs.batch` for a Job, as messages of Kubernetes name it. Other kinds get the usual plural.
+fn group_resource(owner: &OwnerRef) -> String {
+    let kind = owner.kind.to_lowercase();
+    let plural = match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if kind.ends_with('s') => format!("{kind}es"),
+        None => format!("{kind}s"),
+    };
+    match owner.api_version.split_once('/') {
+        Some((group, _)) => format!("{plural}.{group}"),
+        None => plural,
     }
 }
 
@@ -115,6 +129,12 @@ fn still_expected_to_go(
         .collect();
     let look_again = kept.values().filter_map(|since| left(*since)).min();
     (kept, look_again)
+}
+
+/// Why the number of expected pods of a budget with this status cannot be computed; `None` where it can.
+pub fn failure(status: &PodDisruptionBudgetStatusView) -> Option<&str> {
+    let is_failure = |condition: &&Condition| condition.kind == DISRUPTION_ALLOWED && condition.reason == SYNC_FAILED;
+    status.conditions.iter().find(is_failure).map(|condition| condition.message.as_str())
 }
 
 /// The budget as it was, but allowing nothing, for this reason.
@@ -173,7 +193,8 @@ mod tests {
             metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
         if !owner.is_empty() {
-            metadata["ownerReferences"] = json!([{"kind": owner, "name": "x", "uid": "u", "controller": true}]);
+            metadata["ownerReferences"] =
+                json!([{"apiVersion": "batch/v1", "kind": owner, "name": "x", "uid": "u", "controller": true}]);
         }
         let document = json!({"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": ready}]}});
         Arc::new(PodView::decode(document.to_string().as_bytes()).unwrap())
@@ -214,7 +235,8 @@ mod tests {
             assert_eq!((status.disruptions_allowed, status.current_healthy), (0, 5));
             let condition = &status.conditions[0];
             assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", SYNC_FAILED));
-            assert_eq!(condition.message, "Job does not implement the scale subresource");
+            assert_eq!(condition.message, "jobs.batch does not implement the scale subresource");
+            assert_eq!(failure(&status), Some(condition.message.as_str()));
         }
     }
 

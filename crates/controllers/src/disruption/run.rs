@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::views::{ObjectKey, PodDisruptionBudgetView, PodView};
 use futures::future::join3;
-use runtime::{Change, WorkQueue, Worked};
+use runtime::{Change, EventKind, ObjectRef, WorkQueue, Worked};
 
 use super::carry_out::write;
-use super::decide::{means, standing};
+use super::decide::{failure, means, standing};
 use super::{GATHER, Parts, RETRY, WORKERS};
 
 /// Runs the controller for ever.
@@ -55,6 +55,14 @@ async fn reconcile(parts: &Parts, key: ObjectKey) -> Worked {
     if let Err(error) = write(&parts.client, &budget, &status, parts.clock.now()).await {
         tracing::warn!(budget = %key, %error, "counting for it will be tried again");
         return Worked::Failed;
+    }
+    // Once for each change of the status. Users who wonder why a drain hangs read the Events of the budget.
+    if status != budget.status
+        && let Some(why) = failure(&status)
+    {
+        let message = format!("Failed to calculate the number of expected pods: {why}");
+        let about = ObjectRef::of(budget.as_ref());
+        parts.recorder.event(&about, EventKind::Warning, "CalculateExpectedPodCountFailed", "Reconcile", &message);
     }
     look_again.map_or(Worked::Done, Worked::Later)
 }

@@ -54,6 +54,33 @@ fn a_budget_lets_pods_go_one_after_the_other() {
     });
 }
 
+// Which pods a Job will have is not known, so a share of them is not either. Only a condition said so.
+#[test]
+fn a_budget_that_cannot_be_computed_warns_in_an_event() {
+    on_home(async {
+        let home = Home::start(1, 2).await;
+        home.create(&job("guarded").pods(2).endless().build()).await;
+        home.runs("guarded", 2).await;
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "share"},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"batch.kubernetes.io/job-name": "guarded"}}}});
+        let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", home.namespace());
+        home.request("POST", &budgets, &budget).await.unwrap();
+        let events = home
+            .eventually("the budget has an Event", MINUTE, |home| {
+                Some(home.events("share")).filter(|events| !events.is_empty())
+            })
+            .await;
+        let (reason, message) = &events[0];
+        assert_eq!(reason, "CalculateExpectedPodCountFailed");
+        let want =
+            "Failed to calculate the number of expected pods: jobs.batch does not implement the scale subresource";
+        assert_eq!(message, want);
+        let budget = home.request("GET", &format!("{budgets}/share"), &json!({})).await.unwrap();
+        assert_eq!(budget["status"]["disruptionsAllowed"], 0);
+        assert_eq!(budget["status"]["conditions"][0]["reason"], "SyncFailed");
+    });
+}
+
 /// Waits until the budget allows so many evictions and awaits none.
 async fn allows(home: &Home, budgets: &str, count: i64) {
     for _ in 0..1800 {
