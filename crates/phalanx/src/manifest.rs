@@ -68,9 +68,10 @@ impl Manifest {
         format!("{kind}/{name}")
     }
 
-    /// A problem with the field at `path`, at the line of that field or of the nearest one above it.
+    /// A problem with the field at `path`, at the line of that field or of the nearest one above it. Of a map, at the line
+    /// of the entry that the message is about.
     pub fn problem(&self, path: &str, message: &str) -> Problem {
-        let path = with_keys_as_fields(path);
+        let path = self.entry_in_question(self.path_of_metadata(with_keys_as_fields(path)), message);
         let mut at = path.as_str();
         let line = loop {
             if let Some(line) = self.lines.get(at) {
@@ -83,6 +84,40 @@ impl Manifest {
             }
         };
         Problem { file: self.file.clone(), line, message: format!("{}: {message}", self.title()) }
+    }
+}
+
+impl Manifest {
+    /// The path of labels and annotations of a pod template, whose errors leave `metadata` out: `spec.template.labels`.
+    fn path_of_metadata(&self, path: String) -> String {
+        match path.rsplit_once('.') {
+            Some((above, last @ ("labels" | "annotations"))) if !self.lines.contains_key(&path) => {
+                format!("{above}.metadata.{last}")
+            }
+            _ => path,
+        }
+    }
+
+    /// Errors about a key or a value of a map have the path of the map, and the key or the value as `Invalid value`.
+    fn entry_in_question(&self, path: String, message: &str) -> String {
+        let map = self.value_at(&path).and_then(Value::as_object);
+        let (Some(map), Some((_, rest))) = (map, message.split_once("Invalid value: ")) else { return path };
+        let Some(Ok(invalid)) = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next() else {
+            return path;
+        };
+        let has_value = || map.iter().find(|(_, value)| **value == invalid).map(|(key, _)| key.as_str());
+        match invalid.as_str().filter(|key| map.contains_key(*key)).or_else(has_value) {
+            Some(key) => format!("{path}.{key}"),
+            None => path,
+        }
+    }
+
+    fn value_at(&self, path: &str) -> Option<&Value> {
+        let mut steps = path.split(['.', '[']).filter(|step| !step.is_empty());
+        steps.try_fold(&self.document, |value, step| match step.strip_suffix(']') {
+            Some(index) => value.get(index.parse::<usize>().ok()?),
+            None => value.get(step),
+        })
     }
 }
 
@@ -344,6 +379,26 @@ mod tests {
             ("spec.list[0].limits[unclosed", 3),
         ] {
             assert_eq!(line(path), Some(want), "{path}");
+        }
+    }
+
+    /// Errors about labels have the path of the whole map, and their line was that of `labels`.
+    #[test]
+    fn an_error_about_a_key_or_a_value_of_a_map_has_its_line() {
+        let text = "metadata:\n  labels:\n    fine: x\n    a.b/c d: y\n    e: f g\nspec:\n  template:\n    metadata:\n      \
+                    labels:\n        fine: x\n        7: h i\n";
+        let manifests = parse(Path::new("a.yaml"), text).unwrap();
+        let line = |path: &str, message: &str| manifests[0].problem(path, &format!("{path}: {message}")).line;
+        for (path, message, want) in [
+            ("metadata.labels", r#"Invalid value: "a.b/c d": name part must consist of"#, 4),
+            ("metadata.labels", r#"Invalid value: "f g": a valid label must be"#, 5),
+            ("metadata.labels", r#"Invalid value: "elsewhere": a valid label must be"#, 2),
+            ("metadata.labels", "Required value", 2),
+            ("spec.template.labels", r#"Invalid value: "7": must"#, 11),
+            ("spec.template.labels", r#"Invalid value: "h i": must"#, 11),
+            ("spec.template.annotations", "Too long: may not be more than 262144 bytes", 8),
+        ] {
+            assert_eq!(line(path, message), Some(want), "{path}: {message}");
         }
     }
 

@@ -124,6 +124,41 @@ metadata: {name: third}
 }
 
 #[test]
+fn a_label_that_is_refused_has_the_line_of_its_key() {
+    let manifest = "
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: a
+  labels:
+    fine: yes-it-is
+    not a key: x
+spec:
+  template:
+    metadata:
+      labels:
+        fine: x
+        value: not a value
+    spec:
+      restartPolicy: Never
+      nodeSelector:
+        fine: x
+        no key either: z
+      containers: [{name: a, image: b}]
+";
+    let output = run_text(manifest);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for part in [
+        "-:8: job/a: metadata.labels: Invalid value: \"not a key\"",
+        "-:14: job/a: spec.template.labels: Invalid value: \"not a value\"",
+        "-:19: job/a: spec.template.spec.nodeSelector: Invalid value: \"no key either\"",
+    ] {
+        assert!(said.contains(part), "no {part:?} in:\n{said}");
+    }
+}
+
+#[test]
 fn input_that_is_no_manifest_is_refused_without_a_panic() {
     let deep = format!("a: {}", "[".repeat(100_000));
     for (case, input) in [
