@@ -1,8 +1,9 @@
-//! Older forms of the kinds, and drafts that were never shipped: how they become the form in which objects are kept,
-//! and back. Nothing else in the program knows them.
+//! Other forms of the kinds (older versions, another group, drafts that were never shipped): how they become the form in
+//! which objects are kept, and back. Nothing else in the program knows them.
 //!
 //! | form | where it comes from | what is done |
 //! | --- | --- | --- |
+//! | `events.k8s.io/v1` Event | Kubernetes, beside `v1` Event | served, both ways |
 //! | `scheduling.k8s.io/v1alpha2` Workload, PodGroup | Kubernetes 1.36 | served, both ways |
 //! | `scheduling.k8s.io/v1alpha1` Workload, PodGroup, also as `scheduling/v1alpha1` | drafts of KEP-5547 and KEP-5832 | served, both ways |
 //! | `policy`, `constraints`, `disruption`, `level` below a Job's `scheduling` | draft of KEP-6089 | taken in |
@@ -11,6 +12,7 @@
 //! | `podGroupReplicaKey`, groups inside a Workload | Kubernetes 1.35 | refused, with advice |
 
 mod drafts; // spellings of drafts, before anything else looks at a document
+mod events; // Events of the group events.k8s.io
 mod v1alpha1; // the drafts' version
 mod v1alpha2; // Kubernetes 1.36
 
@@ -20,12 +22,14 @@ use crate::field::{Error, ErrorList, Path};
 
 pub use drafts::{cron_job_drafts, job_drafts, pod_drafts, put_right, workload_drafts};
 
-/// One older version of a kind. Fields that it did not have yet keep their present names in it, so that whoever reads and
-/// writes it loses nothing.
+/// One version of a kind that is not the one in which it is kept. Fields that it does not have keep their present names
+/// in it, so that reading and writing it loses nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Conversion {
     /// The version.
     pub version: &'static str,
+    /// Whether it is superseded by the storage version, so that a write in it is answered with a warning.
+    pub is_outdated: bool,
     /// Makes a document in the version into one in the storage version; `apiVersion` aside.
     pub inward: fn(&mut Value, &Around<'_>) -> Result<(), ErrorList>,
     /// The other way round. What was inward once is always outward.
@@ -42,16 +46,40 @@ pub struct Around<'a> {
     pub workload: &'a dyn Fn(&str) -> Option<Value>,
 }
 
+/// `v1` of `events.k8s.io`, for Events that are kept as those of the core group.
+pub const EVENT: &[Conversion] =
+    &[Conversion { version: "v1", is_outdated: false, inward: events::inward, outward: events::outward }];
+
 /// Older versions of PodGroup.
 pub const POD_GROUP: &[Conversion] = &[
-    Conversion { version: "v1alpha2", inward: v1alpha2::pod_group_inward, outward: v1alpha2::pod_group_outward },
-    Conversion { version: "v1alpha1", inward: v1alpha1::pod_group_inward, outward: v1alpha1::pod_group_outward },
+    Conversion {
+        version: "v1alpha2",
+        is_outdated: true,
+        inward: v1alpha2::pod_group_inward,
+        outward: v1alpha2::pod_group_outward,
+    },
+    Conversion {
+        version: "v1alpha1",
+        is_outdated: true,
+        inward: v1alpha1::pod_group_inward,
+        outward: v1alpha1::pod_group_outward,
+    },
 ];
 
 /// Older versions of Workload.
 pub const WORKLOAD: &[Conversion] = &[
-    Conversion { version: "v1alpha2", inward: v1alpha2::workload_inward, outward: v1alpha2::workload_outward },
-    Conversion { version: "v1alpha1", inward: v1alpha1::workload_inward, outward: v1alpha1::workload_outward },
+    Conversion {
+        version: "v1alpha2",
+        is_outdated: true,
+        inward: v1alpha2::workload_inward,
+        outward: v1alpha2::workload_outward,
+    },
+    Conversion {
+        version: "v1alpha1",
+        is_outdated: true,
+        inward: v1alpha1::workload_inward,
+        outward: v1alpha1::workload_outward,
+    },
 ];
 
 /// The group under its present name, where a draft calls it otherwise: `scheduling/v1alpha1` is

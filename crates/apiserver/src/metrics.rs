@@ -122,7 +122,7 @@ impl Metrics {
 
     /// The answer at `/metrics`.
     pub fn answer(&self, store: &Store, resources: &[Resource], others: Option<&OtherMetrics>) -> Response<Body> {
-        for resource in resources {
+        for resource in resources.iter().filter(|resource| !resource.is_stored_elsewhere()) {
             let labels = Stored { group: resource.group, resource: resource.plural };
             self.0.objects.get_or_create(&labels).set(count(store, resource));
         }

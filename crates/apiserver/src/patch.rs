@@ -42,7 +42,7 @@ pub(crate) async fn patch(call: &Call<'_>, part: Part, headers: &HeaderMap, body
     let (mut patch, duplicates) = Patch::read(media_type(headers), body)?;
     let told = patch.put_right(call)?;
     let place = schema::merging(call.resource.group, &call.info.version, call.resource.kind);
-    let as_stored = call.info.version == call.resource.storage_version;
+    let as_stored = call.resource.is_stored_as(&call.info.version);
     write::change(call, part, &mut |old, warnings| {
         let reached = |name: &str| !as_stored || patch.reaches(name);
         let mut document = match as_stored {

@@ -19,9 +19,11 @@ pub struct Resource {
     pub group: &'static str,
     /// Versions served as they are kept: objects differ in nothing but their `apiVersion` between them.
     pub versions: &'static [&'static str],
-    /// Older versions, which differ in more and are served by conversion.
+    /// Versions that differ in more and are served by conversion.
     pub conversions: &'static [Conversion],
-    /// The version in which objects are kept.
+    /// The group in whose form objects are kept: its own, unless another group serves the same objects.
+    pub storage_group: &'static str,
+    /// The version of that group in which objects are kept.
     pub storage_version: &'static str,
     /// A mark of that version, which clients can only compare: upstream's, as migration tools know it.
     pub storage_version_hash: &'static str,
@@ -144,7 +146,9 @@ pub struct Strategy {
     pub warnings: fn(&Object, Option<&Object>) -> Vec<String>,
     /// Selectable fields beside `metadata.name` and `metadata.namespace`.
     pub selectable: &'static [&'static str],
-    /// The values of those of them that are not empty.
+    /// Those of them whose values are kept under another name, which stands second.
+    pub kept_names: &'static [(&'static str, &'static str)],
+    /// The values of those of them that are not empty, by the name under which they are kept.
     pub fields: fn(&Object) -> Vec<(&'static str, String)>,
     /// How objects are shown to people.
     pub table: Table,
@@ -170,6 +174,7 @@ impl Strategy {
         validate_finalize: |_, _, _| Ok(ErrorList::new()),
         warnings: |_, _| Vec::new(),
         selectable: &[],
+        kept_names: &[],
         fields: |_| Vec::new(),
         table: Table::PLAIN,
         grace_seconds: |_, _| 0,
@@ -184,20 +189,36 @@ impl Resource {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// `Job.batch`, or `Pod` in the core group: how messages name the kind.
+    /// `Job.batch`, or `Pod` in the core group: how messages name the kind, in the group in which it is kept.
     pub fn qualified_kind(&self) -> String {
-        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+        let group = self.storage_group;
+        if group.is_empty() { self.kind.to_owned() } else { format!("{}.{group}", self.kind) }
     }
 
     /// `apiVersion` of objects in `version`.
     pub fn api_version(&self, version: &str) -> String {
-        if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+        api_version(self.group, version)
+    }
+
+    /// `apiVersion` of objects as they are kept.
+    pub fn storage_api_version(&self) -> String {
+        api_version(self.storage_group, self.storage_version)
+    }
+
+    /// Whether objects in `version` are as they are kept.
+    pub fn is_stored_as(&self, version: &str) -> bool {
+        self.conversion(version).is_none() && version == self.storage_version
+    }
+
+    /// Whether objects are kept in the form of another group, which serves them too.
+    pub fn is_stored_elsewhere(&self) -> bool {
+        self.storage_group != self.group
     }
 
     /// Every version that is served.
     pub fn served(&self) -> impl Iterator<Item = &'static str> {
-        let older = self.conversions.iter().map(|conversion| conversion.version);
-        self.versions.iter().copied().chain(older)
+        let converted = self.conversions.iter().map(|conversion| conversion.version);
+        self.versions.iter().copied().chain(converted)
     }
 
     /// How objects in `version` are converted; `None` where they need not be.
@@ -221,8 +242,15 @@ impl Resource {
         self.subresources.contains(&subresource)
     }
 
-    /// Whether a field selector may name `field`.
-    pub fn is_selectable(&self, field: &str) -> bool {
-        matches!(field, "metadata.name" | "metadata.namespace") || self.strategy.selectable.contains(&field)
+    /// The name under which the value of a field is kept; `None` when a field selector may not name it.
+    pub fn kept_field_name(&self, field: &str) -> Option<&'static str> {
+        let Strategy { selectable, kept_names, .. } = self.strategy;
+        let mut names = ["metadata.name", "metadata.namespace"].iter().chain(selectable);
+        let name = names.find(|name| **name == field)?;
+        Some(kept_names.iter().find(|(known, _)| known == name).map_or(name, |(_, kept)| kept))
     }
+}
+
+fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }

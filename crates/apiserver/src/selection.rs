@@ -23,10 +23,9 @@ impl Selection {
             .map_err(|bad| Status::bad_request(bad.to_string()))?;
         let fields = Fields::parse(info.options.field_selector.as_deref().unwrap_or_default())
             .map_err(|bad| Status::bad_request(bad.to_string()))?;
-        if let Some(unknown) = fields.requirements().iter().find(|term| !resource.is_selectable(&term.field)) {
-            let text = format!("field label \"{}\" not supported for {}", unknown.field, resource.kind);
-            return Err(Status::bad_request(text));
-        }
+        let fields = fields.renamed(|field| resource.kept_field_name(field)).map_err(|unknown| {
+            Status::bad_request(format!("field label \"{unknown}\" not supported for {}", resource.kind))
+        })?;
         Ok(Selection { namespace: info.namespace.clone(), labels, fields })
     }
 

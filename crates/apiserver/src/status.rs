@@ -136,7 +136,7 @@ impl Status {
         let kind = resource.qualified_kind();
         let mut status = Status::invalid_named(&kind, name, errors);
         let details = status.details.get_or_insert_default();
-        details.group = resource.group;
+        details.group = resource.storage_group;
         details.kind = resource.kind;
         status
     }

@@ -1,5 +1,5 @@
 //! Stored bytes in the version asked for. Versions of one resource mostly differ in `apiVersion` only, which the
-//! canonical form has first, so nothing is decoded; older ones are converted.
+//! canonical form has first, so nothing is decoded; the others are converted.
 
 use api::conversion::{Around, Conversion};
 use api::schema;
@@ -27,11 +27,12 @@ enum Way {
 impl InVersion {
     /// From the resource's storage version to `version`.
     pub fn of(resource: &Resource, version: &str) -> InVersion {
-        let head = |version: &str| format!("{{\"apiVersion\":\"{}\"", resource.api_version(version)).into_bytes();
+        let head = |api_version: String| format!("{{\"apiVersion\":\"{api_version}\"").into_bytes();
+        let asked = resource.api_version(version);
         InVersion(match resource.conversion(version) {
-            Some(conversion) => Way::Converted { api_version: resource.api_version(version), conversion },
-            None if version == resource.storage_version => Way::Same,
-            None => Way::Head { stored: head(resource.storage_version), asked: head(version) },
+            Some(conversion) => Way::Converted { api_version: asked, conversion },
+            None if resource.is_stored_as(version) => Way::Same,
+            None => Way::Head { stored: head(resource.storage_api_version()), asked: head(asked) },
         })
     }
 
@@ -83,8 +84,8 @@ pub(crate) fn outward(call: &Call<'_>, stored: &Object) -> Object {
     object
 }
 
-/// An object in the version of the path in that of storage; `old` is the stored one, if there is one. Whoever still
-/// writes an older version is told.
+/// An object in the version of the path in that of storage; `old` is the stored one, if there is one. A write in an
+/// outdated version is answered with a warning.
 pub(crate) fn inward(
     call: &Call<'_>,
     object: &mut Object,
@@ -92,10 +93,12 @@ pub(crate) fn inward(
     warnings: &mut Vec<String>,
 ) -> Answer<()> {
     let Call { home, resource, info, .. } = *call;
-    let storage_version = resource.api_version(resource.storage_version);
+    let storage_version = resource.storage_api_version();
     if let Some(conversion) = resource.conversion(&info.version) {
-        let (kind, older) = (resource.kind, resource.api_version(&info.version));
-        warnings.push(format!("{older} {kind} is an older form and is converted; write {storage_version} {kind}"));
+        if conversion.is_outdated {
+            let (kind, older) = (resource.kind, resource.api_version(&info.version));
+            warnings.push(format!("{older} {kind} is an older form and is converted; write {storage_version} {kind}"));
+        }
         let workload = |name: &str| {
             let workloads = home.resource("scheduling.k8s.io", "workloads")?;
             let stored = home.store.get(&workloads.key(call.namespace(), name))?;

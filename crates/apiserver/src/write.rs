@@ -157,7 +157,7 @@ fn complete_change(call: &Call<'_>, part: Part, new: &mut Object, old: &Object) 
 /// Writes what the kind shows even when it says nothing, and what a step has taken away whole: `status: {}`.
 fn complete(call: &Call<'_>, object: &mut Object) {
     let Call { resource, .. } = *call;
-    schema::complete(resource.group, resource.storage_version, resource.kind, object.document_mut());
+    schema::complete(resource.storage_group, resource.storage_version, resource.kind, object.document_mut());
 }
 
 /// Whether nothing holds a deleting object any longer.
@@ -240,7 +240,7 @@ pub(crate) fn accept(
     versions::inward(call, &mut object, old, warnings)?;
     if resource.conversion(&info.version).is_some() {
         // What a conversion makes of it is brought into form as if it had been sent so.
-        schema::check(resource.group, resource.storage_version, resource.kind, object.document_mut());
+        schema::check(resource.storage_group, resource.storage_version, resource.kind, object.document_mut());
     }
     Ok(object)
 }

@@ -124,6 +124,7 @@ impl Kinds {
             kind("", "v1", "Node", "nodes", "no", false),
             kind("", "v1", "Pod", "pods", "po", true),
             kind("", "v1", "Event", "events", "ev", true),
+            kind("events.k8s.io", "v1", "Event", "events", "ev", true),
             kind("batch", "v1", "Job", "jobs", "", true),
             kind("batch", "v1", "CronJob", "cronjobs", "cj", true),
             kind("coordination.k8s.io", "v1", "Lease", "leases", "", true),

@@ -13,8 +13,9 @@ use serde_json::{Map, Value, json};
 pub const VERSION: &str = "1.37.1";
 
 /// Group, version and kinds that the server takes; what they refer to comes along.
-const KINDS: [(&str, &str, &str, &[&str]); 8] = [
+const KINDS: [(&str, &str, &str, &[&str]); 9] = [
     ("api__v1", "", "v1", &["Namespace", "Node", "Pod", "Event", "Binding", "DeleteOptions"]),
+    ("apis__events.k8s.io__v1", "events.k8s.io", "v1", &["Event"]),
     ("apis__batch__v1", "batch", "v1", &["Job", "CronJob"]),
     // The one kind that stands in another group's document.
     ("api__v1", "policy", "v1", &["Eviction"]),

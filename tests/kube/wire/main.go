@@ -19,6 +19,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
@@ -40,6 +41,8 @@ var kinds = map[string]any{
 	"batch/v1/Job":      batchv1.Job{},
 
 	"coordination.k8s.io/v1/Lease": coordinationv1.Lease{},
+
+	"events.k8s.io/v1/Event": eventsv1.Event{},
 
 	"policy/v1/Eviction":            policyv1.Eviction{},
 	"policy/v1/PodDisruptionBudget": policyv1.PodDisruptionBudget{},

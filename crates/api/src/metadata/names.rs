@@ -41,6 +41,14 @@ pub fn dns_subdomain_with_underscores(name: &str) -> Vec<String> {
     problems
 }
 
+/// A name that fits into a path, whatever else it is.
+pub fn path_segment(name: &str) -> Vec<String> {
+    if matches!(name, "." | "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    ["/", "%"].into_iter().filter(|part| name.contains(part)).map(|part| format!("may not contain '{part}'")).collect()
+}
+
 /// `name` or `prefix/name`: keys of labels and annotations, finalizers, resources.
 pub fn qualified_name(name: &str) -> Vec<String> {
     format::label_key(name)
@@ -117,7 +125,7 @@ fn is_lower_alphanumeric(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{NameRule, dns_label, dns_subdomain, label_value, port_name, prefix, qualified_name};
+    use super::{NameRule, dns_label, dns_subdomain, label_value, path_segment, port_name, prefix, qualified_name};
 
     const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
     const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -127,12 +135,13 @@ mod tests {
     #[test]
     fn good_names_have_no_problem() {
         let long_label = "a".repeat(63);
-        let good: [(NameRule, &[&str]); 5] = [
+        let good: [(NameRule, &[&str]); 6] = [
             (dns_label, &["a", "0", "a-b", &long_label]),
             (dns_subdomain, &["a", "a.b", "a-b.c0", &long_label]),
             (qualified_name, &["a", "A_b.c", "example.com/MyName", "batch.kubernetes.io/job-name"]),
             (label_value, &["", "a", "A_b.c-1", &long_label]),
             (port_name, &["http", "a1-b", "1a"]),
+            (path_segment, &["a", "A_b c", "...", &long_label]),
         ];
         for (rule, names) in good {
             for name in names {
@@ -145,7 +154,7 @@ mod tests {
     fn bad_names_are_told_what_is_wrong_in_the_words_of_the_api() {
         let long = "a".repeat(254);
         let long_label = &long[..64];
-        let bad: [(NameRule, &str, &[&str]); 17] = [
+        let bad: [(NameRule, &str, &[&str]); 19] = [
             (dns_label, "", &[LABEL]),
             (dns_label, "A", &[LABEL]),
             (dns_label, "-a", &[LABEL]),
@@ -163,6 +172,8 @@ mod tests {
             (label_value, long_label, &["must be no more than 63 bytes"]),
             (port_name, "12", &["must contain at least one letter (a-z)"]),
             (port_name, "a--b", &["must not contain consecutive hyphens"]),
+            (path_segment, "..", &["may not be '..'"]),
+            (path_segment, "a/%b", &["may not contain '/'", "may not contain '%'"]),
         ];
         for (rule, name, problems) in bad {
             assert_eq!(rule(name), problems, "{name}");

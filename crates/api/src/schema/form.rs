@@ -176,10 +176,11 @@ mod tests {
         }
     }
 
-    const KINDS: [(&str, &str, &str); 9] = [
+    const KINDS: [(&str, &str, &str); 10] = [
         ("", "v1", "Pod"),
         ("", "v1", "Node"),
         ("", "v1", "Event"),
+        ("events.k8s.io", "v1", "Event"),
         ("batch", "v1", "Job"),
         ("batch", "v1", "CronJob"),
         ("scheduling.k8s.io", "v1", "PriorityClass"),

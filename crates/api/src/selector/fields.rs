@@ -51,6 +51,17 @@ impl Fields {
         Ok(Fields { requirements })
     }
 
+    /// The same terms about fields of other names; the first field that has none otherwise.
+    pub fn renamed(mut self, name_of: impl Fn(&str) -> Option<&'static str>) -> Result<Fields, String> {
+        for FieldRequirement { field, .. } in &mut self.requirements {
+            match name_of(field) {
+                Some(name) => name.clone_into(field),
+                None => return Err(std::mem::take(field)),
+            }
+        }
+        Ok(self)
+    }
+
     /// The terms, all of which an object must satisfy.
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements

@@ -1,27 +1,44 @@
-//! Events: many, small and short-lived, so judged lightly.
+//! Events: many, small and short-lived, so judged lightly. Two groups serve the same Events, in two forms.
 
+use api::conversion;
 use api::core::{defaults, validation};
 
 use crate::object::Object;
 use crate::resource::{Resource, Strategy};
 use crate::table;
 
+const STRATEGY: Strategy = Strategy {
+    defaults: |event, gates| defaults::set_event_defaults(event.document_mut(), gates),
+    validate_create: |new, gates| Ok(validation::event::validate_create(&new.typed()?, gates)),
+    validate_update: |new, old, gates| Ok(validation::event::validate_update(&new.typed()?, &old.typed()?, gates)),
+    selectable: SELECTABLE,
+    fields,
+    table: table::events::TABLE,
+    ..Strategy::PLAIN
+};
+
+/// Events of the core group, as they are kept.
 pub(super) fn resource() -> Resource {
-    let strategy = Strategy {
-        defaults: |event, gates| defaults::set_event_defaults(event.document_mut(), gates),
-        validate_create: |new, gates| Ok(validation::event::validate_create(&new.typed()?, gates)),
-        validate_update: |new, old, gates| Ok(validation::event::validate_update(&new.typed()?, &old.typed()?, gates)),
-        selectable: SELECTABLE,
-        fields,
-        table: table::events::TABLE,
-        ..Strategy::PLAIN
-    };
     Resource {
         storage_version_hash: "r2yiGXH7wu8=",
         short_names: &["ev"],
         expires: true,
-        ..super::plain(super::Names("", &["v1"], "events", "event", "Event"), strategy)
+        ..super::plain(super::Names("", &["v1"], "events", "event", "Event"), STRATEGY)
     }
+}
+
+/// The same Events in `events.k8s.io`, where writes have stricter rules.
+pub(super) fn resource_of_events_group() -> Resource {
+    let strategy = Strategy {
+        validate_create: |new, _| Ok(validation::event::validate_create_in_events_group(&new.typed()?)),
+        validate_update: |new, old, _| {
+            Ok(validation::event::validate_update_in_events_group(&new.typed()?, &old.typed()?))
+        },
+        selectable: SELECTABLE_IN_EVENTS_GROUP,
+        kept_names: KEPT_NAMES,
+        ..STRATEGY
+    };
+    Resource { group: "events.k8s.io", versions: &[], conversions: conversion::EVENT, strategy, ..resource() }
 }
 
 const SELECTABLE: &[&str] = &[
@@ -36,6 +53,31 @@ const SELECTABLE: &[&str] = &[
     "reportingComponent",
     "source",
     "type",
+];
+
+const SELECTABLE_IN_EVENTS_GROUP: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "type",
+];
+
+/// Fields that have another name in the core group.
+const KEPT_NAMES: &[(&str, &str)] = &[
+    ("regarding.kind", "involvedObject.kind"),
+    ("regarding.namespace", "involvedObject.namespace"),
+    ("regarding.name", "involvedObject.name"),
+    ("regarding.uid", "involvedObject.uid"),
+    ("regarding.apiVersion", "involvedObject.apiVersion"),
+    ("regarding.resourceVersion", "involvedObject.resourceVersion"),
+    ("regarding.fieldPath", "involvedObject.fieldPath"),
+    ("reportingController", "reportingComponent"),
 ];
 
 fn fields(event: &Object) -> Vec<(&'static str, String)> {

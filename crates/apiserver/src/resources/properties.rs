@@ -101,6 +101,11 @@ impl Draw {
         }
     }
 
+    /// A document of the kind, as it is kept.
+    fn stored_document(&mut self, resource: &Resource) -> Value {
+        self.document(&Resource { group: resource.storage_group, ..resource.clone() }, resource.storage_version)
+    }
+
     /// A document of the kind, in the version asked for.
     fn document(&mut self, resource: &Resource, version: &str) -> Value {
         self.left = VALUES_MAX;
@@ -168,7 +173,8 @@ fn gates(seed: u64) -> Gates {
 /// The object as it is when the kind's own functions see it, or nothing where it is refused before.
 fn taken(resource: &Resource, document: Value) -> Option<Object> {
     let mut object = Object::new(document).ok()?;
-    let findings = schema::check(resource.group, resource.storage_version, resource.kind, object.document_mut());
+    let findings =
+        schema::check(resource.storage_group, resource.storage_version, resource.kind, object.document_mut());
     findings.type_errors.is_empty().then_some(object)
 }
 
@@ -199,7 +205,7 @@ proptest! {
     fn defaults_set_twice_are_defaults_set_once(seed in any::<u64>()) {
         let (mut draw, gates) = (Draw::of(seed, 0), gates(seed));
         for resource in kinds() {
-            let document = draw.document(&resource, resource.storage_version);
+            let document = draw.stored_document(&resource);
             let Some(mut once) = taken(&resource, document) else { continue };
             (resource.strategy.defaults)(&mut once, &gates);
             let mut twice = once.clone();
@@ -222,7 +228,7 @@ proptest! {
                     }
                 }
             }
-            let [new, old] = [0, 1].map(|_| draw.document(&resource, resource.storage_version));
+            let [new, old] = [0, 1].map(|_| draw.stored_document(&resource));
             let (Some(new), Some(mut old)) = (taken(&resource, new), taken(&resource, old)) else { continue };
             (resource.strategy.defaults)(&mut old, &gates);
             let mut near = old.clone();
@@ -240,7 +246,7 @@ fn drawn_documents_are_judged_and_some_of_them_are_good() {
     for seed in 0..300 {
         let mut draw = Draw::of(seed, 0);
         for resource in kinds() {
-            let document = draw.document(&resource, resource.storage_version);
+            let document = draw.stored_document(&resource);
             let Some(mut object) = taken(&resource, document) else { continue };
             (resource.strategy.defaults)(&mut object, &Gates::default());
             match (resource.strategy.validate_create)(&object, &Gates::default()) {

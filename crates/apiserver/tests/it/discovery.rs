@@ -44,7 +44,7 @@ async fn groups_list_their_versions_with_the_preferred_one_first() {
     assert_eq!(api, json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}));
     let (_, apis) = home.get("/apis").await;
     let names: Vec<&Value> = apis["groups"].as_array().unwrap().iter().map(|group| &group["name"]).collect();
-    assert_eq!(names, ["batch", "coordination.k8s.io", "policy", "scheduling.k8s.io"]);
+    assert_eq!(names, ["events.k8s.io", "batch", "coordination.k8s.io", "policy", "scheduling.k8s.io"]);
     let (_, group) = home.get("/apis/scheduling.k8s.io").await;
     assert_eq!(
         group,

@@ -7,6 +7,7 @@ mod deletes;
 mod discovery;
 mod edge;
 mod endpoints;
+mod event_groups;
 mod evictions;
 mod expiry;
 mod full;

@@ -2,28 +2,29 @@
 
 use apiserver::{Resource, Server};
 
-/// The kinds by their plural.
-pub(super) const LETTERS: [(u8, &str); 12] = [
-    (b'c', "priorityclasses"),
-    (b'd', "poddisruptionbudgets"),
+/// The kinds by their plural and group.
+pub(super) const LETTERS: [(u8, &str); 13] = [
+    (b'c', "priorityclasses.scheduling.k8s.io"),
+    (b'd', "poddisruptionbudgets.policy"),
     (b'e', "events"),
-    (b'g', "podgroups"),
-    (b'j', "jobs"),
-    (b'k', "cronjobs"),
-    (b'l', "leases"),
+    (b'g', "podgroups.scheduling.k8s.io"),
+    (b'j', "jobs.batch"),
+    (b'k', "cronjobs.batch"),
+    (b'l', "leases.coordination.k8s.io"),
     (b'n', "nodes"),
-    (b'o', "compositepodgroups"),
+    (b'o', "compositepodgroups.scheduling.k8s.io"),
     (b'p', "pods"),
     (b's', "namespaces"),
-    (b'w', "workloads"),
+    (b'v', "events.events.k8s.io"),
+    (b'w', "workloads.scheduling.k8s.io"),
 ];
 
 /// The kind of a letter. Any other byte means some kind as well, so that a mutation never leads nowhere.
 pub(super) fn resource(server: &Server, letter: u8) -> &Resource {
     let known = LETTERS.iter().find(|(known, _)| *known == letter);
-    let (_, plural) = known.unwrap_or(&LETTERS[usize::from(letter) % LETTERS.len()]);
-    let resource = server.resources().iter().find(|resource| resource.plural == *plural);
-    resource.unwrap_or_else(|| panic!("{plural} are no longer served: a letter in kinds.rs is out of date"))
+    let (_, name) = known.unwrap_or(&LETTERS[usize::from(letter) % LETTERS.len()]);
+    let resource = server.resources().iter().find(|resource| resource.qualified() == *name);
+    resource.unwrap_or_else(|| panic!("{name} are no longer served: a letter in kinds.rs is out of date"))
 }
 
 /// The version of a digit, in the order in which the kind has them.
@@ -49,8 +50,8 @@ mod tests {
     #[test]
     fn every_kind_has_a_letter() {
         let asked = Asked::new(store::Limits::default());
-        let served: BTreeSet<&str> = asked.server.resources().iter().map(|resource| resource.plural).collect();
-        assert_eq!(LETTERS.iter().map(|(_, plural)| *plural).collect::<BTreeSet<_>>(), served);
+        let served: BTreeSet<String> = asked.server.resources().iter().map(|resource| resource.qualified()).collect();
+        assert_eq!(LETTERS.iter().map(|(_, name)| (*name).to_owned()).collect::<BTreeSet<_>>(), served);
         assert_eq!(LETTERS.iter().map(|(letter, _)| *letter).collect::<BTreeSet<_>>().len(), LETTERS.len());
     }
 }

@@ -86,9 +86,12 @@ pub fn cases(root: &Path, kind: &'static Kind, seed: u64, count: Option<usize>) 
         Some(count) => choose(candidates, count, &Random::seeded(seed)),
         None => candidates,
     };
+    // Some objects stay when their case is done, so that the names of other kinds in the same store must differ.
+    let start = |text: &str, length| text.to_lowercase().chars().take(length).collect::<String>();
+    let (kind_start, group_start) = (start(kind.kind, 2), start(kind.group, 1));
     for (number, case) in chosen.iter_mut().enumerate() {
         let version = kind.version.trim_start_matches("v1");
-        case.name = format!("{}{version}-{number:05}", kind.kind.to_lowercase().chars().take(2).collect::<String>());
+        case.name = format!("{kind_start}{group_start}{version}-{number:05}");
         give_a_name_of_its_own(case);
     }
     Ok(chosen)

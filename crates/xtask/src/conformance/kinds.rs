@@ -34,6 +34,8 @@ const SCHEDULING: Kind = Kind { group: "scheduling.k8s.io", ..KIND };
 const WORKLOAD: Kind = Kind { kind: "Workload", plural: "workloads", corpus: "workload", weight: 11, ..SCHEDULING };
 const POD_GROUP: Kind = Kind { kind: "PodGroup", plural: "podgroups", corpus: "podgroup", weight: 9, ..SCHEDULING };
 
+const EVENT: Kind = Kind { kind: "Event", plural: "events", weight: 4, ..KIND };
+
 /// In the order they are asked and told.
 pub const KINDS: &[Kind] = &[
     Kind { version: "v1beta1", ..WORKLOAD },
@@ -61,6 +63,8 @@ pub const KINDS: &[Kind] = &[
     Kind { group: "coordination.k8s.io", kind: "Lease", plural: "leases", corpus: "lease", weight: 3, ..KIND },
     Kind { group: "batch", kind: "Job", plural: "jobs", corpus: "job", weight: 22, ..KIND },
     Kind { group: "batch", kind: "CronJob", plural: "cronjobs", corpus: "cronjob", weight: 10, ..KIND },
+    Kind { corpus: "event", ..EVENT },
+    Kind { group: "events.k8s.io", corpus: "event-in-events-group", ..EVENT },
     Kind { kind: "Pod", plural: "pods", corpus: "pod", weight: 16, same_verdict_min: 98.0, ..KIND },
 ];
 
@@ -73,9 +77,11 @@ impl Kind {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// What people read: `PodGroup v1beta1`.
+    /// What people read: `PodGroup v1beta1`; with the group where the core group has the same kind.
     pub fn title(&self) -> String {
-        format!("{} {}", self.kind, self.version)
+        let has_namesake = |other: &Kind| other.group.is_empty() && other.kind == self.kind;
+        let version = if KINDS.iter().any(has_namesake) { self.api_version() } else { self.version.to_owned() };
+        format!("{} {version}", self.kind)
     }
 
     /// The path of the API's version, whose answer lists its resources.

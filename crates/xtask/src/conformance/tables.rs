@@ -56,7 +56,7 @@ pub async fn compare(root: &Path, theirs: &Client, ours: &Client, kinds: &[&'sta
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let rows: Vec<Shown> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
     let mut compared = Compared::default();
-    for kind in kinds {
+    for (place, kind) in kinds.iter().enumerate() {
         let of_kind = |shown: &&Shown| shown.object["kind"] == kind.kind;
         let bases = corpus::read(root, kind)?.into_iter();
         let bases = bases.map(|base| Shown { object: base.object, statuses: base.statuses, deleted: false });
@@ -64,8 +64,7 @@ pub async fn compare(root: &Path, theirs: &Client, ours: &Client, kinds: &[&'sta
             shown.object["apiVersion"] = kind.api_version().into();
             // As it was made, then in each of its states.
             for state in [None].into_iter().chain((0..shown.statuses.len()).map(Some)) {
-                let version = kind.version.trim_start_matches("v1");
-                let name = format!("row-{}{version}-{number}-{}", kind.plural, state.map_or(0, |state| state + 1));
+                let name = format!("row-{}{place}-{number}-{}", kind.plural, state.map_or(0, |state| state + 1));
                 let (a, b) = futures::future::try_join(
                     show(theirs, kind, &shown, state, &name),
                     show(ours, kind, &shown, state, &name),

@@ -1,10 +1,12 @@
-//! Events, in the older form (no `eventTime`) and the newer.
+//! Events, in the older form (no `eventTime`) and the newer. What holds for both groups that serve them, and what
+//! `events.k8s.io` asks for besides: there, an Event is in the newer form and says nothing in fields of the older one, and
+//! only its series may change.
 
 use k8s_openapi::api::core::v1::Event;
 
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{self, breaches, names, said};
+use crate::metadata::{self, breaches, immutable, names, said};
 
 type TextOf = fn(&Event) -> &Option<String>;
 
@@ -22,22 +24,99 @@ enum Presence {
     Optional,
 }
 
-/// What is wrong with an event to be created.
+/// How the groups call the one who reports.
+const REPORTING_COMPONENT: &str = "reportingComponent";
+const REPORTING_CONTROLLER: &str = "reportingController";
+
+/// What is wrong with an event to be created in the core group. Its name is anything that fits into a path.
 pub fn validate_create(event: &Event, _gates: &Gates) -> ErrorList {
-    let mut errors = metadata::validate_object_meta(&event.metadata, true, &Path::new("metadata"));
-    errors.extend(problems(event));
-    errors
+    let errors: ErrorList = problems(event, REPORTING_COMPONENT).collect();
+    if !errors.is_empty() {
+        return errors;
+    }
+    metadata::validate_object_meta_named(&event.metadata, true, names::path_segment, &Path::new("metadata"))
 }
 
-/// What is wrong with a change of an event, such as a higher count.
+/// What is wrong with a change in the core group, such as a higher count.
 pub fn validate_update(new: &Event, old: &Event, _gates: &Gates) -> ErrorList {
     let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    errors.extend(problems(new));
+    errors.extend(problems(new, REPORTING_COMPONENT));
     errors
 }
 
-fn problems(event: &Event) -> impl Iterator<Item = Error> {
-    let newer = event.event_time.iter().flat_map(|_| component_problems(event).into_iter().chain(text_problems(event)));
+/// What is wrong with an event to be created in `events.k8s.io`. Paths are those of the core group, as upstream.
+pub fn validate_create_in_events_group(event: &Event) -> ErrorList {
+    let mut errors: ErrorList = problems(event, REPORTING_CONTROLLER).collect();
+    errors.extend(metadata::validate_object_meta(&event.metadata, true, &Path::new("metadata")));
+    errors.extend(series_problems(event));
+    if event.event_time.is_none() {
+        errors.push(Error::required(&Path::new("eventTime"), ""));
+    }
+    let kind = said(&event.type_).unwrap_or("");
+    if !matches!(kind, "Normal" | "Warning") {
+        errors.push(Error::invalid(&Path::new("type"), "", format!("has invalid value: {kind}")));
+    }
+    let source = event.source.as_ref();
+    let is_set = [
+        ("firstTimestamp", event.first_timestamp.is_some()),
+        ("lastTimestamp", event.last_timestamp.is_some()),
+        ("count", event.count.unwrap_or(0) != 0),
+        ("source", source.is_some_and(|source| said(&source.component).or(said(&source.host)).is_some())),
+    ];
+    let is_set = is_set.into_iter().filter(|(_, is_set)| *is_set);
+    errors.extend(is_set.map(|(field, _)| Error::invalid(&Path::new(field), "", "needs to be unset")));
+    errors
+}
+
+/// What is wrong with a change in `events.k8s.io`.
+pub fn validate_update_in_events_group(new: &Event, old: &Event) -> ErrorList {
+    let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
+    errors.extend(problems(new, REPORTING_CONTROLLER));
+    if new.series != old.series {
+        errors.extend(series_problems(new));
+    }
+    errors.extend(FROZEN.iter().filter_map(|(field, changed)| changed(new, old, &Path::new(field))));
+    errors
+}
+
+/// The error of a change of one field, from the new event and the old.
+type ChangeOf = fn(&Event, &Event, &Path) -> Option<Error>;
+
+/// What does not change in `events.k8s.io`.
+const FROZEN: [(&str, ChangeOf); 13] = [
+    ("involvedObject", |new, old, path| immutable(&new.involved_object, &old.involved_object, path)),
+    ("reason", |new, old, path| same_text(&new.reason, &old.reason, path)),
+    ("message", |new, old, path| same_text(&new.message, &old.message, path)),
+    ("source", |new, old, path| immutable(&new.source, &old.source, path)),
+    ("firstTimestamp", |new, old, path| immutable(&new.first_timestamp, &old.first_timestamp, path)),
+    ("lastTimestamp", |new, old, path| immutable(&new.last_timestamp, &old.last_timestamp, path)),
+    ("count", |new, old, path| immutable(&new.count.unwrap_or(0), &old.count.unwrap_or(0), path)),
+    ("type", |new, old, path| same_text(&new.type_, &old.type_, path)),
+    ("eventTime", |new, old, path| immutable(&new.event_time, &old.event_time, path)),
+    ("action", |new, old, path| same_text(&new.action, &old.action, path)),
+    ("related", |new, old, path| immutable(&new.related, &old.related, path)),
+    (REPORTING_CONTROLLER, |new, old, path| same_text(&new.reporting_component, &old.reporting_component, path)),
+    ("reportingInstance", |new, old, path| same_text(&new.reporting_instance, &old.reporting_instance, path)),
+];
+
+fn same_text(new: &Option<String>, old: &Option<String>, path: &Path) -> Option<Error> {
+    immutable(&said(new).unwrap_or(""), &said(old).unwrap_or(""), path)
+}
+
+/// A series is one of several events, the last of which was at some time.
+fn series_problems(event: &Event) -> ErrorList {
+    let Some(series) = &event.series else { return ErrorList::new() };
+    let few = series.count.unwrap_or(0) < 2;
+    let few = few.then(|| Error::invalid(&Path::new("series.count"), "", "should be at least 2"));
+    let timeless = series.last_observed_time.is_none();
+    let timeless = timeless.then(|| Error::required(&Path::new("series.lastObservedTime"), ""));
+    few.into_iter().chain(timeless).collect()
+}
+
+/// What is wrong in either group; `reporter` is the name of the field with the one who reports.
+fn problems(event: &Event, reporter: &'static str) -> impl Iterator<Item = Error> {
+    let newer = event.event_time.iter();
+    let newer = newer.flat_map(move |_| component_problems(event, reporter).into_iter().chain(text_problems(event)));
     namespace_problem(event).into_iter().chain(newer)
 }
 
@@ -59,8 +138,8 @@ fn namespace_problem(event: &Event) -> Option<Error> {
 }
 
 /// The empty name is told both that it is missing and what it should look like.
-fn component_problems(event: &Event) -> ErrorList {
-    let path = Path::new("reportingComponent");
+fn component_problems(event: &Event, reporter: &str) -> ErrorList {
+    let path = Path::new(reporter);
     let component = said(&event.reporting_component).unwrap_or("");
     let missing = component.is_empty().then(|| Error::required(&path, ""));
     missing.into_iter().chain(breaches(names::qualified_name, component, &path)).collect()

@@ -1,0 +1,64 @@
+//! `events.k8s.io/v1`: the Events of the core group, with other names for some of their fields. Which fields must be set
+//! is a matter of validation, and differs between the groups.
+
+use serde_json::Value;
+
+use super::Around;
+use crate::field::ErrorList;
+
+/// Fields by their name here and in the core group. All others have the same name in both.
+const NAMES: [(&str, &str); 7] = [
+    ("deprecatedCount", "count"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedSource", "source"),
+    ("note", "message"),
+    ("regarding", "involvedObject"),
+    ("reportingController", "reportingComponent"),
+];
+
+pub(super) fn inward(doc: &mut Value, _around: &Around<'_>) -> Result<(), ErrorList> {
+    rename_all(doc, NAMES);
+    Ok(())
+}
+
+pub(super) fn outward(doc: &mut Value) {
+    rename_all(doc, NAMES.map(|(here, in_core)| (in_core, here)));
+}
+
+fn rename_all(doc: &mut Value, names: [(&str, &str); 7]) {
+    let Some(event) = doc.as_object_mut() else { return };
+    for (from, to) in names {
+        if let Some(value) = event.remove(from) {
+            event.insert(to.to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Map, json};
+
+    use super::*;
+    use crate::schema::{Shape, table};
+
+    fn fields_in(group: &str) -> BTreeSet<String> {
+        let shape = table().kind(group, "v1", "Event").expect("it is served");
+        let Shape::Object(number) = shape else { panic!("an Event is an object") };
+        table().object(number).fields.iter().map(|field| field.name.to_string()).collect()
+    }
+
+    #[test]
+    fn every_field_of_one_group_has_a_place_in_the_other() {
+        let of_core = fields_in("").into_iter().map(|name| (name.clone(), json!(name)));
+        let event = Value::Object(of_core.collect::<Map<_, _>>());
+        let mut there = event.clone();
+        outward(&mut there);
+        let names = there.as_object().expect("still an object").keys().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(names, fields_in("events.k8s.io"));
+        let around = Around { namespace: "training", old: None, workload: &|_| None };
+        assert_eq!((inward(&mut there, &around), there), (Ok(()), event));
+    }
+}
