@@ -174,6 +174,17 @@ pub enum Change {
     },
 }
 
+/// A group of which all pods had ended starts anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewRun {
+    /// The PodGroup.
+    pub group: ObjectKey,
+    /// The uids of members that succeeded before. They do not count toward this run.
+    pub past: Vec<String>,
+    /// A controller goes on with what it began: no more pods are waited for than exist.
+    pub is_continued: bool,
+}
+
 /// What is placed as a whole: a pod that belongs to no group, or a PodGroup with its pods.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {

@@ -51,8 +51,8 @@ mod tests;
 pub use classes::Class;
 pub use cluster::{NodeRef, NodeRefs};
 pub use decision::{
-    Change, ChosenDomain, Config, Decision, Member, OtherPriority, Outcome, Placement, Release, Unit, UnsupportedTerms,
-    Verdict, WhyReleased,
+    Change, ChosenDomain, Config, Decision, Member, NewRun, OtherPriority, Outcome, Placement, Release, Unit,
+    UnsupportedTerms, Verdict, WhyReleased,
 };
 pub use explained::{Explained, Queued, State};
 pub use filters::{Filter, Kind, Load, NO_LIMIT, Reason};

@@ -25,7 +25,7 @@ use crate::alarms::Alarms;
 use crate::classes::Classes;
 use crate::cluster::Cluster;
 use crate::cycle::{self, Answer};
-use crate::decision::{Config, Decision, Outcome, Placement, Unit, Verdict};
+use crate::decision::{Config, Decision, NewRun, Outcome, Placement, Unit, Verdict};
 use crate::groups::{Composites, Group, GroupId, Groups, ParentObstacle, Readiness};
 use crate::hold::HoldBudget;
 use crate::need::{self, Constraint, Lot, Need, Policy};
@@ -60,6 +60,8 @@ pub struct Core {
     gated_count: usize,
     /// Units that were found to fit while they waited for a change.
     missed_wakeups_count: u64,
+    /// Groups that began a new run, until they are taken.
+    new_runs: Vec<NewRun>,
     holding: Option<Holding>,
     hold_budget: HoldBudget,
     advisory: Advisory,
@@ -96,6 +98,7 @@ impl Core {
             surplus: Surplus::default(),
             gated_count: 0,
             missed_wakeups_count: 0,
+            new_runs: Vec::new(),
             holding: None,
             hold_budget: HoldBudget::default(),
             advisory: Advisory::default(),
@@ -118,7 +121,16 @@ impl Core {
             }
         }
         let told = self.release(now).or_else(|| self.make_room(now)).or_else(|| self.refused_alone());
-        told.or_else(|| self.queue.pop_incomplete(now).and_then(|unit| self.incomplete(unit)))
+        told.or_else(|| {
+            let unit = self.queue.pop_incomplete(now)?;
+            self.judge_run(unit);
+            self.incomplete(unit).or_else(|| if self.has_ready() { self.next(now) } else { None })
+        })
+    }
+
+    /// The groups that began a new run since the last call.
+    pub fn take_new_runs(&mut self) -> Vec<NewRun> {
+        std::mem::take(&mut self.new_runs)
     }
 
     /// When asking again is worth it although nothing changed.
@@ -127,15 +139,22 @@ impl Core {
         [self.queue.next_at(), self.next_hold_at()].into_iter().chain(releases).flatten().min()
     }
 
-    /// Finds out which members of a group that is about to start are of an earlier run. Without them it may lack pods.
+    /// Finds out which members of a group that is about to start, or waits to, are of an earlier run. Without them it may
+    /// lack pods, or need fewer.
     fn judge_run(&mut self, unit: UnitId) {
         let UnitId::Group(id) = unit else { return };
-        if self.groups.get_mut(id).judge_run(&self.pods) {
-            if self.groups.get(id).readiness() == Readiness::Ready {
-                self.note_partial(id);
-            } else {
-                self.requeue_group(id, Membership::Other);
-            }
+        let ready_before = self.groups.get(id).readiness() == Readiness::Ready;
+        let past = self.groups.get_mut(id).judge_run(&self.pods);
+        if past.is_empty() {
+            return;
+        }
+        let group = self.groups.get(id);
+        let past = past.into_iter().map(|pod| self.pods.get(pod).uid().to_owned()).collect();
+        self.new_runs.push(NewRun { group: group.key.clone(), past, is_continued: group.run.is_continued() });
+        if ready_before == (group.readiness() == Readiness::Ready) {
+            self.note_partial(id);
+        } else {
+            self.requeue_group(id, Membership::Other);
         }
     }
 

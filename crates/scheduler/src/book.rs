@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Timestamp;
 use api::views::{Condition, ObjectKey, PodGroupView, PodView, quorum};
 use runtime::Change;
-use scheduler_core::Unit;
+use scheduler_core::{NewRun, Unit};
 
 use crate::conditions::{DEGRADED, INITIALLY_SCHEDULED};
 use crate::degraded::{self, Counts, Place};
@@ -51,8 +51,12 @@ pub(crate) struct Standing {
     pub(crate) writing: bool,
     /// What the server said to the last bind of one of its pods that it refused, until it is scheduled.
     pub(crate) bind_error: Option<String>,
-    /// How many of its pods stand where.
+    /// How many of its pods stand where; those that succeeded in earlier runs are not counted.
     pub(crate) counts: Counts,
+    /// The uids of pods that succeeded in earlier runs and still exist, as the core says.
+    past: BTreeSet<String>,
+    /// In the present run no more pods are waited for than exist.
+    is_continued: bool,
     /// What was last said about whether they are enough.
     pub(crate) degraded: Option<degraded::Said>,
     /// Since when they are too few.
@@ -77,7 +81,9 @@ impl Standing {
 
     /// How many members a gang needs, those that succeeded included.
     pub(crate) fn quorum(&self) -> Option<usize> {
-        self.min_count.map(|min_count| quorum(min_count, self.expected_count, self.counts.succeeded))
+        let Counts { waiting, bound, succeeded } = self.counts;
+        let quorum = quorum(self.min_count?, self.expected_count, succeeded);
+        Some(if self.is_continued { quorum.min(waiting + bound + succeeded).max(1) } else { quorum })
     }
 
     /// Whether the PodGroup does not say yet that it was initially scheduled, and should.
@@ -146,8 +152,13 @@ impl Book {
             let standing = self.groups.entry(group.clone()).or_default();
             standing.bound += usize::from(is_bound);
             standing.bound -= usize::from(was_bound);
-            places[0].into_iter().for_each(|place| standing.counts.count(place, false));
-            places[1].into_iter().for_each(|place| standing.counts.count(place, true));
+            let is_past = standing.past.contains(&pod.metadata.uid);
+            let counted = |place: &Place| *place != Place::Succeeded || !is_past;
+            places[0].into_iter().filter(counted).for_each(|place| standing.counts.count(place, false));
+            places[1].into_iter().filter(counted).for_each(|place| standing.counts.count(place, true));
+            if change.new.is_none() {
+                standing.past.remove(&pod.metadata.uid);
+            }
             if (is_bound && !standing.scheduled) || standing.concerns_degraded() {
                 self.look_at_group(group.clone());
             }
@@ -167,6 +178,19 @@ impl Book {
             self.note_refused(pod, waits);
         }
         !waits
+    }
+
+    /// The core has found that a group starts anew. It has seen all that was noted here, and nothing else.
+    pub(crate) fn begin_run(&mut self, run: NewRun) {
+        let NewRun { group, past, is_continued } = run;
+        let standing = self.standing(&group);
+        for uid in past {
+            if standing.past.insert(uid) {
+                standing.counts.count(Place::Succeeded, false);
+            }
+        }
+        standing.is_continued = is_continued;
+        self.look_at_group(group);
     }
 
     /// A pod of a refused unit came, went or changed.
@@ -201,7 +225,8 @@ impl Book {
             }
             None => {
                 let (bound, counts, writing) = (standing.bound, standing.counts, standing.writing);
-                *standing = Standing { bound, counts, writing, ..Standing::default() };
+                let (past, is_continued) = (std::mem::take(&mut standing.past), standing.is_continued);
+                *standing = Standing { bound, counts, writing, past, is_continued, ..Standing::default() };
                 self.told_priority.remove(&key);
                 self.forget(&Unit::Group(key.clone()));
                 self.drop_if_empty(&key);
@@ -220,7 +245,8 @@ impl Book {
 
     fn drop_if_empty(&mut self, key: &ObjectKey) {
         let is_empty = |standing: &Standing| {
-            standing.bound == 0 && standing.counts == Counts::default() && !standing.exists && !standing.writing
+            let has_pods = standing.bound > 0 || standing.counts != Counts::default() || !standing.past.is_empty();
+            !has_pods && !standing.exists && !standing.writing
         };
         if self.groups.get(key).is_some_and(is_empty) {
             self.groups.remove(key);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Clock, Timestamp};
-use scheduler_core::{Change, Core, Decision, Outcome, Refusal, Unit, Verdict};
+use scheduler_core::{Change, Core, Decision, NewRun, Outcome, Refusal, Unit, Verdict};
 use tokio::time::Instant;
 
 use self::core_thread::CoreThread;
@@ -44,6 +44,8 @@ pub(crate) struct Decide {
     asked: Vec<Asked>,
     /// Ways out that were found and not taken from here yet.
     advices: Vec<(Unit, Option<Refusal>)>,
+    /// New runs of groups that were not taken from here yet.
+    new_runs: Vec<NewRun>,
     /// Whether the next turn may bring a decision, the passing of time aside.
     has_news: bool,
     /// When time alone makes a turn worth it.
@@ -85,6 +87,7 @@ pub(crate) struct Decided {
 struct Made {
     decisions: Vec<Decided>,
     advices: Vec<(Unit, Option<Refusal>)>,
+    new_runs: Vec<NewRun>,
     /// Whether the turn ended because it was long enough.
     more: bool,
     next_at: Option<Timestamp>,
@@ -98,8 +101,8 @@ impl Decide {
             CoreRuns::InPlace => Seat::InPlace(Box::new(decider)),
             CoreRuns::OnThread => Seat::OnThread(CoreThread::start(move |turn| decider.take(turn))),
         };
-        let (told, asked, advices) = (Vec::new(), Vec::new(), Vec::new());
-        Decide { seat, clock, told, asked, advices, has_news: false, next_at: None }
+        let (told, asked, advices, new_runs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Decide { seat, clock, told, asked, advices, new_runs, has_news: false, next_at: None }
     }
 
     /// Tells the core what has changed.
@@ -126,6 +129,11 @@ impl Decide {
         std::mem::take(&mut self.advices)
     }
 
+    /// Groups that began a new run since the last call. The core has seen then what it was told before the last turn.
+    pub(crate) fn take_new_runs(&mut self) -> Vec<NewRun> {
+        std::mem::take(&mut self.new_runs)
+    }
+
     /// The decisions to be made now, a bounded number of them; [`Decide::has_news`] tells whether that was all. In
     /// place it waits for nothing.
     pub(crate) async fn turn(&mut self) -> Vec<Decided> {
@@ -141,6 +149,7 @@ impl Decide {
         self.has_news = made.more;
         self.next_at = made.next_at;
         self.advices.extend(made.advices);
+        self.new_runs.extend(made.new_runs);
         made.decisions
     }
 
@@ -186,7 +195,8 @@ impl Decider {
         self.metrics.turn_ended(&mut self.core);
         // A unit that was found to fit while it was explained is decided at once.
         let more = more || self.core.has_ready() || advise_at.is_some_and(|at| at <= now);
-        Made { decisions, advices, more, next_at: self.core.next_at().into_iter().chain(advise_at).min() }
+        let new_runs = self.core.take_new_runs();
+        Made { decisions, advices, new_runs, more, next_at: self.core.next_at().into_iter().chain(advise_at).min() }
     }
 
     /// What is said beyond the decisions, now that they are made: ways out, and answers to whoever asked.

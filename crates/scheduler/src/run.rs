@@ -236,6 +236,8 @@ impl Shell {
                 }
             }
         };
+        // First, because what is said about a group depends on who counts.
+        self.decide.take_new_runs().into_iter().for_each(|run| self.book.begin_run(run));
         decisions.into_iter().for_each(|decided| self.carry_out(decided));
         for (unit, refusal) in self.decide.take_advices() {
             if self.announcer.answers.renew(&unit, refusal) {

@@ -1,8 +1,8 @@
 //! Runs of a group: which of the members that succeeded count toward the present one.
 //!
-//! A group can be used again, by pods that are created once all it needs has succeeded, or by another controller's pods.
-//! That is a new run, and starts as a whole: what succeeded before does not count toward it. A replacement for a member
-//! that failed is no new run: the siblings that succeeded count.
+//! Pods that come when all others of the group have ended are a new run, and start as a whole: what succeeded before does
+//! not count toward it. Where a controller goes on with what it began, as with a replacement for a member that failed, no
+//! more pods are waited for than it makes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Run {
         self.succeeded.len()
     }
 
-    pub(super) fn is_continued(&self) -> bool {
+    pub(crate) fn is_continued(&self) -> bool {
         self.is_continued
     }
 
@@ -60,39 +60,35 @@ impl Run {
 }
 
 impl Group {
-    /// Tells the pods of earlier runs from those of the present one, once a run. True if some that counted do no longer.
-    pub(crate) fn judge_run(&mut self, pods: &Pods) -> bool {
-        let Some(terms) = self.terms.as_ref() else { return false };
-        let Some(min_count) = terms.min_count else { return false };
+    /// Tells the pods of earlier runs from those of the present one, once a run. Returns those that counted and do no
+    /// longer.
+    pub(crate) fn judge_run(&mut self, pods: &Pods) -> Vec<PodId> {
+        let Some(terms) = self.terms.as_ref() else { return Vec::new() };
+        let Some(min_count) = terms.min_count else { return Vec::new() };
         if std::mem::replace(&mut self.run.is_judged, true) || self.run.succeeded.is_empty() {
-            return false;
+            return Vec::new();
         }
         let live = || self.pending.pods().chain(self.placed.pods()).map(|id| pods.get(id));
-        let Some(began) = live().map(Pod::created).min() else { return false };
+        let Some(began) = live().map(Pod::created).min() else { return Vec::new() };
         let controllers: BTreeSet<Option<Arc<Owner>>> = live().map(|pod| pod.owner.clone()).collect();
         let succeeded = self.run.succeeded.iter().map(|id| (*id, pods.get(*id)));
         let ended: Vec<_> = succeeded.filter(|(_, pod)| ended_at(pod) <= began).collect();
-        let is_of_others = |pod: &Pod| !controllers.contains(&pod.owner);
         // Where something else than their controllers owns the group, several of them share it.
         let is_shared = terms.owner.as_ref().is_some_and(|own| !controllers.iter().flatten().any(|one| **one == *own));
-        let is_known = controllers.iter().any(|one| self.run.controllers.contains(one));
-        let mut past: Vec<PodId> = Vec::new();
-        let mut is_continued = self.run.is_continued;
-        if ended.len() >= min_count {
-            past.extend(ended.iter().map(|(id, _)| *id));
-            let is_told_how_many = terms.ours && terms.expected_count.is_some();
-            let is_own = |pod: &Pod| pod.owner.is_some() && !is_of_others(pod);
-            is_continued = !is_told_how_many && ended.iter().all(|(_, pod)| is_own(pod));
-        } else if !is_shared && !is_known {
-            past.extend(ended.iter().filter(|(_, pod)| is_of_others(pod)).map(|(id, _)| *id));
+        let is_own = |pod: &Pod| pod.owner.is_some() && controllers.contains(&pod.owner);
+        let has_begun = |one: &Option<Arc<Owner>>| one.is_some() && self.run.controllers.contains(one);
+        let goes_on = controllers.iter().any(has_begun) || ended.iter().any(|(_, pod)| is_own(pod));
+        let is_complete = ended.len() >= min_count;
+        if ended.is_empty() || (is_shared && !goes_on && !is_complete) {
+            return Vec::new();
         }
-        if past.is_empty() {
-            return false;
-        }
+        let is_told_how_many = terms.ours && terms.expected_count.is_some();
+        let is_continued = if is_complete { ended.iter().all(|(_, pod)| is_own(pod)) } else { goes_on };
+        let past: Vec<PodId> = ended.into_iter().map(|(id, _)| id).collect();
         past.iter().for_each(|pod| self.run.forget(*pod));
-        self.run.is_continued = is_continued;
+        self.run.is_continued = is_continued && !is_told_how_many;
         self.run.controllers = controllers;
-        true
+        past
     }
 }
 

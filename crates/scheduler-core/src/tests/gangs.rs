@@ -117,9 +117,9 @@ fn replacement_pod_joins_running_gang() {
 
 #[test]
 fn replacement_joins_although_other_members_have_finished() {
-    let mut world = World::of("node a gpu=3; group trainer gang minCount=3 pods=3 gpu=1");
+    let mut world = World::of("node a gpu=3; group trainer gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide_and_bind();
-    world.say("finish trainer-0; finish trainer-1; delete trainer-2; pod trainer-new group=trainer gpu=1");
+    world.say("finish trainer-0; finish trainer-1; delete trainer-2; pod trainer-new group=trainer gpu=1 owner=Job:j");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-new to a");
 }
 

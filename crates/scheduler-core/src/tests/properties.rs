@@ -124,6 +124,8 @@ pub(super) struct Pod {
     /// Whether the watch has shown it bound.
     seen_bound: bool,
     pub(super) succeeded: bool,
+    /// Whether it succeeded in an earlier run of its group, which began anew since: all others had ended when a pod came.
+    is_past: bool,
 }
 
 pub(super) struct Group {
@@ -262,7 +264,12 @@ impl Run {
         group.iter().for_each(|group| text += &format!(" group={group}"));
         self.world.say(&text);
         let group = group.map(str::to_owned);
-        let pod = Pod { gpu: gpu.into(), port, group, node: None, seen_bound: false, succeeded: false };
+        let members = || self.model.pods.values().filter(|pod| group.is_some() && pod.group == group);
+        if members().all(|pod| pod.succeeded) {
+            let members = self.model.pods.values_mut().filter(|pod| group.is_some() && pod.group == group);
+            members.for_each(|pod| pod.is_past = true);
+        }
+        let pod = Pod { gpu: gpu.into(), port, group, node: None, seen_bound: false, succeeded: false, is_past: false };
         self.model.pods.insert(name, pod);
     }
 
@@ -354,8 +361,10 @@ impl Model {
         self.pods.values().filter(move |pod| pod.group.as_deref() == Some(group) && pod.node.is_some())
     }
 
+    /// Members that succeeded in the present run.
     fn succeeded_count(&self, group: &str) -> i64 {
-        self.pods.values().filter(|pod| pod.group.as_deref() == Some(group) && pod.succeeded).count() as i64
+        let members = self.pods.values().filter(|pod| pod.group.as_deref() == Some(group));
+        members.filter(|pod| pod.succeeded && !pod.is_past).count() as i64
     }
 
     fn free_slots(&self, name: &str, gpu: i64) -> i64 {

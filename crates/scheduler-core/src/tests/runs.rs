@@ -51,14 +51,56 @@ fn what_few_members_of_another_controller_completed_does_not_count() {
     assert!(world.decide().starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"));
 }
 
+// Two succeeded and one failed: as with three that succeeded, nothing of that run is left to be completed.
 #[test]
-fn siblings_that_succeeded_count_for_a_replacement() {
-    // Of the same Job, of another Job of the same gang, and of no controller.
+fn members_that_succeeded_beside_one_that_failed_do_not_count_toward_the_next_run() {
+    for owner in ["", " owner=Job:b"] {
+        let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10");
+        world.decide_and_bind();
+        world.say("group g gang minCount=3 placed=True; finish g-0 at=20; finish g-1 at=20; delete g-2");
+        world.say("pod other node=a gpu=2");
+        for name in ["n-0", "n-1"] {
+            world.say(&format!("pod {name} group=g gpu=1 created=30{owner}"));
+            assert_eq!(world.decide(), "", "{name}");
+        }
+        world.say(&format!("pod n-2 group=g gpu=1 created=30{owner}"));
+        let waits = world.decide();
+        assert!(waits.starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"), "{owner}: {waits}");
+        world.say("delete other");
+        assert_eq!(world.decide(), "g: bind n-0 to a, n-1 to a, n-2 to a", "{owner}");
+    }
+}
+
+// Without an expected count nothing says whether more pods of the same Job come; those that exist start together.
+#[test]
+fn pods_of_a_job_that_come_when_all_others_have_ended_start_together() {
+    let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10 owner=Job:a");
+    world.decide_and_bind();
+    world.say("group g gang minCount=3 placed=True; finish g-0 at=20; finish g-1 at=20; delete g-2");
+    world.say("pod other node=a gpu=2; pods n 3 group=g gpu=1 created=30 owner=Job:a");
+    assert!(world.decide().starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"));
+    world.say("delete other");
+    assert_snapshot!(world.decide(), @"g: bind n-0 to a, n-1 to a, n-2 to a");
+}
+
+#[test]
+fn a_new_run_that_lacks_pods_is_not_said_to_have_those_that_succeeded_before() {
+    let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10");
+    world.decide_and_bind();
+    world.say("group g gang minCount=3 placed=True; finish g-0 at=20; delete g-1; delete g-2");
+    world.say("pod n-0 group=g gpu=1 created=30");
+    assert_eq!(world.decide(), "");
+    world.now += PAUSE;
+    assert_snapshot!(world.decide(), @"g: wait (waiting for pods: 1 of minCount 3 exist)");
+}
+
+#[test]
+fn a_replacement_by_a_controller_that_had_begun_starts_alone() {
+    // Of the same Job, and of another Job of the same gang.
     for (first, second, group) in [
         (" owner=Job:a", " owner=Job:a", ""),
         (" owner=Job:a", " owner=Job:b", " owner=Workload:w"),
         (" owner=Job:a", " owner=Job:b", ""),
-        ("", "", ""),
     ] {
         let text = format!("node a gpu=3; group g gang minCount=3{group}; pods g 2 group=g gpu=1 created=10{first}");
         let mut world = World::of(&format!("{text}; pod h group=g gpu=1 created=10{second}"));
@@ -74,10 +116,11 @@ fn members_of_the_present_run_that_succeeded_count_beside_those_of_an_earlier_on
     let mut world = succeeded("");
     world.say("delete other; pods n 3 group=g gpu=1 created=30");
     assert_snapshot!(world.decide_and_bind(), @"g: bind n-0 to a, n-1 to a, n-2 to a");
-    world.say("finish n-0 at=40; delete n-1; delete n-2; pod other node=a gpu=2; pods m 2 group=g gpu=1 created=50");
-    assert!(world.decide().starts_with("g: wait (gang of 3 does not fit: 2 of 3 pods fit"));
-    world.say("delete other");
-    assert_snapshot!(world.decide(), @"g: bind m-0 to a, m-1 to a");
+    // The run goes on while one of its pods runs.
+    world.say("group g gang minCount=3 later=AlwaysMin; finish n-0 at=40; delete n-1; pod m group=g gpu=1 created=50");
+    assert_snapshot!(world.decide_and_bind(), @"g: bind m to a");
+    world.say("delete n-0; delete m; pod k group=g gpu=1 created=50");
+    assert_eq!(world.decide(), "", "those of the first run do not count");
 }
 
 #[test]

@@ -20,9 +20,13 @@ fn gang(name: &str, min_count: u32) -> Value {
 }
 
 async fn members(home: &Home, group: &str, names: &[&str], gpus: i32, run_seconds: &str) {
+    members_that_exit(home, group, names, gpus, run_seconds, "0").await;
+}
+
+async fn members_that_exit(home: &Home, group: &str, names: &[&str], gpus: i32, run_seconds: &str, code: &str) {
     for name in names {
         let member = pod(name).group(group).gpus(gpus).annotate("phalanx.dev/run-seconds", run_seconds);
-        home.create(&member.build()).await;
+        home.create(&member.annotate("phalanx.dev/exit-code", code).build()).await;
     }
 }
 
@@ -54,30 +58,55 @@ async fn cordon_all(home: &Home, cordoned: bool) {
     }
 }
 
+/// A gang of three has run to its end, `succeeded` of it with success, and three more pods come while there is room for
+/// one. None of them is bound until there is room for all.
+async fn run_again(home: &Home, succeeded: usize) {
+    home.create(&gang("g", 3)).await;
+    let (well, badly) = ["a-0", "a-1", "a-2"].split_at(succeeded);
+    members(home, "g", well, 2, &home.seconds(10)).await;
+    members_that_exit(home, "g", badly, 2, &home.seconds(10), "1").await;
+    until_phase(home, PodPhase::Succeeded, succeeded).await;
+    until_phase(home, PodPhase::Failed, 3 - succeeded).await;
+    home.create(&pod("filler").gpus(6).annotate("phalanx.dev/run-seconds", "100000").build()).await;
+    home.eventually("the filler runs", MINUTE, |home| {
+        home.pods().iter().any(|pod| pod.metadata.name == "filler" && pod.node_name().is_some()).then_some(())
+    })
+    .await;
+    // Creation times are whole seconds.
+    home.pass(Duration::from_secs(20)).await;
+    members(home, "g", &["b-0", "b-1", "b-2"], 2, "100000").await;
+    home.eventually("one of them is told to wait", MINUTE, |home| {
+        let told = |pod: &PodView| pod.status.conditions.iter().any(|one| one.kind == "PodScheduled");
+        home.pods().iter().any(|pod| pod.metadata.name.starts_with("b-") && told(pod)).then_some(())
+    })
+    .await;
+    home.pass(MINUTE).await;
+    assert_eq!(bound(home, "g"), Vec::<String>::new(), "there is room for one of three");
+    home.delete("pods/filler").await;
+    until_bound(home, "g", 3).await;
+}
+
 #[test]
 fn the_next_run_of_a_group_starts_as_a_whole() {
     on_home(async {
         let home = Home::start(3, 1).await;
-        home.create(&gang("g", 3)).await;
-        members(&home, "g", &["a-0", "a-1", "a-2"], 2, &home.seconds(10)).await;
-        until_phase(&home, PodPhase::Succeeded, 3).await;
-        home.create(&pod("filler").gpus(6).annotate("phalanx.dev/run-seconds", "100000").build()).await;
-        home.eventually("the filler runs", MINUTE, |home| {
-            home.pods().iter().any(|pod| pod.metadata.name == "filler" && pod.node_name().is_some()).then_some(())
+        run_again(&home, 3).await;
+    });
+}
+
+// Two of the first run succeeded, and counted: one of the three new pods was started.
+#[test]
+fn the_run_after_one_that_failed_starts_as_a_whole_and_lacks_what_it_lacks() {
+    on_home(async {
+        let home = Home::start(3, 1).await;
+        run_again(&home, 2).await;
+        home.delete("pods/b-1").await;
+        let lacks = "2 of minCount 3 pods bound, 0 waiting";
+        home.eventually("that a pod is missing is said", MINUTE, |home| {
+            let is_said = |one: &Condition| one.kind == "Degraded" && one.status == "True" && one.message == lacks;
+            home.pod_groups()[0].status.conditions.iter().any(is_said).then_some(())
         })
         .await;
-        // Creation times are whole seconds.
-        home.pass(Duration::from_secs(20)).await;
-        members(&home, "g", &["b-0", "b-1", "b-2"], 2, "100000").await;
-        home.eventually("one of them is told to wait", MINUTE, |home| {
-            let told = |pod: &PodView| pod.status.conditions.iter().any(|one| one.kind == "PodScheduled");
-            home.pods().iter().any(|pod| pod.metadata.name.starts_with("b-") && told(pod)).then_some(())
-        })
-        .await;
-        home.pass(MINUTE).await;
-        assert_eq!(bound(&home, "g"), Vec::<String>::new(), "there is room for one of three");
-        home.delete("pods/filler").await;
-        until_bound(&home, "g", 3).await;
     });
 }
 
