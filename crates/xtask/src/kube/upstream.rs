@@ -61,8 +61,11 @@ pub struct Args {
     #[arg(long)]
     build_only: bool,
     /// Write the result of each suite into docs/upstream.yaml; for whole suites on a committed tree
-    #[arg(long, conflicts_with_all = ["run", "without_listed"])]
+    #[arg(long, conflicts_with_all = ["run", "without_listed", "phalanx"])]
     record: bool,
+    /// Let tests that are expected to fail wait as long as Kubernetes has them wait (30 s instead of 10 s)
+    #[arg(long)]
+    full_wait: bool,
     /// How many suites run at the same time; most of a suite is waiting
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     parallel: u8,
@@ -138,6 +141,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let root = crate::repository_root()?;
     let lines = expectation::read(&root)?;
+    // A copy: every test starts the program anew, and a build meanwhile must not change it.
+    let copy = program::copied(&phalanx)?;
+    let phalanx = copy.path();
     let commit = if args.record { record::commit(&root)? } else { String::new() };
     let mut runs = Vec::new();
     for (suite, program) in suites.iter().zip(&programs) {
@@ -146,7 +152,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             suite,
             program,
             home,
-            phalanx: &phalanx,
+            phalanx,
             expected: Expectations::of(&lines, suite.name, home),
         }));
     }
@@ -204,16 +210,24 @@ impl Run<'_> {
         };
         let chosen = args.run.iter().map(|regex| format!("-test.run={regex}"));
         let skipped = skipped.iter().map(|pattern| format!("-test.skip={pattern}"));
-        let mut tests = self.follow(chosen.chain(skipped), &mut file, "")?;
+        let (mut tests, mut problems) = self.follow(chosen.chain(skipped), &mut file, "")?;
         if let Some(failing) = self.expected.failing().filter(|_| apart) {
             // By themselves, because they wait for a shorter time: nearly all of them wait for what never comes.
+            let seconds = if args.full_wait { "" } else { FAILING_SECONDS };
             let skipped = self.expected.skipped().map(|pattern| format!("-test.skip={pattern}"));
             let options = std::iter::once(format!("-test.run={failing}")).chain(skipped);
-            outcome::merge(&mut tests, self.follow(options, &mut file, FAILING_SECONDS)?);
+            let (more, wrong) = self.follow(options, &mut file, seconds)?;
+            problems.extend(wrong);
+            outcome::merge(&mut tests, more);
         }
         ensure!(!tests.is_empty(), "{title}: no test ran, see {}", log.display());
-        let mut compared = self.expected.compare(&tests, args.whole());
-        compared.problems.extend(self.expected.strangers(&names(self.program)?));
+        let mut compared = self.expected.compare(&tests, apart);
+        let names = names(self.program)?;
+        compared.problems.extend(problems);
+        compared.problems.extend(self.expected.strangers(&names));
+        if args.run.is_none() {
+            compared.problems.extend(self.expected.missing(&names, &tests, args.runs_listed()));
+        }
         compared.seconds = start.elapsed().as_secs();
         for problem in &compared.problems {
             println!("{title}: {problem}");
@@ -230,17 +244,22 @@ impl Run<'_> {
         Ok(compared)
     }
 
-    /// Runs the program once and returns how each test ended. `seconds`: how long a test waits for something.
+    /// Runs the program once and returns how each test ended, and what else is wrong. `seconds`: how long a test waits for
+    /// something.
     fn follow(
         &self,
         options: impl Iterator<Item = String>,
         log: &mut File,
         seconds: &str,
-    ) -> anyhow::Result<BTreeMap<String, Outcome>> {
+    ) -> anyhow::Result<(BTreeMap<String, Outcome>, Vec<String>)> {
         let mut command = guarded(self.program)?;
         command.args(["-test.v", "-test.count=1", &format!("-test.timeout={}m", self.suite.minutes_max)]);
         command.args(options).env("PHALANX_BIN", self.phalanx).env("PHALANX_SUITE_HOME", self.home.name());
-        follow(command.env("PHALANX_SUITE_WAIT_SECONDS", seconds), log)
+        let (tests, status) = follow(command.env("PHALANX_SUITE_WAIT_SECONDS", seconds), log)?;
+        let mut problems = outcome::failed_by_themselves(&tests);
+        problems.iter_mut().for_each(|name| name.push_str(" failed, and none of the tests below it"));
+        problems.extend(outcome::wrong_status(&tests, status));
+        Ok((tests, problems))
     }
 
     fn record(&self, compared: &Comparison, commit: &str) -> Record {
@@ -274,11 +293,13 @@ fn with_surroundings(command: &mut Command) -> anyhow::Result<&mut Command> {
     Ok(command
         .env("TEST_SRCDIR", modules.parent().context("the module cache lies in a folder")?)
         .env("TEST_WORKSPACE", modules.file_name().context("the module cache has a name")?)
+        // Not whatever etcd listens on the usual port of this machine.
+        .env("KUBE_INTEGRATION_ETCD_URL", "http://127.0.0.1:1")
         .env("PATH", path))
 }
 
-/// Runs the program, keeps all it prints in `log`, and returns how each test ended.
-fn follow(command: &mut Command, log: &mut File) -> anyhow::Result<BTreeMap<String, Outcome>> {
+/// Runs the program, keeps all it prints in `log`, and returns how each test and the program ended.
+fn follow(command: &mut Command, log: &mut File) -> anyhow::Result<(BTreeMap<String, Outcome>, Option<i32>)> {
     let (output, input) = std::io::pipe()?;
     let mut child = with_surroundings(command)?
         .stdin(Stdio::null())
@@ -296,6 +317,5 @@ fn follow(command: &mut Command, log: &mut File) -> anyhow::Result<BTreeMap<Stri
             println!("  failed: {name}");
         }
     }
-    child.wait()?;
-    Ok(reader.tests())
+    Ok((reader.tests(), child.wait()?.code()))
 }

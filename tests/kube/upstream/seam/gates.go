@@ -15,6 +15,8 @@ var shared = []featuregate.Feature{
 	features.WorkloadWithJob,
 	features.CompositePodGroup,
 	features.TopologyAwareWorkloadScheduling,
+	features.PodGroupPreemptionPolicy,
+	features.DRAWorkloadResourceClaims,
 }
 
 // gates are the values that the test has given to these gates, in the form of --feature-gates.

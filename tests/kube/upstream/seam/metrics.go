@@ -36,10 +36,12 @@ func (c *counterSums) end(process *Process) {
 	if c.running != process {
 		return
 	}
-	if series, err := scrape(process); err == nil {
-		for name, value := range series {
-			c.ended[name] += value
-		}
+	series, err := scrape(process)
+	if err != nil {
+		process.tb.Errorf("metrics of a process that ends: %v", err)
+	}
+	for name, value := range series {
+		c.ended[name] += value
 	}
 	c.running = nil
 }

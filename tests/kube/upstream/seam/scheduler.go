@@ -136,6 +136,9 @@ func VerifyAttempts(context *testutils.TestContext, namespace, group string, wan
 	if err != nil {
 		return err
 	}
+	if len(answer.Units) == 0 {
+		return fmt.Errorf("our scheduler does not know PodGroup %s", group)
+	}
 	for _, unit := range answer.Units {
 		if unit.Queue.Tries != wanted {
 			return fmt.Errorf("PodGroup %s was tried %d times, expected %d", group, unit.Queue.Tries, wanted)

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::Home;
 use super::outcome::{self, Outcome};
+use super::suite::SUITES;
 
 /// At most so many lines may leave the outcome open.
 const EITHER_MAX: usize = 5;
@@ -68,6 +69,12 @@ fn parse(text: &str) -> anyhow::Result<Vec<Expectation>> {
             ![&line.suite, &line.test, &line.issue, &line.reason].iter().any(|field| field.trim().is_empty());
         ensure!(complete, "{}: a line needs suite, test, issue and reason", line.test);
     }
+    for line in &lines {
+        let suite = SUITES.iter().find(|suite| suite.name == line.suite);
+        let suite = suite.with_context(|| format!("{}: there is no suite {}", line.test, line.suite))?;
+        let there = line.home.is_none_or(|home| suite.homes.contains(&home));
+        ensure!(there, "{}: the suite {} does not run on that home", line.test, line.suite);
+    }
     let open = lines.iter().filter(|line| line.expect == Expect::Either).count();
     ensure!(open <= EITHER_MAX, "{open} lines say `either`, at most {EITHER_MAX} may");
     Ok(lines)
@@ -124,6 +131,18 @@ impl Expectations {
         self.0.iter().filter(|line| line.expect == Expect::NotRun).count()
     }
 
+    /// Tests of the program that should have run and did not, one sentence each. `names`: its top-level tests.
+    pub fn missing(&self, names: &[String], tests: &BTreeMap<String, Outcome>, with_failing: bool) -> Vec<String> {
+        let is_left_out = |name: &String| {
+            self.0.iter().any(|line| {
+                let whole = !line.test.contains('/') && line.means(name);
+                whole && (line.expect == Expect::NotRun || (line.expect == Expect::Fails && !with_failing))
+            })
+        };
+        let missing = names.iter().filter(|name| !tests.contains_key(*name) && !is_left_out(name));
+        missing.map(|name| format!("{name} did not run")).collect()
+    }
+
     /// Lines about tests that do not exist, one sentence each. `names`: the top-level tests of the program.
     pub fn strangers(&self, names: &[String]) -> Vec<String> {
         let top = |line: &&Expectation| {
@@ -141,10 +160,10 @@ impl Expectations {
             let line = self.0.iter().find(|line| line.means(name));
             match (line.map(|line| line.expect), end) {
                 (None, Outcome::Passed) => comparison.passed += 1,
-                (Some(Expect::Fails), Outcome::Failed | Outcome::Cut) => comparison.failed += 1,
+                (_, Outcome::Cut) => comparison.problems.push(format!("{name} did not end")),
+                (Some(Expect::Fails), Outcome::Failed) => comparison.failed += 1,
                 (Some(Expect::Either), _) => comparison.either += 1,
                 (None, Outcome::Failed) => comparison.problems.push(format!("{name} failed")),
-                (None, Outcome::Cut) => comparison.problems.push(format!("{name} did not end")),
                 (None, Outcome::Skipped) => comparison.problems.push(format!("{name} skips itself and is not listed")),
                 (Some(Expect::Fails), Outcome::Passed | Outcome::Skipped) => {
                     comparison
@@ -154,8 +173,6 @@ impl Expectations {
                 (Some(Expect::NotRun), _) => comparison.problems.push(format!("{name} is listed as not run and ran")),
             }
         }
-        let alone = outcome::failed_by_themselves(tests).into_iter();
-        comparison.problems.extend(alone.map(|name| format!("{name} failed, and none of the tests below it")));
         if whole {
             let stale = self.0.iter().filter(|line| line.expect != Expect::NotRun);
             let stale = stale.filter(|line| !leaves.keys().any(|name| line.means(name)));
@@ -199,9 +216,9 @@ mod tests {
     fn lines(text: &str) -> Expectations {
         let rows = text.lines().map(|row| {
             let (test, expect) = row.split_once(' ').unwrap();
-            format!("- {{suite: s, test: '{test}', expect: {expect}, issue: i, reason: r}}\n")
+            format!("- {{suite: job, test: '{test}', expect: {expect}, issue: i, reason: r}}\n")
         });
-        Expectations::of(&parse(&rows.collect::<String>()).unwrap(), "s", Home::Kube)
+        Expectations::of(&parse(&rows.collect::<String>()).unwrap(), "job", Home::Kube)
     }
 
     fn tests(ends: &[(&str, Outcome)]) -> BTreeMap<String, Outcome> {
@@ -239,6 +256,10 @@ mod tests {
     fn tests_that_are_not_run_are_named_exactly() {
         let expected = lines("TestA/with_a_(dot). not-run\nTestB not-run\nTestC fails");
         assert_eq!(expected.not_run(), 2);
+        let ran = tests(&[("TestA", Outcome::Passed)]);
+        let all = ["TestA", "TestB", "TestC", "TestD"].map(str::to_owned);
+        assert_eq!(expected.missing(&all, &ran, false), ["TestD did not run"]);
+        assert_eq!(expected.missing(&all, &ran, true), ["TestC did not run", "TestD did not run"]);
         let names = ["TestA".to_owned(), "TestC".to_owned()];
         assert_eq!(expected.strangers(&names), ["TestB is listed, and no test has that name"]);
         assert_eq!(expected.skipped().unwrap(), r"^TestA$/^with_a_\(dot\)\.$|^TestB$");
@@ -263,9 +284,14 @@ mod tests {
 
     #[test]
     fn a_line_without_a_reason_and_too_many_open_lines_are_errors() {
-        let empty = "- {suite: s, test: t, expect: fails, issue: i, reason: ''}\n";
-        assert!(parse(empty).is_err());
-        let open = "- {suite: s, test: t, expect: either, issue: i, reason: r}\n".repeat(EITHER_MAX + 1);
+        for line in [
+            "- {suite: job, test: t, expect: fails, issue: i, reason: ''}\n",
+            "- {suite: jobs, test: t, expect: fails, issue: i, reason: r}\n",
+            "- {suite: taint, home: embedded, test: t, expect: fails, issue: i, reason: r}\n",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        let open = "- {suite: job, test: t, expect: either, issue: i, reason: r}\n".repeat(EITHER_MAX + 1);
         assert!(parse(&open).is_err());
     }
 }

@@ -45,6 +45,16 @@ pub fn failed_by_themselves(tests: &BTreeMap<String, Outcome>) -> Vec<String> {
     alone.map(|(name, _)| name.clone()).collect()
 }
 
+/// What is wrong with the status of a program that ran these tests: 0 where all passed, 1 where one failed, else it broke.
+pub fn wrong_status(tests: &BTreeMap<String, Outcome>, status: Option<i32>) -> Option<String> {
+    let failed = tests.values().any(|end| *end == Outcome::Failed);
+    match (status, failed) {
+        (Some(0), false) | (Some(1), true) => None,
+        (Some(code), _) => Some(format!("the program ended with {code}, which its tests do not account for")),
+        (None, _) => Some("the program was killed".to_owned()),
+    }
+}
+
 /// `a/b/c` has the ancestors `a` and `a/b`.
 fn ancestors(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('/').map(|(at, _)| &name[..at])
@@ -126,6 +136,16 @@ mod tests {
         );
         let ends: Vec<Outcome> = tests.values().copied().collect();
         assert_eq!(ends, [Outcome::Failed, Outcome::Passed, Outcome::Failed]);
+    }
+
+    #[test]
+    fn a_program_that_breaks_is_found_by_its_status() {
+        let (passed, failed) =
+            (read("=== RUN   TestA\n--- PASS: TestA (1s)\n"), read("=== RUN   TestA\n--- FAIL: TestA (1s)\n"));
+        assert_eq!((wrong_status(&passed, Some(0)), wrong_status(&failed, Some(1))), (None, None));
+        for (tests, status) in [(&passed, Some(1)), (&failed, Some(0)), (&failed, Some(2)), (&passed, None)] {
+            assert!(wrong_status(tests, status).is_some(), "{status:?}");
+        }
     }
 
     #[test]

@@ -26,6 +26,10 @@ pub fn compile(suite: &Suite) -> anyhow::Result<PathBuf> {
     if program.is_file() {
         return Ok(program);
     }
+    // Other checkouts use the same folder.
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let lock = std::fs::File::create(folder.join("lock"))?;
+    lock.lock().context("waiting for another compilation")?;
     let packages = build.join("upstream");
     for package in suite.packages {
         remove_if_there(&build.join(package.to))?;
@@ -88,9 +92,56 @@ fn edited(source: &Path, package: &Package) -> anyhow::Result<Files> {
     let file = |name: &String| {
         let text = std::fs::read_to_string(folder.join(name))?;
         let edits = package.files.iter().find(|(file, _)| file == name).map_or(&[][..], |(_, edits)| edits);
-        Ok((format!("{}/{name}", package.to), edit::apply(&text, edits).with_context(|| name.clone())?))
+        let text = edit::apply(&text, edits).with_context(|| name.clone())?;
+        ensure_nothing_of_theirs_starts(&text).with_context(|| name.clone())?;
+        Ok((format!("{}/{name}", package.to), text))
     };
     kept.map(file).collect()
+}
+
+/// Texts that let a component of Kubernetes act in the test's own process.
+const STARTS: &[&str] = &[
+    "Scheduler.Run(",
+    "Scheduler.ScheduleOne(",
+    "jc.Run(",
+    "podgc.Run(",
+    "NewPodGCInternal(",
+    "testutils.InitTestDisablePreemption",
+    "schedulerutils.InitTestSchedulerForFrameworkTest",
+];
+
+/// An error where the edited source still starts a component of Kubernetes.
+fn ensure_nothing_of_theirs_starts(text: &str) -> anyhow::Result<()> {
+    for start in STARTS {
+        ensure!(!text.contains(start), "`{start}` starts a component of Kubernetes, and no edit replaces it");
+    }
+    let seam_is_utils = text.contains(r#"testutils "phalanx.dev/tests/kube/upstream/seam""#);
+    let starts = !seam_is_utils && text.contains("testutils.InitTestSchedulerWithNS");
+    ensure!(!starts, "`testutils.InitTestSchedulerWithNS` starts kube-scheduler, and no edit replaces it");
+    Ok(())
+}
+
+/// A copy of the program under test, which goes when the value does.
+pub struct Copied(PathBuf);
+
+impl Copied {
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Copies the program under test into the cache folder.
+pub fn copied(program: &Path) -> anyhow::Result<Copied> {
+    let copy = crate::cache_folder()?.join(format!("upstream-{VERSION}/phalanx-{}", std::process::id()));
+    std::fs::copy(program, &copy).with_context(|| copy.display().to_string())?;
+    Ok(Copied(copy))
 }
 
 /// The names of the Go files of a folder, sorted.
@@ -117,5 +168,20 @@ fn remove_if_there(folder: &Path) -> anyhow::Result<()> {
             Err(error).with_context(|| folder.display().to_string())
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ensure_nothing_of_theirs_starts;
+
+    #[test]
+    fn a_source_that_starts_a_component_of_kubernetes_is_refused() {
+        for text in ["go testCtx.Scheduler.Run(ctx)", "go cjc.Run(tCtx, 1)", "testutils.InitTestSchedulerWithNS(t, ns)"]
+        {
+            assert!(ensure_nothing_of_theirs_starts(text).is_err(), "{text}");
+        }
+        let seam = "testutils \"phalanx.dev/tests/kube/upstream/seam\"\ntestutils.InitTestSchedulerWithNS(t, ns)";
+        assert!(ensure_nothing_of_theirs_starts(seam).is_ok());
     }
 }
