@@ -8,6 +8,10 @@ use serde_json::Value;
 use crate::server::{BODY_BYTES_MAX, body_too_large};
 use crate::status::{Answer, Status};
 
+/// What clients call YAML.
+const YAML: [&str; 2] = ["application/yaml", "application/x-yaml"];
+/// How many values the references (`*name`) in a YAML body may stand for. Bodies that people write have a few hundred.
+const YAML_REFERENCED_VALUES_MAX: usize = 10_000;
 /// What clients call the protobuf form of objects.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -100,10 +104,16 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
+/// Whether the body is YAML.
+pub(crate) fn is_yaml(headers: &HeaderMap) -> bool {
+    YAML.contains(&media_type(headers))
+}
+
 /// Refuses a body of a type that [`to_json`] cannot read, before it is read.
 pub(crate) fn check_type(headers: &HeaderMap) -> Answer<()> {
     match media_type(headers) {
-        "" | "application/json" | "application/yaml" | "application/x-yaml" | PROTOBUF => Ok(()),
+        "" | "application/json" | PROTOBUF => Ok(()),
+        yaml if YAML.contains(&yaml) => Ok(()),
         other => Err(Status::unsupported_media_type(format!(
             "the body of the request was in an unknown format ({other}) - accepted media types include: \
              application/json, application/yaml, {PROTOBUF}"
@@ -114,7 +124,7 @@ pub(crate) fn check_type(headers: &HeaderMap) -> Answer<()> {
 /// A body with an object, as JSON.
 pub(crate) fn to_json(headers: &HeaderMap, wanted: &Wanted<'_>, body: Bytes) -> Answer<Bytes> {
     match media_type(headers) {
-        "application/yaml" | "application/x-yaml" => yaml_to_json(&body),
+        yaml if YAML.contains(&yaml) => yaml_to_json(&body),
         // Nothing is said in no form: what it means is for those who read the body.
         PROTOBUF if !body.is_empty() => protobuf_to_json(wanted, &body),
         _ => Ok(body),
@@ -167,15 +177,22 @@ fn protobuf_to_json(wanted: &Wanted<'_>, body: &[u8]) -> Answer<Bytes> {
     if text.len() > BODY_BYTES_MAX { Err(body_too_large()) } else { Ok(text.into()) }
 }
 
-/// A YAML document as JSON. How deep it is and what its aliases grow to is limited by the parser.
+/// A YAML document as JSON, for which the same limits hold: what its references grow to counts as if it had been written
+/// out. How deep it is is limited by the parser.
 // Upstream: judges duplicate keys of YAML by `fieldValidation`, as those of JSON. Here they are always refused.
 fn yaml_to_json(body: &[u8]) -> Answer<Bytes> {
     let malformed = |why: String| Status::bad_request(format!("error converting YAML to JSON: {why}"));
     let text = std::str::from_utf8(body).map_err(|error| malformed(error.to_string()))?;
-    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: YAML_REFERENCED_VALUES_MAX },
+        budget: serde_saphyr::budget! { max_total_scalar_bytes: BODY_BYTES_MAX },
+    };
     let value: Value = serde_saphyr::from_str_with_options(text, options)
         .map_err(|error| malformed(error.without_snippet().to_string()))?;
-    Ok(value.to_string().into())
+    let json = value.to_string();
+    // Only written out it is known what the texts' escapes take.
+    if json.len() > BODY_BYTES_MAX { Err(body_too_large()) } else { Ok(json.into()) }
 }
 
 #[cfg(test)]
@@ -221,6 +238,15 @@ mod tests {
     }
 
     #[test]
+    fn yaml_with_references_becomes_json_too() {
+        let json = yaml_to_json(b"a: &a {x: [1, 2]}\nb: [*a, *a]\n").unwrap();
+        assert_eq!(json, r#"{"a":{"x":[1,2]},"b":[{"x":[1,2]},{"x":[1,2]}]}"#.as_bytes());
+        let list = vec!["x"; 100].join(",");
+        let many = format!("a: &a [{list}]\nb: [{}]\n", vec!["*a"; 90].join(","));
+        assert!(yaml_to_json(many.as_bytes()).is_ok(), "9,000 values by reference");
+    }
+
+    #[test]
     fn yaml_that_is_broken_or_a_bomb_is_refused() {
         let mut bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
         for name in 'b'..='z' {
@@ -228,12 +254,20 @@ mod tests {
             bomb += &format!("{name}: &{name} [{}]\n", vec![format!("*{last}"); 9].join(","));
         }
         let deep = "[".repeat(100_000);
+        // Two kilobytes stood for 90,000 values, and one mebibyte for sixty.
+        let (list, text) = (vec!["x"; 1000].join(","), "x".repeat(1 << 20));
+        let values = format!("a: &a [{list}]\nb: [{}]\n", vec!["*a"; 90].join(","));
+        let texts = format!("a: &a {text}\nb: [{}]\n", vec!["*a"; 60].join(","));
+        let escapes = format!("a: \"{}\"\n", "\\x01".repeat(600_000));
         for (case, text) in [
             ("half", "a: ["),
             ("twice", "a: 1\na: 2\n"),
             ("two documents", "a: 1\n---\nb: 2\n"),
             ("deep", deep.as_str()),
             ("bomb", bomb.as_str()),
+            ("many values by reference", values.as_str()),
+            ("long texts by reference", texts.as_str()),
+            ("escapes that grow", escapes.as_str()),
         ] {
             assert!(yaml_to_json(text.as_bytes()).is_err(), "{case}");
         }

@@ -467,13 +467,6 @@ fn make(home: &Home, (group, version, plural): (&str, &str, &'static str), objec
     made.map(|_| ()).map_err(|status| BeginError { plural, name: name.to_owned(), status: Box::new(status) })
 }
 
-/// Whether the body is YAML.
-fn is_yaml(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().windows(4).any(|part| part.eq_ignore_ascii_case(b"yaml")))
-}
-
 impl<B> Service<Request<B>> for Server
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -491,8 +484,8 @@ where
         let server = self.clone();
         // What reads or writes much is not told from outside, save by what it brings along.
         let is_large = request.body().size_hint().upper().is_none_or(|bytes| bytes > aside::BYTES_MIN);
-        // A few lines of YAML whose aliases name each other stand for hundreds of thousands of values.
-        let is_large = is_large || is_yaml(request.headers());
+        // YAML takes several times as long to read as JSON, and a few lines of it can stand for thousands of values.
+        let is_large = is_large || accept::is_yaml(request.headers());
         Box::pin(async move {
             let answer = server.answer(request);
             Ok(if is_large { Aside::new(answer).await } else { answer.await })
