@@ -67,8 +67,7 @@ pub async fn explain(connection: &Connection, args: &ExplainArgs, out: &mut dyn 
     let gather = Gather { connection, kinds: &kinds };
     let evidence = gather.evidence(gather.subject(kind, name).await?).await?;
     let told = inquire::about(&evidence.units(), connection, &kinds, args.scheduler.as_deref()).await?;
-    let mut explanation = Explanation::of(&evidence);
-    explanation.scheduler = told;
+    let explanation = Explanation::of(&evidence, told);
     match args.output {
         Some(Format::Json) => writeln!(out, "{:#}", explanation.json())?,
         None => write!(out, "{}", explanation.text(Timestamp::now()))?,

@@ -99,7 +99,7 @@ pub struct Explanation {
     /// The groups concerned, and pods that have none.
     parts: Vec<Part>,
     /// What a scheduler says, if one was asked.
-    pub scheduler: Option<Told>,
+    scheduler: Option<Told>,
     events: Vec<Happened>,
 }
 
@@ -170,11 +170,11 @@ struct Happened {
 }
 
 impl Explanation {
-    /// Weighs the evidence.
-    pub fn of(evidence: &Evidence) -> Explanation {
+    /// Weighs the evidence, and what a scheduler said to it.
+    pub fn of(evidence: &Evidence, told: Option<Told>) -> Explanation {
         let (label, meta) = evidence.subject.label_and_meta();
         let groups = evidence.groups_concerned();
-        let mut parts: Vec<Part> = groups.iter().map(|group| evidence.part_of_group(group)).collect();
+        let mut parts: Vec<Part> = groups.iter().map(|group| evidence.part_of_group(group, told.as_ref())).collect();
         parts.extend(evidence.part_of_loose_pods());
         let conditions: &[Condition] = match &evidence.subject {
             Subject::Job(job) => &job.status.conditions,
@@ -185,10 +185,10 @@ impl Explanation {
         Explanation {
             about: format!("{label}/{}", meta.name),
             namespace: meta.namespace.clone(),
-            answer: evidence.answer(&parts),
+            answer: evidence.answer(&parts, told.as_ref()),
             conditions: conditions.iter().map(Said::of).collect(),
             events: evidence.events_concerned(&groups),
-            scheduler: None,
+            scheduler: told,
             parts,
         }
     }
@@ -273,7 +273,7 @@ impl Evidence {
         self.pods.iter().filter(is_own)
     }
 
-    fn part_of_group(&self, group: &PodGroupView) -> Part {
+    fn part_of_group(&self, group: &PodGroupView, told: Option<&Told>) -> Part {
         let pods: Vec<&PodView> =
             self.pods.iter().filter(|pod| pod.group_name() == Some(&group.metadata.name)).collect();
         let topology_key = group.topology_key().map(str::to_owned);
@@ -289,7 +289,8 @@ impl Evidence {
             complaints: complaints(&pods),
             topology_key,
         };
-        part.answer = part.group_answer();
+        let told = told.and_then(|told| told.why_it_waits("podgroup", &group.metadata.name));
+        part.answer = part.group_answer(told);
         part
     }
 
@@ -340,7 +341,7 @@ impl Evidence {
         found.unwrap_or_else(|| format!("node {node}"))
     }
 
-    fn answer(&self, parts: &[Part]) -> String {
+    fn answer(&self, parts: &[Part], told: Option<&Told>) -> String {
         let of_parts = || parts.iter().map(|part| part.answer.as_str()).collect::<Vec<_>>().join("; ");
         match &self.subject {
             Subject::Group(_) | Subject::Workload(_) if parts.is_empty() => {
@@ -351,11 +352,11 @@ impl Evidence {
                 [] => "waits: its controller has made no pods yet".to_owned(),
                 _ => of_parts(),
             }),
-            Subject::Pod(pod) => self.pod_answer(pod),
+            Subject::Pod(pod) => self.pod_answer(pod, told),
         }
     }
 
-    fn pod_answer(&self, pod: &PodView) -> String {
+    fn pod_answer(&self, pod: &PodView, told: Option<&Told>) -> String {
         if let Some(node) = pod.node_name() {
             let key = self.groups_concerned().first().and_then(|group| group.topology_key().map(str::to_owned));
             return format!("{:?} on node {node}, {}", pod.status.phase, self.domain(node, key.as_deref()));
@@ -368,7 +369,13 @@ impl Evidence {
             Some(group) if self.groups_concerned().is_empty() => {
                 format!("waits: the PodGroup {group} that it names does not exist")
             }
-            _ => complaint(pod).map_or_else(|| SILENCE.to_owned(), |message| format!("waits: {message}")),
+            // Pods of a group that is not complete have no condition.
+            group => {
+                let of_group = || told?.why_it_waits("podgroup", group?);
+                let of_pod = || told?.why_it_waits("pod", &pod.metadata.name);
+                let said = complaint(pod).map(|message| format!("waits: {message}"));
+                said.or_else(of_pod).or_else(of_group).unwrap_or_else(|| SILENCE.to_owned())
+            }
         }
     }
 
@@ -443,7 +450,8 @@ fn complaints(pods: &[&PodView]) -> Vec<Complaint> {
 }
 
 impl Part {
-    fn group_answer(&self) -> String {
+    /// `told` is what a scheduler says to the question.
+    fn group_answer(&self, told: Option<String>) -> String {
         let verdict = self.conditions.iter().find(|said| said.kind == INITIALLY_SCHEDULED);
         let is_scheduled = verdict.is_some_and(|said| said.status == "True");
         let needed = usize::try_from(self.min_count.unwrap_or(0)).unwrap_or(0);
@@ -452,7 +460,7 @@ impl Part {
         }
         match verdict {
             Some(said) if !is_scheduled => format!("waits: {}", said.message),
-            None if self.pods.placed == 0 => SILENCE.to_owned(),
+            None if self.pods.placed == 0 => told.unwrap_or_else(|| SILENCE.to_owned()),
             None if self.pods.placed < needed => {
                 format!("is being placed: {} of the {needed} pods it needs have a node", self.pods.placed)
             }

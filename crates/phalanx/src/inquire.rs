@@ -43,6 +43,21 @@ impl Told {
     }
 }
 
+impl Told {
+    /// What is said of a group that waits, or of a pod: `podgroup` or `pod`, and its name. Of a pod of a group its group's.
+    pub fn why_it_waits(&self, kind: &str, name: &str) -> Option<String> {
+        let is_meant = |unit: &&Value| {
+            let told_kind = unit["unit"]["kind"].as_str().unwrap_or_default();
+            told_kind.eq_ignore_ascii_case(kind) && unit["unit"]["name"] == name
+        };
+        let unit = self.units.iter().find(is_meant)?;
+        let refused = unit["refusal"]["message"].as_str().map(|message| format!("waits: {message}"));
+        let set_aside = unit["why"].as_str().map(|why| format!("is not placed: {why}"));
+        let fits = (unit["state"] == "FitsNow").then(|| "is about to be placed: it fits now".to_owned());
+        refused.or(set_aside).or(fits)
+    }
+}
+
 fn text(unit: &Value) -> Vec<&str> {
     unit["text"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }

@@ -92,7 +92,34 @@ fn the_answer_names_what_is_waited_for() {
         ),
         ("no pods", evidence(job(none.clone()), no, no), "waits: its controller has made no pods yet"),
     ] {
-        assert_eq!(Explanation::of(&evidence).answer, want, "{case}");
+        assert_eq!(Explanation::of(&evidence, None).answer, want, "{case}");
+    }
+}
+
+// "no scheduler has said anything about it yet" stood above the refusal that the scheduler had just been asked for.
+#[test]
+fn what_a_scheduler_says_to_the_question_is_the_answer_where_no_condition_is() {
+    let group = json!({"metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}});
+    let member = pod(json!({"schedulingGroup": {"podGroupName": "g"}}), json!({}));
+    let refused = |kind: &str, name: &str| json!({"unit": {"kind": kind, "name": name}, "state": "Waits", "refusal": {"message": "1 of 3 exist"}});
+    let of_pod = |pod: Value| Subject::Pod(Box::new(view(pod)));
+    let groups = std::slice::from_ref(&group);
+    let about_group = || evidence(Subject::Group(view(group.clone())), groups, std::slice::from_ref(&member));
+    let about_member = || evidence(of_pod(member.clone()), groups, std::slice::from_ref(&member));
+    let about_pod = || evidence(of_pod(pod(json!({}), json!({}))), &[], &[]);
+    let (of_group, of_pod) = (refused("PodGroup", "g"), refused("Pod", "p"));
+    let aside = json!({"unit": {"kind": "Pod", "name": "p"}, "state": "NotPlacedByUs", "why": "it is gated"});
+    let fits = json!({"unit": {"kind": "PodGroup", "name": "g"}, "state": "FitsNow"});
+    for (case, evidence, told, want) in [
+        ("a group", about_group(), of_group.clone(), "waits: 1 of 3 exist"),
+        ("a pod of it", about_member(), of_group, "waits: 1 of 3 exist"),
+        ("a pod that is not placed with it", about_member(), aside, "is not placed: it is gated"),
+        ("a pod alone", about_pod(), of_pod, "waits: 1 of 3 exist"),
+        ("a group whose turn it is", about_group(), fits, "is about to be placed: it fits now"),
+        ("nothing to say", about_group(), json!({"unit": {"kind": "PodGroup", "name": "g"}}), SILENCE),
+    ] {
+        let told = Told { source: "here".to_owned(), units: vec![told] };
+        assert_eq!(Explanation::of(&evidence, Some(told)).answer, want, "{case}");
     }
 }
 
@@ -111,6 +138,6 @@ fn events_of_one_reason_about_many_pods_are_one_line() {
         &[owned("a"), owned("b")],
     );
     evidence.events = vec![event("a", 1, "old"), event("b", 9, "new"), event("stranger", 3, "no matter")];
-    let told = Explanation::of(&evidence).text("2026-01-01T00:00:19Z".parse().unwrap());
+    let told = Explanation::of(&evidence, None).text("2026-01-01T00:00:19Z".parse().unwrap());
     assert!(told.ends_with("events\n  10s    Warning Failed 2 pods: new (4 times)\n"), "{told}");
 }
