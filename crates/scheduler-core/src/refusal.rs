@@ -34,7 +34,7 @@ pub struct Refusal {
     pub nearest: Option<NearestDomain>,
     /// Reasons over all nodes, for the first pod that finds no place.
     pub reasons: Histogram,
-    /// Every domain of the topology key, by value; empty without a key.
+    /// Every domain of the topology key that the unit may go to, by value; empty without a key.
     pub domains: Arc<[DomainReport]>,
     /// Whether it is certain that the unit does not fit now. Otherwise only no place was found.
     pub proven: bool,
@@ -274,15 +274,12 @@ impl Refusal {
             None => (String::new(), self.nodes_count, &self.reasons),
         };
         let lacking = if nodes_count == 0 { "there are no nodes".to_owned() } else { reasons.on(nodes_count) };
+        // Not how many: pods come one by one, and this stands in a condition for some seconds.
         if self.is_about_extra_pods() {
-            let rest = match self.pods_count {
-                1 => "1 more pod does not fit".to_owned(),
-                many => format!("{many} more pods do not fit"),
-            };
-            return format!("{rest}{place} ({lacking})");
+            return format!("no more pods fit{place} ({lacking})");
         }
         if !self.is_gang {
-            return format!("none of {} pods fits{place} ({lacking})", self.pods_count);
+            return format!("no pod fits{place} ({lacking})");
         }
         let fit = self.placed_count + self.fits_count;
         let (wanted, missing) = (self.wanted_count, self.wanted_count.saturating_sub(fit));

@@ -143,6 +143,17 @@ fn a_group_that_lacks_pods_is_told_so() {
     ");
 }
 
+// Pods come one by one. The first one was refused, and "none of 1 pods fits" stood in the group's condition for seconds.
+#[test]
+fn what_is_said_of_a_basic_group_holds_for_pods_that_come_later() {
+    let mut world = World::of("node a gpu=1; pod x gpu=1 node=a; group g basic pods=1 gpu=1");
+    let first = world.decide();
+    assert_snapshot!(first, @"g: wait (no pod fits (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
+    world.say("pods more 2 group=g gpu=1");
+    let refusal = explained(&mut world, &Unit::Group(ObjectKey::new("ns", "g"))).refusal.unwrap();
+    assert_eq!((refusal.pods_count, format!("g: wait ({})", refusal.plain_message())), (3, first));
+}
+
 #[test]
 fn a_placed_group_is_told_why_this_domain_and_these_nodes() {
     assert_snapshot!(told(&format!("{RACKS} group g gang minCount=4 pods=4 gpu=1 key=rack"), "g"), @r"

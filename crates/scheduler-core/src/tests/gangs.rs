@@ -33,7 +33,7 @@ fn pods_beyond_min_count_come_along_as_far_as_they_fit() {
     let cluster = "node a gpu=3; group trainer gang minCount=2 pods=5 gpu=1";
     assert_snapshot!(
         decide_text(cluster),
-        @"trainer: bind trainer-0 to a, trainer-1 to a, trainer-2 to a (2 more pods do not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))"
+        @"trainer: bind trainer-0 to a, trainer-1 to a, trainer-2 to a (no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))"
     );
 }
 
@@ -44,12 +44,12 @@ fn basic_group_places_each_pod_that_fits() {
     let cluster = "node a gpu=1; group batch basic pods=3 gpu=1";
     assert_snapshot!(
         decide_text(cluster),
-        @"batch: bind batch-0 to a (2 more pods do not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))"
+        @"batch: bind batch-0 to a (no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))"
     );
     let cluster = "node a gpu=1; group batch basic pods=3 gpu=2";
     assert_snapshot!(
         decide_text(cluster),
-        @"batch: wait (none of 3 pods fits (Insufficient nvidia.com/gpu on 1 of 1 nodes))"
+        @"batch: wait (no pod fits (Insufficient nvidia.com/gpu on 1 of 1 nodes))"
     );
 }
 

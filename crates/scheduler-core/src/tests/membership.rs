@@ -115,7 +115,7 @@ fn late_pods_join_and_replacements_need_no_second_quorum() {
     let mut world = World::of("node a gpu=3; group g gang minCount=2 pods=2 gpu=1");
     world.decide_and_bind();
     world.say("pod late group=g gpu=1; pod later group=g gpu=1");
-    assert_snapshot!(world.decide_and_bind(), @"g: bind late to a (1 more pod does not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
+    assert_snapshot!(world.decide_and_bind(), @"g: bind late to a (no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
     world.say("delete g-0");
     assert_snapshot!(world.decide(), @"g: bind later to a");
 }

@@ -52,7 +52,7 @@ fn later_pods_are_pinned_to_the_domain_of_the_first() {
     let mut world = World::of(&format!("{RACKS} group g gang minCount=3 pods=3 gpu=1 key=rack"));
     world.decide_and_bind();
     world.say("pods more 2 group=g gpu=1");
-    assert_snapshot!(world.decide_and_bind(), @"g: bind more-0 to d (1 more pod does not fit in the domain of its members rack=r2 (Insufficient nvidia.com/gpu on 2 of 2 nodes))");
+    assert_snapshot!(world.decide_and_bind(), @"g: bind more-0 to d (no more pods fit in the domain of its members rack=r2 (Insufficient nvidia.com/gpu on 2 of 2 nodes))");
     world.say("delete g-0");
     assert_snapshot!(world.decide(), @"g: bind more-1 to c");
 }
@@ -61,7 +61,7 @@ fn later_pods_are_pinned_to_the_domain_of_the_first() {
 #[test]
 fn basic_group_stays_in_one_domain_too() {
     let cluster = format!("{RACKS} group g basic pods=9 gpu=1 key=rack");
-    assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to a, g-1 to a, g-2 to a, g-3 to a, g-4 to b, g-5 to b, g-6 to b, g-7 to b (1 more pod does not fit in the domain of its members rack=r1 (Insufficient nvidia.com/gpu on 2 of 2 nodes))");
+    assert_snapshot!(decide_text(&cluster), @"g: bind g-0 to a, g-1 to a, g-2 to a, g-3 to a, g-4 to b, g-5 to b, g-6 to b, g-7 to b (no more pods fit in the domain of its members rack=r1 (Insufficient nvidia.com/gpu on 2 of 2 nodes))");
 }
 
 #[test]
