@@ -118,6 +118,9 @@ impl Reason {
     /// The node has room, but its domain has not enough for the group.
     pub(crate) const DOMAIN_TOO_SMALL: Reason =
         Reason::new("node(s) were in a topology domain without room for the group");
+    /// Members of the group have their place in another domain, and all have to share one.
+    pub(crate) const OTHER_DOMAIN: Reason =
+        Reason::new("node(s) were in another topology domain than the pods of the group that have a place");
     /// What the node has is kept free for a unit that has waited for long.
     pub(crate) const HELD: Reason = Reason(Why::Held);
 
@@ -145,6 +148,7 @@ impl Reason {
             (Reason::TOO_MANY_PODS, "NodeResourcesFit"),
             (Reason::NO_TOPOLOGY_LABEL, "TopologyPlacementGenerator"),
             (Reason::DOMAIN_TOO_SMALL, "TopologyPlacementGenerator"),
+            (Reason::OTHER_DOMAIN, "TopologyPlacementGenerator"),
         ];
         by.iter().find(|(reason, _)| matches!(reason.0, Why::Text(known) if known == text)).map(|(_, plugin)| *plugin)
     }

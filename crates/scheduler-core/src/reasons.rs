@@ -82,7 +82,8 @@ pub(crate) fn refusal(need: &Need, shortage: &Shortage, cluster: &Cluster, class
         Some(Region::Domain(topology, domain)) => Some((topology, domain)),
         _ => None,
     };
-    let overall = findings.overall(nearest.map(|(_, domain)| domain));
+    let members_in: &[DomainId] = need.constraint.as_ref().map_or(&[], |constraint| &constraint.members_in);
+    let overall = findings.overall(nearest.map(|(_, domain)| domain), members_in);
     let missing = need.required_count().saturating_sub(shortage.fits_count);
     let cause = match &need.constraint {
         Some(constraint) if shortage.nearest.is_none() => {
@@ -102,10 +103,10 @@ pub(crate) fn refusal(need: &Need, shortage: &Shortage, cluster: &Cluster, class
             missing_count: missing,
             nodes_count: findings.domains[domain.at()].nodes_count,
             reasons: findings.domains[domain.at()].filled.to_histogram(cluster),
-            pinned: need.constraint.as_ref().is_some_and(|constraint| !constraint.members_in.is_empty()),
+            pinned: !members_in.is_empty(),
         }),
         reasons: overall.to_histogram(cluster),
-        domains: findings.report(cluster),
+        domains: findings.report(members_in, cluster),
         proven: shortage.proven,
         could_wait,
         ..Refusal::about(need.unit.clone(), need.wanted_count(), need.pods_count(), need.placed_count)
@@ -197,12 +198,15 @@ impl Findings {
         findings
     }
 
-    /// Reasons over all nodes, when the unit fills the nearest domain as far as it goes and no other.
-    fn overall(&self, nearest: Option<DomainId>) -> Tally {
+    /// Reasons over all nodes, when the unit fills the nearest domain as far as it goes and no other. Those of members
+    /// that have a place are the only ones there are.
+    fn overall(&self, nearest: Option<DomainId>, members_in: &[DomainId]) -> Tally {
         let mut overall = Tally::default();
         for (at, domain) in self.domains.iter().enumerate() {
             if self.topology.is_none() || nearest.is_some_and(|nearest| nearest.at() == at) {
                 overall.add_all(&domain.filled);
+            } else if !members_in.is_empty() {
+                overall.add(Reason::OTHER_DOMAIN, domain.nodes_count);
             } else {
                 overall.add_all(&domain.closed);
                 overall.add(Reason::DOMAIN_TOO_SMALL, domain.open_count);
@@ -212,18 +216,21 @@ impl Findings {
         overall
     }
 
-    fn report(&mut self, cluster: &Cluster) -> Arc<[DomainReport]> {
+    /// Every domain that the unit may go to: those of members that have a place, or all.
+    fn report(&mut self, members_in: &[DomainId], cluster: &Cluster) -> Arc<[DomainReport]> {
         let Some(topology) = self.topology.map(|id| cluster.topology(id)) else { return Arc::from([]) };
+        let report_of = |domain: DomainId, found: &InDomain| DomainReport {
+            value: cluster.names.text(topology.value(domain)).to_string(),
+            nodes_count: found.nodes_count,
+            slots_count: found.slots,
+            reasons: found.filled.to_histogram(cluster),
+        };
+        if !members_in.is_empty() {
+            return members_in.iter().map(|domain| report_of(*domain, &self.domains[domain.at()])).collect();
+        }
         let report = self.report.get_or_insert_with(|| {
             let domains = topology.domains().zip(&self.domains).filter(|(_, found)| found.nodes_count > 0);
-            let mut reports: Vec<_> = domains
-                .map(|(domain, found)| DomainReport {
-                    value: cluster.names.text(topology.value(domain)).to_string(),
-                    nodes_count: found.nodes_count,
-                    slots_count: found.slots,
-                    reasons: found.filled.to_histogram(cluster),
-                })
-                .collect();
+            let mut reports: Vec<_> = domains.map(|(domain, found)| report_of(domain, found)).collect();
             reports.sort_by(|a, b| a.value.cmp(&b.value));
             Arc::from(reports)
         });

@@ -155,6 +155,19 @@ fn what_is_said_of_a_basic_group_holds_for_pods_that_come_later() {
 }
 
 #[test]
+fn late_members_are_told_of_the_domain_that_they_have_to_join_and_of_no_other() {
+    let mut world = World::of(&format!("{RACKS} group g gang minCount=8 pods=8 gpu=1 key=rack"));
+    world.decide_and_bind();
+    world.say("pods late 2 group=g gpu=1");
+    world.decide();
+    let late = explained(&mut world, &Unit::Group(ObjectKey::new("ns", "g")));
+    let refusal = late.refusal.unwrap();
+    assert_snapshot!(refusal.plain_message(), @"no more pods fit in the domain of its members rack=r1 (Insufficient nvidia.com/gpu on 2 of 2 nodes)");
+    assert_eq!(refusal.domains.iter().map(|domain| domain.value.as_str()).collect::<Vec<_>>(), ["r1"]);
+    assert_snapshot!(refusal.pod_message(), @"0/4 nodes are available: 2 Insufficient nvidia.com/gpu, 2 node(s) were in another topology domain than the pods of the group that have a place.");
+}
+
+#[test]
 fn a_placed_group_is_told_why_this_domain_and_these_nodes() {
     assert_snapshot!(told(&format!("{RACKS} group g gang minCount=4 pods=4 gpu=1 key=rack"), "g"), @r"
     in rack=r2: 3 of 3 domains could take all 4; chosen: 4 of the pods fit, 0 slots left over; next best: r3 (4 of the pods fit, 0 slots left over)
