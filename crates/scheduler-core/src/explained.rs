@@ -61,6 +61,8 @@ pub enum State {
     Waiting,
     /// It waits for pods or for its PodGroup.
     Incomplete,
+    /// It asks for something that this scheduler does not do.
+    Unsupported,
 }
 
 impl State {
@@ -71,6 +73,7 @@ impl State {
             State::BackOff => "BackOff",
             State::Waiting => "Waiting",
             State::Incomplete => "Incomplete",
+            State::Unsupported => "Unsupported",
         }
     }
 
@@ -80,6 +83,7 @@ impl State {
             State::BackOff => "backs off after a failed bind",
             State::Waiting => "waits until something changes that could help",
             State::Incomplete => "waits to be complete",
+            State::Unsupported => "asks for something that this scheduler does not support",
         }
     }
 }

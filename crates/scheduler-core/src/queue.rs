@@ -46,7 +46,7 @@ enum Standing {
     /// For room. Boxed, because most units never do.
     Waiting(Box<Waiting>),
     BackingOff(Timestamp),
-    /// For pods or its PodGroup; a time is set until that has been said.
+    /// For pods or its PodGroup, or for another scheduler; a time is set until that has been said.
     Incomplete(Lack, Option<Timestamp>),
 }
 
@@ -72,7 +72,7 @@ impl Standing {
             Standing::Ready => Some(Line::Active),
             Standing::Waiting(_) => Some(Line::Unschedulable),
             Standing::BackingOff(_) => Some(Line::Backoff),
-            Standing::Incomplete(Lack::Pods, _) => Some(Line::Gated),
+            Standing::Incomplete(Lack::Pods | Lack::Support, _) => Some(Line::Gated),
             Standing::Incomplete(Lack::PodGroup, _) => Some(Line::Incomplete),
         }
     }
@@ -83,6 +83,8 @@ impl Standing {
 pub(crate) enum Lack {
     Pods,
     PodGroup,
+    /// It is all there, and asks for something that this scheduler does not do.
+    Support,
 }
 
 /// One unit. All pods of a large cluster may wait at once.

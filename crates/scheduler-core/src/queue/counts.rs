@@ -12,7 +12,7 @@ pub enum Line {
     Backoff,
     /// For room.
     Unschedulable,
-    /// For the rest of its pods, or for gates of pods to open.
+    /// For the rest of its pods, for gates of pods to open, or for something that this scheduler does not do.
     Gated,
     /// For its PodGroup to exist.
     Incomplete,

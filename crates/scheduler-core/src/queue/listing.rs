@@ -2,7 +2,7 @@
 
 use api::Timestamp;
 
-use super::{Queue, Standing, Turn, UnitId};
+use super::{Lack, Queue, Standing, Turn, UnitId};
 use crate::explained::State;
 
 /// A unit that has something to be decided.
@@ -26,7 +26,8 @@ impl Queue {
                 Standing::Ready => (State::Active, None),
                 Standing::Waiting(waiting) => (State::Waiting, waiting.recount),
                 Standing::BackingOff(until) => (State::BackOff, Some(*until)),
-                Standing::Incomplete(..) => (State::Incomplete, None),
+                Standing::Incomplete(Lack::Support, _) => (State::Unsupported, None),
+                Standing::Incomplete(Lack::Pods | Lack::PodGroup, _) => (State::Incomplete, None),
             };
             let (pods_count, tries_count) = (entry.pods_count, entry.tries_count);
             listing.push(Listed { unit: *unit, turn: entry.turn, state, pods_count, tries_count, next_try });

@@ -7,7 +7,7 @@ use api::views::{Condition, ObjectKey, PodGroupView};
 use super::Core;
 use crate::classes::ClassId;
 use crate::decision::{Decision, OtherPriority, Unit, Verdict};
-use crate::groups::{Group, GroupId, Owner, Readiness, Terms};
+use crate::groups::{Group, GroupId, Owner, ParentObstacle, Readiness, Terms};
 use crate::pods::{Aside, PodId, Sighting, Stage};
 use crate::queue::{Lack, UnitId};
 use crate::refusal::{Cause, Refusal};
@@ -198,10 +198,12 @@ impl Core {
         let (unit, turn) = (UnitId::Group(id), group.next_turn());
         match group.readiness() {
             Readiness::NothingPending => self.queue.idle(unit),
-            Readiness::NoPodGroup | Readiness::Parent => self.queue.set_incomplete(unit, turn, Lack::PodGroup),
-            Readiness::Incomplete | Readiness::Gated | Readiness::Unsupported => {
-                self.queue.set_incomplete(unit, turn, Lack::Pods)
+            Readiness::Parent if matches!(group.parent_obstacle, Some(ParentObstacle::MoreThanBasic(_))) => {
+                self.queue.set_incomplete(unit, turn, Lack::Support)
             }
+            Readiness::NoPodGroup | Readiness::Parent => self.queue.set_incomplete(unit, turn, Lack::PodGroup),
+            Readiness::Incomplete | Readiness::Gated => self.queue.set_incomplete(unit, turn, Lack::Pods),
+            Readiness::Unsupported => self.queue.set_incomplete(unit, turn, Lack::Support),
             Readiness::Ready => match change {
                 Membership::Other => self.queue.offer(unit, turn),
                 Membership::Fewer => self.queue.offer_unless_hopeless(unit, turn, None),

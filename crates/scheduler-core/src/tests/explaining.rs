@@ -168,6 +168,21 @@ fn late_members_are_told_of_the_domain_that_they_have_to_join_and_of_no_other() 
 }
 
 #[test]
+fn a_group_with_terms_that_are_not_supported_is_not_told_to_wait_for_more_pods() {
+    for text in [
+        "group g gang minCount=2 pods=2 gpu=1 apart=rack",
+        "composite both gang; group g gang minCount=2 pods=2 gpu=1 parent=both",
+    ] {
+        let mut world = World::of(&format!("node a gpu=4; {text}"));
+        world.decide();
+        let group = explained(&mut world, &Unit::Group(ObjectKey::new("ns", "g")));
+        let want = "podgroup ns/g asks for something that this scheduler does not support; number 1 of 1 in the queue, \
+                    not tried yet";
+        assert_eq!((group.lines()[0].as_str(), group.queued.unwrap().state), (want, State::Unsupported), "{text}");
+    }
+}
+
+#[test]
 fn a_placed_group_is_told_why_this_domain_and_these_nodes() {
     assert_snapshot!(told(&format!("{RACKS} group g gang minCount=4 pods=4 gpu=1 key=rack"), "g"), @r"
     in rack=r2: 3 of 3 domains could take all 4; chosen: 4 of the pods fit, 0 slots left over; next best: r3 (4 of the pods fit, 0 slots left over)
