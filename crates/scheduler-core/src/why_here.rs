@@ -28,7 +28,7 @@ pub struct WhyHere {
     pub domain: Option<DomainChoice>,
     /// The domain in which all pods of the group have to be.
     pub within: Option<ChosenDomain>,
-    /// The nodes with the highest scores among the chosen ones.
+    /// The nodes with the highest scores among the chosen ones, for pods of every size: first those of the most pods.
     pub nodes: Vec<NodeChoice>,
     /// How many were chosen.
     pub nodes_count: usize,
@@ -182,7 +182,7 @@ pub(crate) fn look(
     cluster: &mut Cluster,
     classes: &mut Classes,
 ) -> Option<WhyHere> {
-    let largest = lots.iter().max_by_key(|lot| lot.nodes.len())?;
+    let largest = lots.iter().min_by_key(|lot| std::cmp::Reverse(lot.nodes.len()))?;
     let mut absence = Absence::of(spots, cluster);
     let cluster = &*absence.cluster();
     let region = topology.and_then(|topology| {
@@ -197,12 +197,9 @@ pub(crate) fn look(
     let feasible: Vec<NodeIndex> =
         cluster.indices().filter(|node| region.contains(*node, cluster) && index.slots(*node) > 0).collect();
     let others = feasible.iter().filter(|node| !counts.contains_key(node));
-    let choice = |node: NodeIndex| choice(node, counts.get(&node).copied().unwrap_or(0), class, index, cluster);
-    let next_best = others.max_by_key(|node| index.key(**node)).map(|node| choice(*node));
-    let mut chosen: Vec<NodeIndex> = largest.nodes.clone();
-    chosen.sort_by_key(|node| (std::cmp::Reverse(index.key(*node)), *node));
-    chosen.dedup();
-    let nodes: Vec<NodeChoice> = chosen.into_iter().take(NODES_MAX).map(choice).collect();
+    let next_best = others.max_by_key(|node| index.key(**node)).map(|node| choice(*node, 0, class, index, cluster));
+    let feasible_count = feasible.len();
+    let nodes = chosen_nodes(lots, &counts, cluster, classes);
     Some(WhyHere {
         pods_count: lots.iter().map(|lot| lot.nodes.len()).sum(),
         domain,
@@ -210,10 +207,46 @@ pub(crate) fn look(
         decided_by: nodes.first().zip(next_best.as_ref()).and_then(|(best, next)| ahead(best, next)),
         nodes,
         nodes_count: counts.len(),
-        feasible_count: feasible.len(),
+        feasible_count,
         next_best,
         kept_since: None,
     })
+}
+
+/// The chosen nodes with the highest scores, each by the class of pods for which it is told. Every class has its turn, the
+/// one of the most pods first, so that the node of a leader is told beside those of many workers.
+fn chosen_nodes(
+    lots: &[PlacedLot],
+    counts: &BTreeMap<NodeIndex, usize>,
+    cluster: &Cluster,
+    classes: &mut Classes,
+) -> Vec<NodeChoice> {
+    let mut by_count: Vec<&PlacedLot> = lots.iter().collect();
+    by_count.sort_by_key(|lot| std::cmp::Reverse(lot.nodes.len()));
+    let ranked = by_count.iter().map(|lot| {
+        let (_, index) = classes.caught_up(lot.class, cluster);
+        let mut nodes = lot.nodes.clone();
+        nodes.sort_by_key(|node| (std::cmp::Reverse(index.key(*node)), *node));
+        nodes.dedup();
+        nodes
+    });
+    let ranked: Vec<Vec<NodeIndex>> = ranked.collect();
+    let rounds = ranked.iter().map(Vec::len).max().unwrap_or(0);
+    let turns = (0..rounds).flat_map(|round| (0..ranked.len()).map(move |lot| (lot, round)));
+    let mut told: Vec<(usize, usize, NodeIndex)> = Vec::new();
+    for (lot, round) in turns {
+        let new = ranked[lot].get(round).filter(|node| told.iter().all(|(_, _, known)| known != *node));
+        told.extend(new.map(|node| (lot, round, *node)));
+        if told.len() == NODES_MAX {
+            break;
+        }
+    }
+    told.sort_unstable();
+    let choices = told.into_iter().map(|(lot, _, node)| {
+        let (class, index) = classes.caught_up(by_count[lot].class, cluster);
+        choice(node, counts[&node], class, index, cluster)
+    });
+    choices.collect()
 }
 
 fn domain_choice(

@@ -183,6 +183,26 @@ fn a_group_with_terms_that_are_not_supported_is_not_told_to_wait_for_more_pods()
 }
 
 #[test]
+fn the_node_of_a_leader_is_told_beside_those_of_its_workers() {
+    let text = "node a cpu=64 gpu=0; node b cpu=8 gpu=2; node c cpu=8 gpu=2; group g gang minCount=5;
+        pod lead group=g cpu=64; pods work 4 group=g gpu=1";
+    let mut world = World::of(text);
+    world.decide_and_bind();
+    let placed = explained(&mut world, &Unit::Group(ObjectKey::new("ns", "g"))).placed.unwrap();
+    let nodes: Vec<(&str, usize)> = placed.nodes.iter().map(|node| (node.node.as_str(), node.pods_count)).collect();
+    assert_eq!((placed.nodes_count, nodes), (3, vec![("b", 2), ("c", 2), ("a", 1)]));
+    // Also where there are more workers than are told of.
+    let many: String = (0..9).map(|n| format!("node w{n} cpu=8 gpu=1;")).collect();
+    let mut world = World::of(&format!(
+        "{many} node a cpu=64 gpu=0; group g gang minCount=10; pods work 9 group=g gpu=1; pod lead group=g cpu=64"
+    ));
+    world.decide_and_bind();
+    let placed = explained(&mut world, &Unit::Group(ObjectKey::new("ns", "g"))).placed.unwrap();
+    let nodes: Vec<&str> = placed.nodes.iter().map(|node| node.node.as_str()).collect();
+    assert_eq!((nodes.len(), nodes[4]), (5, "a"), "{nodes:?}");
+}
+
+#[test]
 fn a_placed_group_is_told_why_this_domain_and_these_nodes() {
     assert_snapshot!(told(&format!("{RACKS} group g gang minCount=4 pods=4 gpu=1 key=rack"), "g"), @r"
     in rack=r2: 3 of 3 domains could take all 4; chosen: 4 of the pods fit, 0 slots left over; next best: r3 (4 of the pods fit, 0 slots left over)
