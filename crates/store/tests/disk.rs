@@ -127,11 +127,12 @@ fn what_others_can_write_is_refused() {
 fn no_link_in_the_directory_is_followed() {
     let outside = Home::new("links-outside");
     outside.make();
-    let symbolic = |victim: &Path, file: &Path| std::os::unix::fs::symlink(victim, file);
-    let hard = |victim: &Path, file: &Path| fs::hard_link(victim, file);
-    let kinds: [(&dyn Fn(&Path, &Path) -> io::Result<()>, &str); 2] = [
-        (&symbolic, "it is a link, and links are not followed here"),
-        (&hard, "it has another name as well (a hard link), and links are not followed here"),
+    type Link = fn(&Path, &Path) -> io::Result<()>;
+    let symbolic: Link = |victim, file| std::os::unix::fs::symlink(victim, file);
+    let hard: Link = |victim, file| fs::hard_link(victim, file);
+    let kinds = [
+        (symbolic, "it is a link, and links are not followed here"),
+        (hard, "it has another name as well (a hard link), and links are not followed here"),
     ];
     for file in ["lock", "objects.redb", "objects.redb.new", "high-water"] {
         for (link, why) in kinds {

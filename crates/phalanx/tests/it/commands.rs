@@ -66,7 +66,6 @@ fn a_job_is_applied_awaited_explained_and_deleted_without_kubectl() {
 #[test]
 fn a_server_that_never_answers_is_given_up_with_exit_1() {
     let dir = Dir::new("commands-silent");
-    std::fs::create_dir_all(dir.path("")).unwrap();
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,5 +1,6 @@
 //! `phalanx run` with work that does not end well, or not by itself.
 
+use crate::up::Dir;
 use crate::{phalanx, run_text, text, text_to};
 
 /// A Job of three pods; `job` goes into its spec, `metadata` and `pod` into that of its pods.
@@ -247,7 +248,8 @@ fn settings_of_a_file_are_taken_and_options_win_over_them() {
         .replace("image: b", "image: b, resources: {limits: {nvidia.com/gpu: 8}}");
     let settings =
         "scheduler: {unsupportedTerms: ignore}\nnodes: {count: 1}\nserver: {featureGates: {WorkloadWithJob: false}}\n";
-    let file = configuration("run-settings", settings);
+    let dir = Dir::new("run-settings");
+    let file = configuration(&dir, settings);
     let output = text_to(&["run", "-", "--config", &file], &manifest);
     let (told, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -262,7 +264,8 @@ fn settings_of_a_file_are_taken_and_options_win_over_them() {
 
 #[test]
 fn a_bad_configuration_file_exits_2_with_every_problem_and_runs_nothing() {
-    let file = configuration("run-bad-settings", "scheduler:\n  unsupportedTerms: maybe\n  lisen: x\n");
+    let dir = Dir::new("run-bad-settings");
+    let file = configuration(&dir, "scheduler:\n  unsupportedTerms: maybe\n  lisen: x\n");
     for (file, wants) in [
         (file.as_str(), ["4: scheduler.unsupportedTerms: must be wait or ignore", "5: scheduler.lisen: unknown field"]),
         ("missing.yaml", ["error: missing.yaml: ", "No such file"]),
@@ -275,12 +278,11 @@ fn a_bad_configuration_file_exits_2_with_every_problem_and_runs_nothing() {
     }
 }
 
-/// A file of kind Configuration with `settings`, and where it is.
-fn configuration(name: &str, settings: &str) -> String {
-    let file = std::env::temp_dir().join(format!("phalanx-{name}-{}.yaml", std::process::id()));
-    let text = format!("apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n{settings}");
-    std::fs::write(&file, text).unwrap();
-    file.display().to_string()
+/// Puts a file of kind Configuration with `settings` into `dir`, and says where it is.
+fn configuration(dir: &Dir, settings: &str) -> String {
+    let file = dir.path("settings.yaml");
+    std::fs::write(&file, format!("apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n{settings}")).unwrap();
+    file
 }
 
 /// With the gate off the Job ran as if it had not asked for a gang, and no line said so.
