@@ -90,6 +90,10 @@ pub struct Config {
     /// How long pod and status events gather before the Job is looked at.
     // Upstream: 1 s. It saves status writes, but adds to the time from the last pod's end to the Job's.
     pub sync_batch: Duration,
+    /// How many pods of one Job are created, deleted or released before its status is looked at again.
+    pub max_pods_per_sync: usize,
+    /// How many pods may stand in `status.uncountedTerminatedPods` of a Job.
+    pub max_uncounted_pods: usize,
     /// The wait after an error of the API server.
     pub retry: Backoff,
     /// The wait before failed pods are replaced.
@@ -115,6 +119,8 @@ impl Default for Config {
             workers: 64,
             writes_in_flight: 64,
             sync_batch: Duration::from_millis(200),
+            max_pods_per_sync: 500,
+            max_uncounted_pods: 500,
             retry: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
             pod_backoff: Backoff { initial: Duration::from_secs(10), max: Duration::from_secs(600) },
             own_gc: true,

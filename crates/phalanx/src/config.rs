@@ -74,6 +74,16 @@ pub struct Configuration {
     pub pod_backoff: Duration,
     /// The longest such wait.
     pub pod_backoff_max: Duration,
+    /// Pods that one step of a Job creates, deletes or releases.
+    pub max_pods_per_sync: u64,
+    /// Pods whose end a Job has recorded and not yet counted.
+    pub max_uncounted_pods: u64,
+    /// Ended pods that are kept; 0: all.
+    pub terminated_pod_gc_threshold: u64,
+    /// How long ended pods gather before they are counted.
+    pub pod_gc_period: Duration,
+    /// How long a node is missing before its pods are taken for lost.
+    pub pod_gc_quarantine: Duration,
     /// Binds in flight.
     pub binds_in_flight: u64,
     /// The least time between two refusals that differ only in numbers.
@@ -103,6 +113,7 @@ impl Default for Configuration {
         let edge = apiserver::edge::Limits::default();
         let history = store::Limits::default();
         let job = controllers::job::Config::default();
+        let pod_gc = controllers::podgc::Config::default();
         let scheduler = scheduler::Config::default();
         Configuration {
             listen: "127.0.0.1:6443".to_owned(),
@@ -127,6 +138,11 @@ impl Default for Configuration {
             job_sync_batch: job.sync_batch,
             pod_backoff: job.pod_backoff.initial,
             pod_backoff_max: job.pod_backoff.max,
+            max_pods_per_sync: job.max_pods_per_sync as u64,
+            max_uncounted_pods: job.max_uncounted_pods as u64,
+            terminated_pod_gc_threshold: pod_gc.terminated_max as u64,
+            pod_gc_period: pod_gc.gather,
+            pod_gc_quarantine: pod_gc.quarantine,
             binds_in_flight: scheduler.binds_in_flight as u64,
             refusal_pause: scheduler.refusal_pause,
             hold_after: scheduler.core.hold_after,
@@ -168,6 +184,11 @@ impl Configuration {
         plane.job.workers = self.job_workers as usize;
         plane.job.sync_batch = self.job_sync_batch;
         plane.job.pod_backoff = runtime::Backoff { initial: self.pod_backoff, max: self.pod_backoff_max };
+        plane.job.max_pods_per_sync = self.max_pods_per_sync as usize;
+        plane.job.max_uncounted_pods = self.max_uncounted_pods as usize;
+        plane.pod_gc.terminated_max = self.terminated_pod_gc_threshold as i64;
+        plane.pod_gc.gather = self.pod_gc_period;
+        plane.pod_gc.quarantine = self.pod_gc_quarantine;
         plane.scheduler.binds_in_flight = self.binds_in_flight as usize;
         plane.scheduler.refusal_pause = self.refusal_pause;
         plane.scheduler.core.hold_after = self.hold_after;
@@ -233,6 +254,12 @@ impl Reader<'_> {
         self.duration("controllers.jobSyncBatch", MILLISECOND, &mut read.job_sync_batch);
         self.duration("controllers.podBackoff", TENTH_OF_A_SECOND, &mut read.pod_backoff);
         self.duration("controllers.podBackoffMax", TENTH_OF_A_SECOND, &mut read.pod_backoff_max);
+        self.number("controllers.maxPodsPerSync", 1..=10_000, &mut read.max_pods_per_sync);
+        self.number("controllers.maxUncountedPods", 1..=10_000, &mut read.max_uncounted_pods);
+        let threshold = &mut read.terminated_pod_gc_threshold;
+        self.number("controllers.terminatedPodGCThreshold", 0..=1_000_000_000, threshold);
+        self.duration("controllers.podGCPeriod", TENTH_OF_A_SECOND, &mut read.pod_gc_period);
+        self.duration("controllers.podGCQuarantine", TENTH_OF_A_SECOND, &mut read.pod_gc_quarantine);
         self.number("scheduler.bindsInFlight", 1..=10_000, &mut read.binds_in_flight);
         self.duration("scheduler.refusalPause", TENTH_OF_A_SECOND, &mut read.refusal_pause);
         self.duration_or_never("scheduler.holdAfter", SECOND, &mut read.hold_after);
@@ -564,6 +591,27 @@ mod tests {
         assert!(read("controllers:\n  countDisruptions: true\n").unwrap().job.count_disruptions);
         let problems = read("controllers:\n  countDisruptions: maybe\n").err().unwrap();
         assert_eq!(problems, ["c.yaml:4: controllers.countDisruptions: must be true or false"]);
+    }
+
+    #[test]
+    fn limits_of_one_sync_and_the_pod_collector_are_settings() {
+        let text = "controllers:\n  maxPodsPerSync: 10\n  maxUncountedPods: 20\n  terminatedPodGCThreshold: 0\n  \
+                    podGCPeriod: 500ms\n  podGCQuarantine: 1s\n";
+        let plane = parse(&format!("{HEAD}{text}")).unwrap().plane(Gates::default(), Cluster::default());
+        assert_eq!((plane.job.max_pods_per_sync, plane.job.max_uncounted_pods), (10, 20));
+        let collector = plane.pod_gc;
+        assert_eq!(
+            (collector.terminated_max, collector.gather.as_millis(), collector.quarantine.as_secs()),
+            (0, 500, 1)
+        );
+        let text = "controllers:\n  maxPodsPerSync: 0\n  maxUncountedPods: 10001\n  terminatedPodGCThreshold: -1\n";
+        let problems = parse(&format!("{HEAD}{text}")).unwrap_err();
+        let want = [
+            "c.yaml:4: controllers.maxPodsPerSync: must be a number from 1 to 10000",
+            "c.yaml:5: controllers.maxUncountedPods: must be a number from 1 to 10000",
+            "c.yaml:6: controllers.terminatedPodGCThreshold: must be a number from 0 to 1000000000",
+        ];
+        assert_eq!(problems, want);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::observe::Observed;
 use super::pods::{PodPlan, Slot, plan};
 use super::retries::Retries;
 use super::scheduling::{Fallback, Group, Made, MinCount, Scheduling, scheduling};
-use super::shape::{PODS_PER_STEP_MAX, Shape, is_active, is_finished, is_held, is_managed_by_others};
+use super::shape::{Shape, is_active, is_finished, is_held, is_managed_by_others};
 use super::status::{Findings, News, next_status, releasable};
 use super::tally::Tally;
 use super::verdict::{deadline_in, verdict};
@@ -71,14 +71,14 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
         return Ok(NextStep::Rest(None));
     }
     if is_finished(job) {
-        return Ok(release(held(observed)).unwrap_or(NextStep::Rest(None)));
+        return Ok(release(held(observed, config)).unwrap_or(NextStep::Rest(None)));
     }
     let Some(shape) = Shape::of(job, config) else {
         let message = format!("Unknown completion mode: {}", job.spec.completion_mode.as_deref().unwrap_or_default());
         let reason = "UnknownCompletionMode".to_owned();
         return Ok(NextStep::Report(News { warning: true, reason, message }));
     };
-    if let Some(step) = change_hands(observed) {
+    if let Some(step) = change_hands(observed, config) {
         return Ok(step);
     }
     let tally = Tally::of(job, &shape, &observed.pods);
@@ -102,7 +102,7 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
         let step = step.filter(|step| !(observed.blocked && step.creates()));
         match step {
             Some(NextStep::CreatePods(slots, group))
-                if is_unstarted_and_large(job, &slots) || ends_pile_up(observed, &shape, &retries) =>
+                if is_unstarted_and_large(job, &shape, &slots) || ends_pile_up(observed, &shape, &retries) =>
             {
                 after = Some(NextStep::CreatePods(slots, group));
             }
@@ -145,20 +145,20 @@ fn owners_due_in(observed: &Observed, found: &Scheduling, config: &Config) -> Op
 
 /// Whether a whole batch of pods is to be made for a Job that does not say yet that it has started. Making the first pods
 /// of a large Job takes a while, and its deadline runs from its start.
-fn is_unstarted_and_large(job: &JobView, slots: &[Slot]) -> bool {
-    job.status.start_time.is_none() && slots.len() == PODS_PER_STEP_MAX
+fn is_unstarted_and_large(job: &JobView, shape: &Shape<'_>, slots: &[Slot]) -> bool {
+    job.status.start_time.is_none() && slots.len() == shape.max_pods_per_sync
 }
 
 /// Whether a whole batch of pods has ended and is still held. Where pods end as fast as they are made there is always one
 /// missing, and those that ended would be held until the last; each look at the Job looks at all of them.
 fn ends_pile_up(observed: &Observed, shape: &Shape<'_>, retries: &Retries) -> bool {
     let waits = |pod: &&Arc<PodView>| is_held(pod) && shape.end(pod).is_some() && !retries.need(shape, pod);
-    observed.pods.iter().filter(waits).take(PODS_PER_STEP_MAX).count() == PODS_PER_STEP_MAX
+    observed.pods.iter().filter(waits).take(shape.max_uncounted_pods).count() == shape.max_uncounted_pods
 }
 
 /// Pods that are not yet or no longer the Job's; that is settled before anything is counted.
-fn change_hands(observed: &Observed) -> Option<NextStep> {
-    let batch = |pods: &[Arc<PodView>]| pods.iter().take(PODS_PER_STEP_MAX).cloned().collect();
+fn change_hands(observed: &Observed, config: &Config) -> Option<NextStep> {
+    let batch = |pods: &[Arc<PodView>]| pods.iter().take(config.max_pods_per_sync).cloned().collect();
     match (observed.strays.is_empty(), observed.loose.is_empty()) {
         (false, _) => Some(NextStep::Disown(batch(&observed.strays))),
         (true, false) => Some(NextStep::Adopt(batch(&observed.loose))),
@@ -185,8 +185,8 @@ fn step_toward_pods(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) ->
     }
 }
 
-fn held(observed: &Observed) -> Vec<Arc<PodView>> {
-    observed.pods.iter().filter(|pod| is_held(pod)).take(PODS_PER_STEP_MAX).cloned().collect()
+fn held(observed: &Observed, config: &Config) -> Vec<Arc<PodView>> {
+    observed.pods.iter().filter(|pod| is_held(pod)).take(config.max_pods_per_sync).cloned().collect()
 }
 
 fn release(pods: Vec<Arc<PodView>>) -> Option<NextStep> {

@@ -14,8 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use super::retries::{Retries, Tries};
 use super::scheduling::Group;
 use super::shape::{
-    FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, Mode, PODS_PER_STEP_MAX, Shape, TRACKING_FINALIZER, is_ready,
-    restarts,
+    FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, Mode, Shape, TRACKING_FINALIZER, is_ready, restarts,
 };
 use super::tally::Tally;
 
@@ -50,7 +49,7 @@ pub fn plan(shape: &Shape<'_>, tally: &Tally, pause: Duration, retries: &Retries
         return PodPlan::Delete(surplus);
     }
     let held_places = if shape.replaces_ended_only { tally.terminating.len() } else { 0 };
-    let missing = want.saturating_sub(tally.active.len() + held_places).min(PODS_PER_STEP_MAX);
+    let missing = want.saturating_sub(tally.active.len() + held_places).min(shape.max_pods_per_sync);
     let (slots, soonest) = match shape.mode {
         Mode::NonIndexed => (vec![Slot::default(); missing], None),
         Mode::Indexed { completions } => free_indexes(shape, tally, completions, missing, retries),
@@ -90,7 +89,7 @@ fn surplus(shape: &Shape<'_>, tally: &Tally, want: usize) -> Vec<Arc<PodView>> {
         surplus = others;
     }
     surplus.extend(kept_by_use.drain(want.min(kept_by_use.len())..).rev());
-    surplus.truncate(PODS_PER_STEP_MAX);
+    surplus.truncate(shape.max_pods_per_sync);
     surplus
 }
 

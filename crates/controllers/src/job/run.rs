@@ -16,7 +16,7 @@ use super::next_step::{NextStep, next_step};
 use super::observe::observe;
 use super::owners::Owners;
 use super::settings::Groups;
-use super::shape::{PODS_PER_STEP_MAX, is_held, is_managed_by_others, is_ready, restarts};
+use super::shape::{is_held, is_managed_by_others, is_ready, restarts};
 
 /// A Job that takes more steps than this in a row lets others go first.
 const STEPS_MAX: usize = 32;
@@ -162,7 +162,7 @@ async fn release_leftovers(parts: &Parts, job: &ObjectKey, uid: &str) -> Result<
     if held.is_empty() || !is_gone(parts, job, uid).await? {
         return Ok(());
     }
-    for batch in held.chunks(PODS_PER_STEP_MAX) {
+    for batch in held.chunks(parts.config.max_pods_per_sync) {
         release(parts, batch).await?;
     }
     Ok(())

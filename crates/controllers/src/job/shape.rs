@@ -21,9 +21,6 @@ pub const FAILURES_KEY: &str = "batch.kubernetes.io/job-index-failure-count";
 /// The same for failures that a rule ignores; absent where there were none.
 pub const IGNORED_FAILURES_KEY: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// At most this many pods are created, deleted or let go in one step, and so many ends wait to be counted.
-pub const PODS_PER_STEP_MAX: usize = 500;
-
 /// How completions are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -70,6 +67,10 @@ pub struct Shape<'a> {
     pub per_index: Option<PerIndex>,
     /// Whether pods that others put out of the way have failed.
     pub counts_disruptions: bool,
+    /// At most this many pods are created, deleted or released in one step.
+    pub max_pods_per_sync: usize,
+    /// At most this many pods whose end is recorded wait to be counted.
+    pub max_uncounted_pods: usize,
 }
 
 impl<'a> Shape<'a> {
@@ -97,6 +98,8 @@ impl<'a> Shape<'a> {
             success_policy: spec.success_policy.as_ref().filter(|_| is_indexed),
             per_index,
             counts_disruptions: config.count_disruptions,
+            max_pods_per_sync: config.max_pods_per_sync,
+            max_uncounted_pods: config.max_uncounted_pods,
         })
     }
 

@@ -16,7 +16,7 @@ use super::group_condition::{note_group, waits_for_place};
 use super::observe::Observed;
 use super::retries::Retries;
 use super::scheduling::{Fallback, Group, Scheduling};
-use super::shape::{Mode, PODS_PER_STEP_MAX, Shape, is_held};
+use super::shape::{Mode, Shape, is_held};
 use super::tally::{RecordedIndexes, Tally, recorded_uids, succeeded_first};
 use super::verdict::Verdict;
 
@@ -113,7 +113,7 @@ pub fn releasable(observed: &Observed, findings: &Findings<'_>) -> Vec<Arc<PodVi
         }
     };
     let free = observed.pods.iter().filter(|pod| is_held(pod) && is_free(pod));
-    free.take(PODS_PER_STEP_MAX).cloned().collect()
+    free.take(shape.max_pods_per_sync).cloned().collect()
 }
 
 /// `startTime` runs while the Job may have pods; a suspended Job has none, and a resumed one starts again.
@@ -195,7 +195,7 @@ fn count_and_record(status: &mut JobStatusView, observed: &Observed, findings: &
     let ends: Vec<_> = ends.filter(|(pod, _)| !retries.need(shape, pod)).collect();
     let mut all_recorded = true;
     for (pod, end) in succeeded_first(&ends) {
-        let has_room = uncounted.succeeded.len() + uncounted.failed.len() < PODS_PER_STEP_MAX;
+        let has_room = uncounted.succeeded.len() + uncounted.failed.len() < shape.max_uncounted_pods;
         match end {
             // The index says it all, in no room.
             End::Succeeded if shape.mode != Mode::NonIndexed => {}

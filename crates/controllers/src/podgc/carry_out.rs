@@ -28,7 +28,7 @@ pub async fn end(client: &Client, pod: &PodView, reason: Reason, now: Timestamp)
     }
 }
 
-/// The phase, and for a pod that lost its node the condition by which its Job knows that it was not the pod's fault.
+/// The phase, the generation that this is about, and for a pod that lost its node the condition by which its Job knows that it was not the pod's fault.
 fn failure(pod: &PodView, reason: Reason, now: Timestamp) -> Vec<Value> {
     let meta = &pod.metadata;
     let mut operations = vec![
@@ -36,11 +36,13 @@ fn failure(pod: &PodView, reason: Reason, now: Timestamp) -> Vec<Value> {
         // The positions below are those of this version.
         json!({ "op": "test", "path": "/metadata/resourceVersion", "value": meta.resource_version }),
         json!({ "op": "add", "path": "/status/phase", "value": "Failed" }),
+        json!({ "op": "add", "path": "/status/observedGeneration", "value": meta.generation }),
     ];
     if reason == Reason::Orphaned {
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
             "message": "PodGC: node no longer exists", "lastTransitionTime": rfc3339(now),
+            "observedGeneration": meta.generation,
         });
         let held = &pod.status.conditions;
         operations.push(match held.iter().position(|condition| condition.kind == "DisruptionTarget") {

@@ -9,7 +9,7 @@ use controlplane::Config;
 use nodes::cluster::Cluster;
 use serde_json::json;
 use testkit::fault::{EventFault, Fault, Rule, Verb, events_of, verb, writes};
-use testkit::{Home, job, on_paused_clock};
+use testkit::{Change, Home, job, on_paused_clock};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -55,6 +55,26 @@ fn five_hundred_ends_are_counted_in_few_writes() {
         assert_eq!((job.status.succeeded, job.status.failed), (500, 0));
         let writes = home.faults().counts(status).done;
         assert!(writes <= 12, "{writes} writes of status for one Job");
+    });
+}
+
+// Shows: U-TestParallelJobWithCompletions
+#[test]
+fn a_job_counts_exactly_where_one_sync_takes_only_a_few_pods() {
+    on_paused_clock(async {
+        let mut config = Config::on(Cluster::default_of(10));
+        (config.job.max_pods_per_sync, config.job.max_uncounted_pods) = (10, 7);
+        let home = Home::with_config(7, config).await;
+        home.create(&job("many").pods(54).spec("completions", 56).build()).await;
+        let (job, condition) = home.ended("many", 10 * MINUTE).await;
+        assert_eq!(condition.kind, "Complete");
+        assert_eq!((home.made("pods"), job.status.succeeded, job.status.failed), (56, 56, 0));
+        let uncounted = |change: &Change| {
+            let uids = &change.object["status"]["uncountedTerminatedPods"];
+            ["succeeded", "failed"].map(|end| uids[end].as_array().map_or(0, Vec::len)).iter().sum::<usize>()
+        };
+        let most = home.history().iter().filter(|change| change.resource == "batch/jobs").map(uncounted).max();
+        assert_eq!(most, Some(7), "as many as may be, and no more");
     });
 }
 

@@ -108,6 +108,8 @@ fn pods_whose_node_is_gone_fail_after_a_quarantine_and_their_job_goes_on_elsewhe
         let conditions = last.object["status"]["conditions"].as_array().unwrap();
         let condition = conditions.iter().find(|held| held["type"] == "DisruptionTarget").unwrap();
         assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("DeletionByPodGC")));
+        let observed = (&condition["observedGeneration"], &last.object["status"]["observedGeneration"]);
+        assert_eq!(observed, (&json!(1), &json!(1)), "both say which generation they are about");
         home.eventually("its successor is there", MINUTE, |home| {
             let pods = home.caches().pods.all();
             (pods.len() == 2 && pods.iter().all(|pod| pod.metadata.uid != lost.metadata.uid)).then_some(())
@@ -155,6 +157,28 @@ fn a_deleted_pod_that_no_node_has_is_ended_though_somebody_holds_it() {
         let writes = home.history().len();
         home.pass(MINUTE * 5).await;
         assert_eq!(home.history().len(), writes, "and then it is left in peace");
+    });
+}
+
+#[test]
+fn the_times_of_the_collector_are_settings() {
+    on_paused_clock(async {
+        let mut config = Config::on(Cluster::default_of(1));
+        config.pod_gc =
+            controllers::podgc::Config { terminated_max: 1, gather: SECOND, quarantine: SECOND * 3, ..config.pod_gc };
+        let home = Home::with_config(3, config).await;
+        let mut lost = pod("lost").build();
+        lost["spec"]["nodeName"] = json!("nowhere");
+        home.create(&lost).await;
+        for name in ["a", "b"] {
+            home.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
+        }
+        let path = "/api/v1/namespaces/default/pods/lost";
+        home.pass(SECOND * 2).await;
+        assert_eq!(read(&home, path).await["metadata"]["deletionTimestamp"], Value::Null, "still in quarantine");
+        home.pass(SECOND * 3).await;
+        assert!(home.request("GET", path, &Value::Null).await.is_err(), "gone");
+        assert_eq!(there(&home).len(), 1, "one of the two that ended is left");
     });
 }
 

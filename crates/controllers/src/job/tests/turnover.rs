@@ -85,3 +85,27 @@ fn a_large_job_says_that_it_has_started_before_its_first_pods_are_made() {
     assert_eq!((seen.job.status.start_time, text(&plain_step(&seen)).as_str()), (Some(at(9)), "create 500"));
     assert_eq!(text(&plain_step(&new(499))), "create 499", "a smaller one is spared the write");
 }
+
+#[test]
+fn the_limits_of_one_step_are_settings() {
+    let config = Config { max_pods_per_sync: 3, max_uncounted_pods: 2, ..Config::default() };
+    let many = |count: i32, of: fn(PodBuilder) -> PodBuilder| -> Vec<PodBuilder> {
+        (0..count).map(|number| of(pod(&format!("p{number}")))).collect()
+    };
+    let of_size = |parallelism: i32| job(json!({ "completions": 10, "parallelism": parallelism }));
+    let succeeded = |pod: PodBuilder| pod.succeeded_at(1);
+    for (case, job, pods, want) in [
+        ("created", of_size(10), vec![], "create 3"),
+        ("deleted", of_size(1), many(9, PodBuilder::running), "drop p8 p7 p6"),
+        ("recorded", of_size(0), many(5, succeeded), "status active=0 succeeded=0 failed=0 uncounted=p0+p1/"),
+        ("released", of_size(0).condition("Complete", "CompletionsReached"), many(5, succeeded), "release p0 p1 p2"),
+        (
+            "recorded before others are made, once they are as many as can be recorded",
+            of_size(9),
+            many(2, succeeded),
+            "status active=0 succeeded=0 failed=0 uncounted=p0+p1/",
+        ),
+    ] {
+        assert_eq!(text(&plain_step_with(&observed(job, pods, 5), &config)), want, "{case}");
+    }
+}
