@@ -162,6 +162,19 @@ impl<V: View> Cache<V> {
         self.until(|state| state.revision >= revision).await;
     }
 
+    /// Returns once every write up to `revision` shows, or `holds` does. A revision is one number for all kinds, and where
+    /// nothing of this kind is written any more a bookmark brings it up, which may take a minute.
+    pub async fn reached_or(&self, revision: Revision, holds: impl Fn() -> bool) {
+        loop {
+            // Made before the check: a change between the check and the await is not missed.
+            let changed = self.0.changed.notified();
+            if holds() || self.lock().revision >= revision {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Says that the cache is wrong although it has come far enough, and returns once a list that was read after this
     /// has been folded in. An event was lost on the way, which no server does by itself; waiting would not bring it back.
     pub async fn renew(&self) {

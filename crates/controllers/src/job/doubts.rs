@@ -52,20 +52,24 @@ impl Doubts {
 async fn agree(parts: &Parts, job: &JobView) -> Result<(), kube::Error> {
     let path = list_path(job, &PodView::RESOURCE.collection_path(&job.metadata.namespace));
     let list: List = serde_json::from_slice(&get(&parts.client, &path).await?).map_err(kube::Error::SerdeError)?;
-    parts.pods.reached(list.metadata.resource_version).await;
-    let uid = &job.metadata.uid;
-    let mut shown = parts.pods.by_index(&PodView::BY_CONTROLLER, uid);
-    shown.extend(parts.pods.by_index(&PodView::BY_CONTROLLER, &PodView::settled_of(uid)));
-    let shown: Vec<&Meta> = shown.iter().map(|pod| &pod.metadata).collect();
+    let (uid, revision) = (&job.metadata.uid, list.metadata.resource_version);
     let listed = list.items.into_iter().map(|item| item.metadata);
     let listed: Vec<Meta> = listed.filter(|meta| is_controlled_by(meta, uid)).collect();
-    if !agrees(&shown, &listed, list.metadata.resource_version) {
+    let agree = || {
+        let mut shown = parts.pods.by_index(&PodView::BY_CONTROLLER, uid);
+        shown.extend(parts.pods.by_index(&PodView::BY_CONTROLLER, &PodView::settled_of(uid)));
+        let shown: Vec<&Meta> = shown.iter().map(|pod| &pod.metadata).collect();
+        agrees(&shown, &listed, revision)
+    };
+    // The revision of a list is the server's and may be that of another kind: the cache need not reach it to agree.
+    parts.pods.reached_or(revision, agree).await;
+    if !agree() {
         parts.pods.renew().await;
     }
     Ok(())
 }
 
-/// Whether what the cache shows can have come from what the server had at `revision`, which it has reached.
+/// Whether what the cache shows can have come from what the server had at `revision`.
 fn agrees(shown: &[&Meta], listed: &[Meta], revision: Revision) -> bool {
     let held: BTreeMap<&str, Revision> = shown.iter().map(|meta| (meta.uid.as_str(), meta.resource_version)).collect();
     let live: BTreeSet<&str> = listed.iter().map(|meta| meta.uid.as_str()).collect();

@@ -54,8 +54,9 @@ controllers:
 func jobSettings() string {
 	backoff := jobcontroller.DefaultJobPodFailureBackOff
 	longest := max(jobcontroller.MaxJobPodFailureBackOff, backoff)
-	return fmt.Sprintf("  podBackoff: %s\n  podBackoffMax: %s\n  jobSyncBatch: %s\n",
-		milliseconds(backoff), milliseconds(longest), milliseconds(jobcontroller.SyncJobBatchPeriod))
+	return fmt.Sprintf("  podBackoff: %s\n  podBackoffMax: %s\n  jobSyncBatch: %s\n  maxPodsPerSync: %d\n  maxUncountedPods: %d\n",
+		milliseconds(backoff), milliseconds(longest), milliseconds(jobcontroller.SyncJobBatchPeriod),
+		jobcontroller.MaxPodCreateDeletePerSync, jobcontroller.MaxUncountedPods)
 }
 
 func milliseconds(duration time.Duration) string {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/kubernetes/test/utils/ktesting"
 )
 
-// podGCSettings are what the suite gives to the collector in its process: no limit for ended pods, and a second until the
-// pods of a missing node are taken for lost.
-const podGCSettings = `  maxTerminatedPods: 0
-  missingNodeQuarantine: 1s
+// podGCSettings are what the suite gives to the collector in its process.
+const podGCSettings = `  terminatedPodGCThreshold: 0
+  podGCPeriod: 500ms
+  podGCQuarantine: 1s
 `
 
 // StartPodGC starts a server and `phalanx controllers --controllers podgc` on it.

@@ -143,6 +143,21 @@ pub const SUITES: &[Suite] = &[
                         "server := seam.StartTestServer(t, framework.DefaultTestServerFlags())",
                         1,
                     ),
+                    // Made and never run, they would leave goroutines behind, which the suite looks for.
+                    Edit::Text(
+                        "\tcjc, err := cronjob.NewControllerV2(ctx, informerSet.Batch().V1().Jobs(), \
+                         informerSet.Batch().V1().CronJobs(), clientSet)\n\tif err != nil {\n\t\tt.Fatalf(\"Error creating \
+                         CronJob controller: %v\", err)\n\t}\n\tjc, err := job.NewController(ctx, clientSet, \
+                         informerSet.Core().V1().Pods(), informerSet.Batch().V1().Jobs(), nil, nil)\n\tif err != nil \
+                         {\n\t\tt.Fatalf(\"Error creating Job controller: %v\", err)\n\t}\n",
+                        "",
+                        1,
+                    ),
+                    Edit::Text(
+                        "return server.TearDownFn, cjc, jc, informerSet, clientSet",
+                        "return server.TearDownFn, nil, nil, informerSet, clientSet",
+                        1,
+                    ),
                     Edit::Text(
                         "closeFn, cjc, jc, informerSet, clientSet := setup(tCtx, t)",
                         "closeFn, _, _, informerSet, clientSet := setup(tCtx, t)",
