@@ -43,6 +43,7 @@ mod home; // a cluster for the tests of commands
 mod manifest; // files into documents that know their lines
 mod print; // to standard output and standard error, without panics
 mod progress; // where every piece of work stands
+mod ended_jobs; // what ended and was deleted since
 mod obstacles; // what keeps it from ever ending
 mod outcome; // how a run ended
 mod warnings; // Warning Events of its objects

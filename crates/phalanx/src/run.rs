@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::cli::{self, Output, RunArgs};
 use crate::config::Configuration;
+use crate::ended_jobs::EndedJobs;
 use crate::failure::Failure;
 use crate::gates;
 use crate::manifest::{self, Manifest, Problem};
@@ -133,13 +134,14 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
             return cli::CANNOT_START;
         }
     };
+    let ended_jobs = EndedJobs::follow(plane.caches());
     // The same warnings came when the manifests were checked.
     match apply::create_all(&plane.client(), manifests, |_| {}).await {
         Ok(created) => seen(&plane, &created).await,
         Err(problems) => return cli::refuse(&problems),
     }
     let surroundings = Surroundings { scheduler_names, priority_classes: priority_classes(&plane).await };
-    let outcome = follow(&plane, surroundings, started + args.timeout).await;
+    let outcome = follow(&plane, surroundings, ended_jobs, started + args.timeout).await;
     let nodes = plane.caches().nodes.all();
     let nodes = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
     let report = Report { works: &outcome.works, nodes, elapsed: started.elapsed() };
@@ -176,12 +178,17 @@ async fn priority_classes(plane: &ControlPlane) -> BTreeSet<String> {
 }
 
 /// Draws progress until there is an ending, time runs out, or a part dies.
-async fn follow(plane: &ControlPlane, surroundings: Surroundings, deadline: Instant) -> Outcome {
+async fn follow(
+    plane: &ControlPlane,
+    surroundings: Surroundings,
+    mut ended_jobs: EndedJobs,
+    deadline: Instant,
+) -> Outcome {
     let client = plane.client();
     let (mut view, mut warnings) = (View::new(), Warnings::new(&client));
     let mut events = Vec::new();
     let (ending, broken) = loop {
-        let works = look(plane, &surroundings);
+        let works = look(plane, &surroundings, &mut ended_jobs);
         warnings.report(&events, &works).iter().for_each(|line| view.say(&format!("warning: {line}")));
         view.show(&works);
         let broken = plane.ended().map(str::to_owned);
@@ -192,7 +199,7 @@ async fn follow(plane: &ControlPlane, surroundings: Surroundings, deadline: Inst
         events = warnings.until(Instant::now() + REDRAW).await;
     };
     events = warnings.until(Instant::now() + LAST_EVENTS).await;
-    let mut works = look(plane, &surroundings);
+    let mut works = look(plane, &surroundings, &mut ended_jobs);
     let ending = progress::ending(&works).or(ending);
     warnings.report(&events, &works).iter().for_each(|line| view.say(&format!("warning: {line}")));
     view.show(&works);
@@ -216,10 +223,10 @@ async fn add_remedies(plane: &ControlPlane, works: &mut [Work]) {
     }
 }
 
-fn look(plane: &ControlPlane, surroundings: &Surroundings) -> Vec<Work> {
+fn look(plane: &ControlPlane, surroundings: &Surroundings, ended_jobs: &mut EndedJobs) -> Vec<Work> {
     let caches = plane.caches();
     let workloads = caches.workloads.all();
-    progress::survey(&Seen {
+    let mut seen = Seen {
         now: Timestamp::now(),
         workloads: workloads.iter().map(|workload| (workload.metadata.key(), workload.metadata.uid.clone())).collect(),
         cron_jobs: caches.cron_jobs.all(),
@@ -228,5 +235,7 @@ fn look(plane: &ControlPlane, surroundings: &Surroundings) -> Vec<Work> {
         pods: caches.pods.all(),
         waiting: plane.answers().waiting(),
         surroundings: surroundings.clone(),
-    })
+    };
+    ended_jobs.add_to(&mut seen);
+    progress::survey(&seen)
 }

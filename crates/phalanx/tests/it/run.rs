@@ -305,3 +305,26 @@ fn a_disruption_budget_is_no_work_and_is_taken() {
     let output = run_text(&format!("{budget}{}", job("fine", "", "", "")));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
+
+/// Such a Job is deleted, pods first, before `run` looks again: it was missing from the table, and its failure exited 0.
+#[test]
+fn a_job_that_is_deleted_as_soon_as_it_ends_counts_with_its_end() {
+    let fine = job("fine", "ttlSecondsAfterFinished: 0", "", "");
+    let output = run_text(&fine);
+    let (told, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(told.contains("job/fine") && told.contains(" done ") && told.contains(" node-0 "), "{told}");
+    assert!(said.contains("1 done in"), "{said}");
+    let exits = "annotations: {phalanx.dev/exit-code: '1'}";
+    let bad = job("bad", "backoffLimit: 0\n  ttlSecondsAfterFinished: 0", exits, "");
+    let output = text_to(&["run", "-", "-o", "json"], &format!("{bad}---{}", job("slow", "", "", "")));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("job/bad: failed: BackoffLimitExceeded: ") && said.contains("1 done, 1 failed"), "{said}");
+    let report: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let states = [0, 1].map(|index| [&report["work"][index]["name"], &report["work"][index]["state"]]);
+    assert_eq!(
+        (&report["result"], states),
+        (&"failed".into(), [[&"bad".into(), &"failed".into()], [&"slow".into(), &"done".into()]])
+    );
+}
