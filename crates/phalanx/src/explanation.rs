@@ -1,13 +1,16 @@
 //! Weighs what a cluster says about an object: who waits, for what, or where everything went. Pure: views in, text out.
 
+mod counts; // how many pods stand where
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Timestamp;
-use api::views::{Condition, JobView, Meta, NodeView, PodGroupView, PodPhase, PodView, WorkloadView};
+use api::views::{Condition, JobView, Meta, NodeView, PodGroupView, PodView, WorkloadView};
 use scheduler_core::Unit;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::counts::Counts;
 use crate::inquire::Told;
 use crate::report::DOMAIN_KEYS;
 
@@ -117,17 +120,6 @@ struct Part {
     conditions: Vec<Said>,
     places: Vec<Place>,
     complaints: Vec<Complaint>,
-}
-
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Counts {
-    all: usize,
-    placed: usize,
-    waiting: usize,
-    running: usize,
-    succeeded: usize,
-    failed: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -319,9 +311,11 @@ impl Evidence {
         })
     }
 
+    /// Where the pods are that have not ended; where all have ended, where they were.
     fn places(&self, pods: &[&PodView], key: Option<&str>) -> Vec<Place> {
         let mut places: BTreeMap<String, (BTreeSet<&str>, usize)> = BTreeMap::new();
-        for pod in pods {
+        let all_ended = pods.iter().all(|pod| pod.is_finished());
+        for pod in pods.iter().filter(|pod| all_ended || !pod.is_finished()) {
             let Some(node) = pod.node_name() else { continue };
             let (nodes, count) = places.entry(self.domain(node, key)).or_default();
             nodes.insert(node);
@@ -439,7 +433,7 @@ fn complaint(pod: &PodView) -> Option<String> {
 
 fn complaints(pods: &[&PodView]) -> Vec<Complaint> {
     let mut by_message: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| pod.node_name().is_none()) {
+    for pod in pods.iter().filter(|pod| pod.node_name().is_none() && !pod.is_finished()) {
         if let Some(message) = complaint(pod) {
             by_message.entry(message).or_default().push(&pod.metadata.name);
         }
@@ -453,26 +447,32 @@ impl Part {
     /// `told` is what a scheduler says to the question.
     fn group_answer(&self, told: Option<String>) -> String {
         let verdict = self.conditions.iter().find(|said| said.kind == INITIALLY_SCHEDULED);
-        let is_scheduled = verdict.is_some_and(|said| said.status == "True");
+        let Counts { placed, waiting, .. } = self.pods;
+        let (unfinished, ended) = (self.pods.unfinished(), self.pods.ended_text());
+        // Without a condition: pods have ended and the others have nodes, so the group has started.
+        let has_started = ended.is_some() && waiting == 0;
+        let is_scheduled = verdict.map_or(has_started, |said| said.status == "True");
         let needed = usize::try_from(self.min_count.unwrap_or(0)).unwrap_or(0);
-        if !is_scheduled && self.pods.all < needed {
-            return format!("waits for pods: {} of the {needed} it needs are there", self.pods.all);
-        }
-        match verdict {
-            Some(said) if !is_scheduled => format!("waits: {}", said.message),
-            None if self.pods.placed == 0 => told.unwrap_or_else(|| SILENCE.to_owned()),
-            None if self.pods.placed < needed => {
-                format!("is being placed: {} of the {needed} pods it needs have a node", self.pods.placed)
+        let answer = match verdict {
+            _ if !is_scheduled && unfinished < needed => {
+                format!("waits for pods: {unfinished} of the {needed} it needs are there")
             }
-            _ if self.pods.all == 0 => "was placed; its pods are gone".to_owned(),
-            _ if self.places.is_empty() => format!("waits: none of {} has a node", counted(self.pods.all, "pod")),
-            _ if self.pods.waiting > 0 => {
-                let (placed, all, waiting) = (self.pods.placed, self.pods.all, self.pods.waiting);
+            Some(said) if !is_scheduled => return format!("waits: {}", said.message),
+            None if !is_scheduled && placed == 0 => return told.unwrap_or_else(|| SILENCE.to_owned()),
+            None if !is_scheduled && placed < needed => {
+                format!("is being placed: {placed} of the {needed} pods it needs have a node")
+            }
+            _ if unfinished == 0 => {
+                return ended.map_or("was placed; its pods are gone".to_owned(), |ended| format!("ended: {ended}"));
+            }
+            _ if placed == 0 => format!("waits: none of {} has a node", counted(unfinished, "pod")),
+            _ if waiting > 0 => {
                 let wait = if waiting == 1 { "1 waits".to_owned() } else { format!("{waiting} wait") };
-                format!("{placed} of {all} pods {}; {wait}", self.whereabouts())
+                format!("{placed} of {unfinished} pods {}; {wait}", self.whereabouts())
             }
             _ => self.whereabouts(),
-        }
+        };
+        answer + &ended.map(|ended| format!("; ended: {ended}")).unwrap_or_default()
     }
 
     /// `placed on 8 nodes in rack=r1`.
@@ -500,39 +500,19 @@ impl Part {
         lines.push(format!("  {}", self.pods.text()));
         lines.extend(self.conditions.iter().map(|said| format!("  {}", said.text(now))));
         lines.extend(self.places.iter().map(|place| {
-            format!("  in {}: {} on {}", place.domain, counted(place.pods, "pod"), counted(place.nodes, "node"))
+            let place_word = if self.pods.unfinished() == 0 { "were in" } else { "in" };
+            format!(
+                "  {place_word} {}: {} on {}",
+                place.domain,
+                counted(place.pods, "pod"),
+                counted(place.nodes, "node")
+            )
         }));
         lines.extend(self.complaints.iter().map(|complaint| match complaint.pods {
             1 => format!("  pod {} says: {}", complaint.example, complaint.message),
             count => format!("  {count} pods, such as {}, say: {}", complaint.example, complaint.message),
         }));
         lines
-    }
-}
-
-impl Counts {
-    fn of(pods: &[&PodView]) -> Counts {
-        let phase = |wanted: PodPhase| pods.iter().filter(|pod| pod.status.phase == wanted).count();
-        Counts {
-            all: pods.len(),
-            placed: pods.iter().filter(|pod| pod.node_name().is_some()).count(),
-            waiting: pods.iter().filter(|pod| pod.node_name().is_none() && !pod.is_finished()).count(),
-            running: phase(PodPhase::Running),
-            succeeded: phase(PodPhase::Succeeded),
-            failed: phase(PodPhase::Failed),
-        }
-    }
-
-    fn text(&self) -> String {
-        let states = [
-            (self.waiting, "waiting"),
-            (self.running, "running"),
-            (self.succeeded, "succeeded"),
-            (self.failed, "failed"),
-        ];
-        let states =
-            states.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!(", {count} {word}"));
-        format!("{}: {} placed{}", counted(self.all, "pod"), self.placed, states.collect::<String>())
     }
 }
 

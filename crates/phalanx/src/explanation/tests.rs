@@ -96,6 +96,53 @@ fn the_answer_names_what_is_waited_for() {
     }
 }
 
+/// Three pods of the first run counted as placed: "3 of 6 pods placed" stood above "0 of minCount 3 pods bound".
+#[test]
+fn pods_that_have_ended_are_told_apart_from_those_that_are_placed_or_wait() {
+    let gang = json!({
+        "metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+        "status": {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}]},
+    });
+    let member = |node: Value, phase: &str| {
+        pod(json!({"schedulingGroup": {"podGroupName": "g"}, "nodeName": node}), json!({"phase": phase}))
+    };
+    let ended = ["Failed", "Succeeded", "Succeeded"].map(|phase| member("n".into(), phase));
+    let (waits, runs) = (member("".into(), "Pending"), member("m".into(), "Running"));
+    for (case, pods, answer, counts) in [
+        (
+            "all of the second run wait",
+            vec![waits.clone(); 3],
+            "waits: none of 3 pods has a node; ended: 2 succeeded, 1 failed",
+            "3 pods: 0 placed, 3 waiting; ended: 2 succeeded, 1 failed",
+        ),
+        (
+            "one of them waits",
+            vec![runs.clone(), runs.clone(), waits],
+            "2 of 3 pods placed on 1 node in node m; 1 waits; ended: 2 succeeded, 1 failed",
+            "3 pods: 2 placed, 1 waiting, 2 running; ended: 2 succeeded, 1 failed",
+        ),
+        (
+            "all of them run",
+            vec![runs; 3],
+            "placed on 1 node in node m; ended: 2 succeeded, 1 failed",
+            "3 pods: 3 placed, 3 running; ended: 2 succeeded, 1 failed",
+        ),
+        (
+            "there is no second run",
+            Vec::new(),
+            "ended: 2 succeeded, 1 failed",
+            "3 pods ended: 2 succeeded, 1 failed\n  PodGroupInitiallyScheduled=True\n  were in node n: 3 pods on 1 node",
+        ),
+    ] {
+        let pods = [ended.to_vec(), pods].concat();
+        let evidence = evidence(Subject::Group(view(gang.clone())), std::slice::from_ref(&gang), &pods);
+        let explanation = Explanation::of(&evidence, None);
+        let told = explanation.text("2026-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(explanation.answer, answer, "{case}");
+        assert!(told.contains(&format!("\n  {counts}\n")), "{case}: {told}");
+    }
+}
+
 // "no scheduler has said anything about it yet" stood above the refusal that the scheduler had just been asked for.
 #[test]
 fn what_a_scheduler_says_to_the_question_is_the_answer_where_no_condition_is() {
