@@ -2,7 +2,7 @@
 //!
 //! Pure: judged from the caches, so that the user learns at once what the control plane would only retry for ever.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::views::{JobView, ObjectKey, PodPhase, PodView};
@@ -20,6 +20,8 @@ pub struct Surroundings {
     pub scheduler_names: BTreeSet<String>,
     /// Names of all PriorityClasses.
     pub priority_classes: BTreeSet<String>,
+    /// Why the server refuses the pods of Jobs, by the uid of the Job.
+    pub refused_templates: BTreeMap<String, String>,
 }
 
 /// What keeps the Job from getting pods, or its pods from running.
@@ -41,6 +43,10 @@ pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &Seen) -> Option<Strin
             "its pods cannot be created: PriorityClass {class} does not exist; add it to the manifests, or remove \
              priorityClassName"
         ));
+    }
+    let refused = seen.surroundings.refused_templates.get(&job.metadata.uid);
+    if let Some(why) = refused.filter(|_| !has_all_pods(job, pods)) {
+        return Some(format!("its pods cannot be created: {why}"));
     }
     of_pods(pods, seen)
 }

@@ -1,17 +1,19 @@
 //! One gang on a laptop: an in-memory control plane, the manifests, live progress, a table, then exit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::gates::Gates;
+use api::views::{PodView, View as _};
 use api::{Clock, Random, Revision, Timestamp};
 use controlplane::{Config, ControlPlane, World};
+use http::Method;
 use nodes::cluster::Cluster;
 use runtime::TokioClock;
 use scheduler_core::Advised;
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::{Committer, Limits, Store};
 use tokio::time::Instant;
 
@@ -140,7 +142,11 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
         Ok(created) => seen(&plane, &created).await,
         Err(problems) => return cli::refuse(&problems),
     }
-    let surroundings = Surroundings { scheduler_names, priority_classes: priority_classes(&plane).await };
+    let surroundings = Surroundings {
+        scheduler_names,
+        priority_classes: priority_classes(&plane).await,
+        refused_templates: refused_templates(&plane).await,
+    };
     let outcome = follow(&plane, surroundings, ended_jobs, started + args.timeout).await;
     let nodes = plane.caches().nodes.all();
     let nodes = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
@@ -175,6 +181,36 @@ async fn priority_classes(plane: &ControlPlane) -> BTreeSet<String> {
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let classes = ask::list(&plane.client(), path, &[], ask::METADATA).await.unwrap_or_default();
     ask::items(&classes["items"]).map(|class| ask::text(&class["metadata"]["name"])).collect()
+}
+
+/// Why the server refuses the pods of Jobs, by the uid of the Job: it is asked without anything being created. All
+/// manifests are applied, so it will not change its mind.
+async fn refused_templates(plane: &ControlPlane) -> BTreeMap<String, String> {
+    let (client, mut asked, mut refused) = (plane.client(), BTreeMap::new(), BTreeMap::new());
+    for job in plane.caches().jobs.all() {
+        let Some(raw) = &job.spec.template.raw else { continue };
+        let template: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+        let namespace = job.metadata.namespace.as_str();
+        // Nothing else of a pod bears on it, and many Jobs may be alike.
+        let question = (namespace.to_owned(), template["spec"].to_string());
+        if !asked.contains_key(&question) {
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}, "spec": template["spec"],
+            });
+            let path = format!("{}?dryRun=All", PodView::RESOURCE.collection_path(namespace));
+            let answer = ask::write_with_warnings(&client, Method::POST, &path, ask::JSON, &pod).await;
+            let why = match answer {
+                Err(kube::Error::Api(status)) if status.code == 403 => Some(status.message.clone()),
+                _ => None,
+            };
+            asked.insert(question.clone(), why);
+        }
+        if let Some(Some(why)) = asked.get(&question) {
+            let why = why.split_once(" is forbidden: ").map_or(why.as_str(), |(_, why)| why);
+            refused.insert(job.metadata.uid.clone(), why.to_owned());
+        }
+    }
+    refused
 }
 
 /// Draws progress until there is an ending, time runs out, or a part dies.

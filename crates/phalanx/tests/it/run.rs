@@ -33,6 +33,16 @@ fn work_that_can_never_end_is_named_at_once() {
             "job/a: cannot finish: its pods cannot be created: PriorityClass urgent does not exist",
         ),
         (
+            "RuntimeClass",
+            job("a", "", "", "runtimeClassName: sandbox,"),
+            "job/a: cannot finish: its pods cannot be created: pod rejected: RuntimeClass \"sandbox\" not found",
+        ),
+        (
+            "another priority than that of the class",
+            job("a", "", "", "priority: 7,"),
+            "job/a: cannot finish: its pods cannot be created: the integer value of priority (7) must not be provided",
+        ),
+        (
             "schedulerName",
             job("a", "", "", "schedulerName: other,"),
             "job/a: cannot finish: no scheduler here serves schedulerName other; served: default-scheduler",
