@@ -208,7 +208,7 @@ async fn a_drop_waits_for_the_end_of_the_thread() {
     let (ended, has_ended) = channel::<()>();
     let thread = CoreThread::start(move |_| {
         let _held_until_the_end = &ended;
-        Made { decisions: Vec::new(), advices: Vec::new(), more: false, next_at: None }
+        Made { decisions: Vec::new(), advices: Vec::new(), new_runs: Vec::new(), more: false, next_at: None }
     });
     drop(thread);
     assert_eq!(has_ended.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
