@@ -62,12 +62,15 @@ pub(crate) fn look(asked: &Asked<'_>, cluster: &mut Cluster, classes: &mut Class
     if asked.refusal.cause == Cause::NoRoom {
         ways.extend(min_count::lower(asked, &mut desk));
     }
+    // A decision is worth making for one pod of a Basic group. What the group is told holds for all of them.
+    let need = &asked.need.for_all_that_wait();
+    let asked = &Asked { need, ..*asked };
     ways.extend(key::relax(asked, &mut desk));
     // Where the unit would not fit even on empty nodes, nobody's leaving helps.
     let could_wait = asked.refusal.cause == Cause::NoRoom && asked.refusal.could_wait;
     let plan = could_wait.then(|| leaving::plan(asked, &mut desk)).flatten();
     if asked.refusal.cause == Cause::NoRoom {
-        ways.extend(nodes::more(asked.need, &mut desk));
+        ways.extend(nodes::more(need, &mut desk));
         ways.extend(nodes::larger(asked, &mut desk));
     }
     Found { advice: Advice { ways, cut: desk.cut }, plan }

@@ -76,6 +76,15 @@ impl Need {
         self.wanted_count().saturating_sub(self.placed_count).max(1)
     }
 
+    /// The same for all pods that a remedy must hold for: those that a gang lacks to start, or else every pod that waits.
+    pub(crate) fn for_all_that_wait(&self) -> Need {
+        let policy = match self.policy {
+            Policy::Gang { min_count } if self.placed_count < min_count => self.policy,
+            _ => Policy::Gang { min_count: self.placed_count + self.pods_count() },
+        };
+        Need { policy, ..self.clone() }
+    }
+
     /// Sorts lots by size, so that large pods find room before small ones fill the gaps.
     pub(crate) fn largest_first(lots: &mut [Lot], usage_of: impl Fn(ClassId) -> u128) {
         lots.sort_by_cached_key(|lot| std::cmp::Reverse(usage_of(lot.class)));

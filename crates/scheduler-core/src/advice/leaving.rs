@@ -54,7 +54,13 @@ pub(super) fn plan(asked: &Asked<'_>, desk: &mut Desk<'_>) -> Option<Plan> {
 
 /// Where the unit would fit if all pods left, the nearest to that first.
 fn regions(need: &Need, rooms: &[Rooms], desk: &mut Desk<'_>) -> Vec<Region> {
-    let Some(constraint) = &need.constraint else { return vec![Region::Everywhere] };
+    let Some(constraint) = &need.constraint else {
+        let when_empty = |(lot, rooms): (&crate::need::Lot, &Rooms)| {
+            rooms.empty.iter().map(|slots| u64::from(*slots)).sum::<u64>().min(lot.count as u64)
+        };
+        let fits = need.lots.iter().zip(rooms).map(when_empty).sum::<u64>() >= need.required_count() as u64;
+        return if fits { vec![Region::Everywhere] } else { Vec::new() };
+    };
     let topology = desk.cluster.topology(constraint.topology);
     let fits = |domain: DomainId, slots: &dyn Fn(&Rooms, NodeIndex) -> u32| -> u64 {
         let of_lot = |(lot, rooms): (&crate::need::Lot, &Rooms)| {

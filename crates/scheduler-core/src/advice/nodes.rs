@@ -4,7 +4,7 @@ use super::{Asked, Desk};
 use crate::classes::{Class, Requirement};
 use crate::cluster::NodeIndex;
 use crate::hold::Rooms;
-use crate::need::{Need, Policy};
+use crate::need::Need;
 use crate::place::{self, Order, Places};
 use crate::slots::{self, Region};
 use crate::ways_out::{Lacking, WayOut};
@@ -13,8 +13,7 @@ use crate::ways_out::{Lacking, WayOut};
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// So many more nodes like one there is, in the domain that takes most of the unit: enough by arithmetic, since what fits
-/// there now stays and the rest goes to the new ones. For a gang that has not started they are enough for it to start, for
-/// all others they are enough for every pod that waits.
+/// there now stays and the rest goes to the new ones.
 pub(super) fn more(need: &Need, desk: &mut Desk<'_>) -> Option<WayOut> {
     let (region, _) = slots::ranked(need, desk.cluster, desk.classes).nearest?;
     let key = region.chosen(desk.cluster).map(|domain| domain.key);
@@ -38,14 +37,6 @@ pub(super) fn more(need: &Need, desk: &mut Desk<'_>) -> Option<WayOut> {
     Some(WayOut::AddNodes { count, like, domain: region.chosen(desk.cluster) })
 }
 
-/// How many pods are to find a place.
-fn aim(need: &Need) -> usize {
-    match need.policy {
-        Policy::Gang { min_count } if need.placed_count < min_count => need.required_count(),
-        Policy::Gang { .. } | Policy::Basic | Policy::Alone => need.pods_count(),
-    }
-}
-
 /// A node is a domain of its own, so that no other can be added to it: one new node has to take the whole unit, and
 /// members that have their place tie it to another.
 fn one_that_takes_all(need: &Need, desk: &mut Desk<'_>) -> Option<WayOut> {
@@ -54,7 +45,8 @@ fn one_that_takes_all(need: &Need, desk: &mut Desk<'_>) -> Option<WayOut> {
         return None;
     }
     let rooms = Rooms::of(lot.class, desk.cluster, desk.classes);
-    let takes_all = |node: &NodeIndex| desk.cluster.node(*node).present && rooms.empty[node.at()] as usize >= aim(need);
+    let required = need.required_count();
+    let takes_all = |node: &NodeIndex| desk.cluster.node(*node).present && rooms.empty[node.at()] as usize >= required;
     let name = |node: &NodeIndex| desk.cluster.node_name(*node).to_owned();
     let like = desk.cluster.indices().filter(takes_all).map(|node| name(&node)).min()?;
     Some(WayOut::AddNodes { count: 1, like, domain: None })
@@ -67,7 +59,7 @@ fn rest(need: &Need, region: Region, desk: &mut Desk<'_>) -> Vec<usize> {
     place::group(need, Order::SmallestFirst, region, desk.classes, &mut tentative, &mut places);
     let mut left: Vec<usize> = need.lots.iter().map(|lot| lot.count).collect();
     places.spots.iter().for_each(|(lot, _)| left[*lot] -= 1);
-    let mut missing = aim(need).saturating_sub(places.spots.len());
+    let mut missing = need.required_count().saturating_sub(places.spots.len());
     // The smallest first: most of them go to a node.
     for left in left.iter_mut().rev() {
         *left = (*left).min(missing);

@@ -181,7 +181,7 @@ impl Core {
         let steps_max = self.config.search_steps_max;
         let mut found: Found = advice::look(&asked, &mut self.cluster, &mut self.classes, steps_max);
         found.advice.cut |= running.cut && refusal.could_wait;
-        if let Some(end) = self.hold_to_end(need) {
+        if let Some(end) = self.hold_to_end(&need.for_all_that_wait()) {
             // Room there is: nobody has to leave, and no node has to come.
             found.advice.ways.retain(|way| !way.is_about_nodes());
             return found.with(Some(end));

@@ -202,6 +202,29 @@ fn the_node_of_a_leader_is_told_beside_those_of_its_workers() {
     assert_eq!((nodes.len(), nodes[4]), (5, "a"), "{nodes:?}");
 }
 
+// "wait for pod x" and "use another key" were tried for one pod, and told to a group of three.
+#[test]
+fn what_a_basic_group_is_told_to_do_helps_all_its_pods() {
+    let full = "pods x 4 gpu=1 node=a; pods y 4 gpu=1 node=b; pods z 4 gpu=1 node=c; pods w 3 gpu=1 node=d;";
+    assert_snapshot!(told(&format!("{RACKS} {full} pod v gpu=1 node=d; group g basic pods=3 gpu=1"), "g"), @r"
+    podgroup ns/g waits until something changes that could help; number 1 of 1 in the queue, tried once
+    no pod fits (Insufficient nvidia.com/gpu on 4 of 4 nodes)
+    ways out, each checked against the cluster as it is:
+      wait for pod ns/x-0, pod ns/w-2 and pod ns/v
+      add 1 node like a
+    ");
+    // One is placed in the first rack. For the two that wait there is room in other racks, but not in that zone.
+    let full = "pods x 4 gpu=1 node=a; pods y 3 gpu=1 node=b; pods z 3 gpu=1 node=c; pods w 3 gpu=1 node=d;";
+    let told = told(&format!("{RACKS} {full} group g basic pods=3 gpu=1 key=rack"), "g");
+    let ways: Vec<&str> = told.lines().skip_while(|line| !line.starts_with("ways out")).skip(1).take(3).collect();
+    let want = [
+        "  recreate podgroup ns/g without the topology key rack",
+        "  wait for pod ns/x-0 and pod ns/y-2 in rack=r1",
+        "  add 1 node like a to rack=r1",
+    ];
+    assert_eq!(ways, want, "{told}");
+}
+
 #[test]
 fn a_placed_group_is_told_why_this_domain_and_these_nodes() {
     assert_snapshot!(told(&format!("{RACKS} group g gang minCount=4 pods=4 gpu=1 key=rack"), "g"), @r"

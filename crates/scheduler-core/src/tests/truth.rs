@@ -22,9 +22,21 @@ fn explain(run: &mut Run, unit: &Unit) -> Option<Explained> {
 }
 
 /// Says the group anew, with these terms and before all others, and tells whether as many of its pods as it needs are
-/// placed then.
+/// placed then: a gang that only starts its `minCount`, all others every pod that waits.
 fn fits(run: &mut Run, group: &str, min_count: Option<usize>, key: Option<&str>) -> bool {
-    decided(run, group, min_count, key).is_some_and(|decision| matches!(decision.verdict, Verdict::Bind(_)))
+    let Some(Decision { verdict: Verdict::Bind(spots), unplaced, .. }) = decided(run, group, min_count, key) else {
+        return false;
+    };
+    unplaced.is_none_or(|rest| rest.is_gang && rest.placed_count - spots.len() < rest.wanted_count)
+}
+
+/// The same, or some pods of several sizes are placed: a group that has started is given what fits first, though there is a
+/// way for all.
+fn may_fit(run: &mut Run, group: &str, min_count: Option<usize>, key: Option<&str>) -> bool {
+    match run.model.is_mixed(group) {
+        true => decided(run, group, min_count, key).is_some_and(|one| matches!(one.verdict, Verdict::Bind(_))),
+        false => fits(run, group, min_count, key),
+    }
 }
 
 /// What is decided about the group then.
@@ -97,8 +109,8 @@ fn check_ways(steps: &[Step], group: &str, terms: &Group, refusal: &Refusal) {
                 assert!(!is_largest || !larger_fits(), "{larger} fit as well: {said}");
                 fits(&mut run, group, Some(*to), key)
             }
-            WayOut::OtherKey { to, .. } => to != "rack" && fits(&mut run, group, terms.min_count, Some(to)),
-            WayOut::NoKey { .. } => fits(&mut run, group, terms.min_count, None),
+            WayOut::OtherKey { to, .. } => to != "rack" && may_fit(&mut run, group, terms.min_count, Some(to)),
+            WayOut::NoKey { .. } => may_fit(&mut run, group, terms.min_count, None),
             WayOut::WaitFor { leaving, .. } => {
                 for spared in leaving.iter().filter(|_| !advice.cut && key.is_none()) {
                     let mut run = Run::again(steps);
@@ -106,18 +118,12 @@ fn check_ways(steps: &[Step], group: &str, terms: &Group, refusal: &Refusal) {
                     assert!(!fits(&mut run, group, terms.min_count, key), "{spared:?} can stay: {said}");
                 }
                 leaving.iter().for_each(|one| leave(&mut run, one));
-                fits(&mut run, group, terms.min_count, key)
+                may_fit(&mut run, group, terms.min_count, key)
             }
             WayOut::HoldEnds { .. } => panic!("nothing is held here"),
             WayOut::AddNodes { count, like, domain } => {
                 add_nodes(&mut run, *count, like, domain.as_ref());
-                let has_started = refusal.placed_count >= refusal.wanted_count || !refusal.is_gang;
-                let is_mixed = run.model.is_mixed(group);
-                let decided = decided(&mut run, group, terms.min_count, key);
-                // All pods that wait, but for those beyond the minCount of a gang that only starts.
-                let all = decided.as_ref().is_some_and(|decision| decision.unplaced.is_none());
-                assert!(all || is_mixed || !has_started, "{way:?} is not enough for all: {said}");
-                decided.is_some_and(|decision| matches!(decision.verdict, Verdict::Bind(_)))
+                may_fit(&mut run, group, terms.min_count, key)
             }
             WayOut::LargerNodes { lacking } => {
                 check_lacking(&run, lacking, &run.model.pending_sizes(group));
