@@ -76,6 +76,7 @@ impl Announcer {
     fn group(&self, unit: &Unit, key: &ObjectKey, book: &mut Book, writes: &mut Writes, now: Timestamp) {
         let view = self.pod_groups.get(key);
         let refused = self.refusal(unit).and_then(|words| self.still_refused(unit, key, words, book));
+        let why = refused.as_ref().map(|words| words.message.clone());
         let to_say = refused.filter(|words| self.is_due(unit, words, book, now));
         if let Some(view) = &view {
             let mut wanted = Vec::new();
@@ -92,7 +93,7 @@ impl Announcer {
                 standing.scheduled = condition.status == "True";
                 wanted.push(condition);
             }
-            wanted.extend(self.degraded(view, key, book, now));
+            wanted.extend(self.degraded(view, key, why.as_deref(), book, now));
             if !wanted.is_empty() {
                 book.standing(key).writing = true;
                 let body = conditions::patch(&view.metadata, &view.status.conditions, &wanted, now);
@@ -126,13 +127,20 @@ impl Announcer {
         book.unsaid_pods.extend(pods.iter().map(|pod| pod.metadata.key()));
     }
 
-    /// What is to be said now about whether the group still has its `minCount`.
-    fn degraded(&self, view: &PodGroupView, key: &ObjectKey, book: &mut Book, now: Timestamp) -> Option<Condition> {
+    /// What is to be said now about whether the group still has its `minCount`, and why the rest of it is refused.
+    fn degraded(
+        &self,
+        view: &PodGroupView,
+        key: &ObjectKey,
+        refused: Option<&str>,
+        book: &mut Book,
+        now: Timestamp,
+    ) -> Option<Condition> {
         let standing = book.standing(key);
         standing.short_since = standing.is_short().then(|| standing.short_since.unwrap_or(now));
         let min_count = standing.quorum().filter(|_| standing.scheduled)?;
         let (held, said) = (&view.status.conditions, standing.degraded.as_ref());
-        let wanted = degraded::condition(standing.counts, min_count, held, said)?;
+        let wanted = degraded::condition(standing.counts, min_count, held, said, refused)?;
         let noticed = standing.noticed.filter(|(counts, _)| *counts == standing.counts);
         let (_, counts_since) = *standing.noticed.insert(noticed.unwrap_or((standing.counts, now)));
         let since = degraded::Since { short: standing.short_since.unwrap_or(now), counts: counts_since };
@@ -237,7 +245,7 @@ impl Announcer {
                 continue;
             }
             let wanted = match (book.said_about(&pod), book.bind_error(&key)) {
-                (Some(said), _) => match wanted_of_refused(&pod, &said.words) {
+                (Some(said), _) => match wanted_of_refused(&pod, &said.words, book.shows_refusals(&pod)) {
                     Some(wanted) => wanted,
                     None => continue,
                 },
@@ -340,15 +348,17 @@ impl Announcer {
     }
 }
 
-/// The condition of a pod that is refused, alone or with its group; `None` if it is to have none.
-fn wanted_of_refused(pod: &PodView, words: &Words) -> Option<Condition> {
+/// The condition of a pod that is refused, alone or with its group; `None` if it is to have none. `group_tells`: the group
+/// has a condition that says more.
+fn wanted_of_refused(pod: &PodView, words: &Words, group_tells: bool) -> Option<Condition> {
     let is_unschedulable = |one: &Condition| one.kind == POD_SCHEDULED && one.reason == UNSCHEDULABLE;
     let reason = match words.is_about_missing_parts() {
         false => UNSCHEDULABLE,
         true if pod.status.conditions.iter().any(is_unschedulable) => POD_GROUP_NOT_READY,
         true => return None,
     };
-    Some(conditions::fails(POD_SCHEDULED, reason, &words.pod_message))
+    let more = if group_tells && words.is_told_by_group { "; see its conditions" } else { "" };
+    Some(conditions::fails(POD_SCHEDULED, reason, &format!("{}{more}", words.pod_message)))
 }
 
 /// Whether the pod still wants a node.

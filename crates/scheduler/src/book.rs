@@ -306,6 +306,13 @@ impl Book {
         self.said(&Unit::Pod(pod.metadata.key())).or_else(|| self.said(&self.unit_of(pod)))
     }
 
+    /// Whether the group of `pod` has a condition for why it is refused: one that was never scheduled, or a gang, which is
+    /// called degraded then.
+    pub(crate) fn shows_refusals(&self, pod: &PodView) -> bool {
+        let standing = self.group_of(pod).and_then(|group| self.groups.get(&group));
+        standing.is_some_and(|standing| !standing.scheduled || standing.min_count.is_some())
+    }
+
     /// Remembers that `words` are being said about `unit`.
     pub(crate) fn say(&mut self, unit: Unit, words: Words, at: Timestamp) {
         self.said.insert(unit, Said { words, at });

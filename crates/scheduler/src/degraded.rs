@@ -86,11 +86,19 @@ pub struct Said {
 }
 
 /// The condition that a gang of `min_count`, which had that many once, should carry; none if it never lacked a pod.
-pub fn condition(counts: Counts, min_count: usize, held: &[Condition], said: Option<&Said>) -> Option<Condition> {
+/// `refused` is why those that wait find no place: `PodGroupInitiallyScheduled` is True for good, and cannot say it.
+pub fn condition(
+    counts: Counts,
+    min_count: usize,
+    held: &[Condition],
+    said: Option<&Said>,
+    refused: Option<&str>,
+) -> Option<Condition> {
     let last = said.map(|said| &said.condition).or_else(|| held.iter().find(|one| one.kind == DEGRADED));
     let words = counts.words(min_count);
     if counts.fall_short_of(min_count) {
-        Some(Condition { message: words, ..conditions::holds(DEGRADED, "BelowMinCount") })
+        let why = refused.map(|why| format!(": {why}")).unwrap_or_default();
+        Some(Condition { message: words + &why, ..conditions::holds(DEGRADED, "BelowMinCount") })
     } else {
         let was = last.filter(|last| last.status == "True")?;
         // What is gone as a whole is not there again either; it only lacks nothing.
@@ -174,8 +182,13 @@ mod tests {
             ("whole again", counts(4, 0, 0), Some(&short), "False MinCountBound 4 of minCount 4 pods bound, 0 waiting"),
             ("gone since", counts(0, 0, 0), Some(&short), "False NoPods 0 of minCount 4 pods bound, 0 waiting"),
         ] {
-            let text = condition(counts, 4, &[], said).map(|c| format!("{} {} {}", c.status, c.reason, c.message));
-            assert_eq!(text.unwrap_or_default(), want, "{case}");
+            let text = |refused: Option<&str>| {
+                let wanted = condition(counts, 4, &[], said, refused);
+                wanted.map(|c| format!("{} {} {}", c.status, c.reason, c.message)).unwrap_or_default()
+            };
+            assert_eq!(text(None), want, "{case}");
+            let why = if want.starts_with("True") { ": no room" } else { "" };
+            assert_eq!(text(Some("no room")), format!("{want}{why}"), "{case}, and refused");
         }
     }
 

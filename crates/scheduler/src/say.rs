@@ -19,6 +19,8 @@ pub struct Words {
     pub message: String,
     /// For each of its pods. That of a group's pod names the group, whose condition has the numbers.
     pub pod_message: String,
+    /// The group lacks pods that it needs, so that it has a condition about this. Of pods beyond those it has none.
+    pub is_told_by_group: bool,
 }
 
 impl Words {
@@ -26,10 +28,11 @@ impl Words {
     pub fn of(refusal: &Refusal) -> Words {
         let obstacle = obstacle(refusal);
         let pod_message = match &refusal.unit {
-            Unit::Group(group) => format!("waiting for PodGroup {group}: {obstacle}; see its conditions"),
+            Unit::Group(group) => format!("waiting for PodGroup {group}: {obstacle}"),
             Unit::Pod(_) => refusal.pod_message(),
         };
-        Words { cause: refusal.cause.clone(), message: refusal.message(), obstacle, pod_message }
+        let is_told_by_group = matches!(refusal.unit, Unit::Group(_)) && !refusal.is_about_extra_pods();
+        Words { cause: refusal.cause.clone(), message: refusal.message(), obstacle, pod_message, is_told_by_group }
     }
 
     /// Whether the unit could not be placed on any nodes yet, because what it consists of is not there. Its pods are not
@@ -152,7 +155,8 @@ mod tests {
     }
 
     fn words(message: &str, obstacle: &str) -> Words {
-        Words { cause: Cause::NoRoom, obstacle: obstacle.into(), message: message.into(), pod_message: String::new() }
+        let (obstacle, message) = (obstacle.to_owned(), message.to_owned());
+        Words { cause: Cause::NoRoom, obstacle, message, pod_message: String::new(), is_told_by_group: true }
     }
 
     #[test]

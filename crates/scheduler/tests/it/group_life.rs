@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::views::ObjectKey;
 use scheduler::Config;
 use scheduler_core::OtherPriority;
 
@@ -43,6 +44,49 @@ async fn a_gang_that_lost_a_pod_is_called_degraded_until_it_is_whole_again() {
     assert_eq!(server.log(), ["bind e"], "what is replaced at once is not worth a word");
 }
 
+// The pods of the second run said "see its conditions", and all that the group had was the True of the first.
+#[tokio::test(start_paused = true)]
+async fn a_second_run_that_finds_no_room_says_why_on_its_group() {
+    let server = running_gang().await;
+    ["a", "b", "c"].iter().for_each(|pod| server.remove("pods", pod));
+    server.pods(&["x0", "x1", "x2", "x3", "x4", "x5", "x6"], None, Some("n"));
+    server.pods(&["d", "e", "f"], Some("g"), None);
+    settle(30).await;
+    let condition = |kind: &str| {
+        let group = server.pod_groups.get(&ObjectKey::new("ns", "g")).unwrap();
+        let found = group.status.conditions.iter().find(|one| one.kind == kind).cloned().unwrap();
+        (found.status, found.message)
+    };
+    assert_eq!(condition("PodGroupInitiallyScheduled").0, "True");
+    let (status, why) = condition("Degraded");
+    let want = "0 of minCount 3 pods bound, 3 waiting: gang of 3 does not fit: 2 of 3 pods fit (1 more needed; \
+                Insufficient cpu on 1 of 1 nodes); ways out: lower minCount to 2";
+    assert!(status == "True" && why.starts_with(want), "{why}");
+    assert_eq!(said_by(&server, "d"), "waiting for PodGroup ns/g: not enough cpu; see its conditions");
+}
+
+// Nothing is said on the group of pods beyond its minCount, nor on a Basic group once a pod of it was bound.
+#[tokio::test(start_paused = true)]
+async fn pods_whose_group_has_nothing_to_say_about_them_do_not_send_the_reader_there() {
+    let server = running_gang().await;
+    server.basic("h");
+    server.pod("h0", Some("h"), None);
+    settle(5).await;
+    server.remove("pods", "h0");
+    server.pods(&["x0", "x1", "x2", "x3", "x4", "x5"], None, Some("n"));
+    settle(5).await;
+    server.pod("d", Some("g"), None);
+    server.pod("h1", Some("h"), None);
+    settle(30).await;
+    assert_eq!(said_by(&server, "d"), "waiting for PodGroup ns/g: not enough cpu");
+    assert_eq!(said_by(&server, "h1"), "waiting for PodGroup ns/h: not enough cpu");
+}
+
+/// What the condition of a pod says.
+fn said_by(server: &SmallServer, pod: &str) -> String {
+    server.pods.get(&ObjectKey::new("ns", pod)).unwrap().status.conditions[0].message.clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn live_counts_are_written_at_most_every_ten_seconds() {
     let server = running_gang().await;
@@ -60,7 +104,7 @@ async fn live_counts_are_written_at_most_every_ten_seconds() {
     assert!(said <= 1, "{said}");
     settle(20).await;
     let message = server.pod_groups.all()[0].status.conditions.last().unwrap().message.clone();
-    assert_eq!(message, "2 of minCount 3 pods bound, 4 waiting");
+    assert!(message.starts_with("2 of minCount 3 pods bound, 4 waiting: no more pods fit ("), "{message}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -88,6 +88,11 @@ impl SmallServer {
         self.put("podgroups", name, json!({"metadata": metadata(name), "spec": spec}));
     }
 
+    pub fn basic(&self, name: &str) {
+        let spec = json!({"schedulingPolicy": {"basic": {}}});
+        self.put("podgroups", name, json!({"metadata": metadata(name), "spec": spec}));
+    }
+
     /// A gang that the Job `owner` manages, of this priority.
     pub fn gang_of(&self, name: &str, min_count: u32, owner: &str, priority: i32) {
         let spec = json!({"schedulingPolicy": {"gang": {"minCount": min_count}}, "priority": priority});
