@@ -1,10 +1,11 @@
 //! When a refusal or a success is worth a write. Pure: views and memories in, what to write out.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{Condition, PodGroupView};
-use scheduler_core::{Cause, Refusal, Unit};
+use scheduler_core::{Cause, Reason, Refusal, Unit};
 
 use crate::conditions::{self, INITIALLY_SCHEDULED, SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 
@@ -54,9 +55,10 @@ fn obstacle(refusal: &Refusal) -> String {
                 Some(domain) => (&domain.reasons, format!(" in one {}", short(&domain.key))),
                 None => (&refusal.reasons, String::new()),
             };
-            // The reason of most nodes alone: which others there are changes with every pod.
-            let most = reasons.0.iter().max_by_key(|(reason, count)| (**count, std::cmp::Reverse(reason.as_str())));
-            match most.map(|(reason, _)| reason.strip_prefix("Insufficient ").ok_or(reason)) {
+            // One reason alone: which others there are changes with every pod. Nodes that came farthest lack least, and
+            // what they lack is what is short; nodes of another kind are refused before, and mostly are more.
+            let last = reasons.0.iter().max_by_key(|(reason, count)| (stage(reason), **count, Reverse(*reason)));
+            match last.map(|(reason, _)| reason.strip_prefix("Insufficient ").ok_or(reason)) {
                 Some(Ok(resource)) => format!("not enough {resource}{place}"),
                 Some(Err(reason)) => format!("no room{place}: {}", reason.replacen("node(s)", "nodes", 1)),
                 None => format!("no room{place}"),
@@ -66,6 +68,24 @@ fn obstacle(refusal: &Refusal) -> String {
         (Cause::Gated, _) => "some of its pods are gated".to_owned(),
         _ => refusal.plain_message(),
     }
+}
+
+/// How far a node came that was refused for this: filters look at it in this order, as in kube-scheduler.
+fn stage(reason: &str) -> usize {
+    let order = [
+        "TopologyPlacementGenerator",
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        // Holds come and go, and are no news where something else is short.
+        "Hold",
+        "NodeResourcesFit",
+    ];
+    // Filters of one's own come last, too.
+    let plugin = Reason::plugin_of(reason).unwrap_or("NodeResourcesFit");
+    order.iter().position(|known| *known == plugin).unwrap_or(0)
 }
 
 /// A label key without its prefix: `rack` of `topology.kubernetes.io/rack`.
@@ -148,7 +168,8 @@ pub fn condition_for(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use api::views::View;
+    use api::views::{ObjectKey, View};
+    use scheduler_core::{Advised, Histogram, SetAside};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -172,6 +193,40 @@ mod tests {
             ("another cause", Words { cause: Cause::Incomplete, ..said.words.clone() }, Some(&said), 101, Due::Now),
         ] {
             assert_eq!(due(&new, said, at(now), pause), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_obstacle_is_what_the_nodes_lack_that_came_farthest() {
+        let selector = "node(s) didn't match Pod's node affinity/selector";
+        let (taint, gpu) = ("node(s) had untolerated taint(s)", "Insufficient nvidia.com/gpu");
+        for (reasons, want) in [
+            (vec![(selector, 90), (gpu, 10)], "not enough nvidia.com/gpu"),
+            (vec![(taint, 90), (selector, 10)], "no room: nodes didn't match Pod's node affinity/selector"),
+            (vec![("Insufficient cpu", 8), (gpu, 10), (taint, 100)], "not enough nvidia.com/gpu"),
+            (vec![("node(s) were held for ns/g", 9), (gpu, 1)], "not enough nvidia.com/gpu"),
+            (vec![("node(s) were held for ns/g", 1), (taint, 9)], "no room: nodes were held for ns/g"),
+            (vec![("node(s) were on fire", 11), (gpu, 10)], "no room: nodes were on fire"),
+        ] {
+            let reasons = Histogram(reasons.into_iter().map(|(text, count)| (text.to_owned(), count)).collect());
+            let refusal = Refusal {
+                unit: Unit::Group(ObjectKey::new("ns", "g")),
+                cause: Cause::NoRoom,
+                is_gang: true,
+                wanted_count: 3,
+                pods_count: 3,
+                placed_count: 0,
+                fits_count: 0,
+                nodes_count: 100,
+                nearest: None,
+                reasons,
+                domains: [].into(),
+                proven: true,
+                could_wait: true,
+                set_aside: SetAside::default(),
+                advised: Advised::NotYet,
+            };
+            assert_eq!(Words::of(&refusal).pod_message, format!("waiting for PodGroup ns/g: {want}"));
         }
     }
 
