@@ -100,6 +100,11 @@ pub enum Cause {
         /// The CompositePodGroup.
         parent: ObjectKey,
     },
+    /// CompositePodGroups above the PodGroup are parents of each other.
+    ParentCycle {
+        /// Each is the parent of the one before, and the first that of the last.
+        parents: Vec<ObjectKey>,
+    },
     /// No node carries the topology key.
     NoDomain {
         /// The topology key.
@@ -225,6 +230,11 @@ impl Refusal {
                 "compositepodgroup {parent} asks for more than Basic, which this scheduler does not place yet: its pods \
                  wait, since they would start without their sibling groups"
             ),
+            Cause::ParentCycle { parents } => {
+                let chain: Vec<String> = parents.iter().chain(parents.first()).map(ObjectKey::to_string).collect();
+                let chain = chain.join(" → ");
+                format!("the parents of the group form a cycle, compositepodgroup {chain}: delete one of them")
+            }
             Cause::NoDomain { key } => format!("no node carries the topology key {key}"),
             Cause::MembersSplit { key, values, .. } if values.len() > 1 => {
                 format!("members already run in several domains of {key}: {}", values.join(", "))

@@ -314,6 +314,7 @@ impl Core {
             Readiness::Parent => match group.parent_obstacle.clone()? {
                 ParentObstacle::Missing(parent) => Cause::NoParent { parent },
                 ParentObstacle::MoreThanBasic(parent) => Cause::ParentNotBasic { parent },
+                ParentObstacle::Cycle(parents) => Cause::ParentCycle { parents },
             },
             Readiness::Incomplete => Cause::Incomplete,
             Readiness::Gated => Cause::Gated,
@@ -323,7 +324,8 @@ impl Core {
         let quorum = group.quorum();
         let unit = Unit::Group(group.key.clone());
         // Nothing that happens in the cluster helps: only the pods or the parent can change.
-        let is_hopeless = matches!(cause, Cause::UnsupportedTerms { .. } | Cause::ParentNotBasic { .. });
+        let is_hopeless =
+            matches!(cause, Cause::UnsupportedTerms { .. } | Cause::ParentNotBasic { .. } | Cause::ParentCycle { .. });
         let refusal = Refusal {
             cause,
             is_gang: quorum.is_some(),

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 
 use super::GroupId;
 
-/// So many levels are looked at. The API allows fewer; whatever has more goes in circles.
-const LEVELS_MAX: usize = 8;
+/// So many levels are looked at. The API allows far fewer.
+const LEVELS_MAX: usize = 64;
 
 /// CompositePodGroups, and the groups below them.
 #[derive(Debug, Default)]
@@ -30,8 +30,10 @@ struct Composite {
 pub(crate) enum ParentObstacle {
     /// A CompositePodGroup above it does not exist.
     Missing(ObjectKey),
-    /// A CompositePodGroup above it asks for more than Basic.
+    /// A CompositePodGroup above it asks for more than Basic, or is beyond all levels.
     MoreThanBasic(ObjectKey),
+    /// CompositePodGroups above it, each the parent of the one before, and the first the parent of the last.
+    Cycle(Vec<ObjectKey>),
 }
 
 impl Composites {
@@ -49,12 +51,17 @@ impl Composites {
     /// What keeps a group with this parent from being placed by itself; none if all above it are Basic.
     pub(crate) fn obstacle(&self, parent: Option<&ObjectKey>) -> Option<ParentObstacle> {
         let mut next = parent;
-        for _ in 0..LEVELS_MAX {
+        let mut below: Vec<&ObjectKey> = Vec::new();
+        while below.len() < LEVELS_MAX {
             let key = next?;
+            if let Some(first) = below.iter().position(|known| *known == key) {
+                return Some(ParentObstacle::Cycle(below[first..].iter().copied().cloned().collect()));
+            }
             let Some(composite) = self.known.get(key) else { return Some(ParentObstacle::Missing(key.clone())) };
             if composite.is_more_than_basic {
                 return Some(ParentObstacle::MoreThanBasic(key.clone()));
             }
+            below.push(key);
             next = composite.parent.as_ref();
         }
         next.cloned().map(ParentObstacle::MoreThanBasic)

@@ -198,10 +198,11 @@ impl Core {
         let (unit, turn) = (UnitId::Group(id), group.next_turn());
         match group.readiness() {
             Readiness::NothingPending => self.queue.idle(unit),
-            Readiness::Parent if matches!(group.parent_obstacle, Some(ParentObstacle::MoreThanBasic(_))) => {
-                self.queue.set_incomplete(unit, turn, Lack::Support)
+            Readiness::Parent => {
+                let is_missing = matches!(group.parent_obstacle, Some(ParentObstacle::Missing(_)));
+                self.queue.set_incomplete(unit, turn, if is_missing { Lack::PodGroup } else { Lack::Support })
             }
-            Readiness::NoPodGroup | Readiness::Parent => self.queue.set_incomplete(unit, turn, Lack::PodGroup),
+            Readiness::NoPodGroup => self.queue.set_incomplete(unit, turn, Lack::PodGroup),
             Readiness::Incomplete | Readiness::Gated => self.queue.set_incomplete(unit, turn, Lack::Pods),
             Readiness::Unsupported => self.queue.set_incomplete(unit, turn, Lack::Support),
             Readiness::Ready => match change {

@@ -60,7 +60,14 @@ fn parents_that_go_in_circles_are_waited_for() {
     let mut world = World::of(
         "node a gpu=3; composite one basic parent=two; composite two basic parent=one; group g basic pods=1 parent=one",
     );
-    assert!(said(&mut world).starts_with("g: wait (compositepodgroup ns/one asks for more than Basic"));
+    assert_snapshot!(said(&mut world), @"g: wait (the parents of the group form a cycle, compositepodgroup ns/one → ns/two → ns/one: delete one of them)");
+    // One that leads into the circle is not part of it.
+    world.say("composite low basic parent=two; group g basic parent=low");
+    assert_snapshot!(said(&mut world), @"g: wait (the parents of the group form a cycle, compositepodgroup ns/two → ns/one → ns/two: delete one of them)");
+    world.say("composite one basic");
+    assert_snapshot!(world.decide(), @"g: bind g-0 to a");
+    world.say("composite self basic parent=self; group h basic pods=1 parent=self");
+    assert_snapshot!(said(&mut world), @"h: wait (the parents of the group form a cycle, compositepodgroup ns/self → ns/self: delete one of them)");
 }
 
 #[test]

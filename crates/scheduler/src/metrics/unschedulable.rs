@@ -64,6 +64,7 @@ fn plugins(refusal: &Refusal) -> Vec<&'static str> {
         | Cause::NoPodGroup
         | Cause::NoParent { .. }
         | Cause::ParentNotBasic { .. }
+        | Cause::ParentCycle { .. }
         | Cause::NotAMember { .. }
         | Cause::OtherPriority { .. } => vec!["GangScheduling"],
     };
