@@ -230,6 +230,12 @@ fn the_mark_is_checked_itself_and_made_where_there_is_none() {
             assert!(matches!(&refused, OpenError::Damaged { file, .. } if *file == mark), "byte {at}: {refused}");
         }
     }
+    for length in [0, 10] {
+        fs::write(&mark, &whole[..length]).unwrap();
+        for refused in [Disk::open(&home.0, options()).err().unwrap(), store::check(&home.0).err().unwrap()] {
+            assert!(matches!(&refused, OpenError::Damaged { file, .. } if *file == mark), "{length} bytes: {refused}");
+        }
+    }
     fs::remove_file(&mark).unwrap();
     store::check(&home.0).unwrap();
     drop(home.open());

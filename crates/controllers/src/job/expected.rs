@@ -1,5 +1,6 @@
-//! How many pods a Job's gang can have at once from now on. The scheduler reads it from an annotation of the PodGroup, so
-//! that a gang waits for no pods that will never come: those whose work is done and whose pods are gone.
+//! How many pods a Job's group can have at once from now on. The scheduler reads it from an annotation of the PodGroup, so
+//! that a gang waits for no pods that will never come (those whose work is done and whose pods are gone), and that the
+//! domain of a group with a topology key is chosen for all its pods and not for those that came first.
 //!
 //! The annotation is written when the PodGroup is created, and again only where the value that stands there would mislead
 //! the scheduler. A Job of 10,000 completions costs no write for each of them.
@@ -66,9 +67,17 @@ pub fn to_set(
         return None;
     }
     let group = observed.pod_groups.iter().find(|group| group.metadata.name == joined.name)?;
-    let min_count = group.min_count().filter(|_| is_ours(&group.metadata, &observed.job))?;
+    if !is_ours(&group.metadata, &observed.job) {
+        return None;
+    }
     let count = from_now_on(shape, tally);
     let held = group.expected_count().and_then(Result::ok).map_or(i64::MAX, |held| held as i64);
+    let Some(min_count) = group.min_count() else {
+        // Of a Basic group with a topology key it chooses the domain of the first pods, and nothing after that.
+        let starts = tally.active.is_empty() && matches!(planned, PodPlan::Create(_));
+        let due = starts && held != i64::MAX && held != i64::from(count);
+        return due.then(|| ExpectedCount { group: group.clone(), count });
+    };
     let due = match i64::from(count) - held {
         0 => false,
         1.. => true,

@@ -394,7 +394,9 @@ pub(super) fn pod_group(
     if let Some(later) = job.metadata.annotations.get(LATER).filter(|_| mode != ManagementMode::JoinNamed) {
         annotations.insert(LATER.to_owned(), later.clone());
     }
-    if mode != ManagementMode::JoinNamed && group.spec.scheduling_policy.gang.is_some() {
+    // A gang waits for no more pods than that, and a domain is chosen for as many.
+    let is_counted = group.spec.scheduling_policy.gang.is_some() || group.spec.scheduling_constraints.is_some();
+    if mode != ManagementMode::JoinNamed && is_counted {
         annotations.insert(PodGroupView::EXPECTED_COUNT.to_owned(), expected::at_first(job).to_string());
     }
     group.metadata.annotations = Some(annotations);

@@ -210,6 +210,7 @@ pub(super) fn high_water(directory: &Path) -> Result<FileBackend, OpenError> {
     let opened = open_trusted(options.read(true).write(true).create(true).truncate(false), &path);
     let storage = storage(&path, opened.map_err(|source| OpenError::io(&path, source))?)?;
     if is_new {
+        high_water::begin(&storage).map_err(|error| error.about(&path))?;
         sync_directory(directory)?;
     }
     // Read here as well, so that a damaged mark is not taken for damaged objects.
@@ -225,6 +226,7 @@ pub(crate) fn committed(directory: &Path) -> Result<Revision, OpenError> {
     }
     let opened = open_trusted(OpenOptions::new().read(true), &path);
     let storage = storage(&path, opened.map_err(|source| OpenError::io(&path, source))?)?;
+    high_water::ensure_begun(&storage).map_err(|error| error.about(&path))?;
     HighWater::on(Box::new(storage)).read().map_err(|error| error.about(&path))
 }
 

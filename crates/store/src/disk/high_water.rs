@@ -61,6 +61,16 @@ impl Drop for HighWater {
     }
 }
 
+/// Writes the mark of a store without commits, so that an empty file is never one that was begun.
+pub(crate) fn begin(storage: &impl StorageBackend) -> Result<(), DiskError> {
+    Ok(storage.write(0, &text(Revision::ZERO)).map_err(redb::StorageError::from)?)
+}
+
+/// An error for an empty file: the mark that stood there was cut off, and knows of no commit.
+pub(crate) fn ensure_begun(storage: &impl StorageBackend) -> Result<(), DiskError> {
+    if storage.len().map_err(redb::StorageError::from)? == 0 { Err(unreadable()) } else { Ok(()) }
+}
+
 fn text(revision: Revision) -> [u8; BYTES] {
     let digits = format!("{:020}", revision.0);
     let line = format!("{digits} {:08x}\n", crc32fast::hash(digits.as_bytes()));

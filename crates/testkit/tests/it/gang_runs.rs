@@ -126,6 +126,24 @@ fn a_gang_that_comes_in_batches_takes_a_rack_with_room_for_all_of_it() {
     });
 }
 
+// Seen: the first pod of a Basic Job chose the rack, the tightest one that it fitted into, and five others waited there.
+#[test]
+fn a_basic_job_takes_a_rack_with_room_for_all_of_it() {
+    on_home(async {
+        // A rack of eight nodes, and one of four.
+        let home = Home::start(3, 12).await;
+        let mut job = job("b").pods(6).gpus(8).endless().build();
+        let topology = json!({"topology": [{"key": "topology.kubernetes.io/rack"}]});
+        job["spec"]["scheduling"] = json!({"schedulingPolicy": {"basic": {}}, "schedulingConstraints": topology});
+        home.create(&job).await;
+        home.eventually("all six are placed", MINUTE, |home| {
+            let placed = home.pods().iter().filter(|pod| pod.node_name().is_some()).count();
+            (placed == 6).then_some(())
+        })
+        .await;
+    });
+}
+
 #[test]
 fn what_is_left_of_a_gang_is_replaced_when_no_more_pods_are_expected() {
     on_home(async {

@@ -163,7 +163,7 @@ func refuseOwnPlugins(t testing.TB, profiles any, own []string) {
 
 // harmlessPlugins are plugins of tests that change nothing unless a case says so, each with the cases that do.
 var harmlessPlugins = map[string]string{
-	"token-filter": "TestPreemption: cases named with filter, which are not run",
+	"filter-plugin": "TestPreemption: cases named with filter, which are not run",
 }
 
 // uses says whether an entry of a list anywhere in the value has this name.

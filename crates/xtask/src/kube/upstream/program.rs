@@ -51,7 +51,22 @@ pub fn compile(suite: &Suite) -> anyhow::Result<PathBuf> {
         .context("running `go test -c`")?;
     ensure!(status.success(), "the suite {} does not compile", suite.name);
     std::fs::rename(&unfinished, &program).with_context(|| program.display().to_string())?;
+    remove_older(&folder, suite.name, &program)?;
     Ok(program)
+}
+
+/// Removes programs of the suite that were compiled from other sources, with their logs: each is 150 MB.
+fn remove_older(folder: &Path, suite: &str, program: &Path) -> anyhow::Result<()> {
+    let kept = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let hash = name.strip_prefix(suite).and_then(|rest| rest.strip_prefix('-')).unwrap_or_default();
+        let is_older = hash.len() >= 16 && hash.as_bytes()[..16].iter().all(u8::is_ascii_hexdigit);
+        if is_older && !name.starts_with(&kept) {
+            std::fs::remove_file(folder.join(&name)).with_context(|| name)?;
+        }
+    }
+    Ok(())
 }
 
 /// Where the module's source lies.
