@@ -203,7 +203,9 @@ impl KeptIndex {
     /// How many pods of the class each node would take without any pods on it.
     pub(crate) fn slots_when_empty(&mut self, class: &Class, cluster: &Cluster) -> &[u32] {
         let shape = cluster.shape();
-        if self.empty.as_ref().is_none_or(|(seen, _)| *seen != shape) {
+        // A node of which only the name is known, from a pod that is bound to it, takes a place and changes nothing else.
+        let is_current = |(seen, slots): &(u64, Vec<u32>)| *seen == shape && slots.len() == cluster.width();
+        if !self.empty.as_ref().is_some_and(is_current) {
             let mut slots = vec![0; cluster.width()];
             let open = cluster.indices().filter(|node| !self.refuser(*node).is_static(&self.plugins));
             for batch in batches(open) {

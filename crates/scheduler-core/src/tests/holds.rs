@@ -101,3 +101,17 @@ fn holds_for_many_gangs_keep_no_more_than_a_tenth_idle_in_the_long_run() {
     assert!(idle <= share + 60.0, "{idle} cluster-seconds of {share} were kept idle");
     assert!(idle >= 0.9 * share, "{idle} cluster-seconds of {share}: the bound is what limits");
 }
+
+// A node is known by name as soon as a pod is bound to it, and what nodes take when they are empty was kept from before.
+#[test]
+fn a_pod_on_a_node_that_has_not_been_seen_ends_no_search_for_nodes_to_hold() {
+    let mut world = World::of("node a gpu=2; pod x gpu=1 node=a; group g gang minCount=2 pods=2 gpu=1");
+    assert!(world.decide().starts_with("g: wait"));
+    world.say("pod y gpu=1 node=unseen");
+    for _ in 0..4 {
+        world.now += Duration::from_secs(60);
+        world.decide();
+    }
+    world.say("delete x");
+    assert_eq!(world.decide(), "g: bind g-0 to a, g-1 to a");
+}
