@@ -24,10 +24,26 @@ fn binds() -> Requests {
     writes().of("pods").at("binding")
 }
 
-/// At which bind of the first gang it happens: the first, one in the middle, the last of
-/// those in flight at once, the last.
+/// Set to 1, every fault happens at every bind of the first gang, and the longest times are printed.
+const EVERY_BIND: &str = "PHALANX_EVERY_BIND";
+
+/// At which binds of the first gang it happens: the first, one in the middle, the last of those in flight at once, the
+/// last; or every one.
 fn positions() -> Vec<u64> {
-    if is_on_kube() { vec![1, 40, 80] } else { vec![1, 40, 64, 80] }
+    if std::env::var(EVERY_BIND).is_ok_and(|set| set == "1") {
+        (1..=SIZE as u64).collect()
+    } else if is_on_kube() {
+        vec![1, 40, 80]
+    } else {
+        vec![1, 40, 64, 80]
+    }
+}
+
+/// Runs `case` for each position; it returns how long it took until all pods were placed.
+fn at_each_position(fault: &str, case: impl AsyncFn(u64) -> Duration) {
+    let took: Vec<(Duration, u64)> = positions().into_iter().map(|n| (on_home(case(n)), n)).collect();
+    let (longest, n) = took.iter().max().expect("there are positions");
+    println!("{fault}: {} cases, at most {longest:?} from the fault until all are placed (bind {n})", took.len());
 }
 
 fn bound(home: &Home) -> usize {
@@ -47,8 +63,8 @@ async fn begin(seed: u64, rule: Rule) -> (Home, RuleId, Instant) {
     (home, rule, Instant::now())
 }
 
-/// Waits until both gangs are placed, and checks all that must hold then.
-async fn both_are_placed(home: &Home, begun: Instant, case: &str) {
+/// Waits until both gangs are placed, and checks all that must hold then. Returns how long that took.
+async fn both_are_placed(home: &Home, begun: Instant, case: &str) -> Duration {
     home.eventually(case, WITHIN, |home| (bound(home) == 2 * SIZE).then_some(())).await;
     let took = begun.elapsed();
     assert!(took <= WITHIN, "{case}: placed {took:?} after the fault began");
@@ -56,6 +72,7 @@ async fn both_are_placed(home: &Home, begun: Instant, case: &str) {
     assert_eq!(overcommitted(&history), BTreeSet::new(), "{case}");
     let made = history.iter().filter(|change| change.resource == "pods" && change.created).count();
     assert_eq!(made, 2 * SIZE, "{case}: no pod was released and made anew");
+    took
 }
 
 /// Nodes that had more pods than GPUs at any moment.
@@ -80,14 +97,13 @@ fn overcommitted(history: &[Change]) -> BTreeSet<String> {
 
 /// One bind meets `fault`.
 fn at_one_bind(fault: &Fault) {
-    for n in positions() {
-        on_home(async {
-            let case = format!("{fault:?} at bind {n}");
-            let (home, rule, begun) = begin(7, Rule::on(binds(), fault.clone()).nth(n)).await;
-            both_are_placed(&home, begun, &case).await;
-            assert_eq!(home.faults().counts(rule).done, 1, "{case}");
-        });
-    }
+    at_each_position(&format!("{fault:?} at one bind"), async |n| {
+        let case = format!("{fault:?} at bind {n}");
+        let (home, rule, begun) = begin(7, Rule::on(binds(), fault.clone()).nth(n)).await;
+        let took = both_are_placed(&home, begun, &case).await;
+        assert_eq!(home.faults().counts(rule).done, 1, "{case}");
+        took
+    });
 }
 
 #[test]
@@ -114,11 +130,8 @@ fn a_bind_that_is_done_and_answered_with_an_error_is_read_back() {
 // 64 binds in flight without an answer, and none ever comes: scheduling ended for good.
 #[test]
 fn a_network_that_swallows_everything_for_a_while_ends_no_scheduling() {
-    for (fault, n) in [Fault::BlackHole, Fault::BlackHoleAnswer].iter().flat_map(|fault| {
-        let positions = positions();
-        positions.into_iter().map(move |n| (fault, n))
-    }) {
-        on_home(async {
+    for fault in [Fault::BlackHole, Fault::BlackHoleAnswer] {
+        at_each_position(&format!("{fault:?} for {BLACK_HOLE:?}"), async |n| {
             let case = format!("{fault:?} for {BLACK_HOLE:?} from bind {n} on");
             let (home, rule, begun) = begin(7, Rule::on(binds(), fault.clone()).from(n)).await;
             // Nothing else of the scheduler's gets through either, and what it watches stands still.
@@ -127,7 +140,7 @@ fn a_network_that_swallows_everything_for_a_while_ends_no_scheduling() {
             tokio::time::sleep(BLACK_HOLE).await;
             home.faults().remove(rule);
             home.faults().remove(others);
-            both_are_placed(&home, begun, &case).await;
+            both_are_placed(&home, begun, &case).await
         });
     }
 }
