@@ -489,7 +489,8 @@ mod tests {
         for (section, name) in settings {
             let least = match name.as_str() {
                 "jobSyncBatch" => "1ms",
-                "drainTimeout" | "podBackoff" | "podBackoffMax" | "refusalPause" => "100ms",
+                "drainTimeout" | "podBackoff" | "podBackoffMax" | "podGCPeriod" | "podGCQuarantine"
+                | "refusalPause" => "100ms",
                 _ => "1s",
             };
             let or_never = if ["holdAfter", "releaseAfter", "overcommitAfter"].contains(&name.as_str()) {

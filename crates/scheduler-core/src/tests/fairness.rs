@@ -71,10 +71,9 @@ fn replacements_of_a_jobs_pods_queue_behind_whoever_waits_longer() {
     world.say("group new basic pods=1 gpu=1; pod alone gpu=1");
     world.decide();
     // Its first pods were there before the others, and go before them; those that replace them were not.
-    let more = "(1 more pod does not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))";
-    let two_more = "(2 more pods do not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))";
-    assert_eq!(replaced(&mut world, "old-0", "old-4"), format!("old-2 to a {two_more}"));
-    assert_eq!(replaced(&mut world, "old-1", "old-5"), format!("old-3 to a {two_more}"));
+    let more = "(no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))";
+    assert_eq!(replaced(&mut world, "old-0", "old-4"), format!("old-2 to a {more}"));
+    assert_eq!(replaced(&mut world, "old-1", "old-5"), format!("old-3 to a {more}"));
     assert_eq!(replaced(&mut world, "old-2", "old-6"), "new-0 to a");
     assert_eq!(replaced(&mut world, "old-3", "old-7"), "alone to a");
     world.say("delete alone");
@@ -83,7 +82,7 @@ fn replacements_of_a_jobs_pods_queue_behind_whoever_waits_longer() {
     world.say("group late basic pods=1 gpu=1; delete old-5; delete old-6; delete old-7; pod old-8 group=old gpu=1");
     world.decide();
     assert_eq!(replaced(&mut world, "new-0", "old-9"), "late-0 to a");
-    assert_eq!(replaced(&mut world, "late-0", "old-10"), format!("old-8 to a {two_more}"));
+    assert_eq!(replaced(&mut world, "late-0", "old-10"), format!("old-8 to a {more}"));
     world.say("delete old-10");
     assert_eq!(replaced(&mut world, "old-8", "old-11"), format!("old-9 to a {more}"));
     world.core.assert_consistent();

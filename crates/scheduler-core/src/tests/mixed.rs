@@ -32,7 +32,7 @@ fn mixed_gang_places_large_pods_first() {
 #[test]
 fn large_extra_pods_do_not_keep_a_gang_from_its_min_count() {
     let cluster = "node a gpu=4; group g gang minCount=4; pods s 4 group=g gpu=1; pod l group=g gpu=3";
-    assert_snapshot!(decide_text(cluster), @"g: bind s-0 to a, s-1 to a, s-2 to a, s-3 to a (1 more pod does not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
+    assert_snapshot!(decide_text(cluster), @"g: bind s-0 to a, s-1 to a, s-2 to a, s-3 to a (no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
 }
 
 /// Only 3 + 3 and 2 + 2 + 2 fill both nodes. Pods go to the emptier node, so that neither order of the classes finds it.
@@ -164,7 +164,7 @@ fn pods_that_cannot_help_bring_a_refused_gang_back_only_for_its_numbers() {
     assert_snapshot!(world.decide(), @"g: wait (gang of 2 does not fit: 1 of 2 pods fit (1 more needed; Insufficient nvidia.com/gpu on 1 of 1 nodes))");
     // A pod of another class may well help: it needs no GPU.
     world.say("pod g-3 group=g");
-    assert_snapshot!(world.decide(), @"g: bind g-1 to a, g-3 to a (1 more pod does not fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
+    assert_snapshot!(world.decide(), @"g: bind g-1 to a, g-3 to a (no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
 }
 
 #[test]
