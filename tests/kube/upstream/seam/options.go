@@ -163,7 +163,9 @@ func refuseOwnPlugins(t testing.TB, profiles any, own []string) {
 
 // harmlessPlugins are plugins of tests that change nothing unless a case says so, each with the cases that do.
 var harmlessPlugins = map[string]string{
-	"filter-plugin": "TestPreemption: cases named with filter, which are not run",
+	"filter-plugin":          "TestPreemption: cases named with filter, which are not run",
+	"mockBindPlugin":         "TestPodGroupPreemption, TestCompositePodGroupPreemption: cases named Binding first, which are not run",
+	"mockPGPostFilterPlugin": "the same cases",
 }
 
 // uses says whether an entry of a list anywhere in the value has this name.
