@@ -3,9 +3,10 @@
 //! Each member says the least time in which it shows anything. Within `--minutes` members run one after the other; one
 //! whose least time is no longer left is named as left out, and so is one whose turn never came.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::ValueEnum;
 
 use crate::kube;
@@ -29,6 +30,8 @@ pub struct Args {
 enum Member {
     /// Kubernetes' own integration suites on our components, all of them, each on all its homes
     Upstream,
+    /// Each fault of a bind at every bind of a gang of 80, on virtual time
+    LostBinds,
 }
 
 impl Member {
@@ -36,12 +39,14 @@ impl Member {
     fn minutes_least(self) -> u64 {
         match self {
             Member::Upstream => 60,
+            Member::LostBinds => 10,
         }
     }
 
     fn run(self, record: bool) -> anyhow::Result<()> {
         match self {
             Member::Upstream => kube::run_upstream(record),
+            Member::LostBinds => lost_binds(),
         }
     }
 }
@@ -66,6 +71,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         println!("left out: {member:?}, which takes {} minutes", member.minutes_least());
     }
     ensure!(failed.is_empty(), "failed: {failed:?}");
+    Ok(())
+}
+
+/// The tests of lost binds, each at every bind instead of a few.
+fn lost_binds() -> anyhow::Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["test", "--locked", "--package", "testkit", "--test", "it", "lost_binds::", "--", "--nocapture"])
+        .env("PHALANX_EVERY_BIND", "1")
+        .current_dir(crate::repository_root()?)
+        .status()
+        .context("running cargo")?;
+    ensure!(status.success(), "the tests ended with {status}");
     Ok(())
 }
 
