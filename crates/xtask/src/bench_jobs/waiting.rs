@@ -21,7 +21,6 @@ const JOBS_PER_SECOND: u64 = 7;
 const SECONDS: u64 = 30;
 /// Pods of the small Jobs: each Job has another number of them, up to this many.
 const PODS_MAX: u64 = 32;
-const PODS_OF_GANGS: &str = "/api/v1/namespaces/default/pods?labelSelector=bench%3Dgang";
 /// How long after the last change writes may still follow.
 const SETTLE: Duration = Duration::from_secs(5);
 const IN_FLIGHT: usize = 8;
@@ -53,8 +52,8 @@ async fn load(home: &Home, gangs: usize) -> anyhow::Result<Waiting> {
     let client_ref = &client;
     let make = make.map(|job| async move { request::post(client_ref, JOBS, &job).await.map(drop) });
     futures::stream::iter(make).buffer_unordered(IN_FLIGHT).try_collect::<()>().await?;
-    while pods_of_gangs(&client).await? < gangs * GANG_PODS {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+    while active_pods(&client).await? < gangs * GANG_PODS {
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
     tokio::time::sleep(SETTLE).await;
     let before = Vitals::now(&client, home).await?;
@@ -73,14 +72,23 @@ async fn load(home: &Home, gangs: usize) -> anyhow::Result<Waiting> {
     })
 }
 
-/// How many pods of waiting gangs there are.
-async fn pods_of_gangs(client: &Client) -> anyhow::Result<usize> {
+/// How many pods the Jobs have, as their status says.
+async fn active_pods(client: &Client) -> anyhow::Result<usize> {
     #[derive(Deserialize)]
     struct List {
-        items: Vec<serde::de::IgnoredAny>,
+        items: Vec<Item>,
     }
-    let list: List = serde_json::from_slice(&request::get(client, PODS_OF_GANGS).await?)?;
-    Ok(list.items.len())
+    #[derive(Deserialize)]
+    struct Item {
+        status: Status,
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        #[serde(default)]
+        active: usize,
+    }
+    let list: List = serde_json::from_slice(&request::get(client, JOBS).await?)?;
+    Ok(list.items.iter().map(|job| job.status.active).sum())
 }
 
 fn job(name: &str, pods: usize, gpus: usize, is_gang: bool) -> Value {
