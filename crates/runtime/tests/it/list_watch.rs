@@ -119,6 +119,23 @@ async fn a_bookmark_moves_the_revision_and_wakes_who_waits_for_it() {
     assert_eq!(world.cache.revision(), Revision(41));
 }
 
+// A Job waited up to a minute for the cache of its pods to reach the revision of a list, which was that of another kind.
+#[tokio::test(start_paused = true)]
+async fn what_the_cache_shows_ends_a_wait_for_a_revision_of_another_kind() {
+    let mut watch = None;
+    let world = World::start(|server| {
+        server.reply(200, &list(5, "", &[pod("a", 1)]));
+        watch = Some(server.reply_watch());
+    });
+    world.cache.synced().await;
+    let (cache, watch) = (world.cache.clone(), watch.unwrap());
+    let waiting = tokio::spawn(async move { cache.reached_or(Revision(40), || cache.all().is_empty()).await });
+    watch.send(&event("MODIFIED", &pod("a", 6)));
+    watch.send(&event("DELETED", &pod("a", 7)));
+    timeout(Duration::from_secs(1), waiting).await.expect("the pod is gone").unwrap();
+    assert_eq!(world.cache.revision(), Revision(7), "no bookmark has come");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cut_watch_resumes_after_the_last_event_seen() {
     let mut watches = Vec::new();
