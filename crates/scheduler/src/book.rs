@@ -21,7 +21,7 @@ pub(crate) struct Book {
     said: BTreeMap<Unit, Said>,
     /// Units to look at in this turn.
     pub(crate) unsaid: BTreeSet<Unit>,
-    /// Groups that have the pods they need and whose PodGroup does not say so. They come before all others, also while
+    /// Gangs that have the pods they need and whose PodGroup does not say so. They come before all others, also while
     /// binds are many: a scheduler that takes over knows by the condition alone that a gang was whole.
     pub(crate) newly_scheduled: BTreeSet<ObjectKey>,
     /// Pods whose condition may have to be written, once there is room.
@@ -86,9 +86,10 @@ impl Standing {
         Some(if self.is_continued { quorum.min(waiting + bound + succeeded).max(1) } else { quorum })
     }
 
-    /// Whether the PodGroup does not say yet that it was initially scheduled, and should.
+    /// Whether this is a gang with the pods it needs whose PodGroup does not say so. Nothing depends on how soon a Basic
+    /// group says it: its pods are never released.
     fn is_newly_scheduled(&self) -> bool {
-        self.exists && !self.scheduled && self.bound >= self.quorum().unwrap_or(1)
+        self.exists && !self.scheduled && self.quorum().is_some_and(|quorum| self.bound >= quorum)
     }
 
     /// Whether a change of its counts may be worth a word.
