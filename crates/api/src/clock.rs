@@ -12,17 +12,17 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// The longest duration that a setting may have: ten years. Times that far ahead can still be written down.
-pub const SETTING_MAX: Duration = Duration::from_secs(87_600 * 3600);
+pub const MAX_DURATION_SETTING: Duration = Duration::from_secs(87_600 * 3600);
 
 /// Reads the duration of a setting, such as `90s` or `1h30m`: above zero, and at most [`SETTING_MAX`].
-pub fn setting(text: &str) -> Option<Duration> {
+pub fn parse_duration_setting(text: &str) -> Option<Duration> {
     let duration = Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()?;
-    (!duration.is_zero() && duration <= SETTING_MAX).then_some(duration)
+    (!duration.is_zero() && duration <= MAX_DURATION_SETTING).then_some(duration)
 }
 
 /// The same for a setting that makes no sense below `least`, such as a deadline that every request would miss.
-pub fn setting_of_at_least(least: Duration, text: &str) -> Option<Duration> {
-    setting(text).filter(|duration| *duration >= least)
+pub fn parse_duration_setting_at_least(least: Duration, text: &str) -> Option<Duration> {
+    parse_duration_setting(text).filter(|duration| *duration >= least)
 }
 
 /// Kubernetes' `metav1.Time` text: whole seconds, UTC.
@@ -41,12 +41,12 @@ mod tests {
 
     #[test]
     fn durations_of_settings_are_above_zero_and_at_most_ten_years() {
-        assert_eq!(setting("1h30m"), Some(Duration::from_secs(5400)));
-        assert_eq!(setting("87600h"), Some(SETTING_MAX));
+        assert_eq!(parse_duration_setting("1h30m"), Some(Duration::from_secs(5400)));
+        assert_eq!(parse_duration_setting("87600h"), Some(MAX_DURATION_SETTING));
         for text in ["", "5", "0s", "-5s", "five", "87601h", "100000000h", "99999999999999999999h"] {
-            assert_eq!(setting(text), None, "{text}");
+            assert_eq!(parse_duration_setting(text), None, "{text}");
         }
-        let at_least_a_second = |text| setting_of_at_least(Duration::from_secs(1), text);
+        let at_least_a_second = |text| parse_duration_setting_at_least(Duration::from_secs(1), text);
         assert_eq!(["1ns", "999ms", "1s"].map(at_least_a_second), [None, None, Some(Duration::from_secs(1))]);
     }
 }

@@ -7,7 +7,7 @@ use crate::field::{Error, ErrorList, Path};
 use crate::metadata::{validate_object_meta, validate_object_meta_update};
 
 /// Drops what belongs to elections by the server, which no gate of ours switches on.
-pub fn prepare(lease: &mut Value) {
+pub fn drop_coordinated_election_fields(lease: &mut Value) {
     if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("strategy");
         spec.remove("preferredHolder");

@@ -13,21 +13,21 @@ use jiff::civil::Weekday;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-use field::{Bounds, Field};
+use field::{CronField, FieldBounds};
 
 /// A schedule whose time never comes (31 February) is given up so many years ahead.
-const YEARS_MAX: i16 = 5;
+const MAX_YEARS_AHEAD: i16 = 5;
 
 /// When something recurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Named in the schedule itself by `TZ=`; wins over the zone that [`Schedule::next_after`] is given.
     zone: Option<TimeZone>,
-    rule: Rule,
+    rule: ScheduleRule,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
+enum ScheduleRule {
     /// Whenever the clock on the wall shows such a time.
     Calendar(Calendar),
     /// So long after the last time, whatever the wall shows; whole seconds.
@@ -36,22 +36,22 @@ enum Rule {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Calendar {
-    minute: Field,
-    hour: Field,
-    day_of_month: Field,
-    month: Field,
-    day_of_week: Field,
+    minute: CronField,
+    hour: CronField,
+    day_of_month: CronField,
+    month: CronField,
+    day_of_week: CronField,
 }
 
 /// Why a text is no schedule, in the words of the library behind Kubernetes' CronJobs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadSchedule(String);
+pub struct ParseScheduleError(String);
 
 impl Schedule {
     /// Reads a schedule.
-    pub fn parse(text: &str) -> Result<Schedule, BadSchedule> {
-        let bad = |why: String| Err(BadSchedule(why));
+    pub fn parse(text: &str) -> Result<Schedule, ParseScheduleError> {
+        let bad = |why: String| Err(ParseScheduleError(why));
         if text.is_empty() {
             return bad("empty spec string".to_owned());
         }
@@ -62,10 +62,10 @@ impl Schedule {
                 let Some((name, rest)) = rest.split_once(' ') else {
                     return bad("invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned());
                 };
-                (zone_named(name).map_err(BadSchedule)?, rest.trim())
+                (parse_zone(name).map_err(ParseScheduleError)?, rest.trim())
             }
         };
-        let rule = if text.starts_with('@') { descriptor(text)? } else { Rule::Calendar(five_fields(text)?) };
+        let rule = if text.starts_with('@') { descriptor(text)? } else { ScheduleRule::Calendar(five_fields(text)?) };
         Ok(Schedule { zone, rule })
     }
 
@@ -75,8 +75,8 @@ impl Schedule {
     /// A wall time that the clocks skip in spring does not occur that day; one that they show twice in autumn occurs twice.
     pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match &self.rule {
-            Rule::Every(span) => whole_seconds(after)?.checked_add(*span).ok(),
-            Rule::Calendar(calendar) => calendar.next_after(after, self.zone.as_ref().unwrap_or(zone)),
+            ScheduleRule::Every(span) => whole_seconds(after)?.checked_add(*span).ok(),
+            ScheduleRule::Calendar(calendar) => calendar.next_after(after, self.zone.as_ref().unwrap_or(zone)),
         }
     }
 
@@ -84,7 +84,7 @@ impl Schedule {
     /// is asked again and again, at the cost of a few dozen questions however many times there are between.
     pub fn last_until(&self, after: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut last = self.next_after(after, zone).filter(|first| *first <= until)?;
-        if let Rule::Every(span) = &self.rule {
+        if let ScheduleRule::Every(span) = &self.rule {
             let steps = (until.as_second() - last.as_second()) / span.as_secs();
             return last.checked_add(SignedDuration::from_secs(steps * span.as_secs())).ok();
         }
@@ -103,7 +103,7 @@ impl Schedule {
 }
 
 /// The zone that a schedule names; none where it means that of whoever asks.
-fn zone_named(name: &str) -> Result<Option<TimeZone>, String> {
+fn parse_zone(name: &str) -> Result<Option<TimeZone>, String> {
     if name == "Local" {
         return Ok(None);
     }
@@ -136,11 +136,11 @@ impl Calendar {
         let mut at = whole_seconds(after)?.to_zoned(zone.clone());
         // The minute as the wall has it: before there were time zones, clocks differed by seconds.
         at = at.checked_add(SignedDuration::from_secs(60 - i64::from(at.second()))).ok()?;
-        let last_year = at.year().checked_add(YEARS_MAX)?;
+        let last_year = at.year().checked_add(MAX_YEARS_AHEAD)?;
         while at.year() <= last_year {
             at = if !self.month.has(at.month()) {
                 at.last_of_month().ok()?.tomorrow().ok()?.start_of_day().ok()?
-            } else if !self.names_day(&at) {
+            } else if !self.matches_day(&at) {
                 at.tomorrow().ok()?.start_of_day().ok()?
             } else if !self.hour.has(at.hour()) {
                 // Passing time, not turned clocks: an hour that the clocks skip is never met.
@@ -155,10 +155,10 @@ impl Calendar {
     }
 
     /// Where both days are restricted either may match; a day that is left open restricts nothing.
-    fn names_day(&self, at: &Zoned) -> bool {
+    fn matches_day(&self, at: &Zoned) -> bool {
         let of_month = self.day_of_month.has(at.day());
         let of_week = self.day_of_week.has(at.weekday().since(Weekday::Sunday));
-        if self.day_of_month.is_open() || self.day_of_week.is_open() {
+        if self.day_of_month.is_wildcard() || self.day_of_week.is_wildcard() {
             of_month && of_week
         } else {
             of_month || of_week
@@ -166,13 +166,13 @@ impl Calendar {
     }
 }
 
-fn five_fields(text: &str) -> Result<Calendar, BadSchedule> {
+fn five_fields(text: &str) -> Result<Calendar, ParseScheduleError> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let [minute, hour, day_of_month, month, day_of_week] = fields[..] else {
         let (count, fields) = (fields.len(), fields.join(" "));
-        return Err(BadSchedule(format!("expected exactly 5 fields, found {count}: [{fields}]")));
+        return Err(ParseScheduleError(format!("expected exactly 5 fields, found {count}: [{fields}]")));
     };
-    let field = |text: &str, bounds: &Bounds| Field::parse(text, bounds).map_err(BadSchedule);
+    let field = |text: &str, bounds: &FieldBounds| CronField::parse(text, bounds).map_err(ParseScheduleError);
     Ok(Calendar {
         minute: field(minute, &field::MINUTES)?,
         hour: field(hour, &field::HOURS)?,
@@ -182,7 +182,7 @@ fn five_fields(text: &str) -> Result<Calendar, BadSchedule> {
     })
 }
 
-fn descriptor(text: &str) -> Result<Rule, BadSchedule> {
+fn descriptor(text: &str) -> Result<ScheduleRule, ParseScheduleError> {
     let fields = match text {
         "@yearly" | "@annually" => "0 0 1 1 *",
         "@monthly" => "0 0 1 * *",
@@ -191,14 +191,14 @@ fn descriptor(text: &str) -> Result<Rule, BadSchedule> {
         "@hourly" => "0 * * * *",
         _ => {
             let Some(span) = text.strip_prefix("@every ") else {
-                return Err(BadSchedule(format!("unrecognized descriptor: {text}")));
+                return Err(ParseScheduleError(format!("unrecognized descriptor: {text}")));
             };
-            let span =
-                duration::parse(span).map_err(|why| BadSchedule(format!("failed to parse duration {text}: {why}")))?;
-            return Ok(Rule::Every(SignedDuration::from_secs(span.as_secs().max(1))));
+            let span = duration::parse(span)
+                .map_err(|why| ParseScheduleError(format!("failed to parse duration {text}: {why}")))?;
+            return Ok(ScheduleRule::Every(SignedDuration::from_secs(span.as_secs().max(1))));
         }
     };
-    five_fields(fields).map(Rule::Calendar)
+    five_fields(fields).map(ScheduleRule::Calendar)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Gate {
     /// Whether the gate is on unless told otherwise.
     // Upstream: every one of these is off by default. Workload-aware scheduling is what this project is for, so only
     // the form that later proposals replaced starts switched off.
-    pub fn default_on(self) -> bool {
+    pub fn is_on_by_default(self) -> bool {
         self != Gate::JobWorkloadRef
     }
 
@@ -127,7 +127,7 @@ impl Gates {
 
 /// What settings come to: the gates, and what to tell whoever wrote names that are not the gates' own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct ParsedGates {
     /// The gates as set.
     pub gates: Gates,
     /// One text per name that was understood but should be written differently.
@@ -135,7 +135,7 @@ pub struct Settled {
 }
 
 /// Sets every gate of a stage that no setting names: `AllAlpha`, `AllBeta`.
-const STAGES: [(&str, &str); 2] = [("AllAlpha", "ALPHA"), ("AllBeta", "BETA")];
+const STAGE_GATES: [(&str, &str); 2] = [("AllAlpha", "ALPHA"), ("AllBeta", "BETA")];
 
 /// Names that proposals and earlier releases gave to what these gates switch.
 const ALIASES: [(&str, Gate); 6] = [
@@ -157,7 +157,7 @@ const ALWAYS_ON: [&str; 4] = [
 
 /// The gates cannot be set as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadGates {
+pub enum GatesError {
     /// No gate has this name.
     #[error("unknown feature gate {name:?}; known are {}", known().join(", "))]
     Unknown {
@@ -184,7 +184,7 @@ pub enum BadGates {
         gate.name(),
         off.iter().map(|gate| gate.name()).collect::<Vec<_>>().join(" ")
     )]
-    Depends {
+    MissingDependencies {
         /// What was switched on.
         gate: Gate,
         /// What it needs.
@@ -194,11 +194,11 @@ pub enum BadGates {
 
 /// Every name that may be written, without those that only earn a warning.
 fn known() -> Vec<&'static str> {
-    Gate::ALL.map(Gate::name).into_iter().chain(STAGES.map(|(name, _)| name)).collect()
+    Gate::ALL.map(Gate::name).into_iter().chain(STAGE_GATES.map(|(name, _)| name)).collect()
 }
 
 /// What one name means.
-enum Named {
+enum GateName {
     Gate(Gate),
     /// The gate under a name it no longer has.
     Alias(Gate),
@@ -207,46 +207,46 @@ enum Named {
     AlwaysOn,
 }
 
-impl Named {
-    fn parse(name: &str) -> Option<Named> {
+impl GateName {
+    fn parse(name: &str) -> Option<GateName> {
         if let Some(gate) = Gate::ALL.into_iter().find(|gate| gate.name() == name) {
-            return Some(Named::Gate(gate));
+            return Some(GateName::Gate(gate));
         }
         if let Some((_, gate)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
-            return Some(Named::Alias(*gate));
+            return Some(GateName::Alias(*gate));
         }
-        if let Some((_, stage)) = STAGES.iter().find(|(all, _)| *all == name) {
-            return Some(Named::Stage(stage));
+        if let Some((_, stage)) = STAGE_GATES.iter().find(|(all, _)| *all == name) {
+            return Some(GateName::Stage(stage));
         }
-        ALWAYS_ON.contains(&name).then_some(Named::AlwaysOn)
+        ALWAYS_ON.contains(&name).then_some(GateName::AlwaysOn)
     }
 }
 
 /// The values asked for, by how directly they were asked for. A later setting of one name wins.
 #[derive(Default)]
-struct Asked {
+struct GateSettings {
     gates: BTreeMap<Gate, bool>,
     aliases: BTreeMap<Gate, (String, bool)>,
     stages: BTreeMap<&'static str, bool>,
 }
 
-impl Asked {
-    fn read(settings: &[(String, String)]) -> Result<Asked, BadGates> {
-        let mut asked = Asked::default();
+impl GateSettings {
+    fn parse(settings: &[(String, String)]) -> Result<GateSettings, GatesError> {
+        let mut asked = GateSettings::default();
         for (name, value) in settings {
-            let named = Named::parse(name).ok_or_else(|| BadGates::Unknown { name: name.clone() })?;
+            let named = GateName::parse(name).ok_or_else(|| GatesError::Unknown { name: name.clone() })?;
             // Go's spellings.
             let on = match value.as_str() {
                 "true" | "True" | "TRUE" | "t" | "T" | "1" => true,
                 "false" | "False" | "FALSE" | "f" | "F" | "0" => false,
-                _ => return Err(BadGates::NotABool { name: name.clone(), value: value.clone() }),
+                _ => return Err(GatesError::NotABool { name: name.clone(), value: value.clone() }),
             };
             match named {
-                Named::Gate(gate) => drop(asked.gates.insert(gate, on)),
-                Named::Alias(gate) => drop(asked.aliases.insert(gate, (name.clone(), on))),
-                Named::Stage(stage) => drop(asked.stages.insert(stage, on)),
-                Named::AlwaysOn if on => {}
-                Named::AlwaysOn => return Err(BadGates::AlwaysOn { name: name.clone() }),
+                GateName::Gate(gate) => drop(asked.gates.insert(gate, on)),
+                GateName::Alias(gate) => drop(asked.aliases.insert(gate, (name.clone(), on))),
+                GateName::Stage(stage) => drop(asked.stages.insert(stage, on)),
+                GateName::AlwaysOn if on => {}
+                GateName::AlwaysOn => return Err(GatesError::AlwaysOn { name: name.clone() }),
             }
         }
         Ok(asked)
@@ -274,8 +274,8 @@ impl Gates {
     /// The defaults with `settings` (name and value) on top.
     // Upstream: a gate that is on by default and loses its dependency is a start-up error as well. Here nearly all are on
     // by default, so whoever switches one off would have to name all that hang on it; they go off with it instead.
-    pub fn set(settings: &[(String, String)]) -> Result<Settled, BadGates> {
-        let asked = Asked::read(settings)?;
+    pub fn from_settings(settings: &[(String, String)]) -> Result<ParsedGates, GatesError> {
+        let asked = GateSettings::parse(settings)?;
         let mut gates = Gates::default();
         for gate in Gate::ALL {
             gates = asked.value(gate).map_or(gates, |on| gates.with(gate, on));
@@ -287,35 +287,35 @@ impl Gates {
                 continue;
             }
             if asked.value(gate).is_some() {
-                return Err(BadGates::Depends { gate, off });
+                return Err(GatesError::MissingDependencies { gate, off });
             }
             gates = gates.with(gate, false);
         }
-        Ok(Settled { gates, warnings: asked.warnings() })
+        Ok(ParsedGates { gates, warnings: asked.warnings() })
     }
 }
 
 impl Default for Gates {
     fn default() -> Self {
-        let bits = Gate::ALL.into_iter().filter(|gate| gate.default_on()).fold(0, |bits, gate| bits | gate.bit());
+        let bits = Gate::ALL.into_iter().filter(|gate| gate.is_on_by_default()).fold(0, |bits, gate| bits | gate.bit());
         Gates { bits, auto_gang: AutoGang::default() }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ALIASES, BadGates, Gate, Gates, Settled};
+    use super::{ALIASES, Gate, Gates, GatesError, ParsedGates};
 
-    fn settled(text: &str) -> Result<Settled, BadGates> {
+    fn parse_gates(text: &str) -> Result<ParsedGates, GatesError> {
         let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-        Gates::set(&pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>())
+        Gates::from_settings(&pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>())
     }
 
-    fn set(text: &str) -> Result<Gates, BadGates> {
-        settled(text).map(|settled| settled.gates)
+    fn set(text: &str) -> Result<Gates, GatesError> {
+        parse_gates(text).map(|settled| settled.gates)
     }
 
-    fn on(text: &str) -> Vec<&'static str> {
+    fn enabled_names(text: &str) -> Vec<&'static str> {
         let gates = set(text).expect("legal settings");
         Gate::ALL.into_iter().filter(|gate| gates.enabled(*gate)).map(Gate::name).collect()
     }
@@ -344,25 +344,30 @@ mod tests {
     #[test]
     fn names_of_the_proposals_are_understood_with_a_warning() {
         for (alias, gate) in ALIASES {
-            let Settled { gates, warnings } = settled(&format!("{alias}=false")).expect("an alias is understood");
+            let ParsedGates { gates, warnings } =
+                parse_gates(&format!("{alias}=false")).expect("an alias is understood");
             assert!(!gates.enabled(gate), "{alias}");
             let name = gate.name();
             assert_eq!(warnings, [format!("feature gate {alias} is part of {name} now: taken as {name}=false")]);
         }
-        let Settled { gates, warnings } = settled("GangScheduling=false,GenericWorkload=true").expect("both");
+        let ParsedGates { gates, warnings } = parse_gates("GangScheduling=false,GenericWorkload=true").expect("both");
         assert!(gates.enabled(Gate::GenericWorkload) && warnings[0].contains("ignored"), "{warnings:?}");
-        assert!(settled("GenericWorkload=true").expect("the name itself").warnings.is_empty());
+        assert!(parse_gates("GenericWorkload=true").expect("the name itself").warnings.is_empty());
     }
 
     #[test]
     fn a_stage_sets_the_gates_that_are_not_named_wherever_it_stands() {
         let all = Gate::ALL.map(Gate::name);
-        assert_eq!(on("AllAlpha=true,AllBeta=true"), all);
-        assert_eq!(on("AllAlpha=false"), ["GenericWorkload", "DRAWorkloadResourceClaims"]);
+        assert_eq!(enabled_names("AllAlpha=true,AllBeta=true"), all);
+        assert_eq!(enabled_names("AllAlpha=false"), ["GenericWorkload", "DRAWorkloadResourceClaims"]);
         for text in ["AllAlpha=false,WorkloadWithJob=true", "WorkloadWithJob=true,AllAlpha=false"] {
-            assert_eq!(on(text), ["GenericWorkload", "WorkloadWithJob", "DRAWorkloadResourceClaims"], "{text}");
+            assert_eq!(
+                enabled_names(text),
+                ["GenericWorkload", "WorkloadWithJob", "DRAWorkloadResourceClaims"],
+                "{text}"
+            );
         }
-        assert!(on("AllBeta=false").is_empty(), "everything hangs on GenericWorkload");
+        assert!(enabled_names("AllBeta=false").is_empty(), "everything hangs on GenericWorkload");
         let error = set("AllBeta=false,AllAlpha=true").expect_err("alpha gates need a beta one").to_string();
         assert!(error.starts_with("WorkloadWithJob is enabled, but depends on"), "{error}");
     }

@@ -25,7 +25,7 @@ use workloadbuilder::{
     SchedulingPolicy, WorkloadItem, names,
 };
 
-use crate::batch::scheduling::{DISRUPTION_MODES, POLICIES, job_blocks};
+use crate::batch::scheduling::{JOB_DISRUPTION_MODES, JOB_POLICIES, job_blocks};
 use crate::field::{Error, ErrorList, Path};
 use crate::schema;
 
@@ -101,9 +101,9 @@ impl JobSet {
             name: names::workload_name(&owner.name, &owner.uid),
             namespace: self.metadata.namespace.clone().unwrap_or_default(),
             owner: Some(owner),
-            allowed_policies: POLICIES.to_vec(),
-            allowed_disruption_modes: DISRUPTION_MODES.to_vec(),
-            limit_advice: Some("put Jobs that are alike into one replicatedJob with replicas".to_owned()),
+            allowed_policies: JOB_POLICIES.to_vec(),
+            allowed_disruption_modes: JOB_DISRUPTION_MODES.to_vec(),
+            limit_remedy: Some("put Jobs that are alike into one replicatedJob with replicas".to_owned()),
             ..BuildOptions::default()
         };
         Builder::new(self.item(), options)
@@ -141,9 +141,9 @@ impl JobSet {
         let job = &self.spec.replicated_jobs[index];
         let path = replicated_job(index);
         let spec = job_spec(job);
-        let min_count = pods_of(job);
+        let min_count = pod_count(job);
         let class = spec.template.spec.as_ref().and_then(|pod| pod.priority_class_name.clone());
-        let (input, fields) = self.asked_of(index);
+        let (input, fields) = self.component_blocks(index);
         WorkloadItem {
             default_config: SchedulingConfig {
                 policy: Some(SchedulingPolicy::Basic),
@@ -158,9 +158,9 @@ impl JobSet {
     }
 
     /// What the user asks of a component, and where.
-    fn asked_of(&self, index: usize) -> (Blocks, Path) {
+    fn component_blocks(&self, index: usize) -> (Blocks, Path) {
         let job = &self.spec.replicated_jobs[index];
-        if let Some((at, entry)) = self.entries().find(|(_, entry)| entry.target_replicated_job == job.name) {
+        if let Some((at, entry)) = self.indexed_policies().find(|(_, entry)| entry.target_replicated_job == job.name) {
             let blocks = PodGroupBlocks {
                 policy: entry.scheduling_policy.clone(),
                 constraints: entry.scheduling_constraints.clone(),
@@ -173,7 +173,7 @@ impl JobSet {
         (job_blocks(scheduling), job_scheduling(index))
     }
 
-    fn entries(&self) -> impl Iterator<Item = (usize, &ReplicatedJobPolicy)> {
+    fn indexed_policies(&self) -> impl Iterator<Item = (usize, &ReplicatedJobPolicy)> {
         self.spec.scheduling.iter().flat_map(|scheduling| scheduling.replicated_job_policies.iter().enumerate())
     }
 
@@ -184,9 +184,9 @@ impl JobSet {
             errors.push(Error::required(&Path::new("spec").child("replicatedJobs"), "a JobSet has at least one Job"));
             return errors;
         }
-        for (at, entry) in self.entries() {
+        for (at, entry) in self.indexed_policies() {
             let (path, target) = (policies().index(at).child("targetReplicatedJob"), &entry.target_replicated_job);
-            if self.entries().take(at).any(|(_, earlier)| earlier.target_replicated_job == *target) {
+            if self.indexed_policies().take(at).any(|(_, earlier)| earlier.target_replicated_job == *target) {
                 errors.push(Error::duplicate(&path, target.as_str()));
             }
             match self.spec.replicated_jobs.iter().position(|job| job.name == *target) {
@@ -217,10 +217,10 @@ impl JobSet {
             errors.push(Error::invalid(&path.child("gang").child("minGroupCount"), asked, detail));
         }
         for (index, job) in self.spec.replicated_jobs.iter().enumerate() {
-            let (Blocks::PodGroup(blocks), path) = self.asked_of(index) else { continue };
+            let (Blocks::PodGroup(blocks), path) = self.component_blocks(index) else { continue };
             let gang = blocks.policy.and_then(|policy| policy.gang);
-            if let Some(asked) = gang.and_then(|gang| gang.min_count).filter(|asked| *asked > pods_of(job)) {
-                let detail = format!("must not be greater than replicas times parallelism ({})", pods_of(job));
+            if let Some(asked) = gang.and_then(|gang| gang.min_count).filter(|asked| *asked > pod_count(job)) {
+                let detail = format!("must not be greater than replicas times parallelism ({})", pod_count(job));
                 let path = path.child("schedulingPolicy").child("gang").child("minCount");
                 errors.push(Error::invalid(&path, asked, detail));
             }
@@ -247,17 +247,21 @@ pub fn unknown_fields(document: &Value) -> ErrorList {
     for (at, entry) in entries.iter().flat_map(|entries| entries.as_array()).flatten().enumerate() {
         let mut entry = entry.clone();
         entry.as_object_mut().map(|entry| entry.remove("targetReplicatedJob"));
-        errors.extend(unknown_in_job(&json!({"scheduling": entry}), "spec.scheduling", policies().index(at).as_str()));
+        errors.extend(unknown_job_fields(
+            &json!({"scheduling": entry}),
+            "spec.scheduling",
+            policies().index(at).as_str(),
+        ));
     }
     for (index, job) in spec["replicatedJobs"].as_array().into_iter().flatten().enumerate() {
         let at = replicated_job(index).child("template").child("spec");
-        errors.extend(unknown_in_job(&job["template"]["spec"], "spec", at.as_str()));
+        errors.extend(unknown_job_fields(&job["template"]["spec"], "spec", at.as_str()));
     }
     errors
 }
 
 /// Fields that a Job with this spec does not have; `from` is where the caller has them `at`.
-fn unknown_in_job(spec: &Value, from: &str, at: &str) -> ErrorList {
+fn unknown_job_fields(spec: &Value, from: &str, at: &str) -> ErrorList {
     if !spec.is_object() {
         return ErrorList::new();
     }
@@ -277,7 +281,7 @@ fn unknown_field(path: &str) -> Error {
 }
 
 /// How many pods a component has. As for a Job, a gang needs at least one although a suspended one may have none.
-fn pods_of(job: &ReplicatedJob) -> i32 {
+fn pod_count(job: &ReplicatedJob) -> i32 {
     let pods = i64::from(job.replicas.unwrap_or(1)) * i64::from(job_spec(job).parallelism.unwrap_or(1));
     i32::try_from(pods.max(1)).unwrap_or(i32::MAX)
 }

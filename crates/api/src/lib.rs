@@ -19,8 +19,8 @@ pub mod coordination; // Leases: rules
 pub mod policy; // budgets of disruptions: rules
 pub mod conversion; // older forms and drafts, to and from the present one
 pub mod cron; // when a CronJob is due
-pub mod pairs; // small maps that take no more room than their entries
-pub mod word; // texts that repeat, in little room
+pub mod small_map; // small maps that take no more room than their entries
+pub mod interned_str; // texts that repeat, in little room
 pub mod quantity; // amounts of resources
 pub mod clock; // the time, as an argument
 pub mod random; // randomness, as an argument
@@ -29,10 +29,10 @@ pub mod uid; // identities of objects, in little room
 
 pub use clock::{Clock, Timestamp};
 pub use gates::{Gate, Gates};
-pub use pairs::Pairs;
+pub use interned_str::InternedStr;
 pub use random::Random;
 pub use revision::Revision;
+pub use small_map::SmallMap;
 pub use uid::Uid;
-pub use word::Word;
 
 pub use workloadbuilder::field;

@@ -11,25 +11,25 @@ use crate::field::{Error, ErrorList, Path};
 use names::NameRule;
 
 /// The message of a change to a field that never changes.
-pub const IMMUTABLE: &str = "field is immutable";
+pub const IMMUTABLE_MESSAGE: &str = "field is immutable";
 
-const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
 /// So many owners that control an object beside the first are told of.
-const CONTROLLERS_TOLD_MAX: usize = 8;
+const MAX_REPORTED_CONTROLLERS: usize = 8;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// One text of a `T`.
-type TextOf<T> = fn(&T) -> &str;
+type TextField<T> = fn(&T) -> &str;
 
 /// The error of a change of one field, from the new `T` and the old.
-type ChangeOf<T> = fn(&T, &T, &Path) -> Option<Error>;
+type ChangeCheck<T> = fn(&T, &T, &Path) -> Option<Error>;
 
 /// Finalizers that need no prefix.
 pub(crate) const STANDARD_FINALIZERS: [&str; 3] = [ORPHAN, FOREGROUND, "kubernetes"];
 
 /// What an owner is found by; none of it may be empty.
-const OWNER_FIELDS: [(&str, TextOf<OwnerReference>); 4] = [
+const OWNER_FIELDS: [(&str, TextField<OwnerReference>); 4] = [
     ("apiVersion", |owner| &owner.api_version),
     ("kind", |owner| &owner.kind),
     ("name", |owner| &owner.name),
@@ -37,7 +37,7 @@ const OWNER_FIELDS: [(&str, TextOf<OwnerReference>); 4] = [
 ];
 
 /// What only the server writes, and a user sends back as it is.
-const FROZEN: [(&str, ChangeOf<ObjectMeta>); 6] = [
+const IMMUTABLE_FIELDS: [(&str, ChangeCheck<ObjectMeta>); 6] = [
     ("name", |new, old, path| immutable(&new.name, &old.name, path)),
     ("namespace", |new, old, path| immutable(&new.namespace, &old.namespace, path)),
     ("uid", |new, old, path| immutable(&new.uid, &old.uid, path)),
@@ -59,26 +59,26 @@ pub fn validate_object_meta_named(meta: &ObjectMeta, namespaced: bool, rule: Nam
         .into_iter()
         .chain(namespace_problems(meta, namespaced, &path.child("namespace")))
         .chain(generation_problems(meta, i64::MIN, path))
-        .chain(free_part_problems(meta, path))
+        .chain(mutable_field_problems(meta, path))
         .collect()
 }
 
 /// What is wrong with a change of metadata from `old` to `new`.
 /// That an update names a resourceVersion is a rule of the server, which knows which kinds may do without.
 pub fn validate_object_meta_update(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> ErrorList {
-    let frozen = FROZEN.iter().filter_map(|(field, changed)| changed(new, old, &path.child(field)));
-    late_finalizers_problem(new, old, &path.child("finalizers"))
+    let frozen = IMMUTABLE_FIELDS.iter().filter_map(|(field, changed)| changed(new, old, &path.child(field)));
+    added_finalizers_problem(new, old, &path.child("finalizers"))
         .into_iter()
         .chain(generation_problems(new, old.generation.unwrap_or(0), path))
         .chain(frozen)
-        .chain(free_part_problems(new, path))
+        .chain(mutable_field_problems(new, path))
         .collect()
 }
 
 /// What is wrong with labels; used for selectors and templates too.
 pub fn validate_labels(labels: &BTreeMap<String, String>, path: &Path) -> ErrorList {
     let problems = |(key, value): (&String, &String)| {
-        breaches(names::qualified_name, key, path).into_iter().chain(breaches(names::label_value, value, path))
+        violations(names::qualified_name, key, path).into_iter().chain(violations(names::label_value, value, path))
     };
     // Two labels with the same fault are told of once: the path does not say which it is.
     let mut known = BTreeSet::new();
@@ -91,58 +91,60 @@ pub fn validate_annotations(annotations: &BTreeMap<String, String>, path: &Path)
     // Upper case is allowed in the prefix of an annotation, unlike in that of a label.
     let rule = |key: &str| names::qualified_name(&key.to_ascii_lowercase());
     let bytes: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
-    let size = (bytes > ANNOTATIONS_BYTES_MAX).then(|| Error::too_long(path, ANNOTATIONS_BYTES_MAX));
-    annotations.keys().flat_map(|key| breaches(rule, key, path)).chain(size).collect()
+    let size = (bytes > MAX_ANNOTATIONS_BYTES).then(|| Error::too_long(path, MAX_ANNOTATIONS_BYTES));
+    annotations.keys().flat_map(|key| violations(rule, key, path)).chain(size).collect()
 }
 
 /// An error when a field that never changes has changed.
 pub fn immutable<T: PartialEq + serde::Serialize>(new: &T, old: &T, path: &Path) -> Option<Error> {
-    (new != old).then(|| Error::invalid(path, json_of(new), IMMUTABLE))
+    (new != old).then(|| Error::invalid(path, to_json(new), IMMUTABLE_MESSAGE))
 }
 
 /// The text of a field error's value: the value as JSON.
-pub(crate) fn json_of<T: serde::Serialize>(value: &T) -> Value {
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Value {
     serde_json::to_value(value).expect("API types have text keys and therefore a JSON form")
 }
 
 /// What a text field says. The empty text says nothing, as on the wire.
-pub(crate) fn said(field: &Option<String>) -> Option<&str> {
+pub(crate) fn non_empty(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|text| !text.is_empty())
 }
 
 /// One error for each way in which `value` breaks `rule`.
-pub(crate) fn breaches(rule: impl Fn(&str) -> Vec<String>, value: &str, path: &Path) -> ErrorList {
+pub(crate) fn violations(rule: impl Fn(&str) -> Vec<String>, value: &str, path: &Path) -> ErrorList {
     rule(value).into_iter().map(|problem| Error::invalid(path, value, problem)).collect()
 }
 
 /// One error for each problem with `value`.
-pub(crate) fn push_all(problems: Vec<String>, value: &str, path: &Path, errors: &mut ErrorList) {
+pub(crate) fn push_violations(problems: Vec<String>, value: &str, path: &Path, errors: &mut ErrorList) {
     errors.extend(problems.into_iter().map(|problem| Error::invalid(path, value, problem)));
 }
 
 /// An object has a name or a prefix for one. The server completes a prefix before it validates; a caller without a
 /// server need not.
 fn name_problems(meta: &ObjectMeta, rule: NameRule, path: &Path) -> ErrorList {
-    let (name, prefix) = (said(&meta.name), said(&meta.generate_name));
+    let (name, prefix) = (non_empty(&meta.name), non_empty(&meta.generate_name));
     if name.or(prefix).is_none() {
         return vec![Error::required(&path.child("name"), "name or generateName is required")];
     }
     let prefix_rule = |prefix: &str| names::prefix(prefix, rule);
-    let of_prefix = prefix.map(|prefix| breaches(prefix_rule, prefix, &path.child("generateName")));
-    let of_name = name.map(|name| breaches(rule, name, &path.child("name")));
+    let of_prefix = prefix.map(|prefix| violations(prefix_rule, prefix, &path.child("generateName")));
+    let of_name = name.map(|name| violations(rule, name, &path.child("name")));
     of_prefix.into_iter().chain(of_name).flatten().collect()
 }
 
 /// The prefix of a name that was made, or that nobody needs any more, is a good one all the same.
 pub(crate) fn prefix_problems(meta: &ObjectMeta, path: &Path) -> ErrorList {
     let rule = |prefix: &str| names::prefix(prefix, names::dns_subdomain);
-    said(&meta.generate_name).map(|prefix| breaches(rule, prefix, &path.child("generateName"))).unwrap_or_default()
+    non_empty(&meta.generate_name)
+        .map(|prefix| violations(rule, prefix, &path.child("generateName")))
+        .unwrap_or_default()
 }
 
 /// There is a namespace exactly when the kind lives in one.
 fn namespace_problems(meta: &ObjectMeta, namespaced: bool, path: &Path) -> ErrorList {
-    match said(&meta.namespace) {
-        Some(namespace) if namespaced => breaches(names::dns_label, namespace, path),
+    match non_empty(&meta.namespace) {
+        Some(namespace) if namespaced => violations(names::dns_label, namespace, path),
         Some(_) => vec![Error::forbidden(path, "not allowed on this type")],
         None if namespaced => vec![Error::required(path, "")],
         None => ErrorList::new(),
@@ -159,7 +161,7 @@ fn generation_problems(meta: &ObjectMeta, before: i64, path: &Path) -> impl Iter
 }
 
 /// The parts a user may change at any time.
-fn free_part_problems(meta: &ObjectMeta, path: &Path) -> impl Iterator<Item = Error> {
+fn mutable_field_problems(meta: &ObjectMeta, path: &Path) -> impl Iterator<Item = Error> {
     [
         meta.labels.as_ref().map(|labels| validate_labels(labels, &path.child("labels"))),
         meta.annotations.as_ref().map(|annotations| validate_annotations(annotations, &path.child("annotations"))),
@@ -172,7 +174,7 @@ fn free_part_problems(meta: &ObjectMeta, path: &Path) -> impl Iterator<Item = Er
 }
 
 fn owner_problems<'a>(owners: &'a [OwnerReference], path: &Path) -> ErrorList {
-    let mut controllers = Controllers { owners, first: None, told: 0 };
+    let mut controllers = ControllerReferences { owners, first: None, reported: 0 };
     let problems = |(index, owner): (usize, &'a OwnerReference)| -> ErrorList {
         let at = path.index(index);
         let empty = OWNER_FIELDS.iter().filter(|(_, text)| text(owner).is_empty());
@@ -192,13 +194,13 @@ fn owner_version_problem(owner: &OwnerReference, path: &Path) -> Option<Error> {
 }
 
 /// The owners of an object that control it, while they are read.
-struct Controllers<'a> {
+struct ControllerReferences<'a> {
     owners: &'a [OwnerReference],
     first: Option<&'a OwnerReference>,
-    told: usize,
+    reported: usize,
 }
 
-impl<'a> Controllers<'a> {
+impl<'a> ControllerReferences<'a> {
     /// One owner at most controls an object; each further one is told of the first.
     // Upstream: tells of all of them. As each of these errors shows all owners, that grows with their square.
     fn problem(&mut self, owner: &'a OwnerReference, path: &Path) -> Option<Error> {
@@ -209,13 +211,13 @@ impl<'a> Controllers<'a> {
             self.first = Some(owner);
             return None;
         };
-        self.told += 1;
-        (self.told <= CONTROLLERS_TOLD_MAX).then(|| {
+        self.reported += 1;
+        (self.reported <= MAX_REPORTED_CONTROLLERS).then(|| {
             let detail = format!(
                 "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and {}/{}",
                 first.kind, first.name, owner.kind, owner.name
             );
-            Error::invalid(path, json_of(&self.owners), detail)
+            Error::invalid(path, to_json(&self.owners), detail)
         })
     }
 }
@@ -226,18 +228,18 @@ fn finalizer_problems(finalizers: &[String], path: &Path) -> ErrorList {
         let is_known = finalizer.contains('/') || STANDARD_FINALIZERS.contains(&finalizer.as_str());
         let detail = "name is neither a standard finalizer name nor is it fully qualified";
         let unknown = (!is_known).then(|| Error::invalid(&path.index(index), finalizer.as_str(), detail));
-        breaches(names::qualified_name, finalizer, path).into_iter().chain(unknown)
+        violations(names::qualified_name, finalizer, path).into_iter().chain(unknown)
     };
     let contradict = [ORPHAN, FOREGROUND].iter().all(|way| finalizers.iter().any(|finalizer| finalizer == way));
     let contradiction = contradict.then(|| {
         let detail = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
-        Error::invalid(path, json_of(&finalizers), detail)
+        Error::invalid(path, to_json(&finalizers), detail)
     });
     finalizers.iter().enumerate().flat_map(problems).chain(contradiction).collect()
 }
 
 /// Once an object is being deleted, finalizers only go.
-fn late_finalizers_problem(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Option<Error> {
+fn added_finalizers_problem(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Option<Error> {
     old.deletion_timestamp.as_ref()?;
     let had: BTreeSet<&String> = old.finalizers.iter().flatten().collect();
     let added: BTreeSet<&String> = new.finalizers.iter().flatten().filter(|name| !had.contains(name)).collect();

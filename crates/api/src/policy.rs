@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{json_of, validate_object_meta, validate_object_meta_update};
+use crate::metadata::{to_json, validate_object_meta, validate_object_meta_update};
 use crate::scheduling::validation::conditions;
 use crate::selector::validate_label_selector;
 
@@ -22,7 +22,7 @@ pub const SYNC_FAILED: &str = "SyncFailed";
 /// What may become of pods that are not ready.
 const UNHEALTHY_POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 const NEGATIVE: &str = "must be greater than or equal to 0";
-const NO_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+const INVALID_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
                           '93%', regex used for validation is '[0-9]+%')";
 
 /// A new budget has no status of its own.
@@ -52,7 +52,7 @@ pub fn validate_status_update(new: &PodDisruptionBudget, old: &PodDisruptionBudg
 }
 
 /// The share that a text such as `40%` says.
-pub fn percent(text: &str) -> Option<i64> {
+pub fn parse_percent(text: &str) -> Option<i64> {
     let digits = text.strip_suffix('%').filter(|digits| !digits.is_empty())?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().unwrap_or(i64::MAX))
 }
@@ -62,7 +62,7 @@ fn spec_problems(spec: &PodDisruptionBudgetSpec) -> ErrorList {
     let mut errors = ErrorList::new();
     if spec.min_available.is_some() && spec.max_unavailable.is_some() {
         let detail = "minAvailable and maxUnavailable are mutually exclusive";
-        errors.push(Error::invalid(&path, json_of(spec), detail));
+        errors.push(Error::invalid(&path, to_json(spec), detail));
     }
     for (field, amount) in [("minAvailable", &spec.min_available), ("maxUnavailable", &spec.max_unavailable)] {
         errors.extend(amount.as_ref().and_then(|amount| amount_problem(amount, &path.child(field))));
@@ -81,8 +81,8 @@ fn spec_problems(spec: &PodDisruptionBudgetSpec) -> ErrorList {
 fn amount_problem(amount: &IntOrString, path: &Path) -> Option<Error> {
     match amount {
         IntOrString::Int(count) => (*count < 0).then(|| Error::invalid(path, *count, NEGATIVE)),
-        IntOrString::String(text) => match percent(text) {
-            None => Some(Error::invalid(path, text.as_str(), NO_PERCENT)),
+        IntOrString::String(text) => match parse_percent(text) {
+            None => Some(Error::invalid(path, text.as_str(), INVALID_PERCENT)),
             Some(share) => (share > 100).then(|| Error::invalid(path, text.as_str(), "must not be greater than 100%")),
         },
     }
@@ -115,7 +115,7 @@ mod tests {
         errors.iter().map(ToString::to_string).collect()
     }
 
-    fn created(spec: Value) -> ErrorList {
+    fn validate_new(spec: Value) -> ErrorList {
         let meta = serde_json::from_value(json!({"name": "b", "namespace": "n"})).expect("metadata");
         validate_create(&meta, &serde_json::from_value(spec).expect("a spec"))
     }
@@ -151,9 +151,9 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(texts(&created(spec)), want, "{case}");
+            assert_eq!(texts(&validate_new(spec)), want, "{case}");
         }
-        let errors = created(json!({"minAvailable": "half"}));
+        let errors = validate_new(json!({"minAvailable": "half"}));
         assert!(errors[0].detail.starts_with("a valid percent string"), "{errors:?}");
     }
 

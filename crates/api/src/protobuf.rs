@@ -11,14 +11,14 @@ mod wire; // tags, numbers and lengths
 
 use serde_json::{Map, Value};
 
-use wire::Reader;
+use wire::WireReader;
 
 /// What every body begins with.
 const PREFIX: &[u8] = b"k8s\0";
 
 /// Why a body holds no object.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum DecodeError {
     /// It does not begin as it must.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     Prefix,
@@ -79,14 +79,14 @@ pub struct Envelope<'a> {
 
 impl<'a> Envelope<'a> {
     /// Reads the outermost message.
-    pub fn read(body: &'a [u8]) -> Result<Envelope<'a>, Malformed> {
-        let mut reader = Reader::new(body.strip_prefix(PREFIX).ok_or(Malformed::Prefix)?);
+    pub fn read(body: &'a [u8]) -> Result<Envelope<'a>, DecodeError> {
+        let mut reader = WireReader::new(body.strip_prefix(PREFIX).ok_or(DecodeError::Prefix)?);
         let mut envelope = Envelope { api_version: "", kind: "", raw: &[] };
         while let Some((number, wire)) = reader.tag()? {
             match number {
                 1 => envelope.read_type(reader.bytes(wire, "typeMeta")?)?,
                 2 => envelope.raw = reader.bytes(wire, "raw")?,
-                3 if !reader.bytes(wire, "contentEncoding")?.is_empty() => return Err(Malformed::Encoding),
+                3 if !reader.bytes(wire, "contentEncoding")?.is_empty() => return Err(DecodeError::Encoding),
                 3 => {}
                 _ => reader.skip(number, wire)?,
             }
@@ -94,8 +94,8 @@ impl<'a> Envelope<'a> {
         Ok(envelope)
     }
 
-    fn read_type(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
-        let mut reader = Reader::new(bytes);
+    fn read_type(&mut self, bytes: &'a [u8]) -> Result<(), DecodeError> {
+        let mut reader = WireReader::new(bytes);
         while let Some((number, wire)) = reader.tag()? {
             match number {
                 1 => self.api_version = reader.text(wire, "apiVersion")?,
@@ -109,10 +109,10 @@ impl<'a> Envelope<'a> {
     /// The document, given that the object is of this kind. What the envelope says of version and kind stands in it, if
     /// it says anything. Refused when its JSON is certain to take more than `bytes_max`; it may take more through escapes in
     /// its texts.
-    pub fn document(&self, group: &str, version: &str, kind: &str, bytes_max: usize) -> Result<Value, Malformed> {
-        let message = table::table().kind(group, version, kind).ok_or(Malformed::Kind)?;
+    pub fn document(&self, group: &str, version: &str, kind: &str, bytes_max: usize) -> Result<Value, DecodeError> {
+        let message = table::table().message_of_kind(group, version, kind).ok_or(DecodeError::Kind)?;
         let mut document = Map::new();
-        decode::message(message, self.raw, bytes_max, &mut document)?;
+        decode::decode_message(message, self.raw, bytes_max, &mut document)?;
         for (name, said) in [("apiVersion", self.api_version), ("kind", self.kind)] {
             if !said.is_empty() {
                 document.insert(name.to_owned(), said.into());

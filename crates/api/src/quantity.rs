@@ -14,12 +14,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
-    suffixes: Suffixes,
+    suffixes: SuffixFamily,
 }
 
 /// The family of suffixes a quantity was written with.
 #[derive(Clone, Copy, Debug, Default)]
-enum Suffixes {
+enum SuffixFamily {
     /// `m`, `k`, `M`; also none.
     #[default]
     Decimal,
@@ -34,28 +34,28 @@ const NANO: i128 = 1_000_000_000;
 /// The text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
-pub struct BadQuantity;
+pub struct ParseQuantityError;
 
 impl Quantity {
-    fn of(nanos: i128, suffixes: Suffixes) -> Quantity {
+    fn from_nanos(nanos: i128, suffixes: SuffixFamily) -> Quantity {
         Quantity { nanos, suffixes }
     }
 
     /// A whole number.
     pub fn whole(value: i64) -> Quantity {
-        Quantity::of(i128::from(value) * NANO, Suffixes::Decimal)
+        Quantity::from_nanos(i128::from(value) * NANO, SuffixFamily::Decimal)
     }
 
     /// A number of thousandths.
     pub fn milli(value: i64) -> Quantity {
-        Quantity::of(i128::from(value) * (NANO / 1000), Suffixes::Decimal)
+        Quantity::from_nanos(i128::from(value) * (NANO / 1000), SuffixFamily::Decimal)
     }
 
     /// The sum, written as `self` is; nothing and an amount are that amount.
     #[must_use]
     pub fn plus(self, other: Quantity) -> Quantity {
         let suffixes = if self.nanos == 0 { other.suffixes } else { self.suffixes };
-        Quantity::of(self.nanos.saturating_add(other.nanos), suffixes)
+        Quantity::from_nanos(self.nanos.saturating_add(other.nanos), suffixes)
     }
 
     /// Whether the amount consists of so many whole parts of `size`, none included.
@@ -84,7 +84,7 @@ impl Quantity {
     }
 
     /// Reads the text form.
-    pub fn parse(text: &str) -> Result<Quantity, BadQuantity> {
+    pub fn parse(text: &str) -> Result<Quantity, ParseQuantityError> {
         let (negative, rest) = match text.as_bytes().first() {
             Some(b'-') => (true, &text[1..]),
             Some(b'+') => (false, &text[1..]),
@@ -94,11 +94,11 @@ impl Quantity {
         let (number, suffix) = rest.split_at(number_end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-            return Err(BadQuantity);
+            return Err(ParseQuantityError);
         }
-        let scale = Scale::parse(suffix)?;
-        let magnitude = scale.apply(whole, fraction).ok_or(BadQuantity)?;
-        Ok(Quantity::of(if negative { -magnitude } else { magnitude }, scale.suffixes(suffix)))
+        let scale = SuffixScale::parse(suffix)?;
+        let magnitude = scale.apply(whole, fraction).ok_or(ParseQuantityError)?;
+        Ok(Quantity::from_nanos(if negative { -magnitude } else { magnitude }, scale.suffix_family(suffix)))
     }
 }
 
@@ -107,42 +107,42 @@ fn ceil_div(value: i128, unit: i128) -> i64 {
     rounded.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-enum Scale {
+enum SuffixScale {
     Decimal(i32),
     Binary(u32),
 }
 
-impl Scale {
-    fn parse(suffix: &str) -> Result<Scale, BadQuantity> {
+impl SuffixScale {
+    fn parse(suffix: &str) -> Result<SuffixScale, ParseQuantityError> {
         Ok(match suffix {
-            "" => Scale::Decimal(0),
-            "n" => Scale::Decimal(-9),
-            "u" => Scale::Decimal(-6),
-            "m" => Scale::Decimal(-3),
-            "k" => Scale::Decimal(3),
-            "M" => Scale::Decimal(6),
-            "G" => Scale::Decimal(9),
-            "T" => Scale::Decimal(12),
-            "P" => Scale::Decimal(15),
-            "E" => Scale::Decimal(18),
-            "Ki" => Scale::Binary(10),
-            "Mi" => Scale::Binary(20),
-            "Gi" => Scale::Binary(30),
-            "Ti" => Scale::Binary(40),
-            "Pi" => Scale::Binary(50),
-            "Ei" => Scale::Binary(60),
+            "" => SuffixScale::Decimal(0),
+            "n" => SuffixScale::Decimal(-9),
+            "u" => SuffixScale::Decimal(-6),
+            "m" => SuffixScale::Decimal(-3),
+            "k" => SuffixScale::Decimal(3),
+            "M" => SuffixScale::Decimal(6),
+            "G" => SuffixScale::Decimal(9),
+            "T" => SuffixScale::Decimal(12),
+            "P" => SuffixScale::Decimal(15),
+            "E" => SuffixScale::Decimal(18),
+            "Ki" => SuffixScale::Binary(10),
+            "Mi" => SuffixScale::Binary(20),
+            "Gi" => SuffixScale::Binary(30),
+            "Ti" => SuffixScale::Binary(40),
+            "Pi" => SuffixScale::Binary(50),
+            "Ei" => SuffixScale::Binary(60),
             exponent => {
-                let digits = exponent.strip_prefix(['e', 'E']).ok_or(BadQuantity)?;
-                Scale::Decimal(digits.parse().map_err(|_| BadQuantity)?)
+                let digits = exponent.strip_prefix(['e', 'E']).ok_or(ParseQuantityError)?;
+                SuffixScale::Decimal(digits.parse().map_err(|_| ParseQuantityError)?)
             }
         })
     }
 
-    fn suffixes(&self, written: &str) -> Suffixes {
+    fn suffix_family(&self, written: &str) -> SuffixFamily {
         match self {
-            Scale::Binary(_) => Suffixes::Binary,
-            Scale::Decimal(_) if written.len() > 1 => Suffixes::Exponent,
-            Scale::Decimal(_) => Suffixes::Decimal,
+            SuffixScale::Binary(_) => SuffixFamily::Binary,
+            SuffixScale::Decimal(_) if written.len() > 1 => SuffixFamily::Exponent,
+            SuffixScale::Decimal(_) => SuffixFamily::Decimal,
         }
     }
 
@@ -158,8 +158,8 @@ impl Scale {
             return Some(0);
         }
         let (mantissa, decimal) = match self {
-            Scale::Decimal(power) => (mantissa, *power),
-            Scale::Binary(bits) => (mantissa.checked_mul(1_i128 << bits)?, 0),
+            SuffixScale::Decimal(power) => (mantissa, *power),
+            SuffixScale::Binary(bits) => (mantissa.checked_mul(1_i128 << bits)?, 0),
         };
         let power = decimal.checked_add(9)?.checked_sub(fraction.len() as i32)?;
         if power >= 0 {
@@ -177,26 +177,26 @@ const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Small numbers are printed plainly, and a binary suffix has no fractions: they are rounded up.
-        let binary = matches!(self.suffixes, Suffixes::Binary) && self.nanos.abs() >= 1024 * NANO;
+        let binary = matches!(self.suffixes, SuffixFamily::Binary) && self.nanos.abs() >= 1024 * NANO;
         if binary {
             let whole = self.nanos.div_euclid(NANO) + i128::from(self.nanos.rem_euclid(NANO) != 0);
-            let (number, steps) = without_factor(whole, 1024, BINARY.len() - 1);
+            let (number, steps) = divide_out(whole, 1024, BINARY.len() - 1);
             return write!(f, "{number}{}", BINARY[steps]);
         }
         if self.nanos == 0 {
             return f.write_str("0");
         }
-        let (number, steps) = without_factor(self.nanos, 1000, DECIMAL.len() - 1);
+        let (number, steps) = divide_out(self.nanos, 1000, DECIMAL.len() - 1);
         let exponent = 3 * steps as i32 - 9;
         match self.suffixes {
-            Suffixes::Exponent if exponent != 0 => write!(f, "{number}e{exponent}"),
+            SuffixFamily::Exponent if exponent != 0 => write!(f, "{number}e{exponent}"),
             _ => write!(f, "{number}{}", DECIMAL[steps]),
         }
     }
 }
 
 /// `number` divided by `factor` as often as that leaves no rest, and how often that was.
-fn without_factor(mut number: i128, factor: i128, steps_max: usize) -> (i128, usize) {
+fn divide_out(mut number: i128, factor: i128, steps_max: usize) -> (i128, usize) {
     let mut steps = 0;
     while steps < steps_max && number != 0 && number % factor == 0 {
         number /= factor;
@@ -239,8 +239,8 @@ impl Serialize for Quantity {
 
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
+        struct QuantityVisitor;
+        impl serde::de::Visitor<'_> for QuantityVisitor {
             type Value = Quantity;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -256,14 +256,14 @@ impl<'de> Deserialize<'de> for Quantity {
             }
 
             fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Quantity, E> {
-                Ok(Quantity::of(i128::from(value) * NANO, Suffixes::Decimal))
+                Ok(Quantity::from_nanos(i128::from(value) * NANO, SuffixFamily::Decimal))
             }
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Quantity, E> {
                 Quantity::parse(&value.to_string()).map_err(E::custom)
             }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(QuantityVisitor)
     }
 }
 

@@ -3,9 +3,9 @@
 //! The structure is that of Kubernetes (see `NOTICE`); `cargo xtask schema` makes the file anew.
 
 mod table; // the file as tables for a fast walk
-mod form; // how fields are written that say nothing
+mod empty_values; // how fields are written that say nothing
 mod walk; // a document held against the tables
-mod merging; // how patches merge into a document
+mod patch_schema; // how patches merge into a document
 mod descriptions; // our words for the fields of workload-aware scheduling
 
 use std::fmt;
@@ -13,13 +13,13 @@ use std::fmt;
 use serde_json::Value;
 
 pub use descriptions::description;
-pub use form::Form;
-pub use merging::{ListMerge, Merging};
-pub use table::{Field, ListType, Marks, Shape, Table, Type, table};
+pub use empty_values::EmptyValueEncoding;
+pub use patch_schema::{ListMerge, PatchSchema};
+pub use table::{FieldMarkers, FieldSchema, ListType, ObjectSchema, SchemaTable, ValueType, table};
 
 /// What does not belong in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct SchemaFindings {
     /// Paths of fields that the kind does not have: `spec.template.spec.containers[0].imag`. Document order.
     pub unknown: Vec<String>,
     /// Values that the typed object could not hold. Document order.
@@ -45,11 +45,11 @@ impl fmt::Display for TypeError {
 
 /// The version of Kubernetes whose structure this is.
 pub fn kubernetes_version() -> &'static str {
-    &table::table().kubernetes
+    &table::table().kubernetes_version
 }
 
 /// Whether the kind is one of those whose structure is known.
-pub fn knows(group: &str, version: &str, kind: &str) -> bool {
+pub fn has_kind(group: &str, version: &str, kind: &str) -> bool {
     table::table().kind(group, version, kind).is_some()
 }
 
@@ -59,17 +59,17 @@ pub fn knows(group: &str, version: &str, kind: &str) -> bool {
 /// stands there only if its [`Form`] has it so, and quantities and times are in canonical form (`cpu: 1000m` and `cpu: 1`
 /// both become `cpu: "1"`). To do it again changes nothing. Values of the wrong type stay as they are.
 /// A kind that is not known (see [`knows`]) is left alone.
-pub fn check(group: &str, version: &str, kind: &str, document: &mut Value) -> Findings {
+pub fn check(group: &str, version: &str, kind: &str, document: &mut Value) -> SchemaFindings {
     match table::table().kind(group, version, kind) {
         Some(shape) => walk::check(shape, document),
-        None => Findings::default(),
+        None => SchemaFindings::default(),
     }
 }
 
 /// Writes what documents of the kind have at their top even when they say nothing there, such as `status: {}`.
-pub fn complete(group: &str, version: &str, kind: &str, document: &mut Value) {
+pub fn write_empty_fields(group: &str, version: &str, kind: &str, document: &mut Value) {
     if let Some(shape) = table::table().kind(group, version, kind) {
-        walk::complete(shape, document);
+        walk::write_empty_fields(shape, document);
     }
 }
 
@@ -79,6 +79,6 @@ pub fn unknown_fields(group: &str, version: &str, kind: &str, document: &Value) 
 }
 
 /// How strategic merge patches merge into documents of this kind. Every list of a kind that is not known is replaced.
-pub fn merging(group: &str, version: &str, kind: &str) -> Merging {
-    Merging::of(table::table().kind(group, version, kind))
+pub fn patch_schema(group: &str, version: &str, kind: &str) -> PatchSchema {
+    PatchSchema::of(table::table().kind(group, version, kind))
 }

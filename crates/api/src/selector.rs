@@ -3,16 +3,16 @@
 mod fields; // `metadata.name=x,status.phase!=Running`
 mod labels; // `app=web,tier in (a,b),!legacy`
 
-pub use fields::{FieldOperator, FieldRequirement, Fields};
-pub use labels::{LabelRequirement, Labels, validate_label_selector};
+pub use fields::{FieldOperator, FieldRequirement, FieldSelector};
+pub use labels::{LabelRequirement, ParsedLabelSelector, validate_label_selector};
 
 /// The selector cannot be understood; the text says where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadSelector(String);
+pub struct ParseSelectorError(String);
 
-impl BadSelector {
-    fn new(text: impl Into<String>) -> BadSelector {
-        BadSelector(text.into())
+impl ParseSelectorError {
+    fn new(text: impl Into<String>) -> ParseSelectorError {
+        ParseSelectorError(text.into())
     }
 }

@@ -5,10 +5,10 @@ use std::fmt;
 
 /// Which object it is, over its whole life. UUIDs order as their texts do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Uid(Form);
+pub struct Uid(UidRepr);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Form {
+enum UidRepr {
     /// Whatever else somebody calls a uid.
     Text(Box<str>),
     /// As servers write it: 32 small hexadecimal digits in groups of 8, 4, 4, 4 and 12.
@@ -16,33 +16,33 @@ enum Form {
 }
 
 /// Where a UUID's text has its dashes.
-const DASHES: [usize; 4] = [8, 13, 18, 23];
+const DASH_OFFSETS: [usize; 4] = [8, 13, 18, 23];
 /// Where in that text each byte's two digits begin.
-const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+const DIGIT_OFFSETS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 /// How long that text is.
 const LENGTH: usize = 36;
 
 impl From<&str> for Uid {
     fn from(text: &str) -> Uid {
-        Uid(read(text.as_bytes()).map_or_else(|| Form::Text(text.into()), Form::Uuid))
+        Uid(parse_uuid(text.as_bytes()).map_or_else(|| UidRepr::Text(text.into()), UidRepr::Uuid))
     }
 }
 
 impl Default for Uid {
     /// No identity at all; the least there is.
     fn default() -> Uid {
-        Uid(Form::Text(Box::default()))
+        Uid(UidRepr::Text(Box::default()))
     }
 }
 
 impl fmt::Display for Uid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Form::Text(text) => f.write_str(text),
-            Form::Uuid(bytes) => {
+            UidRepr::Text(text) => f.write_str(text),
+            UidRepr::Uuid(bytes) => {
                 const DIGITS: &[u8; 16] = b"0123456789abcdef";
                 let mut text = [b'-'; LENGTH];
-                for (place, byte) in PLACES.into_iter().zip(bytes) {
+                for (place, byte) in DIGIT_OFFSETS.into_iter().zip(bytes) {
                     text[place] = DIGITS[usize::from(byte >> 4)];
                     text[place + 1] = DIGITS[usize::from(byte & 15)];
                 }
@@ -53,17 +53,17 @@ impl fmt::Display for Uid {
 }
 
 /// The bytes of a UUID that is written exactly as [`Uid`] writes it.
-fn read(text: &[u8]) -> Option<[u8; 16]> {
+fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
     let digit = |place: usize| match text[place] {
         digit @ b'0'..=b'9' => Some(digit - b'0'),
         digit @ b'a'..=b'f' => Some(digit - b'a' + 10),
         _ => None,
     };
-    if text.len() != LENGTH || DASHES.iter().any(|dash| text[*dash] != b'-') {
+    if text.len() != LENGTH || DASH_OFFSETS.iter().any(|dash| text[*dash] != b'-') {
         return None;
     }
     let mut bytes = [0; 16];
-    for (place, byte) in PLACES.into_iter().zip(&mut bytes) {
+    for (place, byte) in DIGIT_OFFSETS.into_iter().zip(&mut bytes) {
         *byte = (digit(place)? << 4) | digit(place + 1)?;
     }
     Some(bytes)

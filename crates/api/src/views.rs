@@ -18,13 +18,14 @@ pub use composite_pod_group::{CompositePodGroupSpecView, CompositePodGroupView};
 pub use cron_job::{
     ActiveJobView, CronJobSpecView, CronJobStatusView, CronJobView, JobTemplateMetaView, JobTemplateView,
 };
-pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedView, WorkloadRefView};
-pub use meta::{Condition, Index, Meta, ObjectKey, OwnerRef, ResourceRef, View};
+pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedPodsView, WorkloadRefView};
+pub use meta::{Condition, Index, MetaView, ObjectKey, OwnerRef, ResourceRef, View};
 pub use namespace::{NamespaceSpecView, NamespaceStatusView, NamespaceView};
 pub use node::{ImageView, NodeSpecView, NodeStatusView, NodeView};
 pub use pod::{
-    AffinityView, ContainerStateView, ContainerStatusView, ContainerView, PodPhase, PodSpecView, PodStatusView,
-    PodView, PortView, ResourcesView, RunningView, SchedulingGateView, SchedulingGroupView, TerminatedView,
+    AffinityView, ContainerRunningView, ContainerStateView, ContainerStatusView, ContainerTerminatedView,
+    ContainerView, PodPhase, PodSpecView, PodStatusView, PodView, PortView, ResourcesView, SchedulingGateView,
+    SchedulingGroupView,
 };
 pub use pod_disruption_budget::{PodDisruptionBudgetStatusView, PodDisruptionBudgetView};
 pub use pod_group::{PodGroupSpecView, PodGroupStatusView, PodGroupView, quorum};
@@ -34,7 +35,7 @@ pub use workload::WorkloadView;
 macro_rules! view {
     (
         $view:ty, $group:literal, $version:literal, $kind:literal, $plural:literal, namespaced: $namespaced:literal
-        $(, lighten: $lighten:expr)?
+        $(, strip: $strip:expr)?
     ) => {
         impl $crate::views::View for $view {
             const RESOURCE: $crate::views::ResourceRef = $crate::views::ResourceRef {
@@ -45,7 +46,7 @@ macro_rules! view {
                 namespaced: $namespaced,
             };
 
-            fn meta(&self) -> &$crate::views::Meta {
+            fn meta(&self) -> &$crate::views::MetaView {
                 &self.metadata
             }
 
@@ -53,8 +54,8 @@ macro_rules! view {
                 serde_json::from_slice(bytes)
             }
 
-            $(fn lighten(&mut self) {
-                $lighten(self);
+            $(fn strip(&mut self) {
+                $strip(self);
             })?
         }
     };

@@ -11,10 +11,10 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use workloadbuilder::target::{Shape, Target};
+use workloadbuilder::target::{BuildTarget, GroupLayout};
 use workloadbuilder::{
-    BuildOptions, Builder, DisruptionMode, Group, PolicyKind, ResourceClaim, SchedulingConfig, SchedulingConstraints,
-    SchedulingPolicy, WorkloadItem, names,
+    BuildOptions, Builder, BuiltGroup, DisruptionMode, PolicyKind, ResourceClaim, SchedulingConfig,
+    SchedulingConstraints, SchedulingPolicy, WorkloadItem, names,
 };
 
 /// Mostly sound configurations, with what the server refuses here and there.
@@ -61,7 +61,7 @@ fn tree() -> impl Strategy<Value = WorkloadItem> {
     })
 }
 
-fn builder(items: Vec<WorkloadItem>, shape: Shape) -> Builder {
+fn builder(items: Vec<WorkloadItem>, shape: GroupLayout) -> Builder {
     let owner = OwnerReference {
         api_version: "example.com/v1".to_owned(),
         kind: "Training".to_owned(),
@@ -76,7 +76,7 @@ fn builder(items: Vec<WorkloadItem>, shape: Shape) -> Builder {
         owner: Some(owner),
         allowed_policies: vec![PolicyKind::Basic, PolicyKind::Gang],
         allowed_disruption_modes: vec![DisruptionMode::Single, DisruptionMode::All],
-        target: Target { shape, ..Target::default() },
+        target: BuildTarget { layout: shape, ..BuildTarget::default() },
         ..BuildOptions::default()
     };
     Builder::with_items(items, options)
@@ -89,7 +89,7 @@ fn what_the_builder_accepts_the_server_accepts() {
     // How often something nested, something flat and nothing was built: each has to have been tried.
     let (mut nested, mut flat, mut refused) = (0, 0, 0);
     for _ in 0..2000 {
-        let (items, shape) = (vec(tree(), 1..=2), prop_oneof![Just(Shape::Nested), Just(Shape::Flat)])
+        let (items, shape) = (vec(tree(), 1..=2), prop_oneof![Just(GroupLayout::Nested), Just(GroupLayout::Flat)])
             .new_tree(&mut runner)
             .unwrap()
             .current();
@@ -113,10 +113,10 @@ fn accepted(builder: &Builder, built: &Workload) {
     let gates = Gates::default();
     assert_eq!(workload::validate_create(built, &gates), vec![], "{built:?}");
     assert_eq!(builder.validate_structure(), vec![]);
-    for group in builder.groups().unwrap() {
+    for group in builder.build_groups().unwrap() {
         let problems = match &group {
-            Group::Composite(group) => composite_pod_group::validate_create(group, true, &gates),
-            Group::Pods(group) => pod_group::validate_create(group, &gates),
+            BuiltGroup::Composite(group) => composite_pod_group::validate_create(group, true, &gates),
+            BuiltGroup::Pods(group) => pod_group::validate_create(group, &gates),
         };
         assert_eq!(problems, vec![], "{group:?}");
     }

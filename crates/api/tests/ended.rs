@@ -5,10 +5,10 @@ use api::views::{JobView, PodView, View};
 use serde_json::{Value, json};
 
 /// The view before and after it let go of what nobody reads.
-fn lightened<V: View>(document: &Value) -> (String, V) {
+fn stripped<V: View>(document: &Value) -> (String, V) {
     let mut view = V::decode(document.to_string().as_bytes()).unwrap();
     let before = format!("{view:?}");
-    view.lighten();
+    view.strip();
     (before, view)
 }
 
@@ -37,7 +37,7 @@ fn pod(phase: &str) -> Value {
 #[test]
 fn a_pod_that_has_not_ended_keeps_everything() {
     for phase in ["Pending", "Running", "Unknown"] {
-        let (before, view) = lightened::<PodView>(&pod(phase));
+        let (before, view) = stripped::<PodView>(&pod(phase));
         assert_eq!(format!("{view:?}"), before, "{phase}");
     }
 }
@@ -45,7 +45,7 @@ fn a_pod_that_has_not_ended_keeps_everything() {
 #[test]
 fn an_ended_pod_keeps_who_it_is_where_it_was_and_how_it_ended() {
     for (phase, conditions) in [("Succeeded", "Ready"), ("Failed", "PodScheduled Ready DisruptionTarget")] {
-        let (_, view) = lightened::<PodView>(&pod(phase));
+        let (_, view) = stripped::<PodView>(&pod(phase));
         assert!(view.spec.containers.is_empty() && view.spec.tolerations.is_empty(), "{phase}: nobody places it");
         let spec = &view.spec;
         let placed = (view.node_name(), view.group_name(), &*spec.scheduler_name, &*spec.restart_policy, spec.priority);
@@ -74,7 +74,7 @@ fn job(condition: &str, status: &str) -> Value {
 #[test]
 fn a_job_that_has_not_ended_keeps_everything() {
     for (condition, status) in [("SuccessCriteriaMet", "True"), ("Suspended", "True"), ("Failed", "False")] {
-        let (before, view) = lightened::<JobView>(&job(condition, status));
+        let (before, view) = stripped::<JobView>(&job(condition, status));
         assert_eq!(format!("{view:?}"), before, "{condition}");
     }
 }
@@ -82,9 +82,9 @@ fn a_job_that_has_not_ended_keeps_everything() {
 #[test]
 fn an_ended_job_keeps_its_counts_and_when_it_goes() {
     for condition in ["Complete", "Failed"] {
-        let (_, view) = lightened::<JobView>(&job(condition, "True"));
+        let (_, view) = stripped::<JobView>(&job(condition, "True"));
         assert!(view.spec.template.raw.is_none() && view.spec.selector.is_none(), "it makes no more pods");
-        assert_eq!(view.end().map(|end| end.kind.as_str()), Some(condition));
+        assert_eq!(view.finished_condition().map(|end| end.kind.as_str()), Some(condition));
         let spec = &view.spec;
         assert_eq!((spec.completions, spec.parallelism, spec.ttl_seconds_after_finished), (Some(3), Some(2), Some(60)));
         assert_eq!((view.status.succeeded, spec.workload_ref.as_ref().map(|named| &*named.name)), (3, Some("w")));

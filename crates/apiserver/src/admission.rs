@@ -8,18 +8,18 @@ mod protection; // groups that are in use stay
 mod tolerations; // for how long a pod stands a node that is away
 mod runtime_class; // no pod runs in a way that nobody has described
 
-use store::Stored;
+use store::StoredObject;
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::server::Call;
-use crate::status::Answer;
+use crate::status::ApiResult;
 
 /// A write as admission sees it.
 pub(crate) struct Attributes<'a> {
     pub call: &'a Call<'a>,
     pub operation: Operation,
     /// The object before the write; `None` for a create.
-    pub old: Option<&'a Object>,
+    pub old: Option<&'a ApiObject>,
 }
 
 /// What kind of write it is.
@@ -28,40 +28,40 @@ pub(crate) enum Operation {
     Create,
     Update,
     /// A change of a part that has a path of its own.
-    UpdatePart,
+    UpdateSubresource,
 }
 
-type Mutate = fn(&Attributes<'_>, &mut Object) -> Answer<()>;
-type Validate = fn(&Attributes<'_>, &Object) -> Answer<()>;
-type Delete = fn(&Call<'_>, &Stored) -> Answer<()>;
+type MutatingPlugin = fn(&Attributes<'_>, &mut ApiObject) -> ApiResult<()>;
+type ValidatingPlugin = fn(&Attributes<'_>, &ApiObject) -> ApiResult<()>;
+type DeletionPlugin = fn(&Call<'_>, &StoredObject) -> ApiResult<()>;
 
 /// In upstream's order.
-const MUTATING: &[Mutate] = &[
-    namespaces::is_live,
-    priority::of_pod,
-    priority::of_group,
-    tolerations::of_pod,
-    protection::of_group,
-    runtime_class::of_pod,
+const MUTATING: &[MutatingPlugin] = &[
+    namespaces::require_active_namespace,
+    priority::admit_pod,
+    priority::admit_group,
+    tolerations::add_default_tolerations,
+    protection::add_protection_finalizer,
+    runtime_class::reject_runtime_class,
 ];
-const VALIDATING: &[Validate] = &[priority::one_global_default, gang_size::is_kept];
-const DELETING: &[Delete] = &[namespaces::may_go, priority::may_go];
+const VALIDATING: &[ValidatingPlugin] = &[priority::validate_single_global_default, gang_size::validate_unchanged];
+const DELETING: &[DeletionPlugin] = &[namespaces::validate_delete, priority::validate_delete];
 
 /// Lets every entry change or refuse the object.
-pub(crate) fn mutate(attributes: &Attributes<'_>, object: &mut Object) -> Answer<()> {
+pub(crate) fn mutate(attributes: &Attributes<'_>, object: &mut ApiObject) -> ApiResult<()> {
     MUTATING.iter().try_for_each(|admit| admit(attributes, object))
 }
 
 /// Lets every entry refuse the object.
-pub(crate) fn validate(attributes: &Attributes<'_>, object: &Object) -> Answer<()> {
+pub(crate) fn validate(attributes: &Attributes<'_>, object: &ApiObject) -> ApiResult<()> {
     VALIDATING.iter().try_for_each(|admit| admit(attributes, object))
 }
 
 /// Lets every entry keep the object.
-pub(crate) fn delete(call: &Call<'_>, stored: &Stored) -> Answer<()> {
+pub(crate) fn delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
     DELETING.iter().try_for_each(|admit| admit(call, stored))
 }
 
-fn is(call: &Call<'_>, group: &str, plural: &str) -> bool {
+fn is_resource(call: &Call<'_>, group: &str, plural: &str) -> bool {
     call.resource.plural == plural && call.resource.group == group
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// One request that writes, after it was answered.
 #[derive(Debug, Serialize)]
-pub struct Entry<'a> {
+pub struct AuditEntry<'a> {
     /// When it was answered.
     pub time: Timestamp,
     /// Who asked.
@@ -21,4 +21,4 @@ pub struct Entry<'a> {
 }
 
 /// Who is told. It is called on the request's own task, so it must be quick.
-pub type Audit = Arc<dyn Fn(&Entry<'_>) + Send + Sync>;
+pub type AuditSink = Arc<dyn Fn(&AuditEntry<'_>) + Send + Sync>;

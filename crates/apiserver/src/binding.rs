@@ -8,38 +8,38 @@ use bytes::Bytes;
 use http::Response;
 use k8s_openapi::api::core::v1::Binding;
 use serde_json::{Map, Value, json};
-use store::{Expect, Op};
+use store::{Op, Precondition};
 
 use crate::body::Body;
-use crate::capacity::Hold;
-use crate::object::Object;
+use crate::capacity::CapacityReservation;
+use crate::object::ApiObject;
 use crate::server::Call;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::write;
 
 /// Binds the pod in the path. Only the fields that a binding is about are looked at: the rest of the pod was judged
 /// when it came in.
-pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
+pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Body>> {
     let binding: Binding = serde_json::from_slice(body).map_err(|error| {
         Status::bad_request(format!("Binding in version \"v1\" cannot be handled as a Binding: {error}"))
     })?;
-    check(call, &binding)?;
+    validate(call, &binding)?;
     let key = call.key();
-    for _ in 0..write::ATTEMPTS_MAX {
-        let stored = call.home.store.get(&key).ok_or_else(|| Status::not_found(call.resource, call.name()))?;
-        let mut pod = Object::stored(&stored);
+    for _ in 0..write::MAX_ATTEMPTS {
+        let stored = call.state.store.get(&key).ok_or_else(|| Status::not_found(call.resource, call.name()))?;
+        let mut pod = ApiObject::from_stored(&stored);
         if let Some(why) = refusal(&binding, &pod) {
             return Err(Status::subresource_conflict(call.resource, "binding", call.name(), &why));
         }
-        let held = hold(call, &pod, binding.target.name.as_deref().unwrap_or_default())?;
+        let held = reserve_capacity(call, &pod, binding.target.name.as_deref().unwrap_or_default())?;
         if call.info.options.dry_run {
-            held.into_iter().for_each(|hold| hold.settle(false));
+            held.into_iter().for_each(|hold| hold.finish(false));
             return Ok(Status::created().into_response());
         }
-        assign(&mut pod, &binding, rfc3339(call.home.clock.now()));
-        let committed = write::commit(call, &pod, Expect::At(stored.revision), Op::Put).await;
+        assign(&mut pod, &binding, rfc3339(call.state.clock.now()));
+        let committed = write::commit(call, &pod, Precondition::At(stored.revision), Op::Put).await;
         let bound = matches!(committed, Ok(Ok(_)));
-        held.into_iter().for_each(|hold| hold.settle(bound));
+        held.into_iter().for_each(|hold| hold.finish(bound));
         if committed?.is_ok() {
             return Ok(Status::created().into_response());
         }
@@ -49,15 +49,15 @@ pub(crate) async fn bind(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>
 
 /// Holds what the pod asks for on the node until the bind has taken effect, so that no two binds take the same room.
 // Upstream: bind looks at nothing, and two schedulers (or one and a user) over-commit a node without noticing.
-fn hold<'a>(call: &Call<'a>, pod: &Object, node: &str) -> Answer<Option<Hold<'a>>> {
-    let Some(capacity) = &call.home.capacity else { return Ok(None) };
-    let held = capacity.hold(pod, node);
+fn reserve_capacity<'a>(call: &Call<'a>, pod: &ApiObject, node: &str) -> ApiResult<Option<CapacityReservation<'a>>> {
+    let Some(capacity) = &call.state.capacity else { return Ok(None) };
+    let held = capacity.reserve(pod, node);
     held.map(Some).map_err(|short| {
         Status::subresource_conflict(call.resource, "binding", call.name(), &format!("node {node}: {short}"))
     })
 }
 
-fn check(call: &Call<'_>, binding: &Binding) -> Answer<()> {
+fn validate(call: &Call<'_>, binding: &Binding) -> ApiResult<()> {
     let name = binding.metadata.name.as_deref().unwrap_or_default();
     let errors = validation::validate_create(binding);
     if !errors.is_empty() {
@@ -70,7 +70,7 @@ fn check(call: &Call<'_>, binding: &Binding) -> Answer<()> {
 }
 
 /// Why this pod cannot be bound; `None` when it can.
-fn refusal(binding: &Binding, pod: &Object) -> Option<String> {
+fn refusal(binding: &Binding, pod: &ApiObject) -> Option<String> {
     let name = pod.name();
     let wanted = binding.metadata.uid.as_deref().unwrap_or_default();
     let node = pod.text(&["spec", "nodeName"]);
@@ -89,7 +89,7 @@ fn refusal(binding: &Binding, pod: &Object) -> Option<String> {
     None
 }
 
-fn assign(pod: &mut Object, binding: &Binding, now: String) {
+fn assign(pod: &mut ApiObject, binding: &Binding, now: String) {
     merge(pod.metadata_mut(), "annotations", &binding.metadata.annotations);
     merge(pod.metadata_mut(), "labels", &binding.metadata.labels);
     let document = pod.document_mut();

@@ -9,9 +9,9 @@ use futures::stream::{self, BoxStream, Stream, StreamExt};
 use http_body::{Frame, SizeHint};
 
 /// The body of an answer. Nothing runs on its behalf: it makes its next frame when asked for it.
-pub struct Body(Kind);
+pub struct Body(BodyKind);
 
-enum Kind {
+enum BodyKind {
     Whole(Option<Bytes>),
     Stream(BoxStream<'static, Bytes>),
 }
@@ -19,19 +19,19 @@ enum Kind {
 impl Body {
     /// A body that is complete already.
     pub fn whole(bytes: Bytes) -> Body {
-        Body(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
+        Body(BodyKind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 
     /// A body that is made frame by frame.
     pub fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-        Body(Kind::Stream(frames.boxed()))
+        Body(BodyKind::Stream(frames.boxed()))
     }
 
     /// The same body, which keeps `guard` until it is dropped.
-    pub(crate) fn holding<G: Send + Sync + 'static>(self, guard: G) -> Body {
+    pub(crate) fn with_guard<G: Send + Sync + 'static>(self, guard: G) -> Body {
         let frames = match self.0 {
-            Kind::Whole(bytes) => stream::iter(bytes).boxed(),
-            Kind::Stream(frames) => frames,
+            BodyKind::Whole(bytes) => stream::iter(bytes).boxed(),
+            BodyKind::Stream(frames) => frames,
         };
         Body::stream(frames.inspect(move |_| {
             let _held = &guard;
@@ -48,21 +48,21 @@ impl http_body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
-            Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Stream(frames) => {
+            BodyKind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            BodyKind::Stream(frames) => {
                 frames.poll_next_unpin(context).map(|frame| frame.map(|bytes| Ok(Frame::data(bytes))))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Kind::Whole(None))
+        matches!(&self.0, BodyKind::Whole(None))
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Kind::Stream(_) => SizeHint::default(),
+            BodyKind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            BodyKind::Stream(_) => SizeHint::default(),
         }
     }
 }
@@ -70,8 +70,8 @@ impl http_body::Body for Body {
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.0 {
-            Kind::Whole(_) => "Body(whole)",
-            Kind::Stream(_) => "Body(stream)",
+            BodyKind::Whole(_) => "Body(whole)",
+            BodyKind::Stream(_) => "Body(stream)",
         })
     }
 }

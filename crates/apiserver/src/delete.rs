@@ -10,17 +10,17 @@ use http::{Response, StatusCode};
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::Value;
-use store::{Expect, Key, List, Op, Stored};
+use store::{ListQuery, Op, Precondition, StoreKey, StoredObject};
 
 use crate::admission;
 use crate::body::Body;
 use crate::metadata;
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::read;
 use crate::request::Propagation;
 use crate::selection::Selection;
 use crate::server::Call;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::write;
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -29,7 +29,7 @@ const ORPHAN: &str = "orphan";
 /// `DeleteOptions`, from the body or the query.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Options {
+pub(crate) struct DeleteOptions {
     grace_period_seconds: Option<i64>,
     preconditions: Preconditions,
     orphan_dependents: Option<bool>,
@@ -47,19 +47,19 @@ struct Preconditions {
 }
 
 /// What is left of an object after its deletion was asked for.
-pub(crate) struct Deleted {
-    stored: Arc<Stored>,
-    gone: bool,
+pub(crate) struct DeleteOutcome {
+    stored: Arc<StoredObject>,
+    is_removed: bool,
 }
 
 /// Deletes one object.
-pub(crate) async fn delete(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
-    let options = Options::read(call, body)?;
+pub(crate) async fn delete(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Body>> {
+    let options = DeleteOptions::parse(call, body)?;
     let deleted = delete_one(call, &call.key(), &options).await?;
-    let mut response = if deleted.gone && !call.resource.returns_deleted {
+    let mut response = if deleted.is_removed && !call.resource.returns_deleted {
         Status::deleted(call.resource, call.name(), &deleted.stored.meta.uid.to_string()).into_response()
     } else {
-        write::answer_stored(call, StatusCode::OK, &deleted.stored, &[])
+        write::stored_response(call, StatusCode::OK, &deleted.stored, &[])
     };
     if call.resource.propagation == Propagation::Orphan && options.propagation.is_none() {
         let text = format!(
@@ -73,11 +73,11 @@ pub(crate) async fn delete(call: &Call<'_>, body: &Bytes) -> Answer<Response<Bod
 }
 
 /// Deletes the objects that the selectors mean, and answers with them.
-pub(crate) async fn delete_collection(call: &Call<'_>, body: &Bytes) -> Answer<Response<Body>> {
-    let options = Options::read(call, body)?;
-    let selection = Selection::read(call.resource, call.info)?;
-    let query = List { namespace: call.info.namespace.clone(), ..List::all(&call.resource.store_name) };
-    let listed = call.home.store.list(&query, &mut |stored| selection.matches(stored));
+pub(crate) async fn delete_collection(call: &Call<'_>, body: &Bytes) -> ApiResult<Response<Body>> {
+    let options = DeleteOptions::parse(call, body)?;
+    let selection = Selection::parse(call.resource, call.info)?;
+    let query = ListQuery { namespace: call.info.namespace.clone(), ..ListQuery::all(&call.resource.store_name) };
+    let listed = call.state.store.list(&query, &mut |stored| selection.matches(stored));
     let mut listed = listed.expect("the present is never gone");
     let mut deleted = Vec::with_capacity(listed.items.len());
     for stored in &listed.items {
@@ -89,37 +89,37 @@ pub(crate) async fn delete_collection(call: &Call<'_>, body: &Bytes) -> Answer<R
         }
     }
     listed.items = deleted;
-    listed.revision = call.home.store.revision();
-    Ok(read::answer_list(call, listed, &selection))
+    listed.revision = call.state.store.revision();
+    Ok(read::list_response(call, listed, &selection))
 }
 
-pub(crate) async fn delete_one(call: &Call<'_>, key: &Key, options: &Options) -> Answer<Deleted> {
-    for _ in 0..write::ATTEMPTS_MAX {
-        let stored = call.home.store.get(key).ok_or_else(|| Status::not_found(call.resource, &key.name))?;
+pub(crate) async fn delete_one(call: &Call<'_>, key: &StoreKey, options: &DeleteOptions) -> ApiResult<DeleteOutcome> {
+    for _ in 0..write::MAX_ATTEMPTS {
+        let stored = call.state.store.get(key).ok_or_else(|| Status::not_found(call.resource, &key.name))?;
         options.check_preconditions(call, &stored)?;
         admission::delete(call, &stored)?;
-        let (object, gone) = next_state(call, &Object::stored(&stored), options, call.home.clock.now());
+        let (object, gone) = next_state(call, &ApiObject::from_stored(&stored), options, call.state.clock.now());
         if call.info.options.dry_run || !options.dry_run.is_empty() {
-            return Ok(Deleted { stored, gone });
+            return Ok(DeleteOutcome { stored, is_removed: gone });
         }
         let op = if gone { Op::Delete } else { Op::Put };
-        if let Ok(stored) = write::commit(call, &object, Expect::At(stored.revision), op).await? {
-            return Ok(Deleted { stored, gone });
+        if let Ok(stored) = write::commit(call, &object, Precondition::At(stored.revision), op).await? {
+            return Ok(DeleteOutcome { stored, is_removed: gone });
         }
     }
     Err(Status::modified(call.resource, &key.name))
 }
 
 /// The object after its deletion was asked for, and whether that is its last state.
-fn next_state(call: &Call<'_>, old: &Object, options: &Options, now: Timestamp) -> (Object, bool) {
+fn next_state(call: &Call<'_>, old: &ApiObject, options: &DeleteOptions, now: Timestamp) -> (ApiObject, bool) {
     let strategy = &call.resource.strategy;
     let mut object = old.clone();
     set_finalizers(&mut object, call.resource.propagation, options.propagation);
     let asked = (strategy.grace_seconds)(old, options.grace_period_seconds).max(0);
     // Since when, and with how much grace, the object is being deleted.
-    let running = Deletion::of(old);
+    let running = PendingDeletion::from_object(old);
     let grace = running.as_ref().map_or(asked, |running| running.grace.min(asked));
-    let held = object.finalizers().next().is_some() || (strategy.held)(&object);
+    let held = object.finalizers().next().is_some() || (strategy.has_spec_finalizers)(&object);
     if grace == 0 && !held {
         return (object, true);
     }
@@ -131,7 +131,7 @@ fn next_state(call: &Call<'_>, old: &Object, options: &Options, now: Timestamp) 
         metadata.insert("deletionTimestamp".to_owned(), rfc3339(ends).into());
         metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
         if call.resource.counts_generation && running.is_none() {
-            metadata::count_generation(&mut object);
+            metadata::increment_generation(&mut object);
         }
     }
     (strategy.mark_deleting)(&mut object);
@@ -139,22 +139,22 @@ fn next_state(call: &Call<'_>, old: &Object, options: &Options, now: Timestamp) 
 }
 
 /// A deletion that is under way.
-struct Deletion {
+struct PendingDeletion {
     began: Timestamp,
     grace: i64,
 }
 
-impl Deletion {
-    fn of(object: &Object) -> Option<Deletion> {
+impl PendingDeletion {
+    fn from_object(object: &ApiObject) -> Option<PendingDeletion> {
         let ends: Timestamp = object.text(&["metadata", "deletionTimestamp"]).parse().ok()?;
         let grace = object.document()["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
         let began = ends.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MIN);
-        Some(Deletion { began, grace })
+        Some(PendingDeletion { began, grace })
     }
 }
 
 /// Puts the garbage collector's finalizers on the object, or takes them off, as asked or as the kind has it.
-fn set_finalizers(object: &mut Object, by_kind: Propagation, asked: Option<Propagation>) {
+fn set_finalizers(object: &mut ApiObject, by_kind: Propagation, asked: Option<Propagation>) {
     let had = |name: &str| object.finalizers().any(|held| held == name);
     let propagation = match asked {
         Some(asked) => asked,
@@ -177,11 +177,11 @@ fn set_finalizers(object: &mut Object, by_kind: Propagation, asked: Option<Propa
     }
 }
 
-impl Options {
+impl DeleteOptions {
     /// The body wins over the query, as upstream: the query is for clients that send no body.
-    pub fn read(call: &Call<'_>, body: &Bytes) -> Answer<Options> {
+    pub fn parse(call: &Call<'_>, body: &Bytes) -> ApiResult<DeleteOptions> {
         let query = &call.info.options;
-        let mut options = Options::default();
+        let mut options = DeleteOptions::default();
         if !body.iter().all(u8::is_ascii_whitespace) {
             options = serde_json::from_slice(body)
                 .map_err(|error| Status::bad_request(format!("DeleteOptions cannot be read: {error}")))?;
@@ -222,12 +222,12 @@ impl Options {
     }
 
     /// Insists on the object with this uid, in whatever version.
-    pub fn only_uid(&mut self, uid: &str) {
+    pub fn require_uid(&mut self, uid: &str) {
         self.preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     }
 
     /// Refuses what is not the object, or the version of it, that was asked for.
-    pub fn check_preconditions(&self, call: &Call<'_>, stored: &Stored) -> Answer<()> {
+    pub fn check_preconditions(&self, call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
         let refuse = |what: &str, wanted: &str, found: &str| {
             let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
             Err(Status::conflict(call.resource, &stored.key.name, &why))

@@ -8,62 +8,62 @@ use std::collections::BTreeMap;
 
 use http::{HeaderMap, Response};
 
-use crate::accept::{self, Range};
 use crate::body::Body;
-use crate::published::Published;
+use crate::negotiation::{self, MediaRange};
 use crate::resource::Resource;
-use crate::status::{Answer, Status};
+use crate::static_document::StaticDocument;
+use crate::status::{ApiResult, Status};
 
 /// Every discovery document.
 pub(crate) struct Discovery {
     /// By path: `/api`, `/api/v1`, `/apis`, `/apis/batch`, `/apis/batch/v1`, …
-    plain: BTreeMap<String, Published>,
+    plain: BTreeMap<String, StaticDocument>,
     /// By path (`/api` and `/apis` only) and version of the form.
-    aggregated: BTreeMap<(&'static str, &'static str), Published>,
+    aggregated: BTreeMap<(&'static str, &'static str), StaticDocument>,
 }
 
 /// A group as discovery shows it.
-pub(crate) struct Group<'a> {
+pub(crate) struct ServedGroup<'a> {
     /// Empty for the core group.
     pub name: &'a str,
     /// The preferred one first.
-    pub versions: Vec<Version<'a>>,
+    pub versions: Vec<ServedVersion<'a>>,
 }
 
 /// A version of a group.
-pub(crate) struct Version<'a> {
+pub(crate) struct ServedVersion<'a> {
     /// As in the path: `v1beta1`.
     pub name: &'a str,
     /// In order of name.
     pub resources: Vec<&'a Resource>,
 }
 
-impl Group<'_> {
+impl ServedGroup<'_> {
     /// `batch/v1`, or `v1` in the core group.
-    pub fn api_version(&self, version: &Version<'_>) -> String {
+    pub fn api_version(&self, version: &ServedVersion<'_>) -> String {
         if self.name.is_empty() { version.name.to_owned() } else { format!("{}/{}", self.name, version.name) }
     }
 
     /// Where objects of the version live: `apis/batch/v1`, or `api/v1` in the core group.
-    pub fn path(&self, version: &Version<'_>) -> String {
+    pub fn path(&self, version: &ServedVersion<'_>) -> String {
         let root = if self.name.is_empty() { "api" } else { "apis" };
         format!("{root}/{}", self.api_version(version))
     }
 }
 
 /// The groups of `resources`, in the order in which the resources name them.
-pub(crate) fn groups(resources: &[Resource]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+pub(crate) fn groups(resources: &[Resource]) -> Vec<ServedGroup<'_>> {
+    let mut groups: Vec<ServedGroup<'_>> = Vec::new();
     for resource in resources {
         let at = groups.iter().position(|group| group.name == resource.group).unwrap_or_else(|| {
-            groups.push(Group { name: resource.group, versions: Vec::new() });
+            groups.push(ServedGroup { name: resource.group, versions: Vec::new() });
             groups.len() - 1
         });
         let versions = &mut groups[at].versions;
-        for name in resource.served() {
+        for name in resource.served_versions() {
             match versions.iter_mut().find(|version| version.name == name) {
                 Some(version) => version.resources.push(resource),
-                None => versions.push(Version { name, resources: vec![resource] }),
+                None => versions.push(ServedVersion { name, resources: vec![resource] }),
             }
         }
     }
@@ -94,31 +94,32 @@ impl Discovery {
     pub fn new(resources: &[Resource]) -> Discovery {
         let groups = groups(resources);
         let plain = legacy::documents(&groups);
-        let plain = plain.into_iter().map(|(path, document)| (path, Published::new(&document, "application/json")));
+        let plain =
+            plain.into_iter().map(|(path, document)| (path, StaticDocument::new(&document, "application/json")));
         let (core, named): (Vec<_>, Vec<_>) = groups.iter().partition(|group| group.name.is_empty());
         let mut aggregated = BTreeMap::new();
         for (path, groups) in [("/api", core), ("/apis", named)] {
             for (version, media_type) in aggregated::FORMS {
                 let document = aggregated::document(version, &groups);
-                aggregated.insert((path, version), Published::new(&document, media_type));
+                aggregated.insert((path, version), StaticDocument::new(&document, media_type));
             }
         }
         Discovery { plain: plain.collect(), aggregated }
     }
 
     /// The document at `path` in the form that the client likes best; 404 when there is none.
-    pub fn answer(&self, path: &str, headers: &HeaderMap) -> Answer<Response<Body>> {
+    pub fn response(&self, path: &str, headers: &HeaderMap) -> ApiResult<Response<Body>> {
         let path = path.trim_end_matches('/');
         let plain = self.plain.get(path).ok_or_else(Status::unknown_path)?;
-        let ranges = accept::ranges(headers);
+        let ranges = negotiation::accepted_ranges(headers);
         let best = ranges.iter().filter(|range| range.is_json()).find_map(|range| match range.parameter("as") {
             None => Some(plain),
             Some(_) => self.aggregated(path, range),
         });
-        best.map(|document| document.answer(headers)).ok_or_else(Status::not_acceptable)
+        best.map(|document| document.response(headers)).ok_or_else(Status::not_acceptable)
     }
 
-    fn aggregated(&self, path: &str, range: &Range<'_>) -> Option<&Published> {
+    fn aggregated(&self, path: &str, range: &MediaRange<'_>) -> Option<&StaticDocument> {
         let asked = (range.parameter("g"), range.parameter("as"));
         if asked != (Some(aggregated::GROUP), Some(aggregated::KIND)) {
             return None;

@@ -7,42 +7,43 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 
 /// So many duplicates are named; a body made of nothing else must not cost more than its length.
-const NAMED_MAX: usize = 100;
+const MAX_REPORTED: usize = 100;
 
 /// Reads JSON. Beside the document: the paths of the fields that it has more than once, each named once.
-pub fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+pub fn parse(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Reading { place: &Place::Root, found: &mut found }.deserialize(&mut deserializer)?;
+    let value =
+        DuplicateFieldVisitor { path: &FieldPath::Root, duplicates: &mut found }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, found))
 }
 
 /// Where the reader stands: a chain on the stack, made into text only for a finding.
-enum Place<'a> {
+enum FieldPath<'a> {
     Root,
-    Field(&'a Place<'a>, &'a str),
-    Item(&'a Place<'a>, usize),
+    Field(&'a FieldPath<'a>, &'a str),
+    Item(&'a FieldPath<'a>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Root => Ok(()),
-            Place::Field(Place::Root, name) => f.write_str(name),
-            Place::Field(parent, name) => write!(f, "{parent}.{name}"),
-            Place::Item(parent, index) => write!(f, "{parent}[{index}]"),
+            FieldPath::Root => Ok(()),
+            FieldPath::Field(FieldPath::Root, name) => f.write_str(name),
+            FieldPath::Field(parent, name) => write!(f, "{parent}.{name}"),
+            FieldPath::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
 
 /// Reads the value at one place.
-struct Reading<'a> {
-    place: &'a Place<'a>,
-    found: &'a mut Vec<String>,
+struct DuplicateFieldVisitor<'a> {
+    path: &'a FieldPath<'a>,
+    duplicates: &'a mut Vec<String>,
 }
 
-impl<'de> DeserializeSeed<'de> for Reading<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateFieldVisitor<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -50,7 +51,7 @@ impl<'de> DeserializeSeed<'de> for Reading<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Reading<'_> {
+impl<'de> Visitor<'de> for DuplicateFieldVisitor<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,8 +89,8 @@ impl<'de> Visitor<'de> for Reading<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         loop {
-            let place = Place::Item(self.place, list.len());
-            match items.next_element_seed(Reading { place: &place, found: self.found })? {
+            let place = FieldPath::Item(self.path, list.len());
+            match items.next_element_seed(DuplicateFieldVisitor { path: &place, duplicates: self.duplicates })? {
                 Some(item) => list.push(item),
                 None => return Ok(Value::Array(list)),
             }
@@ -99,12 +100,12 @@ impl<'de> Visitor<'de> for Reading<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            let place = Place::Field(self.place, &name);
-            let value = fields.next_value_seed(Reading { place: &place, found: self.found })?;
-            if object.contains_key(&name) && self.found.len() < NAMED_MAX {
+            let place = FieldPath::Field(self.path, &name);
+            let value = fields.next_value_seed(DuplicateFieldVisitor { path: &place, duplicates: self.duplicates })?;
+            if object.contains_key(&name) && self.duplicates.len() < MAX_REPORTED {
                 let path = place.to_string();
-                if !self.found.contains(&path) {
-                    self.found.push(path);
+                if !self.duplicates.contains(&path) {
+                    self.duplicates.push(path);
                 }
             }
             object.insert(name, value);
@@ -129,7 +130,7 @@ mod tests {
             (r#"{"a":[{"b":1},{"b":1,"b":{"c":1,"c":2}}]}"#, "a[1].b.c a[1].b", r#"{"a":[{"b":1},{"b":{"c":2}}]}"#),
             (r#"{"a":1,"\u0061":2}"#, "a", r#"{"a":2}"#),
         ] {
-            let (document, found) = read(text.as_bytes()).unwrap();
+            let (document, found) = parse(text.as_bytes()).unwrap();
             assert_eq!((found.join(" ").as_str(), document.to_string().as_str()), (want, value), "{text}");
         }
     }
@@ -138,7 +139,7 @@ mod tests {
     fn what_is_no_json_is_refused() {
         let deep = "[".repeat(5000) + &"]".repeat(5000);
         for text in ["", "{", "{}{}", "{\"a\" 1}", "nul", "1e999", deep.as_str()] {
-            assert!(read(text.as_bytes()).is_err(), "{}", &text[..text.len().min(20)]);
+            assert!(parse(text.as_bytes()).is_err(), "{}", &text[..text.len().min(20)]);
         }
     }
 
@@ -164,7 +165,7 @@ mod tests {
         #[test]
         fn a_document_without_duplicates_is_read_as_ever(value in json()) {
             let text = value.to_string();
-            let (document, found) = read(text.as_bytes()).unwrap();
+            let (document, found) = parse(text.as_bytes()).unwrap();
             prop_assert_eq!(found, Vec::<String>::new());
             prop_assert_eq!(document, serde_json::from_str::<Value>(&text).unwrap());
         }

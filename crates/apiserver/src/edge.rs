@@ -15,8 +15,8 @@ mod slots; // how many connections at once, and which one is closed for another
 mod in_flight; // how many requests at once
 mod activity; // who waits for whom on a connection, and for how long
 mod compression; // large answers as gzip
-mod outgoing; // an answer on its way out
-mod incoming; // a request's body, given back when it was not read to its end
+mod response_body; // an answer on its way out
+mod request_body; // a request's body, given back when it was not read to its end
 pub mod pki; // certificates and the token: made, kept, renewed
 pub mod kubeconfig; // the administrator's way in
 pub mod private_file; // files that only their owner reads, whole or not at all
@@ -34,58 +34,58 @@ use tokio_rustls::TlsAcceptor;
 use crate::edge::pki::{Pki, PkiError};
 use crate::edge::service::Edge;
 use crate::edge::slots::Slots;
-use crate::server::Server;
+use crate::server::ApiServer;
 
 /// What clients may take of the edge.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct EdgeLimits {
     /// Connections at once whose client has proven who it is. More are served, but can be closed like those without.
-    pub connections_max: usize,
+    pub max_connections: usize,
     /// Connections at once whose client has not; for one more, the oldest of them is closed.
-    pub unidentified_max: usize,
+    pub max_unidentified_connections: usize,
     /// Requests at once on one HTTP/2 connection.
-    pub streams_max: u32,
+    pub max_streams: u32,
     /// Requests that read, under way at once over all connections; more are told to come back.
-    pub reads_max: usize,
+    pub max_reads: usize,
     /// The same for requests that write.
-    pub writes_max: usize,
+    pub max_writes: usize,
     /// The same for watches, which last.
-    pub watches_max: usize,
+    pub max_watches: usize,
     /// Header fields of one request.
-    pub headers_max: usize,
+    pub max_headers: usize,
     /// Bytes of all header fields of one request.
-    pub header_bytes_max: usize,
+    pub max_header_bytes: usize,
     /// How long a TLS handshake may take.
-    pub handshake: Duration,
+    pub handshake_timeout: Duration,
     /// How long the head of a request may take, and how long an HTTP/1.1 connection may be silent between requests.
-    pub header_read: Duration,
+    pub header_timeout: Duration,
     /// How long a request may take until its answer begins, its body included. Watches begin at once.
-    pub request: Duration,
+    pub request_timeout: Duration,
     /// How long a client may leave the next piece of an answer unread.
-    pub unread: Duration,
+    pub unread_timeout: Duration,
     /// How long a connection may have no request.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// How long what is under way may take after a stop.
-    pub drain: Duration,
+    pub drain_timeout: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            connections_max: 1024,
-            unidentified_max: 256,
-            streams_max: 250,
-            reads_max: 400,
-            writes_max: 200,
-            watches_max: 10_000,
-            headers_max: 100,
-            header_bytes_max: 64 << 10,
-            handshake: Duration::from_secs(10),
-            header_read: Duration::from_secs(30),
-            request: Duration::from_secs(60),
-            unread: Duration::from_secs(60),
-            idle: Duration::from_secs(90),
-            drain: Duration::from_secs(10),
+impl Default for EdgeLimits {
+    fn default() -> EdgeLimits {
+        EdgeLimits {
+            max_connections: 1024,
+            max_unidentified_connections: 256,
+            max_streams: 250,
+            max_reads: 400,
+            max_writes: 200,
+            max_watches: 10_000,
+            max_headers: 100,
+            max_header_bytes: 64 << 10,
+            handshake_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(60),
+            unread_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(90),
+            drain_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -95,27 +95,27 @@ pub struct Config {
     /// Who it is, and whom it believes.
     pub pki: Pki,
     /// What clients may take.
-    pub limits: Limits,
+    pub limits: EdgeLimits,
 }
 
 /// What every connection shares.
-struct Shared {
+struct EdgeContext {
     tls: TlsAcceptor,
     edge: Edge,
-    limits: Limits,
+    limits: EdgeLimits,
 }
 
 /// Serves connections until `stop`, then lets what is under way end, watches at once and the rest within
 /// `Limits::drain`.
 pub async fn serve(
     listener: TcpListener,
-    server: Server,
+    server: ApiServer,
     config: Config,
     stop: impl Future<Output = ()>,
 ) -> Result<(), PkiError> {
     let Config { pki, limits } = config;
     let tls = TlsAcceptor::from(Arc::new(connection::tls_config(&pki)?));
-    let shared = Arc::new(Shared { tls, edge: Edge::new(server, pki.token(), &limits), limits });
+    let shared = Arc::new(EdgeContext { tls, edge: Edge::new(server, pki.token(), &limits), limits });
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     tokio::select! {
@@ -126,7 +126,7 @@ pub async fn serve(
     drop(listener);
     stopping.send_replace(true);
     let drained = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(limits.drain, drained).await.is_err() {
+    if tokio::time::timeout(limits.drain_timeout, drained).await.is_err() {
         tracing::warn!("{} connections did not end in time and are cut", connections.len());
         connections.shutdown().await;
     }
@@ -137,7 +137,7 @@ pub async fn serve(
 /// there are too many: what waited in the kernel instead would wait for its client's patience to end.
 async fn accept(
     listener: &TcpListener,
-    shared: &Arc<Shared>,
+    shared: &Arc<EdgeContext>,
     stopped: &watch::Receiver<bool>,
     connections: &mut JoinSet<()>,
 ) {
@@ -145,7 +145,7 @@ async fn accept(
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let (shared, slot, stopped) = (Arc::clone(shared), Arc::new(slots.enter()), stopped.clone());
+                let (shared, slot, stopped) = (Arc::clone(shared), Arc::new(slots.acquire()), stopped.clone());
                 connections.spawn(async move {
                     tokio::select! {
                         biased;

@@ -1,13 +1,13 @@
 //! Object → what the store keeps: canonical bytes with a hole for the version, and the values that selectors read.
 
 use serde_json::{Map, Value};
-use store::{Document, Meta};
+use store::{Document, StoredMeta};
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::resource::Resource;
 
 /// The object's canonical JSON: sorted keys, no blanks, `metadata.resourceVersion` empty.
-pub fn document(object: &Object) -> Document {
+pub fn document(object: &ApiObject) -> Document {
     let mut bytes = Vec::with_capacity(1024);
     let mut hole = 0;
     bytes.push(b'{');
@@ -59,10 +59,10 @@ fn write_field(name: &str, value: &Value, bytes: &mut Vec<u8>) {
 }
 
 /// What selectors and collectors read. How long the object lives is not its own to say.
-pub fn meta(resource: &Resource, object: &Object) -> Meta {
+pub fn meta(resource: &Resource, object: &ApiObject) -> StoredMeta {
     let metadata = object.metadata();
     let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
-    Meta {
+    StoredMeta {
         uid: object.uid().into(),
         labels: labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?.to_owned()))).collect(),
         fields: (resource.strategy.fields)(object).into_iter().collect(),
@@ -90,8 +90,9 @@ mod tests {
                 r#"{"name":"a","resourceVersion":"7","uid":"u"}"#,
             ),
         ] {
-            let object = Object::new(json!({"spec": {"b": 1, "a": "\"resourceVersion\":\"\""}, "metadata": metadata}));
-            let bytes = document(&object.unwrap()).fill(Revision(7));
+            let object =
+                ApiObject::new(json!({"spec": {"b": 1, "a": "\"resourceVersion\":\"\""}, "metadata": metadata}));
+            let bytes = document(&object.unwrap()).with_revision(Revision(7));
             let text = String::from_utf8(bytes.to_vec()).unwrap();
             assert_eq!(text, format!(r#"{{"metadata":{want},"spec":{{"a":"\"resourceVersion\":\"\"","b":1}}}}"#));
         }

@@ -6,37 +6,38 @@
 use std::time::Duration;
 
 use api::Timestamp;
-use store::{Expect, Key, Op, Stored, Write};
+use store::{ObjectWrite, Op, Precondition, StoreKey, StoredObject};
 
 use crate::encode;
-use crate::object::Object;
-use crate::server::{Home, Server};
+use crate::object::ApiObject;
+use crate::server::{ApiServer, ServerState};
 
 /// How long Events live when nothing else is said, as upstream.
 pub const EVENT_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// Objects that one sweep takes away: a commit of a few milliseconds, between which others have their turn.
-const SWEEP_MAX: usize = 256;
+const MAX_SWEEP_OBJECTS: usize = 256;
 /// The least time between two sweeps, so that objects that expire one after the other go in few commits.
-const PAUSE: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The same when a sweep has left something.
-const PAUSE_BEHIND: Duration = Duration::from_millis(50);
+const BACKLOG_SWEEP_INTERVAL: Duration = Duration::from_millis(50);
 
-impl Server {
+impl ApiServer {
     /// Takes away what has outlived its time, for ever. Whoever runs the server runs this beside it.
     pub async fn expire(self) {
-        let home = self.home();
+        let home = self.state();
         loop {
             let swept = sweep(home, home.clock.now()).await;
-            let pause = if swept == SWEEP_MAX { PAUSE_BEHIND } else { until_next(home, home.clock.now()) };
+            let pause =
+                if swept == MAX_SWEEP_OBJECTS { BACKLOG_SWEEP_INTERVAL } else { until_next(home, home.clock.now()) };
             tokio::time::sleep(pause).await;
         }
     }
 }
 
 /// Takes away a bounded number of objects that have expired at `now`. Returns how many.
-async fn sweep(home: &Home, now: Timestamp) -> usize {
-    let expired = home.store.expired(now, SWEEP_MAX);
+async fn sweep(home: &ServerState, now: Timestamp) -> usize {
+    let expired = home.store.expired(now, MAX_SWEEP_OBJECTS);
     if expired.is_empty() {
         return 0;
     }
@@ -51,18 +52,18 @@ async fn sweep(home: &Home, now: Timestamp) -> usize {
     }
 }
 
-fn delete(stored: &Stored) -> Write {
-    Write {
-        key: Key::clone(&stored.key),
-        expect: Expect::At(stored.revision),
+fn delete(stored: &StoredObject) -> ObjectWrite {
+    ObjectWrite {
+        key: StoreKey::clone(&stored.key),
+        precondition: Precondition::At(stored.revision),
         op: Op::Delete,
-        document: encode::document(&Object::stored(stored)),
+        document: encode::document(&ApiObject::from_stored(stored)),
         meta: stored.meta.clone(),
     }
 }
 
-fn until_next(home: &Home, now: Timestamp) -> Duration {
+fn until_next(home: &ServerState, now: Timestamp) -> Duration {
     let next = home.store.next_expiry().map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
     // What is written from now on lives at least as long as this.
-    next.map_or(home.event_ttl, |next| next.min(home.event_ttl)).max(PAUSE)
+    next.map_or(home.event_ttl, |next| next.min(home.event_ttl)).max(SWEEP_INTERVAL)
 }

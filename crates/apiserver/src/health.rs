@@ -9,16 +9,16 @@ use crate::body::Body;
 
 /// What is known about the health of the process; whoever runs a part reports on it. Clones are the same.
 #[derive(Clone, Default)]
-pub struct Health(Arc<Mutex<Vec<Check>>>);
+pub struct Health(Arc<Mutex<Vec<HealthCheck>>>);
 
-struct Check {
+struct HealthCheck {
     name: &'static str,
     /// Why it fails, where it does.
-    failure: Option<Failure>,
+    failure: Option<CheckFailure>,
 }
 
-struct Failure {
-    why: String,
+struct CheckFailure {
+    reason: String,
     /// Whether only a new process would help.
     is_fatal: bool,
 }
@@ -31,12 +31,12 @@ impl Health {
 
     /// `name` is not well, or not yet.
     pub fn fail(&self, name: &'static str, why: impl Into<String>) {
-        self.set(name, Some(Failure { why: why.into(), is_fatal: false }));
+        self.set(name, Some(CheckFailure { reason: why.into(), is_fatal: false }));
     }
 
     /// `name` is not well, and only a new process would help: liveness fails too.
     pub fn fail_liveness(&self, name: &'static str, why: impl Into<String>) {
-        self.set(name, Some(Failure { why: why.into(), is_fatal: true }));
+        self.set(name, Some(CheckFailure { reason: why.into(), is_fatal: true }));
     }
 
     /// Whether every check passes.
@@ -44,15 +44,15 @@ impl Health {
         self.checks().iter().all(|check| check.failure.is_none())
     }
 
-    fn set(&self, name: &'static str, failure: Option<Failure>) {
+    fn set(&self, name: &'static str, failure: Option<CheckFailure>) {
         let mut checks = self.checks();
         match checks.iter_mut().find(|check| check.name == name) {
             Some(check) => check.failure = failure,
-            None => checks.push(Check { name, failure }),
+            None => checks.push(HealthCheck { name, failure }),
         }
     }
 
-    fn checks(&self) -> std::sync::MutexGuard<'_, Vec<Check>> {
+    fn checks(&self) -> std::sync::MutexGuard<'_, Vec<HealthCheck>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,7 +60,7 @@ impl Health {
     ///
     /// A process that answers is alive, unless a check says that only a new process would help; it is ready, and healthy,
     /// when every check passes.
-    pub fn answer(&self, path: &str, query: &str) -> Option<Response<Body>> {
+    pub fn response(&self, path: &str, query: &str) -> Option<Response<Body>> {
         let name = path.strip_prefix('/').filter(|name| ["livez", "readyz", "healthz"].contains(name))?;
         let checks = self.lines(name == "livez");
         let passed = checks.iter().all(|(passed, _)| *passed);
@@ -83,11 +83,11 @@ impl Health {
 
     /// Every check, or where liveness is asked for those that fail it.
     fn lines(&self, fatal_only: bool) -> Vec<(bool, String)> {
-        let line = |check: &Check| match &check.failure {
+        let line = |check: &HealthCheck| match &check.failure {
             None => (true, format!("[+]{} ok\n", check.name)),
-            Some(failure) => (false, format!("[-]{} failed: {}\n", check.name, failure.why)),
+            Some(failure) => (false, format!("[-]{} failed: {}\n", check.name, failure.reason)),
         };
-        let is_fatal = |check: &&Check| check.failure.as_ref().is_some_and(|failure| failure.is_fatal);
+        let is_fatal = |check: &&HealthCheck| check.failure.as_ref().is_some_and(|failure| failure.is_fatal);
         self.checks().iter().filter(|check| !fatal_only || is_fatal(check)).map(line).collect()
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn answer(health: &Health, path: &str, query: &str) -> (u16, String) {
-        let response = health.answer(path, query).unwrap();
+        let response = health.response(path, query).unwrap();
         let code = response.status().as_u16();
         let body = response.into_body().collect().now_or_never().unwrap().unwrap().to_bytes();
         (code, String::from_utf8(body.to_vec()).unwrap())
@@ -119,7 +119,7 @@ mod tests {
         health.pass("caches");
         let passing = "[+]ping ok\n[+]caches ok\n[+]parts ok\nhealthz check passed\n";
         assert_eq!(answer(&health, "/healthz", "a=b&verbose"), (200, passing.to_owned()));
-        assert!(health.answer("/health", "").is_none());
+        assert!(health.response("/health", "").is_none());
         health.fail_liveness("binds", "stuck");
         let dead = "[+]ping ok\n[-]binds failed: stuck\nlivez check failed\n";
         assert_eq!(answer(&health, "/livez", ""), (500, dead.to_owned()));

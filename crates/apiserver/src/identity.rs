@@ -46,12 +46,12 @@ impl Identity {
 
 /// Puts one identity on every request that passes.
 #[derive(Clone, Debug)]
-pub(crate) struct Identified<S> {
+pub(crate) struct IdentityService<S> {
     pub inner: S,
     pub identity: Identity,
 }
 
-impl<S: Service<Request<B>>, B> Service<Request<B>> for Identified<S> {
+impl<S: Service<Request<B>>, B> Service<Request<B>> for IdentityService<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;

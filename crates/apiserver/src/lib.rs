@@ -19,7 +19,7 @@ mod metadata; // what only the server says about an object
 mod admission; // what the cluster says about a write
 mod encode; // object → what the store keeps
 mod patch; // merge patches and JSON patches
-mod strategic; // merge patches that know the kind
+mod strategic_merge; // merge patches that know the kind
 mod delete; // deletion, graceful, held or at once
 mod binding; // a pod gets its node
 mod eviction; // a pod is asked to go
@@ -27,31 +27,31 @@ mod capacity; // how much of every node is taken
 mod selection; // labels, fields and namespace that objects must have
 mod versions; // stored bytes in the version asked for
 pub mod table; // objects as rows for people
-mod form; // stored bytes in the form asked for
+mod representation; // stored bytes in the form asked for
 mod read; // get and list
 mod watch; // events as a stream of lines
 mod expiry; // objects that go by themselves
 mod discovery; // what is served, told to clients
 mod openapi; // the API as OpenAPI documents
-mod published; // documents made once
-mod accept; // the form that a client wants
+mod static_document; // documents made once
+mod negotiation; // the form that a client wants
 mod status; // refusals and confirmations
 mod body; // what an answer is made of
 mod identity; // who asks
 mod health; // whether all is well
 mod metrics; // what is counted
-mod others; // what others in the process answer
+mod extension_api; // what others in the process answer
 mod audit; // who wrote
-mod aside; // work on a large body, beside the other requests
+mod block_in_place; // work on a large body, beside the other requests
 mod server; // the service around all of it
 pub mod edge; // the network in front of it
 
-pub use audit::{Audit, Entry};
+pub use audit::{AuditEntry, AuditSink};
 pub use body::Body;
 pub use expiry::EVENT_TTL;
+pub use extension_api::{ExtensionHandler, ExtensionResponse};
 pub use health::Health;
 pub use identity::Identity;
-pub use metrics::OtherMetrics;
-pub use others::{OtherAnswer, OtherAnswers};
+pub use metrics::ExtraMetrics;
 pub use resource::Resource;
-pub use server::{BeginError, Config, Server};
+pub use server::{ApiServer, BootstrapError, Config};

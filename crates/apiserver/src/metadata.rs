@@ -5,21 +5,21 @@ use std::collections::BTreeSet;
 use api::clock::rfc3339;
 use serde_json::Value;
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::server::Call;
-use crate::status::{Answer, Status};
-use crate::write::Part;
+use crate::status::{ApiResult, Status};
+use crate::write::UpdateScope;
 
 /// A name and its generated end together are a DNS label.
-const GENERATED_BASE_BYTES_MAX: usize = 63 - 5;
+const MAX_GENERATED_BASE_BYTES: usize = 63 - 5;
 
 /// Fields that no user sets and that are not kept.
 // Upstream: keeps `managedFields`. Nothing here reads them before server-side apply is served.
-const NOT_KEPT: [&str; 2] = ["managedFields", "selfLink"];
+const DROPPED_FIELDS: [&str; 2] = ["managedFields", "selfLink"];
 
 /// Settles that the object lives where the path says.
-pub(crate) fn place(call: &Call<'_>, object: &mut Object) -> Answer<()> {
-    for field in NOT_KEPT {
+pub(crate) fn match_request_path(call: &Call<'_>, object: &mut ApiObject) -> ApiResult<()> {
+    for field in DROPPED_FIELDS {
         object.metadata_mut().remove(field);
     }
     let namespace = object.namespace();
@@ -46,7 +46,7 @@ pub(crate) fn place(call: &Call<'_>, object: &mut Object) -> Answer<()> {
 }
 
 /// Drops owners that are named again, word for word, and says so.
-pub(crate) fn drop_repeated_owners(object: &mut Object, warnings: &mut Vec<String>) {
+pub(crate) fn dedup_owner_references(object: &mut ApiObject, warnings: &mut Vec<String>) {
     let Some(owners) = object.metadata_mut().get_mut("ownerReferences").and_then(Value::as_array_mut) else { return };
     // The text of a value is the same exactly where the value is: fields stand in the order of their names.
     let mut known = BTreeSet::new();
@@ -72,27 +72,27 @@ pub(crate) fn drop_repeated_owners(object: &mut Object, warnings: &mut Vec<Strin
 
 /// Whether the name was drawn by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum NameSource {
     Given,
     Generated,
 }
 
 /// Gives a new object its name, if it has none, its identity and its time.
-pub(crate) fn stamp(call: &Call<'_>, object: &mut Object) -> Answer<Name> {
+pub(crate) fn fill_system_fields(call: &Call<'_>, object: &mut ApiObject) -> ApiResult<NameSource> {
     // What cannot be a version is none.
     if object.text(&["metadata", "resourceVersion"]).parse::<u64>().is_ok_and(|version| version != 0) {
         return Err(Status::version_on_create());
     }
     let base = object.text(&["metadata", "generateName"]);
-    let mut name = Name::Given;
+    let mut name = NameSource::Given;
     let mut drawn = None;
     if object.name().is_empty() && !base.is_empty() {
-        let cut = (0..=base.len().min(GENERATED_BASE_BYTES_MAX)).rev().find(|&at| base.is_char_boundary(at));
-        drawn = Some(format!("{}{}", &base[..cut.unwrap_or(0)], call.home.random.name_suffix()));
-        name = Name::Generated;
+        let cut = (0..=base.len().min(MAX_GENERATED_BASE_BYTES)).rev().find(|&at| base.is_char_boundary(at));
+        drawn = Some(format!("{}{}", &base[..cut.unwrap_or(0)], call.state.random.name_suffix()));
+        name = NameSource::Generated;
     }
-    let uid = call.home.random.uid();
-    let now = rfc3339(call.home.clock.now());
+    let uid = call.state.random.uid();
+    let now = rfc3339(call.state.clock.now());
     let generation = call.resource.counts_generation;
     let metadata = object.metadata_mut();
     if let Some(drawn) = drawn {
@@ -110,21 +110,21 @@ pub(crate) fn stamp(call: &Call<'_>, object: &mut Object) -> Answer<Name> {
 }
 
 /// Gives a changed object what every later version of it shares with the first.
-pub(crate) fn carry_over(new: &mut Object, old: &Object, part: Part) {
+pub(crate) fn keep_system_fields(new: &mut ApiObject, old: &ApiObject, part: UpdateScope) {
     for field in ["creationTimestamp", "generation"] {
-        new.take_meta_from(old, field);
+        new.copy_metadata_field_from(old, field);
     }
     // Deletion cannot be taken back, and only a delete asks for it: a change of the whole that says otherwise is refused
     // by the rules of metadata.
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if part != Part::Whole || !new.metadata().contains_key(field) {
-            new.take_meta_from(old, field);
+        if part != UpdateScope::Whole || !new.metadata().contains_key(field) {
+            new.copy_metadata_field_from(old, field);
         }
     }
 }
 
 /// Counts a change, where the kind counts.
-pub(crate) fn count_generation(object: &mut Object) {
+pub(crate) fn increment_generation(object: &mut ApiObject) {
     let generation = object.metadata().get("generation").and_then(Value::as_i64).unwrap_or(0);
     object.metadata_mut().insert("generation".to_owned(), (generation + 1).into());
 }

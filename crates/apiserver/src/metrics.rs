@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use store::{List, Store};
+use store::{ListQuery, Store};
 
 use crate::body::Body;
 use crate::request::Verb;
@@ -25,44 +25,44 @@ const DURATION_BUCKETS: [f64; 23] = [
 ];
 
 /// Adds what others in the process count to an answer at `/metrics`, in that form and without its end.
-pub type OtherMetrics = Arc<dyn Fn(&mut String) + Send + Sync>;
+pub type ExtraMetrics = Arc<dyn Fn(&mut String) + Send + Sync>;
 
 /// The server's counters. Clones count into the same.
 #[derive(Clone)]
-pub(crate) struct Metrics(Arc<Inner>);
+pub(crate) struct Metrics(Arc<MetricsInner>);
 
-struct Inner {
+struct MetricsInner {
     registry: Registry,
-    requests: Family<Request, Counter>,
-    durations: Family<Kind, Histogram>,
-    long_running: Family<Kind, Gauge>,
-    objects: Family<Stored, Gauge>,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<VerbLabels, Histogram>,
+    long_running: Family<VerbLabels, Gauge>,
+    objects: Family<ObjectCountLabels, Gauge>,
     revision: Gauge,
     resident_memory: Gauge,
 }
 
 // Labels are borrowed for ever, so that counting a request allocates nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Request {
+struct RequestLabels {
     verb: &'static str,
     resource: &'static str,
     code: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Kind {
+struct VerbLabels {
     verb: &'static str,
     resource: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Stored {
+struct ObjectCountLabels {
     group: &'static str,
     resource: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Feature {
+struct FeatureLabels {
     name: &'static str,
     stage: &'static str,
 }
@@ -93,38 +93,46 @@ impl Metrics {
             Unit::Bytes,
             resident_memory.clone(),
         );
-        let features = Family::<Feature, Gauge>::default();
+        let features = Family::<FeatureLabels, Gauge>::default();
         for gate in Gate::ALL {
-            let feature = Feature { name: gate.name(), stage: gate.stage() };
+            let feature = FeatureLabels { name: gate.name(), stage: gate.stage() };
             features.get_or_create(&feature).set(gates.enabled(gate).into());
         }
         registry.register("kubernetes_feature_enabled", "Whether a feature is on", features);
-        Metrics(Arc::new(Inner { registry, requests, durations, long_running, objects, revision, resident_memory }))
+        Metrics(Arc::new(MetricsInner {
+            registry,
+            requests,
+            durations,
+            long_running,
+            objects,
+            revision,
+            resident_memory,
+        }))
     }
 
     /// A request was answered. `resource` is `None` where the path names none that is served.
-    pub fn answered(&self, verb: Verb, resource: Option<&Resource>, code: StatusCode, took: Duration) {
+    pub fn record_request(&self, verb: Verb, resource: Option<&Resource>, code: StatusCode, took: Duration) {
         let (verb_label, resource) = (verb_label(verb), resource.map_or("", |resource| resource.plural));
-        let labels = Request { verb: verb_label, resource, code: code.as_u16() };
+        let labels = RequestLabels { verb: verb_label, resource, code: code.as_u16() };
         self.0.requests.get_or_create(&labels).inc();
         if verb != Verb::Watch {
-            let kind = Kind { verb: verb_label, resource };
+            let kind = VerbLabels { verb: verb_label, resource };
             self.0.durations.get_or_create(&kind).observe(took.as_secs_f64());
         }
     }
 
     /// A watch begins; it is open until the guard is dropped.
-    pub fn watching(&self, resource: &Resource) -> Watching {
-        let gauge = self.0.long_running.get_or_create_owned(&Kind { verb: "WATCH", resource: resource.plural });
+    pub fn track_watch(&self, resource: &Resource) -> WatchGuard {
+        let gauge = self.0.long_running.get_or_create_owned(&VerbLabels { verb: "WATCH", resource: resource.plural });
         gauge.inc();
-        Watching(gauge)
+        WatchGuard(gauge)
     }
 
     /// The answer at `/metrics`.
-    pub fn answer(&self, store: &Store, resources: &[Resource], others: Option<&OtherMetrics>) -> Response<Body> {
+    pub fn response(&self, store: &Store, resources: &[Resource], others: Option<&ExtraMetrics>) -> Response<Body> {
         for resource in resources.iter().filter(|resource| !resource.is_stored_elsewhere()) {
-            let labels = Stored { group: resource.group, resource: resource.plural };
-            self.0.objects.get_or_create(&labels).set(count(store, resource));
+            let labels = ObjectCountLabels { group: resource.group, resource: resource.plural };
+            self.0.objects.get_or_create(&labels).set(count_objects(store, resource));
         }
         self.0.revision.set(store.revision().to_string().parse().unwrap_or(i64::MAX));
         self.0.resident_memory.set(resident_memory_bytes().unwrap_or_default());
@@ -142,9 +150,9 @@ impl Metrics {
 }
 
 /// An open watch.
-pub(crate) struct Watching(Gauge);
+pub(crate) struct WatchGuard(Gauge);
 
-impl Drop for Watching {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -155,9 +163,9 @@ fn duration_histogram() -> Histogram {
 }
 
 /// How many objects of a kind there are; looked at once a scrape, not counted at every write.
-fn count(store: &Store, resource: &Resource) -> i64 {
+fn count_objects(store: &Store, resource: &Resource) -> i64 {
     let mut counted = 0;
-    let listed = store.list(&List::all(&resource.store_name), &mut |_| {
+    let listed = store.list(&ListQuery::all(&resource.store_name), &mut |_| {
         counted += 1;
         false
     });

@@ -2,17 +2,17 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use store::Stored;
+use store::StoredObject;
 
 use crate::duplicates;
 
 /// A document whose top and whose `metadata` are JSON objects.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Object(Value);
+pub struct ApiObject(Value);
 
 /// Why bytes are no object.
 #[derive(Debug, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedObject {
     /// There is nothing.
     #[error("the body is empty")]
     Empty,
@@ -24,39 +24,39 @@ pub enum Malformed {
     Shape(&'static str, &'static str),
 }
 
-impl Object {
+impl ApiObject {
     /// Reads a document; a missing `metadata` becomes an empty one. Nesting is bounded by the parser.
-    pub fn parse(bytes: &[u8]) -> Result<Object, Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<ApiObject, MalformedObject> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Err(Malformed::Empty);
+            return Err(MalformedObject::Empty);
         }
-        Object::new(serde_json::from_slice(bytes)?)
+        ApiObject::new(serde_json::from_slice(bytes)?)
     }
 
     /// The same, and the paths of the fields that stand there more than once. The last one counts.
-    pub fn parse_noticing(bytes: &[u8]) -> Result<(Object, Vec<String>), Malformed> {
+    pub fn parse_with_duplicates(bytes: &[u8]) -> Result<(ApiObject, Vec<String>), MalformedObject> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Err(Malformed::Empty);
+            return Err(MalformedObject::Empty);
         }
-        let (document, duplicates) = duplicates::read(bytes)?;
-        Ok((Object::new(document)?, duplicates))
+        let (document, duplicates) = duplicates::parse(bytes)?;
+        Ok((ApiObject::new(document)?, duplicates))
     }
 
     /// Takes a document; a missing `metadata` becomes an empty one.
-    pub fn new(mut document: Value) -> Result<Object, Malformed> {
+    pub fn new(mut document: Value) -> Result<ApiObject, MalformedObject> {
         let shape = json_type(&document);
-        let Value::Object(top) = &mut document else { return Err(Malformed::Shape(shape, "object")) };
+        let Value::Object(top) = &mut document else { return Err(MalformedObject::Shape(shape, "object")) };
         match top.get("metadata") {
             Some(Value::Object(_)) => {}
             None | Some(Value::Null) => drop(top.insert("metadata".to_owned(), Value::Object(Map::new()))),
-            Some(other) => return Err(Malformed::Shape(json_type(other), "v1.ObjectMeta")),
+            Some(other) => return Err(MalformedObject::Shape(json_type(other), "v1.ObjectMeta")),
         }
-        Ok(Object(document))
+        Ok(ApiObject(document))
     }
 
     /// Reads what the store holds.
-    pub fn stored(stored: &Stored) -> Object {
-        Object::parse(&stored.bytes()).expect("the store holds only documents that this server wrote")
+    pub fn from_stored(stored: &StoredObject) -> ApiObject {
+        ApiObject::parse(&stored.bytes()).expect("the store holds only documents that this server wrote")
     }
 
     /// The whole document.
@@ -90,7 +90,7 @@ impl Object {
     }
 
     /// What stands at the place of a field error: `spec.rules[0].values`.
-    pub fn at(&self, path: &str) -> Option<&Value> {
+    pub fn get_path(&self, path: &str) -> Option<&Value> {
         let pointer = path.replace(['.', '['], "/").replace(']', "");
         self.0.pointer(&format!("/{pointer}"))
     }
@@ -136,7 +136,7 @@ impl Object {
     }
 
     /// Sets a field at the top from `other`, or removes it when `other` has none.
-    pub fn take_part_from(&mut self, other: &Object, part: &str) {
+    pub fn copy_field_from(&mut self, other: &ApiObject, part: &str) {
         if self.top().get(part) == other.top().get(part) {
             return;
         }
@@ -147,7 +147,7 @@ impl Object {
     }
 
     /// Sets a field of the metadata from `other`, or removes it when `other` has none.
-    pub fn take_meta_from(&mut self, other: &Object, field: &str) {
+    pub fn copy_metadata_field_from(&mut self, other: &ApiObject, field: &str) {
         match other.metadata().get(field) {
             Some(value) => drop(self.metadata_mut().insert(field.to_owned(), value.clone())),
             None => drop(self.metadata_mut().remove(field)),

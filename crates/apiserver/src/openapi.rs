@@ -16,18 +16,18 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use v2::OpenApi2;
 
-use crate::accept;
 use crate::body::Body;
-use crate::discovery::{Group, Version, groups};
-use crate::published::Published;
+use crate::discovery::{ServedGroup, ServedVersion, groups};
+use crate::negotiation;
 use crate::resource::Resource;
-use crate::status::{Answer, Status};
+use crate::static_document::StaticDocument;
+use crate::status::{ApiResult, Status};
 
 /// Every document, and the index of them.
 pub(crate) struct OpenApi {
-    index: Published,
+    index: StaticDocument,
     /// By the path of the API that they describe: `apis/batch/v1`.
-    documents: BTreeMap<String, Published>,
+    documents: BTreeMap<String, StaticDocument>,
 }
 
 impl OpenApi {
@@ -37,31 +37,32 @@ impl OpenApi {
         for group in groups(resources) {
             for version in &group.versions {
                 let document = document(&group, version);
-                documents.insert(group.path(version), Published::new(&document, "application/json"));
+                documents.insert(group.path(version), StaticDocument::new(&document, "application/json"));
             }
         }
         let mut paths = Map::new();
         for (path, document) in &documents {
             paths.insert(path.clone(), json!({"serverRelativeURL": address(path, document)}));
         }
-        OpenApi { index: Published::new(&json!({"paths": paths}), "application/json"), documents }
+        OpenApi { index: StaticDocument::new(&json!({"paths": paths}), "application/json"), documents }
     }
 
     /// The document or index at `path`, which begins with `/openapi/v3`.
-    pub fn answer(&self, path: &str, query: &str, headers: &HeaderMap) -> Answer<Response<Body>> {
+    pub fn response(&self, path: &str, query: &str, headers: &HeaderMap) -> ApiResult<Response<Body>> {
         let inner = path.strip_prefix("/openapi/v3").ok_or_else(Status::unknown_path)?.trim_matches('/');
         let document = match inner {
             "" => &self.index,
             inner => self.documents.get(inner).ok_or_else(Status::unknown_path)?,
         };
-        if !accept::ranges(headers).iter().any(|range| range.is_json() && range.parameter("as").is_none()) {
+        if !negotiation::accepted_ranges(headers).iter().any(|range| range.is_json() && range.parameter("as").is_none())
+        {
             return Err(Status::not_acceptable());
         }
         let asked = query.split('&').find_map(|pair| pair.strip_prefix("hash="));
         match asked {
-            None => Ok(document.answer(headers)),
+            None => Ok(document.response(headers)),
             Some(hash) if hash == document.hash() => {
-                let mut response = document.answer(headers);
+                let mut response = document.response(headers);
                 // This address never shows anything else.
                 let forever = HeaderValue::from_static("public, immutable, max-age=31536000");
                 response.headers_mut().insert(header::CACHE_CONTROL, forever);
@@ -72,7 +73,7 @@ impl OpenApi {
     }
 }
 
-fn address(path: &str, document: &Published) -> String {
+fn address(path: &str, document: &StaticDocument) -> String {
     format!("/openapi/v3/{path}?hash={}", document.hash())
 }
 
@@ -85,7 +86,7 @@ fn moved_to(address: &str) -> Response<Body> {
     response
 }
 
-fn document(group: &Group<'_>, version: &Version<'_>) -> Value {
+fn document(group: &ServedGroup<'_>, version: &ServedVersion<'_>) -> Value {
     json!({
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": format!("v{}", api::schema::kubernetes_version())},
@@ -95,6 +96,6 @@ fn document(group: &Group<'_>, version: &Version<'_>) -> Value {
 }
 
 /// How operations and schemas name a kind.
-fn group_version_kind(group: &Group<'_>, version: &Version<'_>, kind: &str) -> Value {
+fn group_version_kind(group: &ServedGroup<'_>, version: &ServedVersion<'_>, kind: &str) -> Value {
     json!({"group": group.name, "version": version.name, "kind": kind})
 }

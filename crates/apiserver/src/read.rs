@@ -8,14 +8,14 @@ use api::views::ObjectKey;
 use bytes::Bytes;
 use futures::stream;
 use http::{Response, StatusCode};
-use store::{List, Listed, Stored};
+use store::{ListPage, ListQuery, StoredObject};
 
 use crate::body::Body;
-use crate::form::Shown;
+use crate::representation::ResponseEncoder;
 use crate::request::VersionMatch;
 use crate::selection::Selection;
 use crate::server::{Call, json_response};
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::write;
 
 /// How long a read waits for the store to reach the version it asks for.
@@ -25,60 +25,60 @@ const WAIT_FOR_VERSION: Duration = Duration::from_secs(3);
 const FRAME_BYTES: usize = 64 * 1024;
 
 /// One object.
-pub(crate) fn get(call: &Call<'_>) -> Answer<Response<Body>> {
-    let stored = call.home.store.get(&call.key()).ok_or_else(|| Status::not_found(call.resource, call.name()))?;
-    Ok(write::answer_stored(call, StatusCode::OK, &stored, &[]))
+pub(crate) fn get(call: &Call<'_>) -> ApiResult<Response<Body>> {
+    let stored = call.state.store.get(&call.key()).ok_or_else(|| Status::not_found(call.resource, call.name()))?;
+    Ok(write::stored_response(call, StatusCode::OK, &stored, &[]))
 }
 
 /// A collection, or one page of it.
-pub(crate) async fn list(call: &Call<'_>) -> Answer<Response<Body>> {
+pub(crate) async fn list(call: &Call<'_>) -> ApiResult<Response<Body>> {
     let options = &call.info.options;
-    let selection = Selection::read(call.resource, call.info)?;
-    let mut query = List {
+    let selection = Selection::parse(call.resource, call.info)?;
+    let mut query = ListQuery {
         namespace: selection.namespace().map(str::to_owned),
         limit: options.limit,
-        ..List::all(&call.resource.store_name)
+        ..ListQuery::all(&call.resource.store_name)
     };
-    if let Some(token) = &options.resume {
+    if let Some(token) = &options.continue_token {
         if options.resource_version.is_some_and(|version| version != Revision::ZERO) {
             return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
         }
-        let resume = Resume::parse(token)
+        let resume = ContinueToken::parse(token)
             .ok_or_else(|| Status::bad_request("continue key is not valid: the token cannot be read"))?;
         query.at = resume.at;
         query.after = Some(resume.after);
         // A token of an earlier life of the store, which had come further: its list can no more be gone on with than
         // one that is forgotten.
-        if query.at.is_some_and(|at| at > call.home.store.revision()) {
-            return Err(gone(&query));
+        if query.at.is_some_and(|at| at > call.state.store.revision()) {
+            return Err(expired_status(&query));
         }
     } else if let Some(version) = options.resource_version.filter(|&version| version != Revision::ZERO) {
-        reach(call, version).await?;
+        wait_for_version(call, version).await?;
         let exact = options.resource_version_match == Some(VersionMatch::Exact)
             // Upstream, for clients older than `resourceVersionMatch`: a page at a version means exactly that version.
             || (options.resource_version_match.is_none() && options.limit.is_some());
         query.at = exact.then_some(version);
     }
-    match call.home.store.list(&query, &mut |stored| selection.matches(stored)) {
-        Ok(listed) => Ok(answer_list(call, listed, &selection)),
-        Err(_) => Err(gone(&query)),
+    match call.state.store.list(&query, &mut |stored| selection.matches(stored)) {
+        Ok(listed) => Ok(list_response(call, listed, &selection)),
+        Err(_) => Err(expired_status(&query)),
     }
 }
 
 /// Waits until the store has come to `version`; refuses when it does not.
-pub(crate) async fn reach(call: &Call<'_>, version: Revision) -> Answer<()> {
-    let store = &call.home.store;
+pub(crate) async fn wait_for_version(call: &Call<'_>, version: Revision) -> ApiResult<()> {
+    let store = &call.state.store;
     if store.revision() >= version {
         return Ok(());
     }
-    let reached = tokio::time::timeout(WAIT_FOR_VERSION, store.reached(version)).await;
+    let reached = tokio::time::timeout(WAIT_FOR_VERSION, store.wait_for_revision(version)).await;
     reached.map_err(|_| Status::version_too_large(version, store.revision()))
 }
 
-fn gone(query: &List) -> Status {
+fn expired_status(query: &ListQuery) -> Status {
     match &query.after {
         Some(after) => {
-            let fresh = Resume { at: None, after: after.clone() };
+            let fresh = ContinueToken { at: None, after: after.clone() };
             Status::expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new \
                  list without the continue parameter, or use the continue token in this response to retrieve the \
@@ -86,7 +86,7 @@ fn gone(query: &List) -> Status {
                  objects that were created, modified, or deleted between the time the first chunk was returned and \
                  now may show up in the list.",
             )
-            .resume_with(fresh.token())
+            .with_continue_token(fresh.encode())
         }
         None => Status::expired(format!(
             "The resourceVersion for the provided list is too old: {}",
@@ -96,37 +96,37 @@ fn gone(query: &List) -> Status {
 }
 
 /// The answer to a list: `{"apiVersion":…,"items":[…],"kind":…,"metadata":{…}}`, or a table with rows.
-pub(crate) fn answer_list(call: &Call<'_>, listed: Listed, selection: &Selection) -> Response<Body> {
-    let shown = Shown::of(call);
+pub(crate) fn list_response(call: &Call<'_>, listed: ListPage, selection: &Selection) -> Response<Body> {
+    let shown = ResponseEncoder::new(call);
     let mut metadata = format!("\"resourceVersion\":\"{}\"", listed.revision);
-    if let Some(after) = listed.more {
-        let token = Resume { at: Some(listed.revision), after }.token();
+    if let Some(after) = listed.continue_after {
+        let token = ContinueToken { at: Some(listed.revision), after }.encode();
         metadata = format!("\"continue\":\"{token}\",{metadata}");
         // With selectors nobody knows how many of the rest are meant.
         if selection.is_everything() {
             metadata = format!("{metadata},\"remainingItemCount\":{}", listed.remaining);
         }
     }
-    let pages = Pages {
+    let pages = ListFrames {
         head: Some(shown.list_head()),
         items: listed.items.into_iter().peekable(),
         tail: shown.list_tail(&metadata),
-        shown,
+        encoder: shown,
     };
     json_response(StatusCode::OK, Body::stream(stream::iter(pages)))
 }
 
 /// The frames of a list.
-struct Pages {
-    shown: Shown,
+struct ListFrames {
+    encoder: ResponseEncoder,
     /// Taken by the first frame.
     head: Option<String>,
-    items: std::iter::Peekable<std::vec::IntoIter<Arc<Stored>>>,
+    items: std::iter::Peekable<std::vec::IntoIter<Arc<StoredObject>>>,
     /// Empty once the last frame is written.
     tail: String,
 }
 
-impl Iterator for Pages {
+impl Iterator for ListFrames {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
@@ -139,7 +139,7 @@ impl Iterator for Pages {
                 frame.append(&mut std::mem::take(&mut self.tail).into_bytes());
                 break;
             };
-            self.shown.append_item(&stored.bytes(), &mut frame);
+            self.encoder.append_item(&stored.bytes(), &mut frame);
             if self.items.peek().is_some() {
                 frame.push(b',');
             }
@@ -150,21 +150,21 @@ impl Iterator for Pages {
 
 /// Where a page ended.
 #[derive(Debug, PartialEq)]
-struct Resume {
+struct ContinueToken {
     /// The revision that all pages show; `None` for whatever is the latest.
     at: Option<Revision>,
     after: ObjectKey,
 }
 
-impl Resume {
+impl ContinueToken {
     /// The token's text, which only this server reads: hex, so that it needs no escaping anywhere.
-    fn token(&self) -> String {
+    fn encode(&self) -> String {
         let at = self.at.map(|at| at.to_string()).unwrap_or_default();
         let text = format!("{at}/{}/{}", self.after.namespace, self.after.name);
         text.bytes().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    fn parse(token: &str) -> Option<Resume> {
+    fn parse(token: &str) -> Option<ContinueToken> {
         if !token.is_ascii() || !token.len().is_multiple_of(2) {
             return None;
         }
@@ -178,7 +178,7 @@ impl Resume {
             at => Some(Revision::parse(at).filter(|&at| at != Revision::ZERO)?),
         };
         let (namespace, name) = (parts.next()?, parts.next()?);
-        Some(Resume { at, after: ObjectKey::new(namespace, name) })
+        Some(ContinueToken { at, after: ObjectKey::new(namespace, name) })
     }
 }
 
@@ -189,11 +189,11 @@ mod tests {
     #[test]
     fn tokens_say_where_a_page_ended() {
         for at in [None, Some(Revision(7))] {
-            let resume = Resume { at, after: ObjectKey::new("a", "b-ü") };
-            assert_eq!(Resume::parse(&resume.token()), Some(resume));
+            let resume = ContinueToken { at, after: ObjectKey::new("a", "b-ü") };
+            assert_eq!(ContinueToken::parse(&resume.encode()), Some(resume));
         }
         for token in ["", "0", "zz", "ffff", "2f", "302f2f", "ü1"] {
-            assert_eq!(Resume::parse(token), None, "{token}");
+            assert_eq!(ContinueToken::parse(token), None, "{token}");
         }
     }
 }

@@ -6,7 +6,7 @@ use api::Revision;
 use api::field::{Error, Path};
 use http::{Method, Uri};
 
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 
 /// What a request asks for, before anybody knows whether it exists.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct RequestInfo {
     /// Subresource in the path, such as `status`.
     pub subresource: Option<String>,
     /// The query.
-    pub options: Options,
+    pub options: RequestOptions,
 }
 
 /// The verbs of the Kubernetes API.
@@ -52,7 +52,7 @@ pub enum Verb {
 
 impl Verb {
     /// The verb's name in an audit, when it is one that writes.
-    pub fn writes(self) -> Option<&'static str> {
+    pub fn audit_verb(self) -> Option<&'static str> {
         match self {
             Verb::Get | Verb::List | Verb::Watch => None,
             Verb::Create => Some("create"),
@@ -66,7 +66,7 @@ impl Verb {
 
 /// The query's options, read but not yet judged against each other.
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct RequestOptions {
     /// Only objects with such labels.
     pub label_selector: Option<String>,
     /// Only objects with such fields.
@@ -74,7 +74,7 @@ pub struct Options {
     /// At most so many objects in one answer; `None` for all.
     pub limit: Option<usize>,
     /// Where an earlier answer stopped.
-    pub resume: Option<String>,
+    pub continue_token: Option<String>,
     /// The version asked for; `None` when unset.
     pub resource_version: Option<Revision>,
     /// How `resource_version` is meant.
@@ -165,17 +165,17 @@ pub enum Route {
     /// To a resource or an object.
     Resource(Box<RequestInfo>),
     /// To something else, such as `/version`.
-    Other,
+    NonResource,
 }
 
 /// Reads method and URI. Paths that cannot name a resource are [`Route::Other`]; bad option values are refused.
-pub fn parse(method: &Method, uri: &Uri) -> Answer<Route> {
+pub fn parse(method: &Method, uri: &Uri) -> ApiResult<Route> {
     let segments: Vec<String> = uri.path().split('/').filter(|part| !part.is_empty()).map(percent_decode).collect();
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (group, version, rest) = match parts.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
-        _ => return Ok(Route::Other),
+        _ => return Ok(Route::NonResource),
     };
     let (namespace, rest) = match rest {
         // `namespaces/x/status` is a subresource of the namespace itself, not a resource named `status` inside it.
@@ -187,9 +187,9 @@ pub fn parse(method: &Method, uri: &Uri) -> Answer<Route> {
         [resource] => (*resource, None, None),
         [resource, name] => (*resource, Some((*name).to_owned()), None),
         [resource, name, subresource] => (*resource, Some((*name).to_owned()), Some((*subresource).to_owned())),
-        _ => return Ok(Route::Other),
+        _ => return Ok(Route::NonResource),
     };
-    let options = Options::parse(uri.query().unwrap_or_default())?;
+    let options = RequestOptions::parse(uri.query().unwrap_or_default())?;
     let verb = verb(method, name.is_some(), &options)?;
     Ok(Route::Resource(Box::new(RequestInfo {
         verb,
@@ -203,7 +203,7 @@ pub fn parse(method: &Method, uri: &Uri) -> Answer<Route> {
     })))
 }
 
-fn verb(method: &Method, named: bool, options: &Options) -> Answer<Verb> {
+fn verb(method: &Method, named: bool, options: &RequestOptions) -> ApiResult<Verb> {
     Ok(match (method.as_str(), named) {
         ("GET" | "HEAD", false) if options.watch => Verb::Watch,
         ("GET" | "HEAD", false) => Verb::List,
@@ -217,9 +217,9 @@ fn verb(method: &Method, named: bool, options: &Options) -> Answer<Verb> {
     })
 }
 
-impl Options {
-    fn parse(query: &str) -> Answer<Options> {
-        let mut options = Options::default();
+impl RequestOptions {
+    fn parse(query: &str) -> ApiResult<RequestOptions> {
+        let mut options = RequestOptions::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             options.set(&form_decode(name), form_decode(value))?;
@@ -228,7 +228,7 @@ impl Options {
         Ok(options)
     }
 
-    fn set(&mut self, name: &str, value: String) -> Answer<()> {
+    fn set(&mut self, name: &str, value: String) -> ApiResult<()> {
         if value.is_empty() && name != "watch" {
             return Ok(());
         }
@@ -236,7 +236,7 @@ impl Options {
             "labelSelector" => self.label_selector = Some(value),
             "fieldSelector" => self.field_selector = Some(value),
             "limit" => self.limit = Some(number(name, &value)?).filter(|&limit| limit > 0).map(|limit| limit as usize),
-            "continue" => self.resume = Some(value),
+            "continue" => self.continue_token = Some(value),
             "resourceVersion" => {
                 let revision =
                     Revision::parse(&value).ok_or_else(|| bad_value(name, &value, "must be a decimal number"));
@@ -272,7 +272,7 @@ impl Options {
     }
 
     /// The options that exclude each other, for lists and watches alike.
-    fn check_list_options(&self) -> Answer<()> {
+    fn check_list_options(&self) -> ApiResult<()> {
         let path = Path::new("resourceVersionMatch");
         let forbid = |detail: &str| {
             let errors = vec![Error::forbidden(&path, detail)];
@@ -294,7 +294,9 @@ impl Options {
             Some(_) if self.watch => {
                 forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
             }
-            Some(_) if self.resume.is_some() => forbid("resourceVersionMatch is forbidden when continue is provided"),
+            Some(_) if self.continue_token.is_some() => {
+                forbid("resourceVersionMatch is forbidden when continue is provided")
+            }
             Some(_) if self.resource_version.is_none() => {
                 forbid("resourceVersionMatch is forbidden unless resourceVersion is provided")
             }
@@ -306,7 +308,7 @@ impl Options {
     }
 }
 
-fn version_match(value: &str) -> Answer<VersionMatch> {
+fn version_match(value: &str) -> ApiResult<VersionMatch> {
     match value {
         "Exact" => Ok(VersionMatch::Exact),
         "NotOlderThan" => Ok(VersionMatch::NotOlderThan),
@@ -318,7 +320,7 @@ fn version_match(value: &str) -> Answer<VersionMatch> {
     }
 }
 
-fn include_object(value: &str) -> Answer<IncludeObject> {
+fn include_object(value: &str) -> ApiResult<IncludeObject> {
     match value {
         "None" => Ok(IncludeObject::None),
         "Metadata" => Ok(IncludeObject::Metadata),
@@ -327,7 +329,7 @@ fn include_object(value: &str) -> Answer<IncludeObject> {
     }
 }
 
-fn field_validation(value: &str) -> Answer<FieldValidation> {
+fn field_validation(value: &str) -> ApiResult<FieldValidation> {
     match value {
         "Ignore" => Ok(FieldValidation::Ignore),
         "Warn" => Ok(FieldValidation::Warn),
@@ -339,12 +341,12 @@ fn field_validation(value: &str) -> Answer<FieldValidation> {
     }
 }
 
-fn number(name: &str, value: &str) -> Answer<i64> {
+fn number(name: &str, value: &str) -> ApiResult<i64> {
     value.parse().map_err(|_| bad_value(name, value, "must be a whole number"))
 }
 
 /// The API reads everything but `false` and `0` as true, an empty value included.
-fn boolean(_name: &str, value: &str) -> Answer<bool> {
+fn boolean(_name: &str, value: &str) -> ApiResult<bool> {
     Ok(!matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
 }
 
@@ -388,7 +390,7 @@ mod tests {
     fn info(method: &str, uri: &str) -> RequestInfo {
         match parse(&method.parse().unwrap(), &uri.parse().unwrap()).unwrap() {
             Route::Resource(info) => *info,
-            Route::Other => panic!("{uri} names no resource"),
+            Route::NonResource => panic!("{uri} names no resource"),
         }
     }
 

@@ -6,11 +6,11 @@ use api::conversion::Conversion;
 use api::field::ErrorList;
 use api::gates::Gates;
 use serde_json::Value;
-use store::Key;
+use store::StoreKey;
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::request::Propagation;
-use crate::table::Table;
+use crate::table::PrinterTable;
 
 /// A kind as the server serves it.
 #[derive(Clone, Debug)]
@@ -113,57 +113,57 @@ impl Subresource {
     }
 
     /// Group and version of that kind, where they are not those of the object.
-    pub fn foreign(self) -> Option<(&'static str, &'static str)> {
+    pub fn own_group_version(self) -> Option<(&'static str, &'static str)> {
         (self == Subresource::Eviction).then_some(("policy", "v1"))
     }
 }
 
 /// Field errors, or the reason why the typed form cannot be decoded at all.
-pub type Judged = Result<ErrorList, serde_json::Error>;
+pub type ValidationResult = Result<ErrorList, serde_json::Error>;
 
 /// What a kind does its own way, as plain functions in the order in which the pipeline calls them.
 #[derive(Clone, Copy, Debug)]
 pub struct Strategy {
     /// Puts spellings of drafts right, in a document or in a patch of one; returns what to tell the user.
-    pub drafts: fn(&mut Value, &Gates) -> Result<Vec<String>, ErrorList>,
+    pub normalize_drafts: fn(&mut Value, &Gates) -> Result<Vec<String>, ErrorList>,
     /// Fills in what the user left out.
-    pub defaults: fn(&mut Object, &Gates),
+    pub defaults: fn(&mut ApiObject, &Gates),
     /// Settles what a new object may not say for itself.
-    pub prepare_create: fn(&mut Object, &Gates),
+    pub prepare_create: fn(&mut ApiObject, &Gates),
     /// Settles what an update may not change. Status is already as before.
-    pub prepare_update: fn(&mut Object, &Object, &Gates),
+    pub prepare_update: fn(&mut ApiObject, &ApiObject, &Gates),
     /// Settles what a status update may not change. All but metadata and status is already as before.
-    pub prepare_status_update: fn(&mut Object, &Object, &Gates),
+    pub prepare_status_update: fn(&mut ApiObject, &ApiObject, &Gates),
     /// Judges a new object.
-    pub validate_create: fn(&Object, &Gates) -> Judged,
+    pub validate_create: fn(&ApiObject, &Gates) -> ValidationResult,
     /// Judges a change.
-    pub validate_update: fn(&Object, &Object, &Gates) -> Judged,
+    pub validate_update: fn(&ApiObject, &ApiObject, &Gates) -> ValidationResult,
     /// Judges a change of status.
-    pub validate_status_update: fn(&Object, &Object, &Gates) -> Judged,
+    pub validate_status_update: fn(&ApiObject, &ApiObject, &Gates) -> ValidationResult,
     /// Judges a change of what holds the object, where the kind has `finalize`.
-    pub validate_finalize: fn(&Object, &Object, &Gates) -> Judged,
+    pub validate_finalize: fn(&ApiObject, &ApiObject, &Gates) -> ValidationResult,
     /// What to tell a user whose object is accepted all the same.
-    pub warnings: fn(&Object, Option<&Object>) -> Vec<String>,
+    pub warnings: fn(&ApiObject, Option<&ApiObject>) -> Vec<String>,
     /// Selectable fields beside `metadata.name` and `metadata.namespace`.
     pub selectable: &'static [&'static str],
     /// Those of them whose values are kept under another name, which stands second.
-    pub kept_names: &'static [(&'static str, &'static str)],
+    pub stored_field_names: &'static [(&'static str, &'static str)],
     /// The values of those of them that are not empty, by the name under which they are kept.
-    pub fields: fn(&Object) -> Vec<(&'static str, String)>,
+    pub fields: fn(&ApiObject) -> Vec<(&'static str, String)>,
     /// How objects are shown to people.
-    pub table: Table,
+    pub table: PrinterTable,
     /// The seconds that deletion gives the object to end, from what was asked for. Zero: it goes at once.
-    pub grace_seconds: fn(&Object, Option<i64>) -> i64,
+    pub grace_seconds: fn(&ApiObject, Option<i64>) -> i64,
     /// What deletion does to an object that cannot go at once.
-    pub mark_deleting: fn(&mut Object),
+    pub mark_deleting: fn(&mut ApiObject),
     /// Whether something besides `metadata.finalizers` still holds the object.
-    pub held: fn(&Object) -> bool,
+    pub has_spec_finalizers: fn(&ApiObject) -> bool,
 }
 
 impl Strategy {
     /// A kind without ways of its own.
     pub const PLAIN: Strategy = Strategy {
-        drafts: |_, _| Ok(Vec::new()),
+        normalize_drafts: |_, _| Ok(Vec::new()),
         defaults: |_, _| {},
         prepare_create: |_, _| {},
         prepare_update: |_, _, _| {},
@@ -174,12 +174,12 @@ impl Strategy {
         validate_finalize: |_, _, _| Ok(ErrorList::new()),
         warnings: |_, _| Vec::new(),
         selectable: &[],
-        kept_names: &[],
+        stored_field_names: &[],
         fields: |_| Vec::new(),
-        table: Table::PLAIN,
+        table: PrinterTable::PLAIN,
         grace_seconds: |_, _| 0,
         mark_deleting: |_| {},
-        held: |_| false,
+        has_spec_finalizers: |_| false,
     };
 }
 
@@ -216,7 +216,7 @@ impl Resource {
     }
 
     /// Every version that is served.
-    pub fn served(&self) -> impl Iterator<Item = &'static str> {
+    pub fn served_versions(&self) -> impl Iterator<Item = &'static str> {
         let converted = self.conversions.iter().map(|conversion| conversion.version);
         self.versions.iter().copied().chain(converted)
     }
@@ -227,8 +227,8 @@ impl Resource {
     }
 
     /// The store's key of one object.
-    pub fn key(&self, namespace: &str, name: &str) -> Key {
-        Key::new(&self.store_name, namespace, name)
+    pub fn key(&self, namespace: &str, name: &str) -> StoreKey {
+        StoreKey::new(&self.store_name, namespace, name)
     }
 
     /// What can be done with objects of the kind.
@@ -243,8 +243,8 @@ impl Resource {
     }
 
     /// The name under which the value of a field is kept; `None` when a field selector may not name it.
-    pub fn kept_field_name(&self, field: &str) -> Option<&'static str> {
-        let Strategy { selectable, kept_names, .. } = self.strategy;
+    pub fn stored_field_name(&self, field: &str) -> Option<&'static str> {
+        let Strategy { selectable, stored_field_names: kept_names, .. } = self.strategy;
         let mut names = ["metadata.name", "metadata.namespace"].iter().chain(selectable);
         let name = names.find(|name| **name == field)?;
         Some(kept_names.iter().find(|(known, _)| known == name).map_or(name, |(_, kept)| kept))

@@ -43,11 +43,11 @@ pub(crate) fn all(gates: &Gates) -> Vec<Resource> {
 }
 
 /// The names of a kind: group, versions (the first is that of storage), plural, singular, kind.
-struct Names(&'static str, &'static [&'static str], &'static str, &'static str, &'static str);
+struct KindNames(&'static str, &'static [&'static str], &'static str, &'static str, &'static str);
 
 /// A namespaced kind without subresources, kept in its first version, whose dependents go with it.
-fn plain(names: Names, strategy: Strategy) -> Resource {
-    let Names(group, versions, plural, singular, kind) = names;
+fn base_resource(names: KindNames, strategy: Strategy) -> Resource {
+    let KindNames(group, versions, plural, singular, kind) = names;
     let store_name = if group.is_empty() { plural.to_owned() } else { format!("{group}/{plural}") };
     Resource {
         group,

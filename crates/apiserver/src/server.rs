@@ -16,32 +16,32 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
-use store::{Committer, Key, Store};
+use store::{Committer, Store, StoreKey};
 use tokio::time::Instant;
 use tower::{BoxError, Service};
 
-use crate::accept::{self, Form, Wanted};
-use crate::aside::{self, Aside};
-use crate::audit::{Audit, Entry};
+use crate::audit::{AuditEntry, AuditSink};
+use crate::block_in_place::{self, BlockInPlace};
 use crate::body::Body;
 use crate::capacity::Capacity;
 use crate::discovery::Discovery;
 use crate::expiry::EVENT_TTL;
+use crate::extension_api::{self, ExtensionHandler};
 use crate::health::Health;
-use crate::identity::{ANONYMOUS, Identified, Identity};
-use crate::metrics::{Metrics, OtherMetrics};
+use crate::identity::{ANONYMOUS, Identity, IdentityService};
+use crate::metrics::{ExtraMetrics, Metrics};
+use crate::negotiation::{self, ExpectedKind, Representation};
 use crate::openapi::{OpenApi, OpenApi2};
-use crate::others::{self, OtherAnswers};
-use crate::request::{self, Options, RequestInfo, Route, Verb};
+use crate::request::{self, RequestInfo, RequestOptions, Route, Verb};
 use crate::resource::{Resource, Subresource};
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 use crate::{binding, delete, eviction, patch, read, resources, watch, write};
 
 /// The largest body that is read, as upstream.
-pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
 /// Namespaces that are always there.
-const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+const BUILTIN_NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// What the priority classes that are always there are for, in the order of [`SYSTEM_CLASSES`].
 const CLASS_DESCRIPTIONS: [&str; SYSTEM_CLASSES.len()] = [
@@ -66,13 +66,13 @@ pub struct Config {
 /// The server cannot begin: an object that is always there cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[error("{plural} {name} cannot be made: {}", status.message())]
-pub struct BeginError {
+pub struct BootstrapError {
     plural: &'static str,
     name: String,
     status: Box<Status>,
 }
 
-impl BeginError {
+impl BootstrapError {
     /// Whether there was no room for it: free some, and it can.
     pub fn is_full(&self) -> bool {
         self.status.is_full()
@@ -81,10 +81,10 @@ impl BeginError {
 
 /// The API server. Clones are the same server.
 #[derive(Clone)]
-pub struct Server(Arc<Home>);
+pub struct ApiServer(Arc<ServerState>);
 
 /// What every request needs.
-pub(crate) struct Home {
+pub(crate) struct ServerState {
     pub store: Store,
     pub committer: Committer,
     pub clock: Arc<dyn Clock>,
@@ -98,9 +98,9 @@ pub(crate) struct Home {
     openapi: OnceLock<OpenApi>,
     health: Health,
     metrics: Metrics,
-    other_metrics: Option<OtherMetrics>,
-    other_answers: Option<OtherAnswers>,
-    audit: Option<Audit>,
+    extra_metrics: Option<ExtraMetrics>,
+    extension: Option<ExtensionHandler>,
+    audit: Option<AuditSink>,
     /// How much of every node is taken; `None` where binds are not checked against it.
     pub capacity: Option<Capacity>,
 }
@@ -111,10 +111,10 @@ pub(crate) struct LongRunning;
 
 /// One request on its way through the steps.
 pub(crate) struct Call<'a> {
-    pub home: &'a Home,
+    pub state: &'a ServerState,
     pub resource: &'a Resource,
     pub info: &'a RequestInfo,
-    pub form: Form,
+    pub representation: Representation,
 }
 
 impl Call<'_> {
@@ -129,19 +129,19 @@ impl Call<'_> {
     }
 
     /// The store's key of the object in the path.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> StoreKey {
         self.resource.key(self.namespace(), self.name())
     }
 }
 
-impl Home {
+impl ServerState {
     /// The resource of this name.
     pub fn resource(&self, group: &str, plural: &str) -> Option<&Resource> {
         self.resources.iter().find(|resource| resource.plural == plural && resource.group == group)
     }
 
     /// Counts an answer, and tells the audit of a write.
-    fn note(
+    fn record_response(
         &self,
         info: &RequestInfo,
         user: &str,
@@ -150,27 +150,27 @@ impl Home {
         began: Instant,
     ) -> Response<Body> {
         let (resource, code) = (self.resource(&info.group, &info.resource), response.status());
-        self.metrics.answered(info.verb, resource, code, began.elapsed());
-        if let (Some(audit), Some(verb)) = (&self.audit, info.verb.writes()) {
-            audit(&Entry { time: self.clock.now(), user, verb, path, code: code.as_u16() });
+        self.metrics.record_request(info.verb, resource, code, began.elapsed());
+        if let (Some(audit), Some(verb)) = (&self.audit, info.verb.audit_verb()) {
+            audit(&AuditEntry { time: self.clock.now(), user, verb, path, code: code.as_u16() });
         }
         if let (Verb::Watch, true, Some(resource)) = (info.verb, code.is_success(), resource) {
             response.extensions_mut().insert(LongRunning);
-            let open = self.metrics.watching(resource);
-            return response.map(|body| body.holding(open));
+            let open = self.metrics.track_watch(resource);
+            return response.map(|body| body.with_guard(open));
         }
         response
     }
 }
 
-impl Server {
+impl ApiServer {
     /// A server on `config.store`, which afterwards holds the namespaces and priority classes that are always there.
-    pub fn new(config: Config) -> Result<Server, BeginError> {
+    pub fn new(config: Config) -> Result<ApiServer, BootstrapError> {
         let Config { store, committer, clock, random, gates } = config;
         // Nobody else uses the store yet, so the first writes need not wait for anybody.
         let in_place = Committer::in_place(store.clone());
-        let capacity = Some(Capacity::of(store.clone()));
-        let mut home = Home {
+        let capacity = Some(Capacity::new(store.clone()));
+        let mut home = ServerState {
             store,
             committer: in_place,
             clock,
@@ -182,55 +182,55 @@ impl Server {
             openapi: OnceLock::new(),
             health: Health::default(),
             metrics: Metrics::new(&gates),
-            other_metrics: None,
-            other_answers: None,
+            extra_metrics: None,
+            extension: None,
             audit: None,
             capacity,
         };
-        for name in NAMESPACES {
-            make(&home, ("", "v1", "namespaces"), &json!({"metadata": {"name": name}}))?;
+        for name in BUILTIN_NAMESPACES {
+            create_builtin(&home, ("", "v1", "namespaces"), &json!({"metadata": {"name": name}}))?;
         }
         for ((name, value), description) in SYSTEM_CLASSES.into_iter().zip(CLASS_DESCRIPTIONS) {
             let class = json!({"metadata": {"name": name}, "value": value, "description": description});
-            make(&home, ("scheduling.k8s.io", "v1", "priorityclasses"), &class)?;
+            create_builtin(&home, ("scheduling.k8s.io", "v1", "priorityclasses"), &class)?;
         }
         home.committer = committer;
-        Ok(Server(Arc::new(home)))
+        Ok(ApiServer(Arc::new(home)))
     }
 
     /// The same server, whose Events live this long after their last write, where [`Server::expire`] runs. To be called
     /// before it is cloned.
     #[must_use]
-    pub fn with_event_ttl(mut self, event_ttl: Duration) -> Server {
+    pub fn with_event_ttl(mut self, event_ttl: Duration) -> ApiServer {
         Arc::get_mut(&mut self.0).expect("nobody else has this server yet").event_ttl = event_ttl;
         self
     }
 
     /// The same server, which tells `audit` of every request that writes. To be called before it is cloned.
     #[must_use]
-    pub fn with_audit(mut self, audit: Audit) -> Server {
+    pub fn with_audit(mut self, audit: AuditSink) -> ApiServer {
         Arc::get_mut(&mut self.0).expect("nobody else has this server yet").audit = Some(audit);
         self
     }
 
     /// The same server, whose answer at `/metrics` holds what `others` adds. To be called before it is cloned.
     #[must_use]
-    pub fn with_metrics(mut self, others: OtherMetrics) -> Server {
-        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").other_metrics = Some(others);
+    pub fn with_extra_metrics(mut self, others: ExtraMetrics) -> ApiServer {
+        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").extra_metrics = Some(others);
         self
     }
 
     /// The same server, below whose `/apis/phalanx.dev/v1alpha1` `others` answer. To be called before it is cloned.
     #[must_use]
-    pub fn with_answers(mut self, others: OtherAnswers) -> Server {
-        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").other_answers = Some(others);
+    pub fn with_extension(mut self, others: ExtensionHandler) -> ApiServer {
+        Arc::get_mut(&mut self.0).expect("nobody else has this server yet").extension = Some(others);
         self
     }
 
     /// The same server, which binds pods to whatever node is asked for, as upstream does: whether they fit is left to
     /// the scheduler. To be called before it is cloned.
     #[must_use]
-    pub fn without_capacity_check(mut self) -> Server {
+    pub fn without_capacity_check(mut self) -> ApiServer {
         Arc::get_mut(&mut self.0).expect("nobody else has this server yet").capacity = None;
         self
     }
@@ -242,7 +242,7 @@ impl Server {
 
     /// A client whose requests come from `identity`. Must be called inside a tokio runtime, which `kube::Client` needs.
     pub fn client(&self, identity: Identity) -> kube::Client {
-        kube::Client::new(Identified { inner: self.clone(), identity }, "default")
+        kube::Client::new(IdentityService { inner: self.clone(), identity }, "default")
     }
 
     /// The kinds that are served.
@@ -250,18 +250,18 @@ impl Server {
         &self.0.resources
     }
 
-    pub(crate) fn home(&self) -> &Home {
+    pub(crate) fn state(&self) -> &ServerState {
         &self.0
     }
 
-    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    async fn respond<B>(self, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        if let Some(others) = &self.0.other_answers
-            && let Some(answered) = others::answer(others, &parts).await
+        if let Some(others) = &self.0.extension
+            && let Some(answered) = extension_api::respond(others, &parts).await
         {
             return answered.unwrap_or_else(Status::into_response);
         }
@@ -271,28 +271,29 @@ impl Server {
         };
         let info = match route {
             Route::Resource(info) => info,
-            Route::Other => return other(&self.0, &parts),
+            Route::NonResource => return non_resource_response(&self.0, &parts),
         };
         let began = Instant::now();
         // Everyone may do everything so far; who it was is at least said.
         let user = parts.extensions.get::<Identity>().map_or(ANONYMOUS, |identity| &identity.user);
         tracing::trace!(user, verb = ?info.verb, path = parts.uri.path(), "request");
-        let found = find(&self.0, &info);
-        let negotiated = |(resource, subresource)| Ok((resource, subresource, Form::negotiate(&parts.headers)?));
+        let found = find_resource(&self.0, &info);
+        let negotiated =
+            |(resource, subresource)| Ok((resource, subresource, Representation::negotiate(&parts.headers)?));
         let answered = match found.and_then(negotiated) {
             Ok((resource, subresource, form)) => {
-                let call = Call { home: &self.0, resource, info: &info, form };
-                serve(&call, subresource, &parts.headers, body).await
+                let call = Call { state: &self.0, resource, info: &info, representation: form };
+                dispatch(&call, subresource, &parts.headers, body).await
             }
             Err(status) => Err(status),
         };
         let response = answered.unwrap_or_else(Status::into_response);
-        self.0.note(&info, user, parts.uri.path(), response, began)
+        self.0.record_response(&info, user, parts.uri.path(), response, began)
     }
 }
 
 /// The resource and subresource that a request names, if they are served.
-fn find<'a>(home: &'a Home, info: &RequestInfo) -> Answer<(&'a Resource, Option<Subresource>)> {
+fn find_resource<'a>(home: &'a ServerState, info: &RequestInfo) -> ApiResult<(&'a Resource, Option<Subresource>)> {
     let resource = home.resource(&info.group, &info.resource).ok_or_else(Status::unknown_path)?;
     // An object of a namespaced kind has no path without its namespace, though the collection has.
     let misplaced = if resource.namespaced {
@@ -300,7 +301,7 @@ fn find<'a>(home: &'a Home, info: &RequestInfo) -> Answer<(&'a Resource, Option<
     } else {
         info.namespace.is_some()
     };
-    if misplaced || !resource.served().any(|version| version == info.version) {
+    if misplaced || !resource.served_versions().any(|version| version == info.version) {
         return Err(Status::unknown_path());
     }
     let Some(text) = &info.subresource else { return Ok((resource, None)) };
@@ -309,12 +310,12 @@ fn find<'a>(home: &'a Home, info: &RequestInfo) -> Answer<(&'a Resource, Option<
 }
 
 /// Each verb is one file.
-async fn serve<B>(
+async fn dispatch<B>(
     call: &Call<'_>,
     subresource: Option<Subresource>,
     headers: &HeaderMap,
     body: B,
-) -> Answer<Response<Body>>
+) -> ApiResult<Response<Body>>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -327,14 +328,16 @@ where
         (Verb::Create, None) if call.info.name.is_none() => write::create(call, &json(body).await?).await,
         (Verb::Create, Some(Subresource::Binding)) => binding::bind(call, &json(body).await?).await,
         (Verb::Create, Some(Subresource::Eviction)) => eviction::evict(call, &json(body).await?).await,
-        (Verb::Update, None) => write::update(call, write::Part::Whole, &json(body).await?).await,
-        (Verb::Update, Some(Subresource::Status)) => write::update(call, write::Part::Status, &json(body).await?).await,
-        (Verb::Update, Some(Subresource::Finalize)) => {
-            write::update(call, write::Part::Finalizers, &json(body).await?).await
+        (Verb::Update, None) => write::update(call, write::UpdateScope::Whole, &json(body).await?).await,
+        (Verb::Update, Some(Subresource::Status)) => {
+            write::update(call, write::UpdateScope::Status, &json(body).await?).await
         }
-        (Verb::Patch, None) => patch::patch(call, write::Part::Whole, headers, &collect(body).await?).await,
+        (Verb::Update, Some(Subresource::Finalize)) => {
+            write::update(call, write::UpdateScope::Finalizers, &json(body).await?).await
+        }
+        (Verb::Patch, None) => patch::patch(call, write::UpdateScope::Whole, headers, &collect(body).await?).await,
         (Verb::Patch, Some(Subresource::Status)) => {
-            patch::patch(call, write::Part::Status, headers, &collect(body).await?).await
+            patch::patch(call, write::UpdateScope::Status, headers, &collect(body).await?).await
         }
         (Verb::Delete, None) => delete::delete(call, &json(body).await?).await,
         (Verb::DeleteCollection, None) if call.resource.deletes_collections => {
@@ -345,31 +348,36 @@ where
 }
 
 /// The object in the body, or the options of a deletion, as JSON.
-async fn json_body<B>(call: &Call<'_>, subresource: Option<Subresource>, headers: &HeaderMap, body: B) -> Answer<Bytes>
+async fn json_body<B>(
+    call: &Call<'_>,
+    subresource: Option<Subresource>,
+    headers: &HeaderMap,
+    body: B,
+) -> ApiResult<Bytes>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    accept::check_type(headers)?;
+    negotiation::check_media_type(headers)?;
     let Call { resource, info, .. } = *call;
     let wanted = match info.verb {
-        Verb::Delete | Verb::DeleteCollection => Wanted::DELETE_OPTIONS,
+        Verb::Delete | Verb::DeleteCollection => ExpectedKind::DELETE_OPTIONS,
         _ => {
             let kind = subresource.map_or(resource.kind, |part| part.kind(resource.kind));
-            let foreign = subresource.and_then(Subresource::foreign);
+            let foreign = subresource.and_then(Subresource::own_group_version);
             let (group, version) = foreign.unwrap_or((resource.group, &info.version));
-            Wanted { group, version, kind }
+            ExpectedKind { group, version, kind }
         }
     };
-    accept::to_json(headers, &wanted, collect(body).await?)
+    negotiation::to_json(headers, &wanted, collect(body).await?)
 }
 
-async fn collect<B>(body: B) -> Answer<Bytes>
+async fn collect<B>(body: B) -> ApiResult<Bytes>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+    match Limited::new(body, MAX_BODY_BYTES).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(body_too_large()),
         Err(error) => Err(Status::bad_request(format!("the body could not be read: {error}"))),
@@ -378,7 +386,7 @@ where
 
 /// The refusal of a body that is too large as it comes, or as JSON.
 pub(crate) fn body_too_large() -> Status {
-    Status::too_large(format!("Request entity is too large: limit is {BODY_BYTES_MAX}"))
+    Status::too_large(format!("Request entity is too large: limit is {MAX_BODY_BYTES}"))
 }
 
 /// An answer with a JSON body.
@@ -390,13 +398,13 @@ pub(crate) fn json_response(code: StatusCode, body: Body) -> Response<Body> {
 }
 
 /// Paths that name no resource.
-fn other(home: &Home, request: &Parts) -> Response<Body> {
+fn non_resource_response(home: &ServerState, request: &Parts) -> Response<Body> {
     let uri = &request.uri;
-    if let Some(response) = home.health.answer(uri.path(), uri.query().unwrap_or_default()) {
+    if let Some(response) = home.health.response(uri.path(), uri.query().unwrap_or_default()) {
         return response;
     }
     match uri.path() {
-        "/metrics" => home.metrics.answer(&home.store, &home.resources, home.other_metrics.as_ref()),
+        "/metrics" => home.metrics.response(&home.store, &home.resources, home.extra_metrics.as_ref()),
         "/version" | "/version/" => {
             let version = json!({
                 "major": "1", "minor": "37", "gitVersion": concat!("v1.37.1+phalanx-", env!("CARGO_PKG_VERSION")),
@@ -405,12 +413,12 @@ fn other(home: &Home, request: &Parts) -> Response<Body> {
             });
             json_response(StatusCode::OK, Body::whole(version.to_string().into()))
         }
-        _ => about_api(home, request).unwrap_or_else(Status::into_response),
+        _ => discovery_response(home, request).unwrap_or_else(Status::into_response),
     }
 }
 
 /// Discovery and OpenAPI.
-fn about_api(home: &Home, request: &Parts) -> Answer<Response<Body>> {
+fn discovery_response(home: &ServerState, request: &Parts) -> ApiResult<Response<Body>> {
     let (path, query) = (request.uri.path(), request.uri.query().unwrap_or_default());
     let (is_openapi, is_openapi2) = (path.starts_with("/openapi/v3"), path == "/openapi/v2");
     if !is_openapi
@@ -426,11 +434,11 @@ fn about_api(home: &Home, request: &Parts) -> Answer<Response<Body>> {
         return Err(Status::method_not_allowed());
     }
     if is_openapi2 {
-        OpenApi2::new().answer(&request.headers)
+        OpenApi2::new().response(&request.headers)
     } else if is_openapi {
-        home.openapi.get_or_init(|| OpenApi::new(&home.resources)).answer(path, query, &request.headers)
+        home.openapi.get_or_init(|| OpenApi::new(&home.resources)).response(path, query, &request.headers)
     } else {
-        home.discovery.get_or_init(|| Discovery::new(&home.resources)).answer(path, &request.headers)
+        home.discovery.get_or_init(|| Discovery::new(&home.resources)).response(path, &request.headers)
     }
 }
 
@@ -445,7 +453,11 @@ fn platform() -> String {
 }
 
 /// Makes an object without a namespace the way a user would, so that it has all that such an object has.
-fn make(home: &Home, (group, version, plural): (&str, &str, &'static str), object: &Value) -> Result<(), BeginError> {
+fn create_builtin(
+    home: &ServerState,
+    (group, version, plural): (&str, &str, &'static str),
+    object: &Value,
+) -> Result<(), BootstrapError> {
     let resource = home.resource(group, plural).expect("what is always there is served");
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if home.store.get(&resource.key("", name)).is_some() {
@@ -459,15 +471,15 @@ fn make(home: &Home, (group, version, plural): (&str, &str, &'static str), objec
         namespace: None,
         name: None,
         subresource: None,
-        options: Options::default(),
+        options: RequestOptions::default(),
     };
-    let call = Call { home, resource, info: &info, form: Form::Object };
+    let call = Call { state: home, resource, info: &info, representation: Representation::Object };
     let body = Bytes::from(object.to_string());
     let made = write::create(&call, &body).now_or_never().expect("a write in place waits for nothing");
-    made.map(|_| ()).map_err(|status| BeginError { plural, name: name.to_owned(), status: Box::new(status) })
+    made.map(|_| ()).map_err(|status| BootstrapError { plural, name: name.to_owned(), status: Box::new(status) })
 }
 
-impl<B> Service<Request<B>> for Server
+impl<B> Service<Request<B>> for ApiServer
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -483,12 +495,12 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
         // What reads or writes much is not told from outside, save by what it brings along.
-        let is_large = request.body().size_hint().upper().is_none_or(|bytes| bytes > aside::BYTES_MIN);
+        let is_large = request.body().size_hint().upper().is_none_or(|bytes| bytes > block_in_place::MIN_BODY_BYTES);
         // YAML takes several times as long to read as JSON, and a few lines of it can stand for thousands of values.
-        let is_large = is_large || accept::is_yaml(request.headers());
+        let is_large = is_large || negotiation::is_yaml(request.headers());
         Box::pin(async move {
-            let answer = server.answer(request);
-            Ok(if is_large { Aside::new(answer).await } else { answer.await })
+            let answer = server.respond(request);
+            Ok(if is_large { BlockInPlace::new(answer).await } else { answer.await })
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::body::Body;
 use crate::resource::Resource;
 
 /// What most functions of the pipeline return: a value, or the refusal to send.
-pub type Answer<T> = Result<T, Status>;
+pub type ApiResult<T> = Result<T, Status>;
 
 /// A `Status` object before it is written: what went wrong (or right), in the words of the Kubernetes API.
 #[derive(Debug)]
@@ -17,16 +17,16 @@ pub struct Status {
     code: StatusCode,
     reason: &'static str,
     message: String,
-    details: Option<Box<Details>>,
+    details: Option<Box<StatusDetails>>,
     /// `metadata.continue`, for the one refusal that offers a way to go on.
-    resume: Option<Box<str>>,
+    continue_token: Option<Box<str>>,
     /// What there was to tell before it came to this.
     warnings: Vec<String>,
 }
 
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Details {
+struct StatusDetails {
     #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -36,13 +36,13 @@ struct Details {
     #[serde(skip_serializing_if = "String::is_empty")]
     uid: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    causes: Vec<Cause>,
+    causes: Vec<StatusCause>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_seconds: Option<u32>,
 }
 
 #[derive(Debug, Serialize)]
-struct Cause {
+struct StatusCause {
     reason: &'static str,
     message: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -58,7 +58,7 @@ impl Status {
     /// 404: there is no such object.
     pub fn not_found(resource: &Resource, name: &str) -> Status {
         let message = format!("{} \"{name}\" not found", resource.qualified());
-        Status::about(StatusCode::NOT_FOUND, "NotFound", resource, name, message)
+        Status::for_object(StatusCode::NOT_FOUND, "NotFound", resource, name, message)
     }
 
     /// 404: nothing is served at this path.
@@ -66,17 +66,17 @@ impl Status {
         let message = "the server could not find the requested resource";
         let mut status = Status::plain(StatusCode::NOT_FOUND, "NotFound", message);
         // Clients look for an object's name in the details, and take it for granted that there are some.
-        let cause = Cause {
+        let cause = StatusCause {
             reason: "UnexpectedServerResponse",
             message: "404 page not found".to_owned(),
             field: String::new(),
         };
-        status.details = Some(Box::new(Details { causes: vec![cause], ..Details::default() }));
+        status.details = Some(Box::new(StatusDetails { causes: vec![cause], ..StatusDetails::default() }));
         status
     }
 
     /// A refusal with this code, such as 503: whoever would answer is not there.
-    pub fn of_code(code: u16, message: impl Into<String>) -> Status {
+    pub fn from_code(code: u16, message: impl Into<String>) -> Status {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let reason = match code {
             StatusCode::BAD_REQUEST => "BadRequest",
@@ -96,7 +96,7 @@ impl Status {
     /// 409: an object of this name exists already.
     pub fn already_exists(resource: &Resource, name: &str) -> Status {
         let message = format!("{} \"{name}\" already exists", resource.qualified());
-        Status::about(StatusCode::CONFLICT, "AlreadyExists", resource, name, message)
+        Status::for_object(StatusCode::CONFLICT, "AlreadyExists", resource, name, message)
     }
 
     /// 409: every drawn name was taken; another try may do better.
@@ -105,7 +105,7 @@ impl Status {
             "{} \"{name}\" already exists, the server was not able to generate a unique name for the object",
             resource.qualified()
         );
-        let mut status = Status::about(StatusCode::CONFLICT, "AlreadyExists", resource, name, message);
+        let mut status = Status::for_object(StatusCode::CONFLICT, "AlreadyExists", resource, name, message);
         status.details.get_or_insert_default().retry_after_seconds = Some(1);
         status
     }
@@ -122,7 +122,7 @@ impl Status {
 
     fn conflict_on(resource: &Resource, what: String, name: &str, why: &str) -> Status {
         let message = format!("Operation cannot be fulfilled on {what} \"{name}\": {why}");
-        Status::about(StatusCode::CONFLICT, "Conflict", resource, name, message)
+        Status::for_object(StatusCode::CONFLICT, "Conflict", resource, name, message)
     }
 
     /// 409: the object changed since the version that the request names.
@@ -147,7 +147,7 @@ impl Status {
         let list = if let [only] = texts.as_slice() { only.clone() } else { format!("[{}]", texts.join(", ")) };
         let causes = errors
             .iter()
-            .map(|error| Cause {
+            .map(|error| StatusCause {
                 reason: error.kind.reason(),
                 message: error.message(),
                 field: error.path.as_str().to_owned(),
@@ -155,7 +155,7 @@ impl Status {
             .collect();
         let mut status =
             Status::plain(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", format!("{kind} \"{name}\" is invalid: {list}"));
-        status.details = Some(Box::new(Details { name: name.to_owned(), causes, ..Details::default() }));
+        status.details = Some(Box::new(StatusDetails { name: name.to_owned(), causes, ..StatusDetails::default() }));
         status
     }
 
@@ -163,22 +163,22 @@ impl Status {
     pub fn patch_does_not_apply(why: impl Into<String>) -> Status {
         let message = "the server rejected our request due to an error in our request";
         let mut status = Status::plain(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
-        let cause = Cause { reason: "UnexpectedServerResponse", message: why.into(), field: String::new() };
-        status.details = Some(Box::new(Details { causes: vec![cause], ..Details::default() }));
+        let cause = StatusCause { reason: "UnexpectedServerResponse", message: why.into(), field: String::new() };
+        status.details = Some(Box::new(StatusDetails { causes: vec![cause], ..StatusDetails::default() }));
         status
     }
 
     /// 403: admission says no.
     pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Status {
         let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
-        Status::about(StatusCode::FORBIDDEN, "Forbidden", resource, name, message)
+        Status::for_object(StatusCode::FORBIDDEN, "Forbidden", resource, name, message)
     }
 
     /// 403: nothing new comes into a namespace that is on its way out. Clients tell it by the cause.
     pub fn namespace_terminating(resource: &Resource, name: &str, namespace: &str) -> Status {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = Status::forbidden(resource, name, &why);
-        status.details.get_or_insert_default().causes.push(Cause {
+        status.details.get_or_insert_default().causes.push(StatusCause {
             reason: "NamespaceTerminating",
             message: format!("namespace {namespace} is being terminated"),
             field: "metadata.namespace".to_owned(),
@@ -188,7 +188,7 @@ impl Status {
 
     /// 507: nothing that takes room is kept until there is some.
     // Upstream: etcd's quota answers 500 with "mvcc: database space exceeded" until someone disarms the alarm by hand.
-    pub fn insufficient_storage(room: store::Room) -> Status {
+    pub fn insufficient_storage(room: store::FreeSpace) -> Status {
         let message = format!(
             "the data directory is full: {} MiB free, {} MiB are kept in reserve; delete objects or free space",
             room.free_bytes >> 20,
@@ -225,8 +225,8 @@ impl Status {
 
     /// The same refusal with a continue token that does work.
     #[must_use]
-    pub fn resume_with(mut self, token: String) -> Status {
-        self.resume = Some(token.into());
+    pub fn with_continue_token(mut self, token: String) -> Status {
+        self.continue_token = Some(token.into());
         self
     }
 
@@ -249,13 +249,13 @@ impl Status {
     /// 504: the request names a version that the store has not reached.
     pub fn version_too_large(asked: api::Revision, current: api::Revision) -> Status {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-        let cause = Cause {
+        let cause = StatusCause {
             reason: "ResourceVersionTooLarge",
             message: "Too large resource version".to_owned(),
             field: String::new(),
         };
         let mut status = Status::plain(StatusCode::GATEWAY_TIMEOUT, "Timeout", message);
-        let details = Details { causes: vec![cause], retry_after_seconds: Some(1), ..Details::default() };
+        let details = StatusDetails { causes: vec![cause], retry_after_seconds: Some(1), ..StatusDetails::default() };
         status.details = Some(Box::new(details));
         status
     }
@@ -274,7 +274,7 @@ impl Status {
         let mut status = Status::plain(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
         let details = status.details.get_or_insert_default();
         details.retry_after_seconds = (retry_after_seconds > 0).then_some(retry_after_seconds);
-        details.causes.push(Cause { reason: "DisruptionBudget", message: cause, field: String::new() });
+        details.causes.push(StatusCause { reason: "DisruptionBudget", message: cause, field: String::new() });
         status
     }
 
@@ -313,13 +313,13 @@ impl Status {
 
     /// The confirmation that an object is gone.
     pub fn deleted(resource: &Resource, name: &str, uid: &str) -> Status {
-        let details = Details {
+        let details = StatusDetails {
             name: name.to_owned(),
             group: resource.group,
             // Upstream prints the plural here, in every `details.kind` that stems from a path.
             kind: resource.plural,
             uid: uid.to_owned(),
-            ..Details::default()
+            ..StatusDetails::default()
         };
         Status { details: Some(Box::new(details)), ..Status::plain(StatusCode::OK, "", "") }
     }
@@ -350,18 +350,22 @@ impl Status {
     }
 
     fn plain(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Status {
-        Status { code, reason, message: message.into(), details: None, resume: None, warnings: Vec::new() }
+        Status { code, reason, message: message.into(), details: None, continue_token: None, warnings: Vec::new() }
     }
 
-    fn about(
+    fn for_object(
         code: StatusCode,
         reason: &'static str,
         resource: &Resource,
         name: &str,
         message: impl Into<String>,
     ) -> Status {
-        let details =
-            Details { name: name.to_owned(), group: resource.group, kind: resource.plural, ..Details::default() };
+        let details = StatusDetails {
+            name: name.to_owned(),
+            group: resource.group,
+            kind: resource.plural,
+            ..StatusDetails::default()
+        };
         Status { details: Some(Box::new(details)), ..Status::plain(code, reason, message) }
     }
 
@@ -369,28 +373,28 @@ impl Status {
     pub fn to_json(&self) -> Vec<u8> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Wire<'a> {
+        struct StatusBody<'a> {
             kind: &'a str,
             api_version: &'a str,
-            metadata: Metadata<'a>,
+            metadata: StatusMetadata<'a>,
             status: &'a str,
             #[serde(skip_serializing_if = "str::is_empty")]
             message: &'a str,
             #[serde(skip_serializing_if = "str::is_empty")]
             reason: &'a str,
             #[serde(skip_serializing_if = "Option::is_none")]
-            details: Option<&'a Details>,
+            details: Option<&'a StatusDetails>,
             code: u16,
         }
         #[derive(Serialize)]
-        struct Metadata<'a> {
+        struct StatusMetadata<'a> {
             #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
-            resume: Option<&'a str>,
+            continue_token: Option<&'a str>,
         }
-        let wire = Wire {
+        let wire = StatusBody {
             kind: "Status",
             api_version: "v1",
-            metadata: Metadata { resume: self.resume.as_deref() },
+            metadata: StatusMetadata { continue_token: self.continue_token.as_deref() },
             status: if self.code.is_success() { "Success" } else { "Failure" },
             message: &self.message,
             reason: self.reason,

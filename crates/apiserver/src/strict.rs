@@ -2,27 +2,27 @@
 
 use api::schema;
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::request::FieldValidation;
 use crate::resource::Resource;
 use crate::server::Call;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 
 /// So many fields are named; a refusal is for people.
-const NAMED_MAX: usize = 100;
+const MAX_REPORTED: usize = 100;
 
 /// Tidies a document (unknown fields go, the rest is in its form afterwards) and says so or refuses, as asked. `duplicates` were noticed when it
 /// was read. Values of the wrong type are always refused, all of them at once.
 pub(crate) fn check(
     call: &Call<'_>,
-    object: &mut Object,
+    object: &mut ApiObject,
     duplicates: &[String],
     warnings: &mut Vec<String>,
-) -> Answer<()> {
+) -> ApiResult<()> {
     let Call { resource, info, .. } = *call;
     let findings = schema::check(resource.group, &info.version, resource.kind, object.document_mut());
     if !findings.type_errors.is_empty() {
-        let texts: Vec<String> = findings.type_errors.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        let texts: Vec<String> = findings.type_errors.iter().take(MAX_REPORTED).map(ToString::to_string).collect();
         return Err(undecodable(resource, &info.version, &texts.join("; ")));
     }
     if findings.unknown.is_empty() && duplicates.is_empty() {
@@ -30,7 +30,7 @@ pub(crate) fn check(
     }
     let unknown = findings.unknown.iter().map(|path| format!("unknown field \"{path}\""));
     let duplicate = duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
-    let mut texts = unknown.chain(duplicate).take(NAMED_MAX);
+    let mut texts = unknown.chain(duplicate).take(MAX_REPORTED);
     match info.options.field_validation {
         FieldValidation::Ignore => Ok(()),
         FieldValidation::Warn => {

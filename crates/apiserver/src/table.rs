@@ -15,7 +15,7 @@ pub mod priority_classes;
 use api::Timestamp;
 use serde_json::{Value, json};
 
-use crate::object::Object;
+use crate::object::ApiObject;
 
 /// What stands in a cell that has nothing to say.
 pub const NONE: &str = "<none>";
@@ -25,16 +25,16 @@ pub const UNKNOWN: &str = "<unknown>";
 
 /// How a kind is shown as a table.
 #[derive(Clone, Copy, Debug)]
-pub struct Table {
+pub struct PrinterTable {
     /// The columns, in order.
-    pub columns: &'static [Column],
+    pub columns: &'static [PrinterColumn],
     /// The cells of one object at a time, one per column.
-    pub cells: fn(&Object, Timestamp) -> Vec<Value>,
+    pub cells: fn(&ApiObject, Timestamp) -> Vec<Value>,
 }
 
 /// One column.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
+pub struct PrinterColumn {
     /// Its heading, before it is printed in capitals.
     pub name: &'static str,
     /// `string`, `integer` or `boolean`.
@@ -47,24 +47,24 @@ pub struct Column {
     pub description: &'static str,
 }
 
-impl Column {
+impl PrinterColumn {
     /// The object's name.
-    pub const NAME: Column = Column {
+    pub const NAME: PrinterColumn = PrinterColumn {
         format: "name",
-        ..Column::text("Name", "Name of the object, unique among its kind in its namespace.")
+        ..PrinterColumn::text("Name", "Name of the object, unique among its kind in its namespace.")
     };
 
     /// How long ago the object was made.
-    pub const AGE: Column = Column::text("Age", "Time since the object was created.");
+    pub const AGE: PrinterColumn = PrinterColumn::text("Age", "Time since the object was created.");
 
     /// A column of texts that is always shown.
-    pub const fn text(name: &'static str, description: &'static str) -> Column {
-        Column { name, kind: "string", format: "", priority: 0, description }
+    pub const fn text(name: &'static str, description: &'static str) -> PrinterColumn {
+        PrinterColumn { name, kind: "string", format: "", priority: 0, description }
     }
 
     /// A column of texts that is shown when more is asked for.
-    pub const fn wide(name: &'static str, description: &'static str) -> Column {
-        Column { priority: 1, ..Column::text(name, description) }
+    pub const fn wide(name: &'static str, description: &'static str) -> PrinterColumn {
+        PrinterColumn { priority: 1, ..PrinterColumn::text(name, description) }
     }
 
     fn definition(&self) -> Value {
@@ -78,21 +78,21 @@ impl Column {
     }
 }
 
-impl Table {
+impl PrinterTable {
     /// A kind of which nothing is shown but its name and age.
-    pub const PLAIN: Table = Table {
-        columns: &[Column::NAME, Column::AGE],
+    pub const PLAIN: PrinterTable = PrinterTable {
+        columns: &[PrinterColumn::NAME, PrinterColumn::AGE],
         cells: |object, now| vec![object.name().into(), age(object, now)],
     };
 
     /// The column definitions as JSON.
     pub fn definitions(&self) -> String {
-        Value::Array(self.columns.iter().map(Column::definition).collect()).to_string()
+        Value::Array(self.columns.iter().map(PrinterColumn::definition).collect()).to_string()
     }
 }
 
 /// How long ago the object was made.
-pub fn age(object: &Object, now: Timestamp) -> Value {
+pub fn age(object: &ApiObject, now: Timestamp) -> Value {
     since(object.text(&["metadata", "creationTimestamp"]), now).into()
 }
 
@@ -105,12 +105,12 @@ pub fn since(time: &str, now: Timestamp) -> String {
 }
 
 /// How long it was from one time to another, or up to now.
-pub fn lasted(from: &str, to: &str, now: Timestamp) -> String {
+pub fn duration_between(from: &str, to: &str, now: Timestamp) -> String {
     since(from, to.parse().unwrap_or(now))
 }
 
 /// `text`, or what stands for it when there is none.
-pub fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
+pub fn non_empty_or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
 }
 

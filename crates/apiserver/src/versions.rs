@@ -1,21 +1,21 @@
 //! Stored bytes in the version asked for. Versions of one resource mostly differ in `apiVersion` only, which the
 //! canonical form has first, so nothing is decoded; the others are converted.
 
-use api::conversion::{Around, Conversion};
+use api::conversion::{Conversion, ConversionContext};
 use api::schema;
 use bytes::Bytes;
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::resource::Resource;
 use crate::server::Call;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 
 /// How stored bytes become bytes in the version asked for.
 #[derive(Clone, Debug)]
-pub struct InVersion(Way);
+pub struct VersionConverter(ConversionMethod);
 
 #[derive(Clone, Debug)]
-enum Way {
+enum ConversionMethod {
     /// They are in it.
     Same,
     /// Their beginning is another.
@@ -24,29 +24,30 @@ enum Way {
     Converted { api_version: String, conversion: &'static Conversion },
 }
 
-impl InVersion {
+impl VersionConverter {
     /// From the resource's storage version to `version`.
-    pub fn of(resource: &Resource, version: &str) -> InVersion {
+    pub fn new(resource: &Resource, version: &str) -> VersionConverter {
         let head = |api_version: String| format!("{{\"apiVersion\":\"{api_version}\"").into_bytes();
         let asked = resource.api_version(version);
-        InVersion(match resource.conversion(version) {
-            Some(conversion) => Way::Converted { api_version: asked, conversion },
-            None if resource.is_stored_as(version) => Way::Same,
-            None => Way::Head { stored: head(resource.storage_api_version()), asked: head(asked) },
+        VersionConverter(match resource.conversion(version) {
+            Some(conversion) => ConversionMethod::Converted { api_version: asked, conversion },
+            None if resource.is_stored_as(version) => ConversionMethod::Same,
+            None => ConversionMethod::Head { stored: head(resource.storage_api_version()), asked: head(asked) },
         })
     }
 
     /// Appends the object to `out`.
     pub fn append(&self, bytes: &[u8], out: &mut Vec<u8>) {
         match &self.0 {
-            Way::Same => out.extend_from_slice(bytes),
-            Way::Head { stored, asked } => {
+            ConversionMethod::Same => out.extend_from_slice(bytes),
+            ConversionMethod::Head { stored, asked } => {
                 let rest = bytes.strip_prefix(stored.as_slice());
                 out.extend_from_slice(asked);
                 out.extend_from_slice(rest.expect("stored objects begin with the storage version"));
             }
-            Way::Converted { api_version, conversion } => {
-                let mut object = Object::parse(bytes).expect("the store holds only documents that this server wrote");
+            ConversionMethod::Converted { api_version, conversion } => {
+                let mut object =
+                    ApiObject::parse(bytes).expect("the store holds only documents that this server wrote");
                 convert(&mut object, api_version, conversion);
                 serde_json::to_writer(out, object.document()).expect("a JSON value is always JSON");
             }
@@ -55,7 +56,7 @@ impl InVersion {
 
     /// The object by itself; shared with the store when nothing changes.
     pub fn whole(&self, bytes: &Bytes) -> Bytes {
-        if matches!(self.0, Way::Same) {
+        if matches!(self.0, ConversionMethod::Same) {
             return bytes.clone();
         }
         let mut out = Vec::with_capacity(bytes.len());
@@ -64,8 +65,8 @@ impl InVersion {
     }
 }
 
-fn convert(object: &mut Object, api_version: &str, conversion: &Conversion) {
-    (conversion.outward)(object.document_mut());
+fn convert(object: &mut ApiObject, api_version: &str, conversion: &Conversion) {
+    (conversion.from_storage)(object.document_mut());
     // What the storage version writes as `null`, older ones leave out.
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = object.text(&["kind"]).to_owned();
@@ -74,7 +75,7 @@ fn convert(object: &mut Object, api_version: &str, conversion: &Conversion) {
 }
 
 /// A stored object in the version of the path.
-pub(crate) fn outward(call: &Call<'_>, stored: &Object) -> Object {
+pub(crate) fn to_request_version(call: &Call<'_>, stored: &ApiObject) -> ApiObject {
     let mut object = stored.clone();
     let api_version = call.resource.api_version(&call.info.version);
     match call.resource.conversion(&call.info.version) {
@@ -86,26 +87,27 @@ pub(crate) fn outward(call: &Call<'_>, stored: &Object) -> Object {
 
 /// An object in the version of the path in that of storage; `old` is the stored one, if there is one. A write in an
 /// outdated version is answered with a warning.
-pub(crate) fn inward(
+pub(crate) fn to_storage_version(
     call: &Call<'_>,
-    object: &mut Object,
-    old: Option<&Object>,
+    object: &mut ApiObject,
+    old: Option<&ApiObject>,
     warnings: &mut Vec<String>,
-) -> Answer<()> {
-    let Call { home, resource, info, .. } = *call;
+) -> ApiResult<()> {
+    let Call { state: home, resource, info, .. } = *call;
     let storage_version = resource.storage_api_version();
     if let Some(conversion) = resource.conversion(&info.version) {
-        if conversion.is_outdated {
+        if conversion.is_deprecated {
             let (kind, older) = (resource.kind, resource.api_version(&info.version));
             warnings.push(format!("{older} {kind} is an older form and is converted; write {storage_version} {kind}"));
         }
         let workload = |name: &str| {
             let workloads = home.resource("scheduling.k8s.io", "workloads")?;
             let stored = home.store.get(&workloads.key(call.namespace(), name))?;
-            Some(Object::stored(&stored).document().clone())
+            Some(ApiObject::from_stored(&stored).document().clone())
         };
-        let around = Around { namespace: call.namespace(), old: old.map(Object::document), workload: &workload };
-        let converted = (conversion.inward)(object.document_mut(), &around);
+        let around =
+            ConversionContext { namespace: call.namespace(), old: old.map(ApiObject::document), workload: &workload };
+        let converted = (conversion.to_storage)(object.document_mut(), &around);
         converted.map_err(|errors| Status::invalid(resource, object.name(), &errors))?;
     }
     object.top_mut().insert("apiVersion".to_owned(), storage_version.into());

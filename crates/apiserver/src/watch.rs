@@ -8,39 +8,39 @@ use api::Revision;
 use bytes::Bytes;
 use futures::stream;
 use http::{Response, StatusCode};
-use store::{Event, Gone, List, Op, Stored, Watcher};
+use store::{CompactedError, ListQuery, Op, StoreEvent, StoredObject, Watcher};
 use tokio::time::Instant;
 
 use crate::body::Body;
-use crate::form::Shown;
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::read;
-use crate::request::Options;
+use crate::representation::ResponseEncoder;
+use crate::request::RequestOptions;
 use crate::selection::Selection;
 use crate::server::{Call, json_response};
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 
 /// Bookmarks are at most this far apart.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
 /// A watch that names no length lasts between one and two of these, so that many do not end together.
-const LENGTH_MIN: Duration = Duration::from_secs(30 * 60);
+const MIN_WATCH_DURATION: Duration = Duration::from_secs(30 * 60);
 
 /// Follows a collection.
-pub(crate) async fn watch(call: &Call<'_>) -> Answer<Response<Body>> {
+pub(crate) async fn watch(call: &Call<'_>) -> ApiResult<Response<Body>> {
     let options = &call.info.options;
-    let selection = Selection::read(call.resource, call.info)?;
+    let selection = Selection::parse(call.resource, call.info)?;
     if let Some(version) = options.resource_version {
-        read::reach(call, version).await?;
+        read::wait_for_version(call, version).await?;
     }
-    let mut lines = Lines { shown: Shown::of(call), selection, bytes: Vec::new() };
+    let mut lines = EventEncoder { encoder: ResponseEncoder::new(call), selection, bytes: Vec::new() };
     let watcher = open(call, options, &mut lines);
     let now = Instant::now();
-    let drawn = || LENGTH_MIN + Duration::from_secs(call.home.random.below(LENGTH_MIN.as_secs()));
-    let following = Following {
+    let drawn = || MIN_WATCH_DURATION + Duration::from_secs(call.state.random.below(MIN_WATCH_DURATION.as_secs()));
+    let following = WatchStream {
         watcher,
         lines,
-        ends: now + options.timeout.unwrap_or_else(drawn),
+        deadline: now + options.timeout.unwrap_or_else(drawn),
         bookmark_at: options.allow_watch_bookmarks.then(|| now + BOOKMARK_EVERY),
     };
     let frames = stream::unfold(Some(following), |following| async move { following?.next_frame().await });
@@ -49,18 +49,20 @@ pub(crate) async fn watch(call: &Call<'_>) -> Answer<Response<Body>> {
 
 /// Finds the place to follow from, and writes the initial events if there are to be any. `None` when the place is no
 /// longer known, which the lines then say.
-fn open(call: &Call<'_>, options: &Options, lines: &mut Lines) -> Option<Watcher> {
-    let store = &call.home.store;
+fn open(call: &Call<'_>, options: &RequestOptions, lines: &mut EventEncoder) -> Option<Watcher> {
+    let store = &call.state.store;
     let from = options.resource_version.unwrap_or_default();
     let begin_with_state = options.send_initial_events.unwrap_or(from == Revision::ZERO);
     let from = if begin_with_state {
-        let query =
-            List { namespace: lines.selection.namespace().map(str::to_owned), ..List::all(&call.resource.store_name) };
+        let query = ListQuery {
+            namespace: lines.selection.namespace().map(str::to_owned),
+            ..ListQuery::all(&call.resource.store_name)
+        };
         let listed = store.list(&query, &mut |stored| lines.selection.matches(stored));
         let listed = listed.expect("the present is never gone");
-        listed.items.iter().for_each(|stored| lines.object("ADDED", &stored.bytes()));
+        listed.items.iter().for_each(|stored| lines.write_object("ADDED", &stored.bytes()));
         if options.send_initial_events == Some(true) && options.allow_watch_bookmarks {
-            lines.bookmark(listed.revision, true);
+            lines.write_bookmark(listed.revision, true);
         }
         listed.revision
     } else if from == Revision::ZERO {
@@ -71,56 +73,56 @@ fn open(call: &Call<'_>, options: &Options, lines: &mut Lines) -> Option<Watcher
     match store.watch(&call.resource.store_name, from) {
         Ok(watcher) => Some(watcher),
         Err(gone) => {
-            lines.gone(from, gone);
+            lines.write_expired(from, gone);
             None
         }
     }
 }
 
 /// A watch in progress.
-struct Following {
+struct WatchStream {
     /// `None` once the history has moved past this watch: what is written is sent, then it ends.
     watcher: Option<Watcher>,
-    lines: Lines,
-    ends: Instant,
+    lines: EventEncoder,
+    deadline: Instant,
     /// When the next bookmark is due; `None` when they are not wanted.
     bookmark_at: Option<Instant>,
 }
 
 /// What a watch waits for.
-enum Woken {
-    Events(Result<Vec<Event>, Gone>),
+enum WatchWakeup {
+    Events(Result<Vec<StoreEvent>, CompactedError>),
     Bookmark,
     End,
 }
 
-impl Following {
+impl WatchStream {
     /// The next frame, and how to go on; `None` when the watch is over.
-    async fn next_frame(mut self) -> Option<(Bytes, Option<Following>)> {
+    async fn next_frame(mut self) -> Option<(Bytes, Option<WatchStream>)> {
         while self.lines.bytes.is_empty() {
             let watcher = self.watcher.as_mut()?;
             // Events come first: a bookmark or an end must not overtake what is already there.
             let woken = tokio::select! {
                 biased;
-                events = watcher.next() => Woken::Events(events),
-                () = tokio::time::sleep_until(self.ends) => Woken::End,
-                () = sleep_until(self.bookmark_at) => Woken::Bookmark,
+                events = watcher.next() => WatchWakeup::Events(events),
+                () = tokio::time::sleep_until(self.deadline) => WatchWakeup::End,
+                () = sleep_until(self.bookmark_at) => WatchWakeup::Bookmark,
             };
             match woken {
-                Woken::Events(Ok(events)) => events.iter().for_each(|event| self.lines.event(event)),
-                Woken::Events(Err(gone)) => {
-                    self.lines.gone(watcher.position(), gone);
+                WatchWakeup::Events(Ok(events)) => events.iter().for_each(|event| self.lines.write_event(event)),
+                WatchWakeup::Events(Err(gone)) => {
+                    self.lines.write_expired(watcher.position(), gone);
                     self.watcher = None;
                 }
-                Woken::Bookmark => {
-                    self.lines.bookmark(watcher.position(), false);
+                WatchWakeup::Bookmark => {
+                    self.lines.write_bookmark(watcher.position(), false);
                     self.bookmark_at = Some(Instant::now() + BOOKMARK_EVERY);
                 }
-                Woken::End => {
+                WatchWakeup::End => {
                     // A last bookmark lets the client resume where this watch ends, however quiet it was.
                     let position = watcher.position();
                     if self.bookmark_at.is_some() {
-                        self.lines.bookmark(position, false);
+                        self.lines.write_bookmark(position, false);
                     }
                     self.watcher = None;
                 }
@@ -140,47 +142,47 @@ async fn sleep_until(instant: Option<Instant>) {
 }
 
 /// Events as lines, made of stored bytes.
-struct Lines {
-    shown: Shown,
+struct EventEncoder {
+    encoder: ResponseEncoder,
     selection: Selection,
     /// Lines not yet sent.
     bytes: Vec<u8>,
 }
 
-impl Lines {
+impl EventEncoder {
     /// One change as this watch sees it: an object that begins to match is added, one that ceases to is deleted.
-    fn event(&mut self, event: &Event) {
-        let Event { op, object, previous } = event;
+    fn write_event(&mut self, event: &StoreEvent) {
+        let StoreEvent { op, object, previous } = event;
         let before = previous.as_ref().filter(|previous| self.selection.matches(previous));
         let now = *op == Op::Put && self.selection.matches(object);
         match (before, now) {
-            (None, true) => self.object("ADDED", &object.bytes()),
-            (Some(_), true) => self.object("MODIFIED", &object.bytes()),
-            (Some(_), false) if *op == Op::Delete => self.object("DELETED", &object.bytes()),
+            (None, true) => self.write_object("ADDED", &object.bytes()),
+            (Some(_), true) => self.write_object("MODIFIED", &object.bytes()),
+            (Some(_), false) if *op == Op::Delete => self.write_object("DELETED", &object.bytes()),
             (Some(before), false) => {
                 let last = last_match(before, object.revision);
-                self.object("DELETED", &last);
+                self.write_object("DELETED", &last);
             }
             (None, false) => {}
         }
     }
 
-    fn object(&mut self, kind: &str, bytes: &[u8]) {
+    fn write_object(&mut self, kind: &str, bytes: &[u8]) {
         self.bytes.reserve(bytes.len() + 48);
         self.bytes.extend_from_slice(b"{\"type\":\"");
         self.bytes.extend_from_slice(kind.as_bytes());
         self.bytes.extend_from_slice(b"\",\"object\":");
-        self.shown.append_whole(bytes, &mut self.bytes);
+        self.encoder.append_object(bytes, &mut self.bytes);
         self.bytes.extend_from_slice(b"}\n");
     }
 
-    fn bookmark(&mut self, revision: Revision, initial_events_end: bool) {
+    fn write_bookmark(&mut self, revision: Revision, initial_events_end: bool) {
         self.bytes.extend_from_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
-        self.shown.append_bookmark(revision, initial_events_end, &mut self.bytes);
+        self.encoder.append_bookmark(revision, initial_events_end, &mut self.bytes);
         self.bytes.extend_from_slice(b"}\n");
     }
 
-    fn gone(&mut self, asked: Revision, gone: Gone) {
+    fn write_expired(&mut self, asked: Revision, gone: CompactedError) {
         let status = Status::expired(format!("too old resource version: {asked} ({})", gone.oldest));
         self.bytes.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
         self.bytes.extend_from_slice(&status.to_json());
@@ -190,8 +192,8 @@ impl Lines {
 
 /// The last state that matched, under the version of the change that ended it. The one event whose bytes are not in
 /// the store; rare enough to be encoded anew.
-fn last_match(before: &Arc<Stored>, revision: Revision) -> Vec<u8> {
-    let mut object = Object::stored(before);
+fn last_match(before: &Arc<StoredObject>, revision: Revision) -> Vec<u8> {
+    let mut object = ApiObject::from_stored(before);
     object.metadata_mut().insert("resourceVersion".to_owned(), revision.to_string().into());
     serde_json::to_vec(object.document()).expect("a JSON value is always JSON")
 }

@@ -11,11 +11,11 @@
 pub mod run; // the loop: changes to keys, keys to reconcile; read this first
 pub mod observe; // what the caches say about one CronJob
 pub mod next_step; // the decision: one write
-pub mod account; // the status that the Jobs add up to
-pub mod due; // which time of the schedule is to be served now, and when to look again
+pub mod status; // the status that the Jobs add up to
+pub mod due_times; // which time of the schedule is to be served now, and when to look again
 pub mod history; // which Jobs are too old to keep
 pub mod template; // what a new Job looks like
-pub mod carry_out; // does what was decided
+pub mod execute; // does what was decided
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ pub use run::run;
 use crate::Metrics;
 
 /// What the CronJob controller is made of. `jobs` is indexed by controller.
-pub struct Parts {
+pub struct CronJobContext {
     /// The API server.
     pub client: kube::Client,
     /// All CronJobs.
@@ -67,7 +67,7 @@ impl Default for Config {
 
 /// Something people are told of in an Event on the CronJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct CronJobEvent {
     /// Normal, or worth a look.
     pub kind: EventKind,
     /// CamelCase reason.
@@ -76,14 +76,14 @@ pub struct News {
     pub message: String,
 }
 
-impl News {
+impl CronJobEvent {
     /// Something went as it should.
-    pub fn normal(reason: &'static str, message: String) -> News {
-        News { kind: EventKind::Normal, reason, message }
+    pub fn normal(reason: &'static str, message: String) -> CronJobEvent {
+        CronJobEvent { kind: EventKind::Normal, reason, message }
     }
 
     /// Somebody may want to look.
-    pub fn warning(reason: &'static str, message: String) -> News {
-        News { kind: EventKind::Warning, reason, message }
+    pub fn warning(reason: &'static str, message: String) -> CronJobEvent {
+        CronJobEvent { kind: EventKind::Warning, reason, message }
     }
 }

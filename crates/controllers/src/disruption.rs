@@ -8,7 +8,7 @@
 
 pub mod run; // the loop: changes to budgets, budgets to counts; read this first
 pub mod decide; // how a budget stands, from its pods
-mod carry_out; // writes it down
+mod execute; // writes it down
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::Metrics;
 const WORKERS: usize = 2;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
 /// How long changes of pods gather before they are counted.
-const GATHER: Duration = Duration::from_millis(100);
+const BATCH_PERIOD: Duration = Duration::from_millis(100);
 
 /// What the controller is made of. `budgets` is indexed by namespace.
-pub struct Parts {
+pub struct DisruptionContext {
     /// The API server.
     pub client: kube::Client,
     /// All budgets.

@@ -9,7 +9,7 @@
 pub mod run; // the loop: changes to uids, uids to actions; read this first
 pub mod decide; // what is to be done about one object
 pub mod graph; // who owns whom
-mod carry_out; // does what was decided
+mod execute; // does what was decided
 
 use api::views::{ResourceRef, View};
 use futures::StreamExt;
@@ -17,21 +17,21 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use runtime::Cache;
 
-use graph::Object;
+use graph::GraphObject;
 
 pub use run::run;
 
 use crate::Metrics;
 
 /// What the garbage collector is made of.
-pub struct Parts {
+pub struct GcContext {
     client: kube::Client,
-    kinds: Vec<Kind>,
+    kinds: Vec<WatchedKind>,
     metrics: Metrics,
 }
 
 /// One kind, reduced to what ownership needs.
-struct Kind {
+struct WatchedKind {
     resource: ResourceRef,
     synced: BoxFuture<'static, ()>,
     changes: BoxStream<'static, ObjectChange>,
@@ -40,27 +40,27 @@ struct Kind {
 /// One object before and after.
 #[derive(Debug)]
 struct ObjectChange {
-    old: Option<Object>,
-    new: Option<Object>,
+    old: Option<GraphObject>,
+    new: Option<GraphObject>,
 }
 
-impl Parts {
+impl GcContext {
     /// A collector that looks at no kind yet.
-    pub fn new(client: kube::Client, metrics: Metrics) -> Parts {
-        Parts { client, kinds: Vec::new(), metrics }
+    pub fn new(client: kube::Client, metrics: Metrics) -> GcContext {
+        GcContext { client, kinds: Vec::new(), metrics }
     }
 
     /// Also collects the objects in `cache`.
     #[must_use]
-    pub fn over<V: View>(mut self, cache: &Cache<V>) -> Parts {
+    pub fn with_cache<V: View>(mut self, cache: &Cache<V>) -> GcContext {
         let awaited = cache.clone();
         let cursor = cache.subscribe();
         let changes = stream::unfold(cursor, |mut cursor| async move {
             let change = cursor.next().await;
-            Some((ObjectChange { old: change.old.map(Object::of), new: change.new.map(Object::of) }, cursor))
+            Some((ObjectChange { old: change.old.map(GraphObject::of), new: change.new.map(GraphObject::of) }, cursor))
         });
-        let synced = Box::pin(async move { awaited.synced().await });
-        self.kinds.push(Kind { resource: V::RESOURCE, synced, changes: changes.boxed() });
+        let synced = Box::pin(async move { awaited.wait_for_sync().await });
+        self.kinds.push(WatchedKind { resource: V::RESOURCE, synced, changes: changes.boxed() });
         self
     }
 }

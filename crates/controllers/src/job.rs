@@ -11,27 +11,27 @@ pub mod observe; // what the caches say about one Job
 pub mod next_step; // the decision: one write, in creation order
 pub mod scheduling; // the Workload and PodGroup the pods belong to
 pub mod settings; // who is to have them at all
-pub mod lineage; // the owners of a Job up to the root, one of whom made the Workload
-pub mod owners; // asks for them
-pub mod reference; // Jobs that name the Workload themselves
+pub mod owner_chain; // the owners of a Job up to the root, one of whom made the Workload
+pub mod owner_cache; // asks for them
+pub mod workload_ref; // Jobs that name the Workload themselves
 pub mod removal; // objects of ours that have to go
-pub mod expected; // how many pods a gang can still have
-pub mod foreign; // what a server that is not ours may lack of that
+pub mod expected_count; // how many pods a gang can still have
+pub mod server_compat; // what a server that is not ours may lack of that
 pub mod claims; // which pods are the Job's
-pub mod doubts; // whether the cache shows them all
+pub mod expectations; // whether the cache shows them all
 pub mod pods; // which pods are missing or too many, and what a new one looks like
 pub mod backoff; // how long failures hold up new pods
 pub mod retries; // the same for each index by itself
-pub mod verdict; // whether the Job has reached its end
+pub mod job_outcome; // whether the Job has reached its end
 pub mod success_policy; // when fewer indexes than all are enough
 pub mod status; // the counts, the conditions, and which pods may go
 pub mod group_condition; // what it says about its group
 pub mod tally; // what the pods add up to
-pub mod ends; // what the end of a pod means
+pub mod pod_outcome; // what the end of a pod means
 pub mod failure_policy; // what the Job's own rules say about it
 pub mod indexes; // `0-3,5`
-pub mod shape; // what the Job asks for, and wire names
-pub mod carry_out; // does what was decided
+pub mod job_params; // what the Job asks for, and wire names
+pub mod execute; // does what was decided
 pub mod metrics; // what is counted
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ pub use settings::{ChildOwners, OnSuspend, PlainJobs};
 /// What the Job controller is made of. `jobs` is indexed by controller, by the Workload or PodGroup they name and by
 /// selector, `pods` by controller and by label of those that nobody controls, `workloads` by controller reference,
 /// `pod_groups` by Workload.
-pub struct Parts {
+pub struct JobContext {
     /// The API server.
     pub client: kube::Client,
     /// All Jobs.

@@ -10,7 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 use runtime::{QueueCounts, QueueMetrics};
 
 use crate::job;
-use crate::podgc::decide::Reason;
+use crate::podgc::decide::PodGcReason;
 
 /// The counters of all controllers of a process. Clones count into the same.
 #[derive(Clone, Debug)]
@@ -20,12 +20,12 @@ pub struct Metrics {
     pub job: job::Metrics,
     cron_job_skew: Histogram,
     job_deletion: Histogram,
-    pods_deleted: Family<Collected, Counter>,
-    pods_kept: Family<Collected, Counter>,
+    pods_deleted: Family<PodGcLabels, Counter>,
+    pod_deletion_errors: Family<PodGcLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Collected {
+struct PodGcLabels {
     namespace: String,
     reason: &'static str,
 }
@@ -39,7 +39,7 @@ impl Metrics {
             cron_job_skew: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
             job_deletion: Histogram::new(exponential_buckets(0.1, 2.0, 14)),
             pods_deleted: Family::default(),
-            pods_kept: Family::default(),
+            pod_deletion_errors: Family::default(),
         };
         // The library appends `_total` to counters and the unit to names.
         registry.register_with_unit(
@@ -62,7 +62,7 @@ impl Metrics {
         registry.register(
             "pod_gc_collector_force_delete_pod_errors",
             "Pods that could not be taken away, tries counted",
-            metrics.pods_kept.clone(),
+            metrics.pod_deletion_errors.clone(),
         );
         metrics
     }
@@ -83,15 +83,15 @@ impl Metrics {
     }
 
     /// A pod was taken away, or was not.
-    pub fn pod_collected(&self, namespace: &str, reason: Reason, is_gone: bool) {
-        let family = if is_gone { &self.pods_deleted } else { &self.pods_kept };
+    pub fn pod_collected(&self, namespace: &str, reason: PodGcReason, is_gone: bool) {
+        let family = if is_gone { &self.pods_deleted } else { &self.pod_deletion_errors };
         let reason = match reason {
-            Reason::Terminated => "terminated",
-            Reason::OutOfService => "out-of-service",
-            Reason::Orphaned => "orphaned",
-            Reason::Unscheduled => "unscheduled",
+            PodGcReason::Terminated => "terminated",
+            PodGcReason::OutOfService => "out-of-service",
+            PodGcReason::Orphaned => "orphaned",
+            PodGcReason::Unscheduled => "unscheduled",
         };
-        family.get_or_create(&Collected { namespace: namespace.to_owned(), reason }).inc();
+        family.get_or_create(&PodGcLabels { namespace: namespace.to_owned(), reason }).inc();
     }
 }
 

@@ -24,7 +24,7 @@ pub use run::run;
 use crate::Metrics;
 
 /// What the controller is made of.
-pub struct Parts {
+pub struct NamespaceContext {
     /// The API server.
     pub client: kube::Client,
     /// All namespaces.
@@ -45,7 +45,7 @@ pub struct Config {
     /// The least time from a namespace's deletion to its end. A write that was let in just before may still be on its
     /// way; the time that objects carry has no fractions of a second.
     // Upstream: 5 s before it begins at all.
-    pub settle: Duration,
+    pub min_termination: Duration,
     /// The wait between two looks at what is left.
     pub recheck: Backoff,
 }
@@ -54,7 +54,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             workers: 10,
-            settle: Duration::from_secs(2),
+            min_termination: Duration::from_secs(2),
             recheck: Backoff { initial: Duration::from_millis(250), max: Duration::from_secs(5) },
         }
     }

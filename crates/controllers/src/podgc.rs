@@ -8,7 +8,7 @@
 
 pub mod run; // the loop: changes to errands, errands to pods; read this first
 pub mod decide; // which pods are to go, and why
-mod carry_out; // ends one pod
+mod execute; // ends one pod
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub use run::run;
 use crate::Metrics;
 
 /// What the collector of pods is made of. `pods` is indexed by node.
-pub struct Parts {
+pub struct PodGcContext {
     /// The API server.
     pub client: kube::Client,
     /// All pods.
@@ -41,11 +41,11 @@ pub struct Parts {
 #[derive(Clone, Debug)]
 pub struct Config {
     /// So many pods that have ended are kept; zero or less: all.
-    pub terminated_max: i64,
+    pub terminated_pod_threshold: i64,
     /// How long a node must be missing before its pods are taken for lost.
     pub quarantine: Duration,
     /// How long ended pods gather before they are counted.
-    pub gather: Duration,
+    pub batch_period: Duration,
     /// The wait after an error of the API server.
     pub retry: Backoff,
 }
@@ -53,9 +53,9 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            terminated_max: 12_500,
+            terminated_pod_threshold: 12_500,
             quarantine: Duration::from_secs(40),
-            gather: Duration::from_secs(20),
+            batch_period: Duration::from_secs(20),
             retry: Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(60) },
         }
     }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::scheduling::PROTECTION_FINALIZER;
-use api::views::{CompositePodGroupView, Meta, ObjectKey, PodGroupView, PodView, View};
+use api::views::{CompositePodGroupView, MetaView, ObjectKey, PodGroupView, PodView, View};
 use futures::future::join4;
-use runtime::{Backoff, Cache, Change, WorkQueue, Worked};
+use runtime::{Backoff, Cache, CacheChange, WorkQueue, WorkResult};
 
 use crate::{Metrics, finalizer};
 
@@ -22,7 +22,7 @@ const WORKERS: usize = 5;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
 
 /// What the controller is made of. `pods` is indexed by group, groups by their parent.
-pub struct Parts {
+pub struct PodGroupProtectionContext {
     /// The API server.
     pub client: kube::Client,
     /// All CompositePodGroups.
@@ -37,34 +37,31 @@ pub struct Parts {
 
 /// A group that may be waiting to go.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Waiting {
+enum GroupKey {
     /// A PodGroup, for its pods.
-    Pods(ObjectKey),
+    PodGroup(ObjectKey),
     /// A CompositePodGroup, for its groups.
-    Groups(ObjectKey),
+    CompositePodGroup(ObjectKey),
 }
 
 /// Runs the controller for ever.
-pub async fn run(parts: Parts) {
-    parts.composite_pod_groups.synced().await;
-    parts.pod_groups.synced().await;
-    parts.pods.synced().await;
-    let queue = WorkQueue::counted(RETRY, parts.metrics.queue("podgroupprotection"));
-    join4(
-        watch_composites(&parts, &queue),
-        watch_groups(&parts, &queue),
-        watch_pods(&parts, &queue),
-        work(&parts, &queue),
-    )
-    .await;
+pub async fn run(ctx: PodGroupProtectionContext) {
+    ctx.composite_pod_groups.wait_for_sync().await;
+    ctx.pod_groups.wait_for_sync().await;
+    ctx.pods.wait_for_sync().await;
+    let queue = WorkQueue::with_metrics(RETRY, ctx.metrics.queue("podgroupprotection"));
+    join4(watch_composites(&ctx, &queue), watch_groups(&ctx, &queue), watch_pods(&ctx, &queue), work(&ctx, &queue))
+        .await;
 }
 
-async fn watch_composites(parts: &Parts, queue: &WorkQueue<Waiting>) {
-    let mut cursor = parts.composite_pod_groups.subscribe();
+async fn watch_composites(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKey>) {
+    let mut cursor = ctx.composite_pod_groups.subscribe();
     loop {
-        let Change { old, new } = cursor.next().await;
+        let CacheChange { old, new } = cursor.next().await;
         match (old, new) {
-            (_, Some(group)) if waits(&group.metadata) => queue.add(Waiting::Groups(group.metadata.key())),
+            (_, Some(group)) if awaits_finalizer_removal(&group.metadata) => {
+                queue.add(GroupKey::CompositePodGroup(group.metadata.key()))
+            }
             (Some(gone), None) => {
                 let above = gone.spec.parent_composite_pod_group_name.as_deref();
                 parent(&gone.metadata.namespace, above).into_iter().for_each(|parent| queue.add(parent));
@@ -75,12 +72,14 @@ async fn watch_composites(parts: &Parts, queue: &WorkQueue<Waiting>) {
 }
 
 /// A group that went may have been the last that the one above it waited for.
-async fn watch_groups(parts: &Parts, queue: &WorkQueue<Waiting>) {
-    let mut cursor = parts.pod_groups.subscribe();
+async fn watch_groups(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKey>) {
+    let mut cursor = ctx.pod_groups.subscribe();
     loop {
-        let Change { old, new } = cursor.next().await;
+        let CacheChange { old, new } = cursor.next().await;
         match (old, new) {
-            (_, Some(group)) if waits(&group.metadata) => queue.add(Waiting::Pods(group.metadata.key())),
+            (_, Some(group)) if awaits_finalizer_removal(&group.metadata) => {
+                queue.add(GroupKey::PodGroup(group.metadata.key()))
+            }
             (Some(gone), None) => {
                 let above = gone.spec.parent_composite_pod_group_name.as_deref();
                 parent(&gone.metadata.namespace, above).into_iter().for_each(|parent| queue.add(parent));
@@ -91,25 +90,25 @@ async fn watch_groups(parts: &Parts, queue: &WorkQueue<Waiting>) {
 }
 
 /// A pod that ended, went or was replaced may have been the last that its group waited for.
-async fn watch_pods(parts: &Parts, queue: &WorkQueue<Waiting>) {
-    let mut cursor = parts.pods.subscribe();
+async fn watch_pods(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKey>) {
+    let mut cursor = ctx.pods.subscribe();
     loop {
         let change = cursor.next().await;
-        if let Some(group) = left_group(&change)
-            && parts.pod_groups.get(&group).is_some_and(|group| waits(&group.metadata))
+        if let Some(group) = group_left_by(&change)
+            && ctx.pod_groups.get(&group).is_some_and(|group| awaits_finalizer_removal(&group.metadata))
         {
-            queue.add(Waiting::Pods(group));
+            queue.add(GroupKey::PodGroup(group));
         }
     }
 }
 
-async fn work(parts: &Parts, queue: &WorkQueue<Waiting>) {
-    let look = |group: Waiting| async move {
-        match reconcile(parts, &group).await {
-            Ok(()) => Worked::Done,
+async fn work(ctx: &PodGroupProtectionContext, queue: &WorkQueue<GroupKey>) {
+    let look = |group: GroupKey| async move {
+        match reconcile(ctx, &group).await {
+            Ok(()) => WorkResult::Done,
             Err(error) => {
                 tracing::warn!(?group, %error, "letting it go will be tried again");
-                Worked::Failed
+                WorkResult::Failed
             }
         }
     };
@@ -117,28 +116,30 @@ async fn work(parts: &Parts, queue: &WorkQueue<Waiting>) {
 }
 
 /// Observe, decide, do.
-async fn reconcile(parts: &Parts, group: &Waiting) -> Result<(), kube::Error> {
+async fn reconcile(ctx: &PodGroupProtectionContext, group: &GroupKey) -> Result<(), kube::Error> {
     match group {
-        Waiting::Pods(key) => {
-            let Some(group) = parts.pod_groups.get(key).filter(|group| waits(&group.metadata)) else { return Ok(()) };
-            let pods = parts.pods.by_index(&PodView::BY_GROUP, &key.to_string());
-            if members_ended(&group, &pods) { let_go(parts, &*group).await } else { Ok(()) }
+        GroupKey::PodGroup(key) => {
+            let Some(group) = ctx.pod_groups.get(key).filter(|group| awaits_finalizer_removal(&group.metadata)) else {
+                return Ok(());
+            };
+            let pods = ctx.pods.by_index(&PodView::BY_GROUP, &key.to_string());
+            if members_ended(&group, &pods) { remove_finalizer(ctx, &*group).await } else { Ok(()) }
         }
-        Waiting::Groups(key) => {
-            let group = parts.composite_pod_groups.get(key).filter(|group| waits(&group.metadata));
+        GroupKey::CompositePodGroup(key) => {
+            let group = ctx.composite_pod_groups.get(key).filter(|group| awaits_finalizer_removal(&group.metadata));
             let Some(group) = group else { return Ok(()) };
             let above = key.to_string();
-            let childless = parts.pod_groups.by_index(&PodGroupView::BY_PARENT, &above).is_empty()
-                && parts.composite_pod_groups.by_index(&CompositePodGroupView::BY_PARENT, &above).is_empty();
-            if childless { let_go(parts, &*group).await } else { Ok(()) }
+            let childless = ctx.pod_groups.by_index(&PodGroupView::BY_PARENT, &above).is_empty()
+                && ctx.composite_pod_groups.by_index(&CompositePodGroupView::BY_PARENT, &above).is_empty();
+            if childless { remove_finalizer(ctx, &*group).await } else { Ok(()) }
         }
     }
 }
 
-async fn let_go<V: View>(parts: &Parts, group: &V) -> Result<(), kube::Error> {
+async fn remove_finalizer<V: View>(ctx: &PodGroupProtectionContext, group: &V) -> Result<(), kube::Error> {
     let meta = group.meta();
     let path = V::RESOURCE.object_path(&meta.key());
-    finalizer::remove(&parts.client, &path, &meta.uid, &meta.finalizers, PROTECTION_FINALIZER).await
+    finalizer::remove(&ctx.client, &path, &meta.uid, &meta.finalizers, PROTECTION_FINALIZER).await
 }
 
 /// Whether none of the pods that name the group keeps it any longer. A pod that is being deleted still runs.
@@ -148,18 +149,18 @@ fn members_ended(group: &PodGroupView, pods: &[Arc<PodView>]) -> bool {
 }
 
 /// Whether the group is deleted and held by us.
-fn waits(meta: &Meta) -> bool {
+fn awaits_finalizer_removal(meta: &MetaView) -> bool {
     meta.is_deleting() && meta.has_finalizer(PROTECTION_FINALIZER)
 }
 
 /// The group above one that went.
-fn parent(namespace: &str, parent: Option<&str>) -> Option<Waiting> {
-    parent.map(|parent| Waiting::Groups(ObjectKey::new(namespace, parent)))
+fn parent(namespace: &str, parent: Option<&str>) -> Option<GroupKey> {
+    parent.map(|parent| GroupKey::CompositePodGroup(ObjectKey::new(namespace, parent)))
 }
 
 /// The group that a pod kept in use and may do so no longer. Another pod of the same name may be in another group, and a
 /// pod of another controller is no member any more.
-fn left_group(change: &Change<PodView>) -> Option<ObjectKey> {
+fn group_left_by(change: &CacheChange<PodView>) -> Option<ObjectKey> {
     let old = change.old.as_deref().and_then(group_in_use)?;
     let new = change.new.as_deref().and_then(group_in_use);
     (new.as_ref() != Some(&old)).then_some(old.0)
@@ -201,7 +202,7 @@ mod tests {
             ("others hold it", group(true, &["other/x"]), vec![], false),
         ] {
             let pods: Vec<_> = phases.into_iter().map(pod).collect();
-            assert_eq!(waits(&group.metadata) && members_ended(&group, &pods), want, "{case}");
+            assert_eq!(awaits_finalizer_removal(&group.metadata) && members_ended(&group, &pods), want, "{case}");
         }
     }
 
@@ -252,7 +253,7 @@ mod tests {
             ("another of its name is in another group", pod("g", "Running"), pod("h", "Running"), true),
             ("another of its name is in the same", pod("g", "Running"), pod("g", "Pending"), false),
         ] {
-            let left = left_group(&Change { old, new });
+            let left = group_left_by(&CacheChange { old, new });
             assert_eq!(left, want.then(|| ObjectKey::new("ns", "g")), "{case}");
         }
     }
@@ -268,7 +269,7 @@ mod tests {
         let parent = |group: &PodGroupView| {
             parent(&group.metadata.namespace, group.spec.parent_composite_pod_group_name.as_deref())
         };
-        assert_eq!(parent(&child(Some("above"))), Some(Waiting::Groups(ObjectKey::new("ns", "above"))));
+        assert_eq!(parent(&child(Some("above"))), Some(GroupKey::CompositePodGroup(ObjectKey::new("ns", "above"))));
         assert_eq!(parent(&child(None)), None);
     }
 }

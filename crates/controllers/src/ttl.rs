@@ -14,7 +14,7 @@ use futures::future::join3;
 use jiff::SignedDuration;
 use kube::Error;
 use runtime::request::{delete, get};
-use runtime::{Backoff, Cache, WorkQueue, Worked, is_not_found, was_set};
+use runtime::{Backoff, Cache, WorkQueue, WorkResult, is_not_found, wait_for_clock_step};
 use serde_json::json;
 
 use crate::Metrics;
@@ -24,7 +24,7 @@ const WORKERS: usize = 5;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
 
 /// What the controller is made of.
-pub struct Parts {
+pub struct TtlContext {
     /// The API server.
     pub client: kube::Client,
     /// All Jobs.
@@ -37,7 +37,7 @@ pub struct Parts {
 
 /// What is to be done about one Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NextStep {
+enum ExpiryStep {
     /// Nothing, unless it changes.
     Keep,
     /// Nothing for so long.
@@ -47,14 +47,14 @@ enum NextStep {
 }
 
 /// Runs the controller for ever.
-pub async fn run(parts: Parts) {
-    parts.jobs.synced().await;
-    let queue = WorkQueue::counted(RETRY, parts.metrics.queue("ttl_jobs_to_delete"));
-    join3(watch(&parts, &queue), clock(&parts, &queue), work(&parts, &queue)).await;
+pub async fn run(ctx: TtlContext) {
+    ctx.jobs.wait_for_sync().await;
+    let queue = WorkQueue::with_metrics(RETRY, ctx.metrics.queue("ttl_jobs_to_delete"));
+    join3(watch(&ctx, &queue), requeue_on_clock_change(&ctx, &queue), work(&ctx, &queue)).await;
 }
 
-async fn watch(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
-    let mut cursor = parts.jobs.subscribe();
+async fn watch(ctx: &TtlContext, queue: &WorkQueue<ObjectKey>) {
+    let mut cursor = ctx.jobs.subscribe();
     loop {
         let change = cursor.next().await;
         if let Some(job) = change.new.filter(|job| expires_at(job).is_some()) {
@@ -64,23 +64,23 @@ async fn watch(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
 }
 
 /// On a clock that was set a Job's time is nearer or further than it was.
-async fn clock(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+async fn requeue_on_clock_change(ctx: &TtlContext, queue: &WorkQueue<ObjectKey>) {
     loop {
-        was_set(&*parts.clock).await;
-        parts.jobs.all().iter().for_each(|job| queue.add(job.metadata.key()));
+        wait_for_clock_step(&*ctx.clock).await;
+        ctx.jobs.all().iter().for_each(|job| queue.add(job.metadata.key()));
     }
 }
 
-async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+async fn work(ctx: &TtlContext, queue: &WorkQueue<ObjectKey>) {
     let look = |key: ObjectKey| async move {
-        match reconcile(parts, &key).await {
+        match reconcile(ctx, &key).await {
             Ok(wait) => {
                 wait.into_iter().for_each(|wait| queue.add_after(key.clone(), wait));
-                Worked::Done
+                WorkResult::Done
             }
             Err(error) => {
                 tracing::warn!(job = %key, %error, "its deletion will be tried again");
-                Worked::Failed
+                WorkResult::Failed
             }
         }
     };
@@ -88,47 +88,47 @@ async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
 }
 
 /// Observe, decide, do. Returns how long to wait before the next look.
-async fn reconcile(parts: &Parts, key: &ObjectKey) -> Result<Option<Duration>, Error> {
-    let Some(job) = parts.jobs.get(key) else { return Ok(None) };
-    match next_step(&job, parts.clock.now()) {
-        NextStep::Keep => Ok(None),
-        NextStep::Wait(wait) => Ok(Some(wait)),
-        NextStep::Delete => expire(parts, key).await,
+async fn reconcile(ctx: &TtlContext, key: &ObjectKey) -> Result<Option<Duration>, Error> {
+    let Some(job) = ctx.jobs.get(key) else { return Ok(None) };
+    match next_step(&job, ctx.clock.now()) {
+        ExpiryStep::Keep => Ok(None),
+        ExpiryStep::Wait(wait) => Ok(Some(wait)),
+        ExpiryStep::Delete => expire(ctx, key).await,
     }
 }
 
 /// The cache may not show yet that somebody gave the Job more time, so the server is asked, and the Job is deleted only
 /// as it answered.
-async fn expire(parts: &Parts, key: &ObjectKey) -> Result<Option<Duration>, Error> {
+async fn expire(ctx: &TtlContext, key: &ObjectKey) -> Result<Option<Duration>, Error> {
     let path = JobView::RESOURCE.object_path(key);
     let gone = |error: Error| if is_not_found(&error) { Ok(None) } else { Err(error) };
-    let job = match get(&parts.client, &path).await {
+    let job = match get(&ctx.client, &path).await {
         Ok(bytes) => JobView::decode(&bytes).map_err(Error::SerdeError)?,
         Err(error) => return gone(error),
     };
-    match next_step(&job, parts.clock.now()) {
-        NextStep::Keep => return Ok(None),
-        NextStep::Wait(wait) => return Ok(Some(wait)),
-        NextStep::Delete => {}
+    match next_step(&job, ctx.clock.now()) {
+        ExpiryStep::Keep => return Ok(None),
+        ExpiryStep::Wait(wait) => return Ok(Some(wait)),
+        ExpiryStep::Delete => {}
     }
     // Upstream: checks the uid alone, and so may delete a Job whose time was extended just now.
     let same = json!({ "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version });
     let options = json!({ "propagationPolicy": "Foreground", "preconditions": same });
-    if let Err(error) = delete(&parts.client, &path, &options).await {
+    if let Err(error) = delete(&ctx.client, &path, &options).await {
         return gone(error);
     }
     if let Some(due) = expires_at(&job) {
-        parts.metrics.job_expired(parts.clock.now().duration_since(due).try_into().unwrap_or_default());
+        ctx.metrics.job_expired(ctx.clock.now().duration_since(due).try_into().unwrap_or_default());
     }
     Ok(None)
 }
 
-fn next_step(job: &JobView, now: Timestamp) -> NextStep {
+fn next_step(job: &JobView, now: Timestamp) -> ExpiryStep {
     match expires_at(job) {
-        None => NextStep::Keep,
+        None => ExpiryStep::Keep,
         Some(at) => match Duration::try_from(at.duration_since(now)) {
-            Ok(wait) if !wait.is_zero() => NextStep::Wait(wait),
-            _ => NextStep::Delete,
+            Ok(wait) if !wait.is_zero() => ExpiryStep::Wait(wait),
+            _ => ExpiryStep::Delete,
         },
     }
 }
@@ -136,7 +136,7 @@ fn next_step(job: &JobView, now: Timestamp) -> NextStep {
 /// When the Job's time comes; never, if it has not ended, asks for nothing, or goes already.
 fn expires_at(job: &JobView) -> Option<Timestamp> {
     let seconds = job.spec.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting())?;
-    let ended = job.end()?.last_transition_time?;
+    let ended = job.finished_condition()?.last_transition_time?;
     ended.checked_add(SignedDuration::from_secs(seconds.into())).ok()
 }
 
@@ -159,15 +159,15 @@ mod tests {
             JobView::decode(document.to_string().as_bytes()).unwrap()
         };
         for (case, ttl, condition, want) in [
-            ("early", json!(101), "Complete", NextStep::Wait(Duration::from_secs(1))),
-            ("in time", json!(100), "Complete", NextStep::Delete),
-            ("long ago", json!(0), "Failed", NextStep::Delete),
-            ("it asks for nothing", Value::Null, "Complete", NextStep::Keep),
-            ("it has not ended", json!(0), "Suspended", NextStep::Keep),
-            ("a clock that was set back", json!(100_000), "Complete", NextStep::Wait(Duration::from_secs(99_900))),
+            ("early", json!(101), "Complete", ExpiryStep::Wait(Duration::from_secs(1))),
+            ("in time", json!(100), "Complete", ExpiryStep::Delete),
+            ("long ago", json!(0), "Failed", ExpiryStep::Delete),
+            ("it asks for nothing", Value::Null, "Complete", ExpiryStep::Keep),
+            ("it has not ended", json!(0), "Suspended", ExpiryStep::Keep),
+            ("a clock that was set back", json!(100_000), "Complete", ExpiryStep::Wait(Duration::from_secs(99_900))),
         ] {
             assert_eq!(next_step(&job(ttl, condition, Value::Null), now), want, "{case}");
         }
-        assert_eq!(next_step(&job(json!(0), "Complete", json!("2026-01-01T00:00:01Z")), now), NextStep::Keep);
+        assert_eq!(next_step(&job(json!(0), "Complete", json!("2026-01-01T00:00:01Z")), now), ExpiryStep::Keep);
     }
 }

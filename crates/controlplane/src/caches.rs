@@ -35,7 +35,7 @@ impl Caches {
     /// Empty caches with the indexes the parts ask by.
     pub(crate) fn new() -> Caches {
         Caches {
-            pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_LOOSE_LABEL, PodView::BY_NODE, PodView::BY_GROUP]),
+            pods: Cache::new(&[PodView::BY_CONTROLLER, PodView::BY_ORPHAN_LABEL, PodView::BY_NODE, PodView::BY_GROUP]),
             nodes: Cache::new(&[]),
             cron_jobs: Cache::new(&[]),
             jobs: Cache::new(&[
@@ -53,18 +53,18 @@ impl Caches {
     }
 
     /// Resolves when the caches of `kinds` have seen the whole of their kind once.
-    pub(crate) async fn synced(&self, kinds: &BTreeSet<Kept>) {
+    pub(crate) async fn wait_for_sync(&self, kinds: &BTreeSet<CachedKind>) {
         for kind in kinds {
             match kind {
-                Kept::Namespaces => self.namespaces.synced().await,
-                Kept::Nodes => self.nodes.synced().await,
-                Kept::PodGroups => self.pod_groups.synced().await,
-                Kept::CompositePodGroups => self.composite_pod_groups.synced().await,
-                Kept::Workloads => self.workloads.synced().await,
-                Kept::CronJobs => self.cron_jobs.synced().await,
-                Kept::Jobs => self.jobs.synced().await,
-                Kept::Budgets => self.budgets.synced().await,
-                Kept::Pods => self.pods.synced().await,
+                CachedKind::Namespaces => self.namespaces.wait_for_sync().await,
+                CachedKind::Nodes => self.nodes.wait_for_sync().await,
+                CachedKind::PodGroups => self.pod_groups.wait_for_sync().await,
+                CachedKind::CompositePodGroups => self.composite_pod_groups.wait_for_sync().await,
+                CachedKind::Workloads => self.workloads.wait_for_sync().await,
+                CachedKind::CronJobs => self.cron_jobs.wait_for_sync().await,
+                CachedKind::Jobs => self.jobs.wait_for_sync().await,
+                CachedKind::Budgets => self.budgets.wait_for_sync().await,
+                CachedKind::Pods => self.pods.wait_for_sync().await,
             }
         }
     }
@@ -72,7 +72,7 @@ impl Caches {
 
 /// A kind that is kept in a cache, in the order in which caches start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kept {
+pub(crate) enum CachedKind {
     Namespaces,
     Nodes,
     PodGroups,
@@ -84,18 +84,18 @@ pub(crate) enum Kept {
     Pods,
 }
 
-impl Kept {
+impl CachedKind {
     /// Every kind.
-    pub const ALL: [Kept; 9] = [
-        Kept::Namespaces,
-        Kept::Nodes,
-        Kept::PodGroups,
-        Kept::CompositePodGroups,
-        Kept::Workloads,
-        Kept::CronJobs,
-        Kept::Jobs,
-        Kept::Budgets,
-        Kept::Pods,
+    pub const ALL: [CachedKind; 9] = [
+        CachedKind::Namespaces,
+        CachedKind::Nodes,
+        CachedKind::PodGroups,
+        CachedKind::CompositePodGroups,
+        CachedKind::Workloads,
+        CachedKind::CronJobs,
+        CachedKind::Jobs,
+        CachedKind::Budgets,
+        CachedKind::Pods,
     ];
 }
 

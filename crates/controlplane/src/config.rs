@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::gates::Gates;
-use apiserver::Audit;
+use apiserver::AuditSink;
 use nodes::cluster::Cluster;
 
-use crate::inquiries::Inquiries;
 use crate::metrics::Metrics;
-use crate::process::Wrap;
+use crate::process::ClientWrapper;
+use crate::queries::SchedulerQueries;
 
 /// A part of the control plane that can be left out or started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum Component {
     /// Jobs and CronJobs, garbage, protected PodGroups, deleted namespaces.
     Controllers,
     /// The scheduler.
@@ -22,9 +22,9 @@ pub enum Part {
     Nodes,
 }
 
-impl Part {
+impl Component {
     /// Every part, in the order they start.
-    pub const ALL: [Part; 3] = [Part::Nodes, Part::Controllers, Part::Scheduler];
+    pub const ALL: [Component; 3] = [Component::Nodes, Component::Controllers, Component::Scheduler];
 }
 
 /// One of the controllers.
@@ -70,7 +70,7 @@ pub struct Config {
     /// The simulated nodes.
     pub cluster: Cluster,
     /// The parts that run.
-    pub parts: BTreeSet<Part>,
+    pub components: BTreeSet<Component>,
     /// The controllers that run where [`Part::Controllers`] does.
     pub controllers: BTreeSet<Controller>,
     /// Settings of the Job controller.
@@ -84,25 +84,25 @@ pub struct Config {
     /// Whether a bind is refused that would take more of a node than there is. The server's.
     pub check_capacity: bool,
     /// Who is told of every write. The server's.
-    pub audit: Option<Audit>,
+    pub audit: Option<AuditSink>,
     /// Where the parts count. Copies of a configuration share it.
     pub metrics: Metrics,
     /// Where the scheduler is asked. Copies of a configuration share it.
-    pub inquiries: Inquiries,
+    pub queries: SchedulerQueries,
     /// Put around every client that parts and caches get, not around the administrator's.
-    pub wrap: Option<Wrap>,
+    pub client_wrapper: Option<ClientWrapper>,
     /// The lease that the parts of a cluster wait for; without one they run at once. No concern of a whole control plane,
     /// whose store only one process can open.
-    pub election: Option<runtime::election::Settings>,
+    pub election: Option<runtime::election::ElectionSettings>,
 }
 
 impl Config {
     /// Everything runs, on the nodes of `cluster`.
-    pub fn on(cluster: Cluster) -> Config {
+    pub fn for_cluster(cluster: Cluster) -> Config {
         Config {
             gates: Gates::default(),
             cluster,
-            parts: Part::ALL.into(),
+            components: Component::ALL.into(),
             controllers: Controller::ALL.into(),
             job: controllers::job::Config::default(),
             pod_gc: controllers::podgc::Config::default(),
@@ -111,8 +111,8 @@ impl Config {
             check_capacity: true,
             audit: None,
             metrics: Metrics::default(),
-            inquiries: Inquiries::default(),
-            wrap: None,
+            queries: SchedulerQueries::default(),
+            client_wrapper: None,
             election: None,
         }
     }

@@ -4,15 +4,15 @@ use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use apiserver::Server;
+use apiserver::ApiServer;
 use apiserver::edge::{self, Config};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 /// TLS is most of the work of the edge, and two threads carry more requests than one writer commits.
-const WORKERS_MAX: usize = 2;
+const MAX_WORKERS: usize = 2;
 /// What is left of the runtime when the edge has stopped gets this long to go.
-const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The edge, running.
 pub(crate) struct EdgeThread {
@@ -23,8 +23,8 @@ pub(crate) struct EdgeThread {
 
 impl EdgeThread {
     /// Serves `listener`, which must not block, until [`EdgeThread::stop`].
-    pub fn start(listener: TcpListener, server: Server, config: Config) -> std::io::Result<EdgeThread> {
-        let workers = thread::available_parallelism().map_or(1, |cores| cores.get().min(WORKERS_MAX));
+    pub fn start(listener: TcpListener, server: ApiServer, config: Config) -> std::io::Result<EdgeThread> {
+        let workers = thread::available_parallelism().map_or(1, |cores| cores.get().min(MAX_WORKERS));
         let runtime =
             Builder::new_multi_thread().worker_threads(workers).thread_name("edge-worker").enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
@@ -54,7 +54,7 @@ impl EdgeThread {
     }
 }
 
-fn run(runtime: Runtime, listener: TcpListener, server: Server, config: Config, stopped: oneshot::Receiver<()>) {
+fn run(runtime: Runtime, listener: TcpListener, server: ApiServer, config: Config, stopped: oneshot::Receiver<()>) {
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         // A sender that is gone means stop, too.
@@ -64,5 +64,5 @@ fn run(runtime: Runtime, listener: TcpListener, server: Server, config: Config, 
     if let Err(error) = served {
         tracing::error!("the network edge ended: {error}");
     }
-    runtime.shutdown_timeout(LEFTOVERS_TIMEOUT);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
 }

@@ -17,14 +17,14 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use scheduler::Reply;
+use scheduler::QueryResponse;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::inquiries::Inquiries;
 use crate::metrics::Metrics;
+use crate::queries::SchedulerQueries;
 
 /// Connections at once; more wait for their turn.
-const CONNECTIONS_MAX: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// How long a connection may last: whoever asks has a question or two.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// A listener that accepts nothing more, because there are no files left, is tried again after this.
@@ -34,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const SCHEDULER_PATHS: [&str; 2] = ["/queue", "/explain"];
 
 /// Answers on `listener` for ever.
-pub async fn serve(listener: TcpListener, shown: Shown) {
+pub async fn serve(listener: TcpListener, ctx: HealthContext) {
     let connections = stream::unfold(listener, |listener| async {
         loop {
             match listener.accept().await {
@@ -46,33 +46,33 @@ pub async fn serve(listener: TcpListener, shown: Shown) {
             }
         }
     });
-    let shown = Arc::new(shown);
+    let shown = Arc::new(ctx);
     connections
-        .for_each_concurrent(CONNECTIONS_MAX, |stream| {
+        .for_each_concurrent(MAX_CONNECTIONS, |stream| {
             let shown = Arc::clone(&shown);
             // Nobody is owed more than an answer that was asked for in time.
-            async move { drop(tokio::time::timeout(CONNECTION_TIMEOUT, speak(stream, shown)).await) }
+            async move { drop(tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, shown)).await) }
         })
         .await;
 }
 
 /// What is shown.
 #[derive(Clone)]
-pub struct Shown {
+pub struct HealthContext {
     /// Whether the process is well.
     pub health: Health,
     /// Which features are on.
     pub gates: Gates,
     /// What is counted.
-    pub counted: Metrics,
+    pub metrics: Metrics,
     /// What its scheduler answers.
-    pub inquiries: Inquiries,
+    pub queries: SchedulerQueries,
 }
 
-async fn speak(stream: TcpStream, shown: Arc<Shown>) {
+async fn serve_connection(stream: TcpStream, ctx: Arc<HealthContext>) {
     let service = tower::service_fn(move |request: Request<_>| {
-        let shown = Arc::clone(&shown);
-        async move { Ok::<_, Infallible>(answer(&shown, &request).await) }
+        let shown = Arc::clone(&ctx);
+        async move { Ok::<_, Infallible>(respond(&shown, &request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(CONNECTION_TIMEOUT);
@@ -81,23 +81,23 @@ async fn speak(stream: TcpStream, shown: Arc<Shown>) {
     }
 }
 
-async fn answer<B>(shown: &Shown, request: &Request<B>) -> Response<Body> {
+async fn respond<B>(ctx: &HealthContext, request: &Request<B>) -> Response<Body> {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
     if path == "/metrics" {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        return response(StatusCode::OK, kind, metrics(&shown.health, &shown.gates, &shown.counted));
+        return response(StatusCode::OK, kind, metrics(&ctx.health, &ctx.gates, &ctx.metrics));
     }
-    if let Some(answer) = shown.health.answer(path, query) {
+    if let Some(answer) = ctx.health.response(path, query) {
         return answer;
     }
     if SCHEDULER_PATHS.contains(&path) && !names_loopback(request) {
         let why = format!("{path} is served to localhost, 127.0.0.1 and [::1], not to the host of this request\n");
         return response(StatusCode::FORBIDDEN, PLAIN_TEXT, why);
     }
-    let asked = if request.method() == Method::GET { shown.inquiries.answer(path, query).await } else { None };
+    let asked = if request.method() == Method::GET { ctx.queries.answer(path, query).await } else { None };
     match asked {
-        Some(Reply::Found(document)) => response(StatusCode::OK, "application/json", document.to_string()),
-        Some(Reply::Refused(code, why)) => {
+        Some(QueryResponse::Document(document)) => response(StatusCode::OK, "application/json", document.to_string()),
+        Some(QueryResponse::Error(code, why)) => {
             response(StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST), PLAIN_TEXT, why + "\n")
         }
         None => response(StatusCode::NOT_FOUND, PLAIN_TEXT, "404 page not found\n".to_owned()),
@@ -158,12 +158,12 @@ mod tests {
     #[test]
     fn readiness_features_and_nothing_else_are_answered() {
         let (health, gates, counted) = (Health::default(), Gates::default(), Metrics::default());
-        let inquiries = Inquiries::default();
-        let shown = Shown { health: health.clone(), gates, counted: counted.clone(), inquiries };
+        let inquiries = SchedulerQueries::default();
+        let shown = HealthContext { health: health.clone(), gates, metrics: counted.clone(), queries: inquiries };
         health.fail("caches", "not yet");
         let code = |path: &str| {
             let request = Request::get(path).header(header::HOST, "localhost").body(()).unwrap();
-            answer(&shown, &request).now_or_never().expect("nothing is waited for").status().as_u16()
+            respond(&shown, &request).now_or_never().expect("nothing is waited for").status().as_u16()
         };
         assert_eq!([code("/livez"), code("/readyz"), code("/metrics"), code("/secrets")], [200, 500, 200, 404]);
         assert_eq!(code("/queue"), 404, "without a scheduler there is no queue");
@@ -177,10 +177,10 @@ mod tests {
     #[test]
     fn only_requests_for_a_loopback_host_reach_the_scheduler() {
         let (health, gates) = (Health::default(), Gates::default());
-        let shown = Shown { health, gates, counted: Metrics::default(), inquiries: Inquiries::default() };
+        let shown = HealthContext { health, gates, metrics: Metrics::default(), queries: SchedulerQueries::default() };
         let code_of = |uri: &str, hosts: &[&str]| {
             let request = hosts.iter().fold(Request::get(uri), |request, host| request.header(header::HOST, *host));
-            let answer = answer(&shown, &request.body(()).unwrap()).now_or_never();
+            let answer = respond(&shown, &request.body(()).unwrap()).now_or_never();
             answer.expect("nothing is waited for").status().as_u16()
         };
         let code = |uri: &str, host: Option<&str>| code_of(uri, host.as_slice());

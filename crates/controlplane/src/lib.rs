@@ -12,22 +12,22 @@ mod config; // which parts, and with which settings
 mod caches; // one cache per kind, shared by all parts
 mod identity; // who each part is
 mod metrics; // what the parts count
-mod inquiries; // what the scheduler answers
-mod on_cluster; // some parts, against a server elsewhere
+mod queries; // what the scheduler answers
+mod remote_components; // some parts, against a server elsewhere
 pub mod health_listener; // health and metrics of such a process
 pub mod up; // a process that serves others
-mod differences; // nodes that are not as they are asked for
+mod node_differences; // nodes that are not as they are asked for
 mod edge_thread; // its network edge, on a runtime of its own
-mod early; // its disk when a check wants to see a loss
+mod early_ack; // its disk when a check wants to see a loss
 
 pub use caches::Caches;
-pub use config::{Config, Controller, Part};
-pub use differences::NodeDifferences;
-pub use inquiries::Inquiries;
+pub use config::{Component, Config, Controller};
 pub use metrics::Metrics;
-pub use on_cluster::OnCluster;
-pub use process::{Clients, Wrap};
-pub use start::{ControlPlane, StartError, World};
+pub use node_differences::NodeDifferences;
+pub use process::{ClientFactory, ClientWrapper};
+pub use queries::SchedulerQueries;
+pub use remote_components::RemoteComponents;
+pub use start::{ControlPlane, ControlPlaneEnvironment, StartError};
 
-pub use apiserver::{Health, Identity, Server};
-pub use scheduler::{Answers, CoreRuns};
+pub use apiserver::{ApiServer, Health, Identity};
+pub use scheduler::{CoreMode, SchedulerHandle};

@@ -10,31 +10,31 @@ use api::views::View;
 use api::{Clock, Random};
 use apiserver::{Health, Identity};
 use runtime::{Cache, Capabilities, ListWatchConfig, Recorder};
-use scheduler::{Answers, BindMonitor, Inquiry};
+use scheduler::{BindMonitor, Query, SchedulerHandle};
 use tokio::task::JoinHandle;
 
-use crate::caches::{Caches, Kept, task_name};
-use crate::config::{Config, Controller, Part};
+use crate::caches::{CachedKind, Caches, task_name};
+use crate::config::{Component, Config, Controller};
 use crate::identity;
 
 /// A bind without an outcome for this long is stuck: every request of it has ended several times by then.
 const STUCK_AFTER: Duration = Duration::from_secs(120);
 
 /// Where a part gets its client from: the server in this process, or a cluster's.
-pub type Clients = Arc<dyn Fn(&Identity) -> kube::Client + Send + Sync>;
+pub type ClientFactory = Arc<dyn Fn(&Identity) -> kube::Client + Send + Sync>;
 
 /// Puts something between a part and its server, such as faults for a test.
-pub type Wrap = Arc<dyn Fn(&Identity, kube::Client) -> kube::Client + Send + Sync>;
+pub type ClientWrapper = Arc<dyn Fn(&Identity, kube::Client) -> kube::Client + Send + Sync>;
 
 /// What runs in one process. Dropping it stops it, though [`Process::stop`] alone says when.
 pub(crate) struct Process {
     pub clock: Arc<dyn Clock>,
     pub random: Random,
     pub config: Config,
-    clients: Clients,
+    client_factory: ClientFactory,
     list_watch: ListWatchConfig,
     pub caches: Caches,
-    pub answers: Answers,
+    pub answers: SchedulerHandle,
     monitor: BindMonitor,
     /// What the server has; whoever makes the process knows whether that has to be asked.
     pub capabilities: Capabilities,
@@ -47,53 +47,64 @@ impl Process {
     pub fn new(
         clock: Arc<dyn Clock>,
         random: Random,
-        clients: Clients,
+        clients: ClientFactory,
         list_watch: ListWatchConfig,
         config: Config,
     ) -> Process {
-        let clients = match config.wrap.clone() {
+        let clients = match config.client_wrapper.clone() {
             None => clients,
-            Some(wrap) => Arc::new(move |who: &Identity| wrap(who, clients(who))) as Clients,
+            Some(wrap) => Arc::new(move |who: &Identity| wrap(who, clients(who))) as ClientFactory,
         };
-        let (caches, answers) = (Caches::new(), Answers::default());
+        let (caches, answers) = (Caches::new(), SchedulerHandle::default());
         let (capabilities, tasks) = (Capabilities::everything(), BTreeMap::new());
-        if config.parts.contains(&Part::Scheduler) {
+        if config.components.contains(&Component::Scheduler) {
             let (pods, pod_groups) = (caches.pods.clone(), caches.pod_groups.clone());
-            config.inquiries.open(Inquiry { answers: answers.clone(), pods, pod_groups });
+            config.queries.open(Query { handle: answers.clone(), pods, pod_groups });
         }
         let monitor = BindMonitor::default();
-        Process { clock, random, config, clients, list_watch, caches, answers, monitor, capabilities, tasks }
+        Process {
+            clock,
+            random,
+            config,
+            client_factory: clients,
+            list_watch,
+            caches,
+            answers,
+            monitor,
+            capabilities,
+            tasks,
+        }
     }
 
     /// A client of `who`.
-    pub fn client(&self, who: &Identity) -> kube::Client {
-        (self.clients)(who)
+    pub fn client(&self, identity: &Identity) -> kube::Client {
+        (self.client_factory)(identity)
     }
 
     /// Keeps the caches of `kinds`, and returns when each has seen the whole of its kind once.
-    pub async fn start_caches(&mut self, kinds: &BTreeSet<Kept>) {
+    pub async fn start_caches(&mut self, kinds: &BTreeSet<CachedKind>) {
         let caches = self.caches.clone();
         for kind in kinds {
             match kind {
-                Kept::Namespaces => self.keep(caches.namespaces.clone()),
-                Kept::Nodes => self.keep(caches.nodes.clone()),
-                Kept::PodGroups => self.keep(caches.pod_groups.clone()),
-                Kept::CompositePodGroups => self.keep(caches.composite_pod_groups.clone()),
-                Kept::Workloads => self.keep(caches.workloads.clone()),
-                Kept::CronJobs => self.keep(caches.cron_jobs.clone()),
-                Kept::Jobs => self.keep(caches.jobs.clone()),
-                Kept::Budgets => self.keep(caches.budgets.clone()),
-                Kept::Pods => self.keep(caches.pods.clone()),
+                CachedKind::Namespaces => self.start_cache(caches.namespaces.clone()),
+                CachedKind::Nodes => self.start_cache(caches.nodes.clone()),
+                CachedKind::PodGroups => self.start_cache(caches.pod_groups.clone()),
+                CachedKind::CompositePodGroups => self.start_cache(caches.composite_pod_groups.clone()),
+                CachedKind::Workloads => self.start_cache(caches.workloads.clone()),
+                CachedKind::CronJobs => self.start_cache(caches.cron_jobs.clone()),
+                CachedKind::Jobs => self.start_cache(caches.jobs.clone()),
+                CachedKind::Budgets => self.start_cache(caches.budgets.clone()),
+                CachedKind::Pods => self.start_cache(caches.pods.clone()),
             }
         }
-        caches.synced(kinds).await;
+        caches.wait_for_sync(kinds).await;
     }
 
-    fn keep<V: View>(&mut self, cache: Cache<V>) {
+    fn start_cache<V: View>(&mut self, cache: Cache<V>) {
         let client = self.client(&identity::caches());
         let name = format!("caches/{}", task_name(&cache));
         let list_watch = self.list_watch.clone();
-        self.spawn(name, runtime::keep(client, cache, list_watch));
+        self.spawn(name, runtime::list_and_watch(client, cache, list_watch));
     }
 
     /// Makes the simulated nodes that are not there yet.
@@ -102,17 +113,17 @@ impl Process {
     }
 
     /// Starts `part`.
-    pub fn start_part(&mut self, part: Part) {
-        match part {
-            Part::Controllers => self.start_controllers(),
-            Part::Scheduler => self.start_scheduler(),
-            Part::Nodes => self.start_nodes(),
+    pub fn start_component(&mut self, component: Component) {
+        match component {
+            Component::Controllers => self.start_controllers(),
+            Component::Scheduler => self.start_scheduler(),
+            Component::Nodes => self.start_nodes(),
         }
     }
 
     /// Ends `part` wherever it is.
-    pub fn stop_part(&mut self, part: Part) {
-        let prefix = format!("{part:?}/");
+    pub fn stop_component(&mut self, component: Component) {
+        let prefix = format!("{component:?}/");
         self.tasks.retain(|name, task| {
             let ends = name.starts_with(&prefix);
             if ends {
@@ -120,13 +131,13 @@ impl Process {
             }
             !ends
         });
-        if part == Part::Scheduler {
+        if component == Component::Scheduler {
             self.monitor.clear();
         }
     }
 
     /// Has liveness say whether binds end. One that does not, though the server can be read, ends only with the process.
-    pub fn look_at_binds(&self, health: &Health) {
+    pub fn check_binds(&self, health: &Health) {
         match self.monitor.oldest().filter(|oldest| *oldest >= STUCK_AFTER) {
             Some(oldest) => {
                 let seconds = oldest.as_secs();
@@ -137,7 +148,7 @@ impl Process {
     }
 
     /// The name of a task that ended by itself, which none ever should.
-    pub fn ended(&self) -> Option<&str> {
+    pub fn ended_task(&self) -> Option<&str> {
         self.tasks.iter().find(|(_, task)| task.is_finished()).map(|(name, _)| name.as_str())
     }
 
@@ -153,8 +164,8 @@ impl Process {
     }
 
     fn start_nodes(&mut self) {
-        let recorder = self.recorder("kubelet", Part::Nodes, &identity::nodes());
-        let parts = nodes::Parts {
+        let recorder = self.recorder("kubelet", Component::Nodes, &identity::nodes());
+        let parts = nodes::KubeletContext {
             client: self.client(&identity::nodes()),
             pods: self.caches.pods.clone(),
             nodes: self.caches.nodes.clone(),
@@ -167,8 +178,8 @@ impl Process {
 
     fn start_scheduler(&mut self) {
         let name = self.config.scheduler.name().to_owned();
-        let recorder = self.recorder(&name, Part::Scheduler, &identity::scheduler());
-        let parts = scheduler::Parts {
+        let recorder = self.recorder(&name, Component::Scheduler, &identity::scheduler());
+        let parts = scheduler::SchedulerContext {
             client: self.client(&identity::scheduler()),
             pods: self.caches.pods.clone(),
             nodes: self.caches.nodes.clone(),
@@ -177,7 +188,7 @@ impl Process {
             clock: self.clock.clone(),
             recorder,
             config: self.scheduler_config(),
-            answers: self.answers.clone(),
+            handle: self.answers.clone(),
             metrics: self.config.metrics.scheduler.clone(),
             monitor: self.monitor.clone(),
         };
@@ -189,8 +200,8 @@ impl Process {
         config.by_groups &= self.config.gates.enabled(Gate::GenericWorkload);
         // A pod of a gang that is released has to be made again, and not to be counted as a failure: another Job controller
         // may not see to that. Where ours is another process, the groups that it made tell.
-        let runs_jobs =
-            self.config.parts.contains(&Part::Controllers) && self.config.controllers.contains(&Controller::Job);
+        let runs_jobs = self.config.components.contains(&Component::Controllers)
+            && self.config.controllers.contains(&Controller::Job);
         config.core.release_only_ours = !runs_jobs;
         config
     }
@@ -212,8 +223,8 @@ impl Process {
 
     fn start_job(&mut self) {
         let who = identity::controller("job-controller");
-        let recorder = self.recorder("job-controller", Part::Controllers, &who);
-        let parts = controllers::job::Parts {
+        let recorder = self.recorder("job-controller", Component::Controllers, &who);
+        let parts = controllers::job::JobContext {
             client: self.client(&who),
             jobs: self.caches.jobs.clone(),
             pods: self.caches.pods.clone(),
@@ -232,8 +243,8 @@ impl Process {
 
     fn start_cron_jobs(&mut self) {
         let who = identity::controller("cronjob-controller");
-        let recorder = self.recorder("cronjob-controller", Part::Controllers, &who);
-        let parts = controllers::cronjob::Parts {
+        let recorder = self.recorder("cronjob-controller", Component::Controllers, &who);
+        let parts = controllers::cronjob::CronJobContext {
             client: self.client(&who),
             cron_jobs: self.caches.cron_jobs.clone(),
             jobs: self.caches.jobs.clone(),
@@ -246,7 +257,7 @@ impl Process {
     }
 
     fn start_ttl(&mut self) {
-        let parts = controllers::ttl::Parts {
+        let parts = controllers::ttl::TtlContext {
             client: self.client(&identity::controller("ttl-after-finished-controller")),
             jobs: self.caches.jobs.clone(),
             clock: self.clock.clone(),
@@ -256,7 +267,7 @@ impl Process {
     }
 
     fn start_pod_gc(&mut self) {
-        let parts = controllers::podgc::Parts {
+        let parts = controllers::podgc::PodGcContext {
             client: self.client(&identity::controller("pod-garbage-collector")),
             pods: self.caches.pods.clone(),
             nodes: self.caches.nodes.clone(),
@@ -270,8 +281,8 @@ impl Process {
     fn start_disruption(&mut self) {
         let who = identity::controller("disruption-controller");
         // The component that kube-controller-manager's disruption controller names.
-        let recorder = self.recorder("controllermanager", Part::Controllers, &who);
-        let parts = controllers::disruption::Parts {
+        let recorder = self.recorder("controllermanager", Component::Controllers, &who);
+        let parts = controllers::disruption::DisruptionContext {
             client: self.client(&who),
             budgets: self.caches.budgets.clone(),
             pods: self.caches.pods.clone(),
@@ -285,19 +296,19 @@ impl Process {
     fn start_gc(&mut self) {
         let client = self.client(&identity::controller("generic-garbage-collector"));
         let caches = &self.caches;
-        let collector = controllers::gc::Parts::new(client, self.counters())
-            .over(&caches.cron_jobs)
-            .over(&caches.jobs)
-            .over(&caches.workloads)
-            .over(&caches.composite_pod_groups)
-            .over(&caches.pod_groups)
-            .over(&caches.pods);
+        let collector = controllers::gc::GcContext::new(client, self.counters())
+            .with_cache(&caches.cron_jobs)
+            .with_cache(&caches.jobs)
+            .with_cache(&caches.workloads)
+            .with_cache(&caches.composite_pod_groups)
+            .with_cache(&caches.pod_groups)
+            .with_cache(&caches.pods);
         self.spawn("Controllers/gc".to_owned(), controllers::gc::run(collector));
     }
 
     // Upstream: without gate GenericWorkload this controller is absent, and groups from before can never go.
     fn start_protection(&mut self) {
-        let protection = controllers::podgroup_protection::Parts {
+        let protection = controllers::podgroup_protection::PodGroupProtectionContext {
             client: self.client(&identity::controller("podgroup-protection-controller")),
             composite_pod_groups: self.caches.composite_pod_groups.clone(),
             pod_groups: self.caches.pod_groups.clone(),
@@ -309,7 +320,7 @@ impl Process {
     }
 
     fn start_namespaces(&mut self) {
-        let namespaces = controllers::namespace::Parts {
+        let namespaces = controllers::namespace::NamespaceContext {
             client: self.client(&identity::controller("namespace-controller")),
             namespaces: self.caches.namespaces.clone(),
             clock: self.clock.clone(),
@@ -323,8 +334,8 @@ impl Process {
         self.config.metrics.controllers.clone()
     }
 
-    fn recorder(&mut self, component: &str, part: Part, who: &Identity) -> Recorder {
-        let client = self.client(who);
+    fn recorder(&mut self, component: &str, part: Component, identity: &Identity) -> Recorder {
+        let client = self.client(identity);
         let (recorder, writer) = Recorder::new(component, client, self.clock.clone(), self.random.clone());
         self.spawn(format!("{part:?}/events of {component}"), writer);
         recorder

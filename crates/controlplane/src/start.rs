@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use api::gates::{Gate, Gates};
 use api::{Clock, Random, Revision};
-use apiserver::{Identity, OtherAnswer, Server};
+use apiserver::{ApiServer, ExtensionResponse, Identity};
 use futures::FutureExt;
 use runtime::ListWatchConfig;
-use scheduler::{Answers, Reply};
+use scheduler::{QueryResponse, SchedulerHandle};
 use store::{Committer, Store};
 
-use crate::caches::{Caches, Kept};
-use crate::config::{Config, Part};
+use crate::caches::{CachedKind, Caches};
+use crate::config::{Component, Config};
 use crate::identity;
-use crate::process::{Clients, Process};
+use crate::process::{ClientFactory, Process};
 
 /// The world a control plane lives in. All of it comes from outside, so that a test can be the world.
 #[derive(Clone)]
-pub struct World {
+pub struct ControlPlaneEnvironment {
     /// Wall time of objects; shares its origin with tokio's clock.
     pub clock: Arc<dyn Clock>,
     /// The one generator.
@@ -34,7 +34,7 @@ pub struct World {
 pub enum StartError {
     /// The server could not make what is always there.
     #[error(transparent)]
-    Server(#[from] apiserver::BeginError),
+    Server(#[from] apiserver::BootstrapError),
     /// The nodes could not be made.
     #[error("cannot register the simulated nodes")]
     Nodes(#[source] kube::Error),
@@ -42,7 +42,7 @@ pub enum StartError {
 
 impl StartError {
     /// Whether the disk has no room for what a cluster begins with.
-    pub fn is_full(&self) -> bool {
+    pub fn is_disk_full(&self) -> bool {
         match self {
             StartError::Server(error) => error.is_full(),
             StartError::Nodes(kube::Error::Api(status)) => status.code == 507,
@@ -52,39 +52,39 @@ impl StartError {
 }
 
 /// The kinds that the server has. The caches of the others are whole as they are: empty.
-fn served(gates: &Gates, caches: &Caches) -> BTreeSet<Kept> {
-    let mut kinds = BTreeSet::from(Kept::ALL);
+fn served_kinds(gates: &Gates, caches: &Caches) -> BTreeSet<CachedKind> {
+    let mut kinds = BTreeSet::from(CachedKind::ALL);
     if !gates.enabled(Gate::GenericWorkload) {
-        kinds.remove(&Kept::PodGroups);
-        kinds.remove(&Kept::Workloads);
+        kinds.remove(&CachedKind::PodGroups);
+        kinds.remove(&CachedKind::Workloads);
         caches.pod_groups.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
         caches.workloads.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
     }
     if !gates.enabled(Gate::GenericWorkload) || !gates.enabled(Gate::CompositePodGroup) {
-        kinds.remove(&Kept::CompositePodGroups);
+        kinds.remove(&CachedKind::CompositePodGroups);
         caches.composite_pod_groups.replace(Vec::new(), &BTreeSet::new(), Revision::ZERO);
     }
     kinds
 }
 
-fn told(reply: Reply) -> OtherAnswer {
+fn extension_response(reply: QueryResponse) -> ExtensionResponse {
     match reply {
-        Reply::Found(document) => OtherAnswer::Found(document),
-        Reply::Refused(code, why) => OtherAnswer::Refused(code, why),
+        QueryResponse::Document(document) => ExtensionResponse::Document(document),
+        QueryResponse::Error(code, why) => ExtensionResponse::Refused(code, why),
     }
 }
 
 /// A running control plane. Dropping it stops it, though [`ControlPlane::stop`] alone says when.
 pub struct ControlPlane {
-    server: Server,
+    server: ApiServer,
     process: Process,
 }
 
 impl ControlPlane {
     /// Server, caches, nodes, then the parts; returns when all of them run.
-    pub async fn start(world: World, config: Config) -> Result<ControlPlane, StartError> {
-        let World { clock, random, store, committer } = world;
-        let mut server = Server::new(apiserver::Config {
+    pub async fn start(environment: ControlPlaneEnvironment, config: Config) -> Result<ControlPlane, StartError> {
+        let ControlPlaneEnvironment { clock, random, store, committer } = environment;
+        let mut server = ApiServer::new(apiserver::Config {
             store,
             committer,
             clock: clock.clone(),
@@ -93,12 +93,12 @@ impl ControlPlane {
         })?
         .with_event_ttl(config.event_ttl);
         let counted = config.metrics.clone();
-        server = server.with_metrics(Arc::new(move |text: &mut String| counted.write(text)));
-        let inquiries = config.inquiries.clone();
-        server = server.with_answers(Arc::new(move |path: &str, query: &str| {
+        server = server.with_extra_metrics(Arc::new(move |text: &mut String| counted.write(text)));
+        let inquiries = config.queries.clone();
+        server = server.with_extension(Arc::new(move |path: &str, query: &str| {
             let (inquiries, path, query) = (inquiries.clone(), path.to_owned(), query.to_owned());
             let answering = async move { inquiries.answer(&path, &query).await };
-            answering.map(|reply| reply.map(told)).boxed()
+            answering.map(|reply| reply.map(extension_response)).boxed()
         }));
         if !config.check_capacity {
             server = server.without_capacity_check();
@@ -107,23 +107,23 @@ impl ControlPlane {
             server = server.with_audit(audit.clone());
         }
         let inside = server.clone();
-        let clients: Clients = Arc::new(move |who: &Identity| inside.client(who.clone()));
+        let clients: ClientFactory = Arc::new(move |who: &Identity| inside.client(who.clone()));
         // The server is in this process: large pages are cheap, and each page counts what is left.
         let list_watch = ListWatchConfig { page_limit: Some(5_000), ..ListWatchConfig::default() };
         let mut process = Process::new(clock, random, clients, list_watch, config);
         process.spawn("server/expiry".to_owned(), server.clone().expire());
-        process.start_caches(&served(&process.config.gates, &process.caches)).await;
-        if process.config.parts.contains(&Part::Nodes) {
+        process.start_caches(&served_kinds(&process.config.gates, &process.caches)).await;
+        if process.config.components.contains(&Component::Nodes) {
             process.register_nodes().await.map_err(StartError::Nodes)?;
         }
-        for part in process.config.parts.clone() {
-            process.start_part(part);
+        for part in process.config.components.clone() {
+            process.start_component(part);
         }
         Ok(ControlPlane { server, process })
     }
 
     /// The API server.
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &ApiServer {
         &self.server
     }
 
@@ -143,34 +143,34 @@ impl ControlPlane {
     }
 
     /// What the scheduler refuses right now, and why.
-    pub fn answers(&self) -> &Answers {
+    pub fn answers(&self) -> &SchedulerHandle {
         &self.process.answers
     }
 
     /// Ends `part` wherever it is and starts it again with nothing in memory.
-    pub fn restart(&mut self, part: Part) {
-        self.stop_part(part);
-        self.start_part(part);
+    pub fn restart(&mut self, component: Component) {
+        self.stop_component(component);
+        self.start_component(component);
     }
 
     /// Ends `part` wherever it is.
-    pub fn stop_part(&mut self, part: Part) {
-        self.process.stop_part(part);
+    pub fn stop_component(&mut self, component: Component) {
+        self.process.stop_component(component);
     }
 
     /// Starts `part`.
-    pub fn start_part(&mut self, part: Part) {
-        self.process.start_part(part);
+    pub fn start_component(&mut self, component: Component) {
+        self.process.start_component(component);
     }
 
     /// The name of a task that ended by itself, which none ever should.
-    pub fn ended(&self) -> Option<&str> {
-        self.process.ended()
+    pub fn ended_task(&self) -> Option<&str> {
+        self.process.ended_task()
     }
 
     /// Has the server's liveness say whether binds end.
-    pub fn look_at_binds(&self) {
-        self.process.look_at_binds(self.server.health());
+    pub fn check_binds(&self) {
+        self.process.check_binds(self.server.health());
     }
 
     /// Ends everything that runs, and returns when it has ended.

@@ -11,25 +11,25 @@ use apiserver::edge::pki::{Pki, PkiError};
 use apiserver::edge::{self, kubeconfig, private_file};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use nodes::cluster::Cluster;
-use scheduler::CoreRuns;
+use scheduler::CoreMode;
 use store::disk::{Disk, DiskOptions, OpenError};
-use store::{Backend, BackendError, Committer, List, Store, WriterThread};
+use store::{Backend, BackendError, Committer, ListQuery, Store, WriterThread};
 use tokio::time::Instant;
 
-use crate::differences::NodeDifferences;
-use crate::early::Early;
+use crate::early_ack::EarlyAckBackend;
 use crate::edge_thread::EdgeThread;
-use crate::{Config, ControlPlane, Part, StartError, World};
+use crate::node_differences::NodeDifferences;
+use crate::{Component, Config, ControlPlane, ControlPlaneEnvironment, StartError};
 
 /// How long the process may take from its first connection to being ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long after a failed look the next one comes; longer each time.
 const READY_POLL: Duration = Duration::from_millis(10);
-const READY_POLL_MAX: Duration = Duration::from_secs(1);
+const MAX_READY_POLL: Duration = Duration::from_secs(1);
 
 /// Where objects, certificates and the token are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Data {
+pub enum DataLocation {
     /// In this directory, from one start to the next.
     Directory(PathBuf),
     /// Nowhere: all ends with the process.
@@ -37,19 +37,19 @@ pub enum Data {
 }
 
 /// How such a process runs.
-pub struct Settings {
+pub struct UpSettings {
     /// Where its data is.
-    pub data: Data,
+    pub data: DataLocation,
     /// Where it listens; the first address that can be bound.
     pub listen: Vec<SocketAddr>,
     /// Further names and addresses that its certificate is to bear.
-    pub names: Vec<String>,
+    pub certificate_names: Vec<String>,
     /// How far back history reaches.
-    pub history: store::Limits,
+    pub history: store::HistoryLimits,
     /// Acknowledge writes before they are on disk, so that a check can show that it would see the loss. Tests only.
     pub acknowledge_early: bool,
     /// What clients may take.
-    pub limits: edge::Limits,
+    pub limits: edge::EdgeLimits,
     /// Nodes for a cluster that has none. `plane.cluster` is added in any case.
     pub first_nodes: Cluster,
     /// What runs.
@@ -99,7 +99,7 @@ pub enum UpError {
 }
 
 /// A running process that serves others. To be ended by [`Up::stop`].
-pub struct Up {
+pub struct ServerProcess {
     plane: ControlPlane,
     edge: EdgeThread,
     /// `None` when objects are in memory, where writing waits for nothing.
@@ -109,7 +109,7 @@ pub struct Up {
     node_differences: NodeDifferences,
 }
 
-impl Up {
+impl ServerProcess {
     /// Store, writer, control loops, then the edge; all of it runs when this returns.
     ///
     /// `on_fatal` is called when the disk fails, on the writer's thread and before any write at hand is answered. It
@@ -117,39 +117,50 @@ impl Up {
     pub async fn start(
         clock: Arc<dyn Clock>,
         random: Random,
-        settings: Settings,
+        settings: UpSettings,
         on_fatal: impl FnOnce(&BackendError) + Send + 'static,
-    ) -> Result<Up, UpError> {
-        let Settings { data, listen, names, history, acknowledge_early, limits, first_nodes, mut plane } = settings;
+    ) -> Result<ServerProcess, UpError> {
+        let UpSettings {
+            data,
+            listen,
+            certificate_names: names,
+            history,
+            acknowledge_early,
+            limits,
+            first_nodes,
+            mut plane,
+        } = settings;
         let now = clock.now();
         let store = open(&data, history, acknowledge_early, now)?;
         let listener = bind(&listen)?;
         let address = listener.local_addr().map_err(UpError::Edge)?;
         let pki = match &data {
-            Data::Directory(directory) => Pki::ensure(&directory.join("pki"), &own_names(names, address), now)?,
-            Data::Memory => Pki::in_memory(&own_names(names, address), now)?,
+            DataLocation::Directory(directory) => {
+                Pki::ensure(&directory.join("pki"), &certificate_names(names, address), now)?
+            }
+            DataLocation::Memory => Pki::in_memory(&certificate_names(names, address), now)?,
         };
         let (committer, writer) = match &data {
-            Data::Directory(_) => {
+            DataLocation::Directory(_) => {
                 let (committer, writer) = Committer::on_thread(store.clone(), on_fatal);
                 (committer, Some(writer))
             }
-            Data::Memory => (Committer::in_place(store.clone()), None),
+            DataLocation::Memory => (Committer::in_place(store.clone()), None),
         };
-        let runs_nodes = plane.parts.contains(&Part::Nodes);
+        let runs_nodes = plane.components.contains(&Component::Nodes);
         let node_differences =
             if runs_nodes { NodeDifferences::find(&store, &plane.cluster) } else { NodeDifferences::default() };
         if runs_nodes && has_no_nodes(&store) {
             plane.cluster.nodes.extend(first_nodes.nodes);
         }
-        plane.scheduler.core_runs = CoreRuns::OnThread;
-        let plane = ControlPlane::start(World { clock, random, store, committer }, plane).await?;
+        plane.scheduler.core_mode = CoreMode::OnThread;
+        let plane = ControlPlane::start(ControlPlaneEnvironment { clock, random, store, committer }, plane).await?;
         let health = plane.server().health();
         health.pass("caches");
         health.pass("parts");
         let config = edge::Config { pki: pki.clone(), limits };
         let edge = EdgeThread::start(listener, plane.server().clone(), config).map_err(UpError::Edge)?;
-        Ok(Up { plane, edge, writer, address, pki, node_differences })
+        Ok(ServerProcess { plane, edge, writer, address, pki, node_differences })
     }
 
     /// Where it listens.
@@ -183,7 +194,7 @@ impl Up {
     }
 
     /// Resolves once `/readyz` answers 200, asked the way everybody else will ask it.
-    pub async fn ready(&self) -> Result<(), UpError> {
+    pub async fn wait_until_ready(&self) -> Result<(), UpError> {
         let deadline = Instant::now() + READY_TIMEOUT;
         let mut poll = READY_POLL;
         loop {
@@ -193,7 +204,7 @@ impl Up {
                 Err(last) if Instant::now() >= deadline => return Err(UpError::NotReady { last }),
                 Err(_) => tokio::time::sleep(poll).await,
             }
-            poll = (poll * 2).min(READY_POLL_MAX);
+            poll = (poll * 2).min(MAX_READY_POLL);
         }
     }
 
@@ -207,9 +218,9 @@ impl Up {
     }
 
     /// What ended by itself, which nothing ever should; readiness says so from then on. Liveness says whether binds end.
-    pub fn ended(&self) -> Option<String> {
-        self.plane.look_at_binds();
-        let ended = match self.plane.ended() {
+    pub fn ended_task(&self) -> Option<String> {
+        self.plane.check_binds();
+        let ended = match self.plane.ended_task() {
             Some(part) => part.to_owned(),
             None if self.edge.has_ended() => "the network edge".to_owned(),
             None => return None,
@@ -220,7 +231,7 @@ impl Up {
 
     /// Clients first, then the parts, then the writer, so that nothing is acknowledged that is not kept.
     pub async fn stop(self) {
-        let Up { plane, edge, writer, .. } = self;
+        let ServerProcess { plane, edge, writer, .. } = self;
         edge.stop().await;
         plane.stop().await;
         if let Some(writer) = writer {
@@ -229,11 +240,16 @@ impl Up {
     }
 }
 
-fn open(data: &Data, history: store::Limits, early: bool, now: api::Timestamp) -> Result<Store, UpError> {
-    let Data::Directory(directory) = data else { return Ok(Store::in_memory(history)) };
+fn open(
+    data: &DataLocation,
+    history: store::HistoryLimits,
+    early: bool,
+    now: api::Timestamp,
+) -> Result<Store, UpError> {
+    let DataLocation::Directory(directory) = data else { return Ok(Store::in_memory(history)) };
     make_directory(directory)?;
-    let disk: Box<dyn Backend> = Box::new(Disk::open(directory, DiskOptions::at(now))?);
-    let disk = if early { Box::new(Early::over(disk)) } else { disk };
+    let disk: Box<dyn Backend> = Box::new(Disk::open(directory, DiskOptions::new(now))?);
+    let disk = if early { Box::new(EarlyAckBackend::new(disk)) } else { disk };
     Store::open(disk, history).map_err(UpError::Read)
 }
 
@@ -251,14 +267,14 @@ fn bind(addresses: &[SocketAddr]) -> Result<TcpListener, UpError> {
 }
 
 /// The names that were asked for, and the address that is listened on.
-fn own_names(names: Vec<String>, address: SocketAddr) -> Vec<String> {
+fn certificate_names(names: Vec<String>, address: SocketAddr) -> Vec<String> {
     let own = (!address.ip().is_unspecified()).then(|| address.ip().to_string());
     names.into_iter().chain(own).collect()
 }
 
 fn has_no_nodes(store: &Store) -> bool {
     let mut found = false;
-    let query = List { limit: Some(1), ..List::all(&"nodes".into()) };
+    let query = ListQuery { limit: Some(1), ..ListQuery::all(&"nodes".into()) };
     let listed = store.list(&query, &mut |_| {
         found = true;
         true

@@ -18,7 +18,7 @@ pub const API_VERSION: &str = "phalanx.dev/v1alpha1";
 /// `kind` of a cluster file.
 pub const KIND: &str = "Cluster";
 /// The label that marks a node as simulated; pods bound to such nodes are ours to run.
-pub const SIMULATED: &str = "phalanx.dev/simulated";
+pub const SIMULATED_LABEL: &str = "phalanx.dev/simulated";
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const RACK: &str = "topology.kubernetes.io/rack";
@@ -117,7 +117,7 @@ impl NodeSet {
             labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
         }
         labels.insert(HOSTNAME.to_owned(), name.clone());
-        labels.insert(SIMULATED.to_owned(), "true".to_owned());
+        labels.insert(SIMULATED_LABEL.to_owned(), "true".to_owned());
         let status = NodeStatus {
             addresses: Some(vec![
                 node_address("InternalIP", address::of_node(&name).to_string()),

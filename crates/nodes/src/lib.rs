@@ -8,12 +8,12 @@
 
 pub mod cluster; // the cluster file, and the nodes it means
 mod register; // makes the Node objects
-pub mod life; // what a pod does next, and when; read this first
+pub mod pod_lifecycle; // what a pod does next, and when; read this first
 mod status; // what the kubelet writes about it
-mod agenda; // all pods of all nodes: who is due
+mod due_queue; // all pods of all nodes: who is due
 mod run; // carries out what is due
 mod address; // made-up addresses
 
 pub use cluster::Cluster;
 pub use register::{clear_not_ready, register};
-pub use run::{Config, Parts, run};
+pub use run::{Config, KubeletContext, run};

@@ -8,7 +8,7 @@ use runtime::request::{PatchKind, get, patch, post};
 use runtime::{is_already_exists, is_not_found};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, SIMULATED};
+use crate::cluster::{Cluster, SIMULATED_LABEL};
 
 /// Enough to keep a server busy, few enough to leave it room for others.
 const WRITES_IN_FLIGHT: usize = 64;
@@ -35,7 +35,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Takes the taint of nodes that are not ready off simulated ones, which always are. For clusters where no node life
 /// cycle controller does that; where one does, nothing is left to be done.
 pub async fn clear_not_ready(client: &Client) -> Result<(), kube::Error> {
-    let bytes = get(client, &format!("{}?labelSelector={SIMULATED}%3Dtrue", NodeView::RESOURCE.path())).await?;
+    let bytes = get(client, &format!("{}?labelSelector={SIMULATED_LABEL}%3Dtrue", NodeView::RESOURCE.path())).await?;
     let listed: Value = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
     let nodes = listed["items"].as_array().into_iter().flatten().filter_map(without_not_ready);
     stream::iter(nodes)

@@ -8,15 +8,15 @@ use api::{Clock, Timestamp};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use kube::Client;
-use runtime::request::{self, PatchKind, WriteAnswer};
+use runtime::request::{self, PatchKind, WriteResponse};
 use runtime::{Backoff, Cache, EventKind, ObjectRef, Recorder, is_conflict, is_not_found, is_retriable};
 
-use crate::agenda::{Agenda, Outcome, Task};
-use crate::life::Act;
-use crate::status::Write;
+use crate::due_queue::{DueQueue, KubeletTask, TaskOutcome};
+use crate::pod_lifecycle::KubeletAction;
+use crate::status::PodWrite;
 
 /// What the kubelets work with.
-pub struct Parts {
+pub struct KubeletContext {
     /// With the rights of nodes.
     pub client: Client,
     /// All pods.
@@ -51,11 +51,11 @@ impl Default for Config {
 ///
 /// Upstream: a kubelet also writes an Event for every image, container and kill. Ours stays silent about what the status
 /// says, because a gang of thousands would spend most of its writes on them.
-pub async fn run(parts: Parts) {
-    let Parts { client, pods, nodes, clock, recorder, config } = parts;
+pub async fn run(ctx: KubeletContext) {
+    let KubeletContext { client, pods, nodes, clock, recorder, config } = ctx;
     let mut pod_changes = pods.subscribe();
     let mut node_changes = nodes.subscribe();
-    let mut agenda = Agenda::new(config.backoff);
+    let mut agenda = DueQueue::new(config.backoff);
     let mut writes = FuturesUnordered::new();
     loop {
         let now = clock.now();
@@ -68,56 +68,56 @@ pub async fn run(parts: Parts) {
         while writes.len() < config.writes_in_flight
             && let Some(task) = agenda.take(now)
         {
-            writes.push(carry_out(&client, task));
+            writes.push(execute(&client, task));
         }
         // With all hands full, time alone changes nothing.
         let due = agenda.next_due().filter(|_| writes.len() < config.writes_in_flight);
         tokio::select! {
             biased;
             Some((task, answer)) = writes.next(), if !writes.is_empty() => {
-                tell(&recorder, &task, &answer);
-                agenda.settle(&task, outcome(&task, answer), clock.now());
+                record_rejection(&recorder, &task, &answer);
+                agenda.complete(&task, outcome(&task, answer), clock.now());
             }
-            () = node_changes.ready() => {}
-            () = pod_changes.ready() => {}
+            () = node_changes.wait_until_ready() => {}
+            () = pod_changes.wait_until_ready() => {}
             () = tokio::time::sleep(until(due.unwrap_or(now), now)), if due.is_some() => {}
         }
     }
 }
 
-async fn carry_out(client: &Client, task: Task) -> (Task, Result<WriteAnswer, kube::Error>) {
+async fn execute(client: &Client, task: KubeletTask) -> (KubeletTask, Result<WriteResponse, kube::Error>) {
     let mut path = PodView::RESOURCE.object_path(&task.pod.metadata.key());
     let answer = match &task.write {
-        Write::Status(body) => {
+        PodWrite::Status(body) => {
             path.push_str("/status");
             request::patch(client, &path, PatchKind::Merge, body).await
         }
-        Write::Delete(options) => request::delete(client, &path, options).await,
+        PodWrite::Delete(options) => request::delete(client, &path, options).await,
     };
     (task, answer)
 }
 
 /// A pod that cannot be run as it asks to be is an event as well as a status.
-fn tell(recorder: &Recorder, task: &Task, answer: &Result<WriteAnswer, kube::Error>) {
-    if let (Act::Refuse { message }, Ok(_)) = (&task.act, answer) {
+fn record_rejection(recorder: &Recorder, task: &KubeletTask, answer: &Result<WriteResponse, kube::Error>) {
+    if let (KubeletAction::Refuse { message }, Ok(_)) = (&task.action, answer) {
         recorder.event(&ObjectRef::of(&*task.pod), EventKind::Warning, "InvalidAnnotation", "Starting", message);
     }
 }
 
-fn outcome(task: &Task, answer: Result<WriteAnswer, kube::Error>) -> Outcome {
+fn outcome(task: &KubeletTask, answer: Result<WriteResponse, kube::Error>) -> TaskOutcome {
     match answer {
-        Ok(answer) => Outcome::Written(answer.revision),
-        Err(error) if is_not_found(&error) => Outcome::Gone,
-        Err(error) if is_conflict(&error) => Outcome::Conflict,
+        Ok(answer) => TaskOutcome::Written(answer.revision),
+        Err(error) if is_not_found(&error) => TaskOutcome::Gone,
+        Err(error) if is_conflict(&error) => TaskOutcome::Conflict,
         Err(error) => {
             let key = task.pod.metadata.key();
             // What no repetition mends is still repeated: the next version of the pod may be accepted.
             if is_retriable(&error) {
-                tracing::debug!("pod {key}: {:?} failed: {error}", task.act);
+                tracing::debug!("pod {key}: {:?} failed: {error}", task.action);
             } else {
-                tracing::warn!("pod {key}: {:?} was refused: {error}", task.act);
+                tracing::warn!("pod {key}: {:?} was refused: {error}", task.action);
             }
-            Outcome::Failed
+            TaskOutcome::Failed
         }
     }
 }

@@ -6,11 +6,13 @@ use api::views::{Condition, ContainerView, PodView};
 use serde_json::{Value, json};
 
 use crate::address;
-use crate::life::{Act, EXIT_CODE_KILLED, EXIT_CODE_STOPPED, Memory, restarts, running_since};
+use crate::pod_lifecycle::{
+    EXIT_CODE_KILLED, EXIT_CODE_STOPPED, KubeletAction, PodRuntimeState, restarts, running_since,
+};
 
 /// One write.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Write {
+pub(crate) enum PodWrite {
     /// A merge patch of the pod's status.
     Status(Value),
     /// A delete with these options.
@@ -18,29 +20,29 @@ pub(crate) enum Write {
 }
 
 /// The write that carries out `act` at `now`.
-pub(crate) fn write(pod: &PodView, act: &Act, memory: &Memory, now: Timestamp) -> Write {
-    let report = Report { pod, memory, now };
-    Write::Status(report.patch(match act {
-        Act::Start => report.running(0, None),
-        Act::Restart { exit_code } => report.running(restarts(pod) + 1, Some(*exit_code)),
-        Act::BackOff { exit_code } => report.waiting(*exit_code),
-        Act::Finish { exit_code } => report.ended(*exit_code),
-        Act::Stop => report.ended(EXIT_CODE_STOPPED),
-        Act::Kill => report.ended(EXIT_CODE_KILLED),
-        Act::Refuse { message } => report.refused(message),
-        Act::Remove => {
-            return Write::Delete(json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}));
+pub(crate) fn write(pod: &PodView, action: &KubeletAction, state: &PodRuntimeState, now: Timestamp) -> PodWrite {
+    let report = StatusBuilder { pod, state, now };
+    PodWrite::Status(report.patch(match action {
+        KubeletAction::Start => report.running(0, None),
+        KubeletAction::Restart { exit_code } => report.running(restarts(pod) + 1, Some(*exit_code)),
+        KubeletAction::BackOff { exit_code } => report.waiting(*exit_code),
+        KubeletAction::Finish { exit_code } => report.ended(*exit_code),
+        KubeletAction::Stop => report.ended(EXIT_CODE_STOPPED),
+        KubeletAction::Kill => report.ended(EXIT_CODE_KILLED),
+        KubeletAction::Refuse { message } => report.refused(message),
+        KubeletAction::Remove => {
+            return PodWrite::Delete(json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}));
         }
     }))
 }
 
-struct Report<'a> {
+struct StatusBuilder<'a> {
     pod: &'a PodView,
-    memory: &'a Memory,
+    state: &'a PodRuntimeState,
     now: Timestamp,
 }
 
-impl Report<'_> {
+impl StatusBuilder<'_> {
     /// The patch names the version it was made from: a merge replaces whole lists, so a condition that somebody else
     /// wrote meanwhile must refuse it.
     fn patch(&self, mut status: Value) -> Value {
@@ -49,7 +51,7 @@ impl Report<'_> {
             status["observedGeneration"] = json!(meta.generation);
         }
         if self.pod.status.start_time.is_none() {
-            status["startTime"] = json!(rfc3339(self.memory.taken));
+            status["startTime"] = json!(rfc3339(self.state.first_seen));
         }
         json!({"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status})
     }
@@ -57,7 +59,7 @@ impl Report<'_> {
     /// All containers run, having ended before with `last_exit_code` if this is not their first start.
     fn running(&self, restart_count: u32, last_exit_code: Option<i32>) -> Value {
         let state = json!({"running": {"startedAt": rfc3339(self.now)}});
-        let last = last_exit_code.map(|exit_code| self.terminated(exit_code, self.memory.last_end(self.now)));
+        let last = last_exit_code.map(|exit_code| self.terminated(exit_code, self.state.last_end(self.now)));
         let pod_ip = address::of_pod(&self.pod.metadata.uid).to_string();
         let host_ip = address::of_node(&self.pod.spec.node_name).to_string();
         let mut status = json!({
@@ -119,7 +121,7 @@ impl Report<'_> {
     }
 
     fn terminated(&self, exit_code: i32, finished: Timestamp) -> Value {
-        let started = running_since(self.pod, self.memory).or(self.memory.started).unwrap_or(finished);
+        let started = running_since(self.pod, self.state).or(self.state.started).unwrap_or(finished);
         json!({"terminated": {
             "exitCode": exit_code,
             "reason": if exit_code == 0 { "Completed" } else { "Error" },
@@ -136,8 +138,8 @@ impl Report<'_> {
         let done = json!({"terminated": {
             "exitCode": 0,
             "reason": "Completed",
-            "startedAt": rfc3339(self.memory.taken),
-            "finishedAt": rfc3339(self.memory.taken),
+            "startedAt": rfc3339(self.state.first_seen),
+            "finishedAt": rfc3339(self.state.first_seen),
         }});
         let report = |container: &ContainerView| match container.restart_policy.as_deref() {
             Some("Always") => self.container(container, sidecar_state, None, 0),
@@ -208,7 +210,7 @@ fn condition(kind: &str, (status, reason, message): (&str, &str, &str), since: O
 pub(crate) mod tests {
     use super::*;
     use api::Revision;
-    use api::views::{ContainerStatusView, PodPhase, RunningView};
+    use api::views::{ContainerRunningView, ContainerStatusView, PodPhase};
     use insta::assert_json_snapshot;
 
     /// A pod on node `n`, with one container.
@@ -229,17 +231,17 @@ pub(crate) mod tests {
         pod.status.phase = phase;
         if phase != PodPhase::Pending {
             let mut status = ContainerStatusView { name: "main".to_owned(), restart_count, ..Default::default() };
-            status.state.running = Some(RunningView::default());
+            status.state.running = Some(ContainerRunningView::default());
             pod.status.container_statuses.push(status);
             pod.status.start_time = Some(Timestamp::UNIX_EPOCH);
         }
         pod
     }
 
-    fn patch(pod: &PodView, act: &Act, memory: &Memory, now: Timestamp) -> Value {
-        match write(pod, act, memory, now) {
-            Write::Status(patch) => patch,
-            Write::Delete(options) => panic!("a delete with {options}"),
+    fn patch(pod: &PodView, action: &KubeletAction, state: &PodRuntimeState, now: Timestamp) -> Value {
+        match write(pod, action, state, now) {
+            PodWrite::Status(patch) => patch,
+            PodWrite::Delete(options) => panic!("a delete with {options}"),
         }
     }
 
@@ -262,7 +264,7 @@ pub(crate) mod tests {
             let container = ContainerView { name: name.to_owned(), restart_policy: policy, ..ContainerView::default() };
             pod.spec.init_containers.push(container);
         }
-        assert_json_snapshot!(patch(&pod, &Act::Start, &Memory::since(second(4)), second(5)), @r#"
+        assert_json_snapshot!(patch(&pod, &KubeletAction::Start, &PodRuntimeState::first_seen_at(second(4)), second(5)), @r#"
         {
           "metadata": {
             "resourceVersion": "7",
@@ -370,8 +372,8 @@ pub(crate) mod tests {
             ..Condition::default()
         };
         pod.status.conditions.push(ready("True"));
-        let memory = Memory { started: Some(second(5)), ..Memory::since(second(4)) };
-        assert_json_snapshot!(patch(&pod, &Act::Finish { exit_code: 3 }, &memory, second(9)), @r#"
+        let memory = PodRuntimeState { started: Some(second(5)), ..PodRuntimeState::first_seen_at(second(4)) };
+        assert_json_snapshot!(patch(&pod, &KubeletAction::Finish { exit_code: 3 }, &memory, second(9)), @r#"
         {
           "metadata": {
             "resourceVersion": "7",
@@ -422,7 +424,7 @@ pub(crate) mod tests {
         }
         "#);
         pod.status.conditions = vec![ready("False")];
-        let patch = patch(&pod, &Act::Stop, &memory, second(9));
+        let patch = patch(&pod, &KubeletAction::Stop, &memory, second(9));
         assert_eq!(patch["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 143);
         assert_eq!(patch["status"]["conditions"][1]["lastTransitionTime"], rfc3339(second(5)), "was not ready before");
     }
@@ -430,11 +432,11 @@ pub(crate) mod tests {
     #[test]
     fn a_crash_loop_counts_restarts_and_shows_the_last_end() {
         let pod = in_phase(bound("OnFailure"), PodPhase::Running, 2);
-        let mut memory = Memory { started: Some(second(5)), ..Memory::since(second(4)) };
-        let back_off = Act::BackOff { exit_code: 3 };
+        let mut memory = PodRuntimeState { started: Some(second(5)), ..PodRuntimeState::first_seen_at(second(4)) };
+        let back_off = KubeletAction::BackOff { exit_code: 3 };
         let waiting = patch(&pod, &back_off, &memory, second(6));
-        memory.note(&back_off, second(6));
-        let restarted = patch(&pod, &Act::Restart { exit_code: 3 }, &memory, second(26));
+        memory.record(&back_off, second(6));
+        let restarted = patch(&pod, &KubeletAction::Restart { exit_code: 3 }, &memory, second(26));
         for (patch, state, count) in [(waiting, "waiting", 2), (restarted, "running", 3)] {
             let container = &patch["status"]["containerStatuses"][0];
             assert!(container["state"].get(state).is_some(), "{container}");
@@ -447,8 +449,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_pod_that_never_started_fails_without_containers() {
-        let refuse = Act::Refuse { message: "annotation x".to_owned() };
-        assert_json_snapshot!(patch(&bound("Never"), &refuse, &Memory::since(second(4)), second(5)), @r#"
+        let refuse = KubeletAction::Refuse { message: "annotation x".to_owned() };
+        assert_json_snapshot!(patch(&bound("Never"), &refuse, &PodRuntimeState::first_seen_at(second(4)), second(5)), @r#"
         {
           "metadata": {
             "resourceVersion": "7",

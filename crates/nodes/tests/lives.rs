@@ -12,16 +12,16 @@ use api::{Clock, Random, Revision, Timestamp};
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
-use nodes::{Cluster, Config, Parts};
-use runtime::informer::Event;
+use nodes::{Cluster, Config, KubeletContext};
+use runtime::informer::CacheEvent;
 use runtime::{Cache, Recorder, TokioClock};
 use serde_json::{Value, json};
 
 /// The server, the caches it feeds, and what it was asked.
 #[derive(Clone)]
-struct Server(Arc<Mutex<World>>);
+struct FakeApiServer(Arc<Mutex<FakeApiState>>);
 
-struct World {
+struct FakeApiState {
     pods: Cache<PodView>,
     nodes: Cache<NodeView>,
     clock: TokioClock,
@@ -33,12 +33,12 @@ struct World {
     log: Vec<String>,
 }
 
-impl Server {
+impl FakeApiServer {
     /// A server with the nodes of `cluster`, and the kubelets running.
-    async fn start(count: u32) -> Server {
+    async fn start(count: u32) -> FakeApiServer {
         let clock = TokioClock::starting_at(Timestamp::UNIX_EPOCH);
         let (pods, nodes) = (Cache::new(&[]), Cache::new(&[]));
-        let server = Server(Arc::new(Mutex::new(World {
+        let server = FakeApiServer(Arc::new(Mutex::new(FakeApiState {
             pods: pods.clone(),
             nodes: nodes.clone(),
             clock,
@@ -56,7 +56,7 @@ impl Server {
         let clock = Arc::new(clock);
         let (recorder, events) = Recorder::new("kubelet", client.clone(), clock.clone(), Random::seeded(1));
         tokio::spawn(events);
-        tokio::spawn(nodes::run(Parts { client, pods, nodes, clock, recorder, config: Config::default() }));
+        tokio::spawn(nodes::run(KubeletContext { client, pods, nodes, clock, recorder, config: Config::default() }));
         server
     }
 
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// Asks for the pod's deletion, as a DELETE without a grace period of zero does.
-    fn ask_to_go(&self, name: &str) {
+    fn request_deletion(&self, name: &str) {
         let path = path(name);
         let mut world = self.0.lock().unwrap();
         let mut pod = world.documents[&path].clone();
@@ -95,7 +95,7 @@ impl Server {
     }
 
     /// The writes of the next `seconds`, since the last time this was asked.
-    async fn watch_for(&self, seconds: u64) -> String {
+    async fn writes_within(&self, seconds: u64) -> String {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         std::mem::take(&mut self.0.lock().unwrap().log).join("\n")
     }
@@ -105,12 +105,12 @@ fn path(name: &str) -> String {
     PodView::RESOURCE.object_path(&ObjectKey::new("default", name))
 }
 
-impl World {
+impl FakeApiState {
     fn write(&mut self, method: &Method, path: &str, body: Value) -> (u16, Value) {
         if path == "/api/v1/nodes" {
             self.revision += 1;
             let node = NodeView::decode(&serde_json::to_vec(&body).unwrap()).unwrap();
-            self.nodes.fold([Event::Put(node)], Revision(self.revision));
+            self.nodes.apply_events([CacheEvent::Put(node)], Revision(self.revision));
             return (201, body);
         }
         let now = self.clock.now().duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
@@ -130,7 +130,7 @@ impl World {
             self.log.push(format!("{now:.1} {name} removed"));
             self.documents.remove(pod_path);
             self.revision += 1;
-            self.pods.fold([Event::Gone(ObjectKey::new("default", name))], Revision(self.revision));
+            self.pods.apply_events([CacheEvent::Deleted(ObjectKey::new("default", name))], Revision(self.revision));
             return (200, pod);
         }
         if body["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"] {
@@ -155,7 +155,7 @@ impl World {
         self.revision += 1;
         pod["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let view = PodView::decode(&serde_json::to_vec(&pod).unwrap()).unwrap();
-        self.pods.fold([Event::Put(view)], Revision(self.revision));
+        self.pods.apply_events([CacheEvent::Put(view)], Revision(self.revision));
         self.documents.insert(path, pod.clone());
         pod
     }
@@ -168,21 +168,21 @@ fn status(code: u16) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_starts_runs_and_succeeds_when_it_says() {
-    let server = Server::start(2).await;
+    let server = FakeApiServer::start(2).await;
     server.bind("a", "Never", json!({"phalanx.dev/start-seconds": "1.5", "phalanx.dev/run-seconds": "10"}));
-    insta::assert_snapshot!(server.watch_for(60).await, @r#"
+    insta::assert_snapshot!(server.writes_within(60).await, @r#"
     1.5 a Running running restarts=0 exit=null
     11.5 a Succeeded terminated restarts=0 exit=0
     "#);
-    server.ask_to_go("a");
-    insta::assert_snapshot!(server.watch_for(60).await, @"60.0 a removed");
+    server.request_deletion("a");
+    insta::assert_snapshot!(server.writes_within(60).await, @"60.0 a removed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_container_is_started_again_with_growing_delays() {
-    let server = Server::start(1).await;
+    let server = FakeApiServer::start(1).await;
     server.bind("a", "OnFailure", json!({"phalanx.dev/exit-code": "2"}));
-    insta::assert_snapshot!(server.watch_for(40).await, @r#"
+    insta::assert_snapshot!(server.writes_within(40).await, @r#"
     0.0 a Running running restarts=0 exit=null
     1.0 a Running running restarts=1 exit=null
     2.0 a Running waiting restarts=1 exit=null
@@ -195,11 +195,11 @@ async fn a_failing_container_is_started_again_with_growing_delays() {
 
 #[tokio::test(start_paused = true)]
 async fn a_running_pod_that_is_to_go_is_stopped_then_removed() {
-    let server = Server::start(1).await;
+    let server = FakeApiServer::start(1).await;
     server.bind("a", "Always", json!({}));
-    insta::assert_snapshot!(server.watch_for(60).await, @"0.0 a Running running restarts=0 exit=null");
-    server.ask_to_go("a");
-    insta::assert_snapshot!(server.watch_for(60).await, @r#"
+    insta::assert_snapshot!(server.writes_within(60).await, @"0.0 a Running running restarts=0 exit=null");
+    server.request_deletion("a");
+    insta::assert_snapshot!(server.writes_within(60).await, @r#"
     60.0 a Failed terminated restarts=0 exit=143
     60.0 a removed
     "#);
@@ -207,9 +207,9 @@ async fn a_running_pod_that_is_to_go_is_stopped_then_removed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_malformed_annotation_fails_the_pod_and_warns() {
-    let server = Server::start(1).await;
+    let server = FakeApiServer::start(1).await;
     server.bind("a", "Never", json!({"phalanx.dev/run-seconds": "soon"}));
-    insta::assert_snapshot!(server.watch_for(60).await, @r#"
+    insta::assert_snapshot!(server.writes_within(60).await, @r#"
     0.0 a Failed  restarts=null exit=null
     0.0 event "Warning" "annotation phalanx.dev/run-seconds: \"soon\" is not a number of seconds"
     "#);
@@ -217,10 +217,10 @@ async fn a_malformed_annotation_fails_the_pod_and_warns() {
 
 #[tokio::test(start_paused = true)]
 async fn writes_that_fail_are_done_again() {
-    let server = Server::start(1).await;
+    let server = FakeApiServer::start(1).await;
     server.fail_next(&[503, 409, 429]);
     server.bind("a", "Never", json!({}));
-    insta::assert_snapshot!(server.watch_for(60).await, @r#"
+    insta::assert_snapshot!(server.writes_within(60).await, @r#"
     0.0 answered 429
     0.5 answered 409
     1.5 answered 503
@@ -231,8 +231,8 @@ async fn writes_that_fail_are_done_again() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_nodes_that_are_not_simulated_are_left_alone() {
-    let server = Server::start(1).await;
+    let server = FakeApiServer::start(1).await;
     let spec = json!({"nodeName": "metal-0", "restartPolicy": "Never", "containers": [{"name": "main"}]});
     server.change("a", json!({"metadata": {"namespace": "default", "name": "a", "uid": "uid-a"}, "spec": spec}));
-    assert_eq!(server.watch_for(60).await, "");
+    assert_eq!(server.writes_within(60).await, "");
 }

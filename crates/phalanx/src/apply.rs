@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
-use api::conversion::{present_api_version, put_right};
+use api::conversion::{current_api_version, normalize_drafts};
 use api::gates::Gates;
 use clap::{Args, ValueEnum};
 use http::Method;
@@ -13,10 +13,10 @@ use runtime::{is_already_exists, is_conflict, is_not_found};
 use serde_json::Value;
 
 use crate::client::{ConnectArgs, Connection};
-use crate::failure::Failure;
-use crate::kinds::{Kind, Kinds};
+use crate::command_error::CommandError;
+use crate::kinds::{ServedKind, ServedKinds};
 use crate::manifest::{self, Manifest, Problem};
-use crate::{ask, cli, client, dropped, three_way};
+use crate::{api_request, cli, client, dropped, three_way_merge};
 
 /// What `phalanx apply --help` teaches.
 pub const HELP: &str = "\
@@ -32,7 +32,7 @@ Examples:
   generate-jobs | phalanx apply -f -";
 
 /// Tries for an object that others write at the same time.
-const ATTEMPTS_MAX: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// Options of `phalanx apply`.
 #[derive(Args, Debug)]
@@ -42,7 +42,7 @@ pub struct ApplyArgs {
     pub files: Vec<PathBuf>,
     /// What to do about unknown fields
     #[arg(long, value_name = "HOW", default_value = "strict")]
-    pub validate: Validate,
+    pub validate: FieldValidation,
     /// Which cluster.
     #[command(flatten)]
     pub connect: ConnectArgs,
@@ -50,7 +50,7 @@ pub struct ApplyArgs {
 
 /// What to do about unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Validate {
+pub enum FieldValidation {
     /// Refuses the manifest, here and on the server
     Strict,
     /// The server drops them and says so
@@ -59,12 +59,12 @@ pub enum Validate {
     Ignore,
 }
 
-impl Validate {
-    fn parameter(self) -> &'static str {
+impl FieldValidation {
+    fn as_query_value(self) -> &'static str {
         match self {
-            Validate::Strict => "Strict",
-            Validate::Warn => "Warn",
-            Validate::Ignore => "Ignore",
+            FieldValidation::Strict => "Strict",
+            FieldValidation::Warn => "Warn",
+            FieldValidation::Ignore => "Ignore",
         }
     }
 }
@@ -73,7 +73,7 @@ impl Validate {
 pub fn command(args: &ApplyArgs) -> u8 {
     let manifests = match manifest::read_all(&args.files) {
         Ok(manifests) => manifests,
-        Err(problems) => return cli::refuse(&problems),
+        Err(problems) => return cli::report_problems(&problems),
     };
     client::run(&args.connect, async |connection| {
         apply(&connection, &manifests, args.validate, &mut std::io::stdout().lock()).await
@@ -84,39 +84,39 @@ pub fn command(args: &ApplyArgs) -> u8 {
 pub async fn apply(
     connection: &Connection,
     manifests: &[Manifest],
-    validate: Validate,
+    validate: FieldValidation,
     out: &mut dyn Write,
-) -> Result<u8, Failure> {
-    let kinds = Kinds::discover(&connection.client).await?;
+) -> Result<u8, CommandError> {
+    let kinds = ServedKinds::discover(&connection.client).await?;
     let intents = intents(connection, &kinds, manifests, validate)?;
-    let (mut problems, mut code) = (Vec::new(), cli::DONE);
+    let (mut problems, mut code) = (Vec::new(), cli::EXIT_DONE);
     for intent in &intents {
-        match intent.carry_out(&connection.client, validate).await {
-            Ok(Applied { outcome, answer, warnings }) => {
+        match intent.execute(&connection.client, validate).await {
+            Ok(ApplyResult { outcome, object: answer, warnings }) => {
                 let dropped = answer.iter().flat_map(|answer| dropped_fields(intent.manifest, answer, &warnings));
-                for problem in located(intent.manifest, &warnings).into_iter().chain(dropped) {
+                for problem in locate_warnings(intent.manifest, &warnings).into_iter().chain(dropped) {
                     eprintln!("warning: {problem}");
                 }
-                match writeln!(out, "{} {outcome}", intent.kind.title(&intent.name)) {
+                match writeln!(out, "{} {outcome}", intent.kind.object_display_name(&intent.name)) {
                     // What was asked for is done even if nothing reads what was done.
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
                     written => written?,
                 }
             }
             Err(Error::Api(status)) => {
-                code = code.max(if matches!(status.code, 400 | 422) { cli::BAD_INPUT } else { cli::FAILED });
+                code = code.max(if matches!(status.code, 400 | 422) { cli::EXIT_BAD_INPUT } else { cli::EXIT_FAILED });
                 problems.extend(problems_of(intent.manifest, &status));
             }
             Err(error) => return Err(error.into()),
         }
     }
-    if problems.is_empty() { Ok(code) } else { Err(Failure { code, ..Failure::from(problems) }) }
+    if problems.is_empty() { Ok(code) } else { Err(CommandError { code, ..CommandError::from(problems) }) }
 }
 
 /// One object to be applied.
-struct Intent<'a> {
+struct ApplyIntent<'a> {
     manifest: &'a Manifest,
-    kind: &'a Kind,
+    kind: &'a ServedKind,
     namespace: String,
     name: String,
 }
@@ -124,14 +124,14 @@ struct Intent<'a> {
 /// What is to be applied, or every problem that can be seen without the server's judgement.
 fn intents<'a>(
     connection: &Connection,
-    kinds: &'a Kinds,
+    kinds: &'a ServedKinds,
     manifests: &'a [Manifest],
-    validate: Validate,
-) -> Result<Vec<Intent<'a>>, Vec<Problem>> {
+    validate: FieldValidation,
+) -> Result<Vec<ApplyIntent<'a>>, Vec<Problem>> {
     let (mut intents, mut problems) = (Vec::new(), Vec::new());
     for manifest in manifests {
-        if validate == Validate::Strict {
-            problems.extend(shape_problems(manifest));
+        if validate == FieldValidation::Strict {
+            problems.extend(schema_problems(manifest));
         }
         match intent(connection, kinds, manifest) {
             Ok(intent) => intents.push(intent),
@@ -141,7 +141,11 @@ fn intents<'a>(
     if problems.is_empty() { Ok(intents) } else { Err(problems) }
 }
 
-fn intent<'a>(connection: &Connection, kinds: &'a Kinds, manifest: &'a Manifest) -> Result<Intent<'a>, Problem> {
+fn intent<'a>(
+    connection: &Connection,
+    kinds: &'a ServedKinds,
+    manifest: &'a Manifest,
+) -> Result<ApplyIntent<'a>, Problem> {
     let kind = kind_of(kinds, manifest)?;
     let metadata = &manifest.document["metadata"];
     let Some(name) = metadata["name"].as_str().filter(|name| !name.is_empty()) else {
@@ -150,49 +154,67 @@ fn intent<'a>(connection: &Connection, kinds: &'a Kinds, manifest: &'a Manifest)
         return Err(manifest.problem("metadata", message));
     };
     let own = metadata["namespace"].as_str().filter(|namespace| !namespace.is_empty());
-    if kind.namespaced && connection.namespace_is_chosen && own.is_some_and(|own| own != connection.namespace) {
+    if kind.namespaced && connection.is_namespace_explicit && own.is_some_and(|own| own != connection.namespace) {
         let message = format!("metadata.namespace: not the namespace asked for, {} (-n)", connection.namespace);
         return Err(manifest.problem("metadata.namespace", &message));
     }
-    Ok(Intent { manifest, kind, namespace: own.unwrap_or(&connection.namespace).to_owned(), name: name.to_owned() })
+    Ok(ApplyIntent {
+        manifest,
+        kind,
+        namespace: own.unwrap_or(&connection.namespace).to_owned(),
+        name: name.to_owned(),
+    })
 }
 
-impl Intent<'_> {
+impl ApplyIntent<'_> {
     /// Creates or changes the object.
-    async fn carry_out(&self, client: &Client, validate: Validate) -> Result<Applied, Error> {
-        let options = ask::query(&[("fieldValidation", validate.parameter()), ("fieldManager", "phalanx")]);
-        let collection = format!("{}{options}", self.kind.collection(Some(&self.namespace)));
-        let object = self.kind.object(&self.namespace, &self.name);
-        let wanted = three_way::annotated(&self.manifest.document, self.kind.namespaced.then_some(&*self.namespace));
-        let merging = api::schema::merging(&self.kind.group, &self.kind.version, &self.kind.kind);
+    async fn execute(&self, client: &Client, validate: FieldValidation) -> Result<ApplyResult, Error> {
+        let options =
+            api_request::query(&[("fieldValidation", validate.as_query_value()), ("fieldManager", "phalanx")]);
+        let collection = format!("{}{options}", self.kind.collection_path(Some(&self.namespace)));
+        let object = self.kind.object_path(&self.namespace, &self.name);
+        let wanted = three_way_merge::with_last_applied(
+            &self.manifest.document,
+            self.kind.namespaced.then_some(&*self.namespace),
+        );
+        let merging = api::schema::patch_schema(&self.kind.group, &self.kind.version, &self.kind.kind);
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let is_last = attempts == ATTEMPTS_MAX;
-            let current = match ask::get(client, &object, ask::JSON).await {
+            let is_last = attempts == MAX_ATTEMPTS;
+            let current = match api_request::get(client, &object, api_request::JSON).await {
                 Ok(current) => current,
                 Err(error) if is_not_found(&error) => {
-                    match ask::write_with_warnings(client, Method::POST, &collection, ask::JSON, &wanted).await {
+                    match api_request::write_with_warnings(
+                        client,
+                        Method::POST,
+                        &collection,
+                        api_request::JSON,
+                        &wanted,
+                    )
+                    .await
+                    {
                         // Somebody was faster; their object is changed instead.
                         Err(error) if is_already_exists(&error) && !is_last => continue,
-                        answer => return answer.map(|answer| Applied::of("created", answer)),
+                        answer => return answer.map(|answer| ApplyResult::of("created", answer)),
                     }
                 }
                 Err(error) => return Err(error),
             };
-            let original = three_way::last_applied(&current);
-            let Some(mut patch) = three_way::patch(original.as_ref(), &wanted, &current, merging) else {
-                return Ok(Applied { outcome: "unchanged", answer: None, warnings: Vec::new() });
+            let original = three_way_merge::last_applied(&current);
+            let Some(mut patch) = three_way_merge::patch(original.as_ref(), &wanted, &current, merging) else {
+                return Ok(ApplyResult { outcome: "unchanged", object: None, warnings: Vec::new() });
             };
             // The lists in the patch were made from this version, and are right for no other.
             patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
             let path = format!("{object}{options}");
-            match ask::write_with_warnings(client, Method::PATCH, &path, ask::MERGE_PATCH, &patch).await {
+            match api_request::write_with_warnings(client, Method::PATCH, &path, api_request::MERGE_PATCH, &patch).await
+            {
                 Err(error) if is_conflict(&error) && !is_last => {}
                 answer => {
                     let answer = answer?;
-                    let is_same = asked(answer.0.clone()) == asked(current);
-                    return Ok(Applied::of(if is_same { "unchanged" } else { "configured" }, answer));
+                    let is_same = without_server_fields(answer.0.clone()) == without_server_fields(current);
+                    return Ok(ApplyResult::of(if is_same { "unchanged" } else { "configured" }, answer));
                 }
             }
         }
@@ -200,23 +222,23 @@ impl Intent<'_> {
 }
 
 /// What came of an [`Intent`].
-struct Applied {
+struct ApplyResult {
     /// The word for what was done.
     outcome: &'static str,
     /// The object as the server has it, where it was asked.
-    answer: Option<Value>,
+    object: Option<Value>,
     /// What the server warns of.
     warnings: Vec<String>,
 }
 
-impl Applied {
-    fn of(outcome: &'static str, (answer, warnings): (Value, Vec<String>)) -> Applied {
-        Applied { outcome, answer: Some(answer), warnings }
+impl ApplyResult {
+    fn of(outcome: &'static str, (answer, warnings): (Value, Vec<String>)) -> ApplyResult {
+        ApplyResult { outcome, object: Some(answer), warnings }
     }
 }
 
 /// Warnings of the server at the line of the field that they begin with, or of the object.
-fn located(manifest: &Manifest, warnings: &[String]) -> Vec<Problem> {
+fn locate_warnings(manifest: &Manifest, warnings: &[String]) -> Vec<Problem> {
     let field = |warning: &str| {
         let (field, _) = warning.split_once(": ")?;
         field.starts_with(|sign: char| sign.is_ascii_lowercase()).then(|| field.to_owned())
@@ -226,7 +248,7 @@ fn located(manifest: &Manifest, warnings: &[String]) -> Vec<Problem> {
 }
 
 /// What of `object` somebody asked for. The rest changes by itself, and `1000m` becomes `1` without a change.
-fn asked(mut object: Value) -> Value {
+fn without_server_fields(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
     }
@@ -244,13 +266,13 @@ pub async fn create_all(
     manifests: &[Manifest],
     mut warn: impl FnMut(Problem),
 ) -> Result<Vec<Value>, Vec<Problem>> {
-    let kinds = Kinds::known();
+    let kinds = ServedKinds::built_in();
     let (mut created, mut problems) = (Vec::new(), Vec::new());
     for manifest in manifests {
         match create(client, &kinds, manifest).await {
             Ok((object, warnings)) => {
                 let dropped = dropped_fields(manifest, &object, &warnings);
-                located(manifest, &warnings).into_iter().chain(dropped).for_each(&mut warn);
+                locate_warnings(manifest, &warnings).into_iter().chain(dropped).for_each(&mut warn);
                 created.push(object);
             }
             Err(found) => problems.extend(found),
@@ -259,15 +281,20 @@ pub async fn create_all(
     if problems.is_empty() { Ok(created) } else { Err(problems) }
 }
 
-async fn create(client: &Client, kinds: &Kinds, manifest: &Manifest) -> Result<(Value, Vec<String>), Vec<Problem>> {
+async fn create(
+    client: &Client,
+    kinds: &ServedKinds,
+    manifest: &Manifest,
+) -> Result<(Value, Vec<String>), Vec<Problem>> {
     let kind = kind_of(kinds, manifest).map_err(|problem| vec![problem])?;
-    let misshapen = shape_problems(manifest);
+    let misshapen = schema_problems(manifest);
     if !misshapen.is_empty() {
         return Err(misshapen);
     }
     let namespace = manifest.document["metadata"]["namespace"].as_str().unwrap_or("default");
-    let path = format!("{}?fieldValidation=Strict", kind.collection(Some(namespace)));
-    let answer = ask::write_with_warnings(client, Method::POST, &path, ask::JSON, &manifest.document).await;
+    let path = format!("{}?fieldValidation=Strict", kind.collection_path(Some(namespace)));
+    let answer =
+        api_request::write_with_warnings(client, Method::POST, &path, api_request::JSON, &manifest.document).await;
     answer.map_err(|error| match error {
         Error::Api(status) => problems_of(manifest, &status),
         other => vec![manifest.problem("", &other.to_string())],
@@ -275,22 +302,22 @@ async fn create(client: &Client, kinds: &Kinds, manifest: &Manifest) -> Result<(
 }
 
 /// Which kind of the server's a manifest is of.
-pub fn kind_of<'a>(kinds: &'a Kinds, manifest: &Manifest) -> Result<&'a Kind, Problem> {
+pub fn kind_of<'a>(kinds: &'a ServedKinds, manifest: &Manifest) -> Result<&'a ServedKind, Problem> {
     let (api_version, kind) = manifest.api_version_and_kind()?;
     if kind == "Cluster" && api_version.starts_with("phalanx.dev/") {
         return Err(manifest.problem("kind", "kind Cluster describes nodes: give the file with --cluster"));
     }
-    kinds.of(api_version, kind).map_err(|(field, message)| manifest.problem(field, &message))
+    kinds.find_by_kind(api_version, kind).map_err(|(field, message)| manifest.problem(field, &message))
 }
 
 /// Unknown fields and wrong types, each at its line. A server would name them too, but all in one sentence. What it takes
 /// for a draft's spelling is left for it to tell.
-fn shape_problems(manifest: &Manifest) -> Vec<Problem> {
+fn schema_problems(manifest: &Manifest) -> Vec<Problem> {
     let Ok((api_version, kind)) = manifest.api_version_and_kind() else { return Vec::new() };
-    let present = present_api_version(api_version);
+    let present = current_api_version(api_version);
     let api_version = present.as_deref().unwrap_or(api_version);
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let Some(mut document) = without_drafts(manifest) else { return Vec::new() };
+    let Some(mut document) = normalized_document(manifest) else { return Vec::new() };
     let findings = api::schema::check(group, version, kind, &mut document);
     let unknown = findings.unknown.iter().map(|path| manifest.problem(path, &format!("{path}: unknown field")));
     let types = findings.type_errors.iter().map(|error| manifest.problem(&error.path, &error.to_string()));
@@ -298,18 +325,18 @@ fn shape_problems(manifest: &Manifest) -> Vec<Problem> {
 }
 
 /// The document in the spellings of today; none where a draft's spelling cannot be understood.
-fn without_drafts(manifest: &Manifest) -> Option<Value> {
+fn normalized_document(manifest: &Manifest) -> Option<Value> {
     let (api_version, kind) = manifest.api_version_and_kind().ok()?;
-    let present = present_api_version(api_version);
+    let present = current_api_version(api_version);
     let group = present.as_deref().unwrap_or(api_version).split_once('/').map_or("", |(group, _)| group);
     let mut document = manifest.document.clone();
-    put_right(group, kind, &mut document, &Gates::default()).ok()?;
+    normalize_drafts(group, kind, &mut document, &Gates::default()).ok()?;
     Some(document)
 }
 
 /// What the server dropped of the manifest without a warning, if `answer` is what it made of it.
 fn dropped_fields(manifest: &Manifest, answer: &Value, warnings: &[String]) -> Vec<Problem> {
-    without_drafts(manifest).map_or(Vec::new(), |wanted| dropped::fields(manifest, &wanted, answer, warnings))
+    normalized_document(manifest).map_or(Vec::new(), |wanted| dropped::fields(manifest, &wanted, answer, warnings))
 }
 
 /// One problem for each cause the server names; the whole message where it names none.
@@ -326,21 +353,21 @@ fn problems_of(manifest: &Manifest, status: &Status) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::home::{Home, job};
-    use crate::three_way::LAST_APPLIED;
-    use crate::{ask, cli};
+    use crate::test_cluster::{CliTestCluster, job};
+    use crate::three_way_merge::LAST_APPLIED;
+    use crate::{api_request, cli};
     use serde_json::Value;
 
-    async fn read(home: &Home, name: &str) -> Value {
+    async fn read(home: &CliTestCluster, name: &str) -> Value {
         let path = format!("/apis/batch/v1/namespaces/default/jobs/{name}");
-        ask::get(&home.connection.client, &path, ask::JSON).await.unwrap()
+        api_request::get(&home.connection.client, &path, api_request::JSON).await.unwrap()
     }
 
     // Shows: S001-07
     // Shows: S004-11
     #[tokio::test(start_paused = true)]
     async fn the_manifests_of_the_proposals_can_be_applied_again_and_again() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: demo-workload}\n";
         home.apply(namespace).await.unwrap();
         for (text, name) in [
@@ -361,9 +388,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_time_creates_and_the_same_again_changes_nothing() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         assert_eq!(home.apply(&job("a", 2)).await.unwrap(), "job.batch/a created\n");
-        home.settled("a").await;
+        home.wait_until_ended("a").await;
         let before = read(&home, "a").await["metadata"]["resourceVersion"].clone();
         assert_eq!(home.apply(&job("a", 2)).await.unwrap(), "job.batch/a unchanged\n");
         assert_eq!(read(&home, "a").await["metadata"]["resourceVersion"], before);
@@ -371,7 +398,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn fields_that_the_file_gains_or_loses_follow_it_and_others_stay() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         let labelled = |labels: &str| {
             let from = "metadata: {name: a}";
             job("a", 1).replace(from, &format!("metadata: {{name: a, labels: {{{labels}}}}}"))
@@ -379,7 +406,9 @@ mod tests {
         home.apply(&labelled("x: one, y: two")).await.unwrap();
         let theirs = serde_json::json!({"metadata": {"labels": {"theirs": "stays"}}});
         let path = "/apis/batch/v1/namespaces/default/jobs/a";
-        ask::write(&home.connection.client, http::Method::PATCH, path, ask::MERGE_PATCH, &theirs).await.unwrap();
+        api_request::write(&home.connection.client, http::Method::PATCH, path, api_request::MERGE_PATCH, &theirs)
+            .await
+            .unwrap();
         assert_eq!(home.apply(&labelled("x: three")).await.unwrap(), "job.batch/a configured\n");
         let object = read(&home, "a").await;
         assert_eq!(object["metadata"]["labels"].to_string(), r#"{"theirs":"stays","x":"three"}"#);
@@ -389,23 +418,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_bad_manifest_keeps_all_from_being_written() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         let bad = job("b", 1).replace("completions", "completion") + "---\napiVersion: v1\nkind: Pod\nmetadata: {}\n";
         let failure = home.apply(&format!("{}---\n{bad}", job("a", 1))).await.unwrap_err();
-        assert_eq!(failure.code, cli::BAD_INPUT);
+        assert_eq!(failure.code, cli::EXIT_BAD_INPUT);
         let said = failure.lines.join("\n");
         for part in ["-:21: job/b: spec.completion: unknown field", "pod/(no name): metadata.name: Required value"] {
             assert!(said.contains(part), "no {part:?} in:\n{said}");
         }
-        let jobs = ask::list(&home.connection.client, "/apis/batch/v1/jobs", &[], ask::JSON).await.unwrap();
+        let jobs =
+            api_request::list(&home.connection.client, "/apis/batch/v1/jobs", &[], api_request::JSON).await.unwrap();
         assert_eq!(jobs["items"].as_array().map(Vec::len), Some(0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_only_the_server_sees_is_told_at_its_line_too() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         let failure = home.apply(&job("a", 2).replace("gang: {}", "gang: {minCount: 4}")).await.unwrap_err();
-        assert_eq!(failure.code, cli::BAD_INPUT);
+        assert_eq!(failure.code, cli::EXIT_BAD_INPUT);
         assert!(failure.lines[0].starts_with("-:8: job/a: spec.scheduling"), "{failure:?}");
     }
 }

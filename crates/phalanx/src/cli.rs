@@ -8,16 +8,16 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::manifest::Problem;
-use crate::{apply, compile, config, delete, explain, get, logs, parts, print, run, store_check, up, wait};
+use crate::{apply, compile, components, config, delete, explain, get, logs, print, run, store_check, up, wait};
 
 /// Done.
-pub const DONE: u8 = 0;
+pub const EXIT_DONE: u8 = 0;
 /// A workload failed or time ran out.
-pub const FAILED: u8 = 1;
+pub const EXIT_FAILED: u8 = 1;
 /// Bad usage or a bad manifest.
-pub const BAD_INPUT: u8 = 2;
+pub const EXIT_BAD_INPUT: u8 = 2;
 /// Cannot start.
-pub const CANNOT_START: u8 = 3;
+pub const EXIT_CANNOT_START: u8 = 3;
 
 const ABOUT: &str = "Starts groups of pods together, in the right place, or not at all";
 
@@ -70,14 +70,14 @@ enum Command {
     #[command(after_help = logs::HELP)]
     Logs(logs::LogsArgs),
     /// Places the pods of a cluster that is there already
-    #[command(after_help = parts::SCHEDULER_HELP)]
-    Scheduler(parts::SchedulerArgs),
+    #[command(after_help = components::SCHEDULER_HELP)]
+    Scheduler(components::SchedulerArgs),
     /// Runs the Jobs of a cluster that is there already
-    #[command(after_help = parts::CONTROLLERS_HELP)]
-    Controllers(parts::ControllersArgs),
+    #[command(after_help = components::CONTROLLERS_HELP)]
+    Controllers(components::ControllersArgs),
     /// Adds simulated nodes to a cluster that is there already
-    #[command(after_help = parts::NODES_HELP)]
-    Nodes(parts::NodesArgs),
+    #[command(after_help = components::NODES_HELP)]
+    Nodes(components::NodesArgs),
     /// Prints the configuration of phalanx run, up and its parts, with defaults and comments
     Config,
     /// Looks after data directories
@@ -152,11 +152,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Longest wait, such as 90s, 5m or 1h30m
-    #[arg(long, default_value = "5m", value_parser = duration)]
+    #[arg(long, default_value = "5m", value_parser = parse_duration)]
     pub timeout: Duration,
     /// Prints one JSON document instead of the table
     #[arg(short, long, value_name = "FORMAT")]
-    pub output: Option<Output>,
+    pub output: Option<RunOutputFormat>,
 }
 
 /// Options of `phalanx compile`.
@@ -169,28 +169,28 @@ pub struct CompileArgs {
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum RunOutputFormat {
     /// One JSON document
     Json,
 }
 
 /// A part says when its server is lost and found; what the client below it thinks of that only repeats it.
-const PART_LEVEL: &str = "info,kube_client=off";
+const COMPONENT_LOG_LEVEL: &str = "info,kube_client=off";
 
 /// Parses the command line, runs the command, returns its exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let (filter, level) = match &cli.command {
         Command::Up(args) => (args.log.as_deref(), "warn"),
-        Command::Scheduler(args) => (args.part.log.as_deref(), PART_LEVEL),
-        Command::Controllers(args) => (args.part.log.as_deref(), PART_LEVEL),
-        Command::Nodes(args) => (args.part.log.as_deref(), PART_LEVEL),
+        Command::Scheduler(args) => (args.component.log.as_deref(), COMPONENT_LOG_LEVEL),
+        Command::Controllers(args) => (args.component.log.as_deref(), COMPONENT_LOG_LEVEL),
+        Command::Nodes(args) => (args.component.log.as_deref(), COMPONENT_LOG_LEVEL),
         // What keeps a command from its server is said by the command itself.
         _ => (None, "error,kube_client=off"),
     };
     if let Err(message) = start_log(filter, level) {
         eprintln!("error: {message}");
-        return ExitCode::from(BAD_INPUT);
+        return ExitCode::from(EXIT_BAD_INPUT);
     }
     let code = match cli.command {
         Command::Run(args) => run::command(&args),
@@ -202,12 +202,12 @@ pub fn main() -> ExitCode {
         Command::Wait(args) => wait::command(&args),
         Command::Explain(args) => explain::command(&args),
         Command::Logs(args) => logs::command(&args),
-        Command::Scheduler(args) => parts::scheduler(&args),
-        Command::Controllers(args) => parts::controllers(&args),
-        Command::Nodes(args) => parts::nodes(&args),
+        Command::Scheduler(args) => components::scheduler(&args),
+        Command::Controllers(args) => components::controllers(&args),
+        Command::Nodes(args) => components::nodes(&args),
         Command::Config => {
             print!("{}", config::DEFAULTS);
-            DONE
+            EXIT_DONE
         }
         Command::Store(StoreCommand::Check { data_dir }) => store_check::command(&data_dir),
         Command::Completion { shell } => {
@@ -215,27 +215,27 @@ pub fn main() -> ExitCode {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "phalanx", &mut script);
             print!("{}", String::from_utf8_lossy(&script));
-            DONE
+            EXIT_DONE
         }
         Command::Version => {
             println!("phalanx {VERSION}");
-            DONE
+            EXIT_DONE
         }
     };
-    ExitCode::from(if print::result_was_lost() { code.max(FAILED) } else { code })
+    ExitCode::from(if print::result_was_lost() { code.max(EXIT_FAILED) } else { code })
 }
 
 /// Lists every problem on standard error and returns the exit code for bad input.
-pub fn refuse(problems: &[Problem]) -> u8 {
+pub fn report_problems(problems: &[Problem]) -> u8 {
     for problem in problems {
         eprintln!("error: {problem}");
     }
-    BAD_INPUT
+    EXIT_BAD_INPUT
 }
 
 /// Reads a length of time such as `1h30m`; nothing, less and more than ten years is refused.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    api::clock::setting(text).ok_or_else(|| "write it like 90s, 5m or 1h30m; at most 87600h".to_owned())
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    api::clock::parse_duration_setting(text).ok_or_else(|| "write it like 90s, 5m or 1h30m; at most 87600h".to_owned())
 }
 
 /// An error with what caused it, and what caused that.
@@ -269,7 +269,7 @@ fn start_log(filter: Option<&str>, level: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cli, CommandFactory, duration};
+    use super::{Cli, CommandFactory, parse_duration};
 
     #[test]
     fn the_command_line_is_well_formed() {
@@ -278,10 +278,10 @@ mod tests {
 
     #[test]
     fn durations_are_read_and_nonsense_is_refused() {
-        assert_eq!(duration("1h30m").map(|wait| wait.as_secs()), Ok(5400));
-        assert_eq!(duration("90s").map(|wait| wait.as_secs()), Ok(90));
+        assert_eq!(parse_duration("1h30m").map(|wait| wait.as_secs()), Ok(5400));
+        assert_eq!(parse_duration("90s").map(|wait| wait.as_secs()), Ok(90));
         for text in ["", "5", "0s", "-5s", "five", "100000000h"] {
-            assert!(duration(text).is_err(), "{text}");
+            assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 }

@@ -8,11 +8,11 @@ use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::{cli, deadline};
 
 /// Where `phalanx up` leaves its kubeconfig unless told otherwise.
-const OWN_KUBECONFIG: &str = ".phalanx/kubeconfig";
+const LOCAL_KUBECONFIG: &str = ".phalanx/kubeconfig";
 
 /// Options of every command that talks to a cluster.
 #[derive(Args, Debug, Default)]
@@ -39,7 +39,7 @@ pub struct RequestTimeout(pub Option<Duration>);
 fn request_timeout(text: &str) -> Result<RequestTimeout, String> {
     match text {
         "0" | "0s" => Ok(RequestTimeout(None)),
-        text => cli::duration(text).map(|deadline| RequestTimeout(Some(deadline))),
+        text => cli::parse_duration(text).map(|deadline| RequestTimeout(Some(deadline))),
     }
 }
 
@@ -52,29 +52,30 @@ pub struct Connection {
     /// Where objects are whose namespace nobody says.
     pub namespace: String,
     /// Whether the user chose the namespace on the command line.
-    pub namespace_is_chosen: bool,
+    pub is_namespace_explicit: bool,
 }
 
 /// Connects, does `work` on a runtime of its own, says what went wrong and returns the exit code.
-pub fn run(args: &ConnectArgs, work: impl AsyncFnOnce(Connection) -> Result<u8, Failure>) -> u8 {
+pub fn run(args: &ConnectArgs, work: impl AsyncFnOnce(Connection) -> Result<u8, CommandError>) -> u8 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Failure::cannot_start(format!("cannot start: {error}")).report(),
+        Err(error) => return CommandError::cannot_start(format!("cannot start: {error}")).report(),
     };
     let outcome = runtime.block_on(async { work(connect(args).await?).await });
     outcome.unwrap_or_else(|failure| failure.report())
 }
 
-async fn connect(args: &ConnectArgs) -> Result<Connection, Failure> {
-    let (config, name) = configured(&Source::here(args.kubeconfig.as_deref()), args.context.as_deref()).await?;
+async fn connect(args: &ConnectArgs) -> Result<Connection, CommandError> {
+    let (config, name) =
+        load_config(&KubeconfigSource::from_process(args.kubeconfig.as_deref()), args.context.as_deref()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let request_timeout = args.request_timeout;
-    let client = deadline::around(usable(config, &name)?, request_timeout.0);
-    Ok(Connection { client, request_timeout, namespace, namespace_is_chosen: args.namespace.is_some() })
+    let client = deadline::with_deadline(build_client(config, &name)?, request_timeout.0);
+    Ok(Connection { client, request_timeout, namespace, is_namespace_explicit: args.namespace.is_some() })
 }
 
 /// A server for a part that works on it for a long time.
-pub struct Server {
+pub struct ServerEndpoint {
     /// Talks to the server.
     pub client: Client,
     /// Where it is, for people.
@@ -83,97 +84,106 @@ pub struct Server {
 
 /// The server of a kubeconfig or, where there is none and this is a pod of a cluster, that cluster's. Nothing is asked
 /// of it yet.
-pub async fn of_part(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Server, Failure> {
-    let source = Source::here(kubeconfig);
+pub async fn server_of_component(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Result<ServerEndpoint, CommandError> {
+    let source = KubeconfigSource::from_process(kubeconfig);
     let is_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     let (mut config, name) = match source {
-        Source::Nowhere if is_pod => {
+        KubeconfigSource::Missing if is_pod => {
             let name = "the account of this pod".to_owned();
             let config = Config::incluster().map_err(|error| {
-                Failure::cannot_start(format!("{name}: {error}; give the pod a service account, or pass --kubeconfig"))
+                CommandError::cannot_start(format!(
+                    "{name}: {error}; give the pod a service account, or pass --kubeconfig"
+                ))
             })?;
             (config, name)
         }
-        source => configured(&source, context).await?,
+        source => load_config(&source, context).await?,
     };
     // Parts try again by themselves, and know what they may send twice.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let client = runtime::reconnecting(move || Client::try_from(config.clone()));
-    Ok(Server { client: client.map_err(|error| unusable(&name, &error))?, url })
+    Ok(ServerEndpoint { client: client.map_err(|error| kubeconfig_error(&name, &error))?, url })
 }
 
 /// A server that does not even accept a connection is tried again after this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a kubeconfig says, and what to call it.
-async fn configured(source: &Source, context: Option<&str>) -> Result<(Config, String), Failure> {
+async fn load_config(source: &KubeconfigSource, context: Option<&str>) -> Result<(Config, String), CommandError> {
     let (kubeconfig, name) = source.read()?;
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let mut config = config.map_err(|error| unusable(&name, &error))?;
+    let mut config = config.map_err(|error| kubeconfig_error(&name, &error))?;
     // A create that timed out may have taken effect; whoever asked decides whether to ask again.
     config.default_retry = false;
     Ok((config, name))
 }
 
-fn usable(config: Config, name: &str) -> Result<Client, Failure> {
-    Client::try_from(config).map_err(|error| unusable(name, &error))
+fn build_client(config: Config, name: &str) -> Result<Client, CommandError> {
+    Client::try_from(config).map_err(|error| kubeconfig_error(name, &error))
 }
 
-fn unusable(name: &str, error: &dyn std::fmt::Display) -> Failure {
-    Failure::cannot_start(format!("kubeconfig {name}: {error}; mend it or pass another with --kubeconfig FILE"))
+fn kubeconfig_error(name: &str, error: &dyn std::fmt::Display) -> CommandError {
+    CommandError::cannot_start(format!("kubeconfig {name}: {error}; mend it or pass another with --kubeconfig FILE"))
 }
 
 /// Where the kubeconfig comes from.
 #[derive(Debug, PartialEq, Eq)]
-enum Source {
+enum KubeconfigSource {
     File(PathBuf),
     /// `$KUBECONFIG`, which may name several files.
     Environment,
-    Nowhere,
+    Missing,
 }
 
-impl Source {
+impl KubeconfigSource {
     /// Where it comes from in this process.
-    fn here(chosen: Option<&Path>) -> Source {
-        Source::find(chosen, std::env::var_os("KUBECONFIG").as_deref(), std::env::home_dir().as_deref())
+    fn from_process(chosen: Option<&Path>) -> KubeconfigSource {
+        KubeconfigSource::find(chosen, std::env::var_os("KUBECONFIG").as_deref(), std::env::home_dir().as_deref())
     }
 
-    fn find(chosen: Option<&Path>, environment: Option<&OsStr>, home: Option<&Path>) -> Source {
+    fn find(chosen: Option<&Path>, environment: Option<&OsStr>, home: Option<&Path>) -> KubeconfigSource {
         if let Some(file) = chosen {
-            return Source::File(file.to_owned());
+            return KubeconfigSource::File(file.to_owned());
         }
         if environment.is_some_and(|files| !files.is_empty()) {
-            return Source::Environment;
+            return KubeconfigSource::Environment;
         }
-        let candidates = [Some(PathBuf::from(OWN_KUBECONFIG)), home.map(|home| home.join(".kube/config"))];
-        candidates.into_iter().flatten().find(|file| file.is_file()).map_or(Source::Nowhere, Source::File)
+        let candidates = [Some(PathBuf::from(LOCAL_KUBECONFIG)), home.map(|home| home.join(".kube/config"))];
+        candidates
+            .into_iter()
+            .flatten()
+            .find(|file| file.is_file())
+            .map_or(KubeconfigSource::Missing, KubeconfigSource::File)
     }
 
-    fn read(&self) -> Result<(Kubeconfig, String), Failure> {
+    fn read(&self) -> Result<(Kubeconfig, String), CommandError> {
         let advice = "start a cluster with `phalanx up` or pass --kubeconfig FILE";
         match self {
-            Source::File(file) => {
+            KubeconfigSource::File(file) => {
                 let name = file.display().to_string();
                 let read = Kubeconfig::read_from(file);
                 Ok((
-                    read.map_err(|error| Failure::cannot_start(format!("kubeconfig {name}: {error}; {advice}")))?,
+                    read.map_err(|error| CommandError::cannot_start(format!("kubeconfig {name}: {error}; {advice}")))?,
                     name,
                 ))
             }
-            Source::Environment => {
+            KubeconfigSource::Environment => {
                 let name = "named by $KUBECONFIG".to_owned();
                 match Kubeconfig::from_env() {
                     Ok(Some(kubeconfig)) => Ok((kubeconfig, name)),
                     Ok(None) => {
-                        Err(Failure::cannot_start(format!("no file that $KUBECONFIG names is there; {advice}")))
+                        Err(CommandError::cannot_start(format!("no file that $KUBECONFIG names is there; {advice}")))
                     }
-                    Err(error) => Err(Failure::cannot_start(format!("kubeconfig {name}: {error}; {advice}"))),
+                    Err(error) => Err(CommandError::cannot_start(format!("kubeconfig {name}: {error}; {advice}"))),
                 }
             }
-            Source::Nowhere => Err(Failure::cannot_start(format!("no kubeconfig found; {advice}"))),
+            KubeconfigSource::Missing => Err(CommandError::cannot_start(format!("no kubeconfig found; {advice}"))),
         }
     }
 }
@@ -185,14 +195,21 @@ mod tests {
     #[test]
     fn the_command_line_wins_over_the_environment_and_both_over_files() {
         let (chosen, environment) = (Path::new("mine"), OsStr::new("a:b"));
-        assert_eq!(Source::find(Some(chosen), Some(environment), None), Source::File("mine".into()));
-        assert_eq!(Source::find(None, Some(environment), None), Source::Environment);
-        assert_eq!(Source::find(None, Some(OsStr::new("")), None), Source::Nowhere, "an empty variable says nothing");
+        assert_eq!(
+            KubeconfigSource::find(Some(chosen), Some(environment), None),
+            KubeconfigSource::File("mine".into())
+        );
+        assert_eq!(KubeconfigSource::find(None, Some(environment), None), KubeconfigSource::Environment);
+        assert_eq!(
+            KubeconfigSource::find(None, Some(OsStr::new("")), None),
+            KubeconfigSource::Missing,
+            "an empty variable says nothing"
+        );
     }
 
     #[test]
     fn requests_have_15_seconds_unless_told_otherwise() {
-        let given = |line: &str| crate::home::parsed::<ConnectArgs>(line).request_timeout.0;
+        let given = |line: &str| crate::test_cluster::parse_args::<ConnectArgs>(line).request_timeout.0;
         assert_eq!(given(""), Some(runtime::request::DEADLINE));
         assert_eq!(given("--request-timeout 2m"), Some(Duration::from_secs(120)));
         assert_eq!([given("--request-timeout 0"), given("--request-timeout 0s")], [None, None]);
@@ -201,10 +218,11 @@ mod tests {
 
     #[test]
     fn without_a_kubeconfig_the_user_learns_how_to_get_one() {
-        let failure = Source::find(None, None, Some(Path::new("/nowhere"))).read().expect_err("there is none");
-        assert_eq!(failure.code, crate::cli::CANNOT_START);
+        let failure =
+            KubeconfigSource::find(None, None, Some(Path::new("/nowhere"))).read().expect_err("there is none");
+        assert_eq!(failure.code, crate::cli::EXIT_CANNOT_START);
         assert!(failure.lines[0].contains("phalanx up") && failure.lines[0].contains("--kubeconfig"), "{failure:?}");
-        let failure = Source::File("/nowhere/at/all".into()).read().expect_err("there is none");
+        let failure = KubeconfigSource::File("/nowhere/at/all".into()).read().expect_err("there is none");
         assert!(failure.lines[0].contains("/nowhere/at/all"), "{failure:?}");
     }
 }

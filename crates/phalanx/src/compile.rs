@@ -6,31 +6,31 @@ mod annotate; // notes at the ends of YAML's lines
 
 use std::collections::BTreeSet;
 
-use api::batch::scheduling::{JobIntent, item_for_job, job_of_cron_job};
-use api::conversion::put_right;
+use api::batch::scheduling::{JobIntent, item_for_job, job_from_cron_job};
+use api::conversion::normalize_drafts;
 use api::gates::Gates;
 use api::job_set::{self, JobSet};
 use api::metadata::names;
 use api::views::{JobView, View};
 use controllers::job::ChildOwners;
-use controllers::job::scheduling::{compiled, why_no_objects};
+use controllers::job::scheduling::{compile_objects, no_objects_reason};
 use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::{Value, json};
 use workloadbuilder::groups::workload_owner;
-use workloadbuilder::target::Version;
-use workloadbuilder::{BuildOptions, Builder, Group, WorkloadItem};
+use workloadbuilder::target::SchedulingVersion;
+use workloadbuilder::{BuildOptions, Builder, BuiltGroup, WorkloadItem};
 
 use crate::cli::{self, CompileArgs};
 use crate::manifest::{self, Manifest, Problem};
 use crate::run;
-use notes::Origin;
+use notes::CompileOrigin;
 
 /// Stands in for the uids that a server would assign.
-const UID_UNKNOWN: &str = "00000000-0000-0000-0000-000000000000";
+const PLACEHOLDER_UID: &str = "00000000-0000-0000-0000-000000000000";
 /// Stands in for the minute at which a CronJob makes a Job.
-const MINUTE_UNKNOWN: &str = "0";
+const PLACEHOLDER_MINUTE: &str = "0";
 
 /// `phalanx compile`: returns the exit code.
 pub fn command(args: &CompileArgs) -> u8 {
@@ -40,9 +40,9 @@ pub fn command(args: &CompileArgs) -> u8 {
                 eprintln!("warning: {warning}");
             }
             print!("{text}");
-            cli::DONE
+            cli::EXIT_DONE
         }
-        Err(problems) => cli::refuse(&problems),
+        Err(problems) => cli::report_problems(&problems),
     }
 }
 
@@ -55,9 +55,9 @@ fn compile_all(manifests: &[Manifest]) -> Result<(String, Vec<String>), Vec<Prob
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| vec![manifests[0].problem("", &format!("cannot start: {error}"))])?;
     // Objects are compiled for whichever cluster they go to, which has their namespaces.
-    let namespaces = namespaces_of(&others);
+    let namespaces = missing_namespaces(&others);
     let checked: Vec<Manifest> = namespaces.iter().chain(&others).cloned().collect();
-    let mut stored = runtime.block_on(run::check(&checked, Gates::default()))?;
+    let mut stored = runtime.block_on(run::validate_manifests(&checked, Gates::default()))?;
     let stored = stored.split_off(namespaces.len());
     let (mut documents, mut problems, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let mut gather = |manifest: &Manifest, result: Result<String, Vec<Problem>>| match result {
@@ -85,55 +85,59 @@ fn compile_all(manifests: &[Manifest]) -> Result<(String, Vec<String>), Vec<Prob
 }
 
 /// The namespaces that objects live in and neither a manifest nor a new server has.
-fn namespaces_of(manifests: &[Manifest]) -> Vec<Manifest> {
+fn missing_namespaces(manifests: &[Manifest]) -> Vec<Manifest> {
     let made = manifests.iter().filter(|manifest| manifest.document["kind"] == "Namespace");
     let made: BTreeSet<&str> = made.filter_map(|manifest| manifest.document["metadata"]["name"].as_str()).collect();
     let named = manifests.iter().filter_map(|manifest| manifest.document["metadata"]["namespace"].as_str());
-    let missing: BTreeSet<&str> = named.filter(|name| !made.contains(name) && !is_there(name)).collect();
+    let missing: BTreeSet<&str> = named.filter(|name| !made.contains(name) && !is_default_namespace(name)).collect();
     let namespace = |name: &str| {
         let document = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        Manifest::made(document)
+        Manifest::from_document(document)
     };
     missing.into_iter().map(namespace).collect()
 }
 
 /// Whether a new server has the namespace. One whose name it would refuse it is left to refuse at the object.
-fn is_there(name: &str) -> bool {
+fn is_default_namespace(name: &str) -> bool {
     ["default", "kube-node-lease", "kube-public", "kube-system"].contains(&name) || !names::dns_label(name).is_empty()
 }
 
 /// The uid that names are made from.
 fn uid_of(manifest: &Manifest) -> &str {
-    manifest.document["metadata"]["uid"].as_str().unwrap_or(UID_UNKNOWN)
+    manifest.document["metadata"]["uid"].as_str().unwrap_or(PLACEHOLDER_UID)
 }
 
 fn job(manifest: &Manifest, mut job: Value) -> Result<String, Vec<Problem>> {
     let uid = uid_of(manifest);
     job["metadata"]["uid"] = uid.into();
     let introduction = format!(", as if the server had given it uid {uid}");
-    objects_of_job(&job, &introduction, Origin::job)
+    objects_of_job(&job, &introduction, CompileOrigin::job)
         .map_err(|message| vec![manifest.problem("spec.scheduling", &message)])
 }
 
 fn cron_job(manifest: &Manifest, document: Value) -> Result<String, Vec<Problem>> {
     let problem = |message: String| vec![manifest.problem("spec.jobTemplate.spec.scheduling", &message)];
     let cron_job: CronJob = serde_json::from_value(document).map_err(|error| problem(error.to_string()))?;
-    let name = format!("{}-{MINUTE_UNKNOWN}", cron_job.metadata.name.as_deref().unwrap_or_default());
+    let name = format!("{}-{PLACEHOLDER_MINUTE}", cron_job.metadata.name.as_deref().unwrap_or_default());
     let mut job =
-        serde_json::to_value(job_of_cron_job(&cron_job, &name)).map_err(|error| problem(error.to_string()))?;
-    job["metadata"]["uid"] = UID_UNKNOWN.into();
-    let introduction = format!(": each of its Jobs, as if {name} with uid {UID_UNKNOWN} were one");
-    objects_of_job(&job, &introduction, Origin::job_of_cron_job).map_err(problem)
+        serde_json::to_value(job_from_cron_job(&cron_job, &name)).map_err(|error| problem(error.to_string()))?;
+    job["metadata"]["uid"] = PLACEHOLDER_UID.into();
+    let introduction = format!(": each of its Jobs, as if {name} with uid {PLACEHOLDER_UID} were one");
+    objects_of_job(&job, &introduction, CompileOrigin::job_of_cron_job).map_err(problem)
 }
 
 /// The Workload and PodGroup of a Job as the server would hold it, or why there are none.
-fn objects_of_job(job: &Value, introduction: &str, origin: fn(WorkloadItem) -> Origin) -> Result<String, String> {
+fn objects_of_job(
+    job: &Value,
+    introduction: &str,
+    origin: fn(WorkloadItem) -> CompileOrigin,
+) -> Result<String, String> {
     let job = JobView::decode(job.to_string().as_bytes()).map_err(|error| error.to_string())?;
-    let Some((workload, group)) = compiled(&job, UID_UNKNOWN).map_err(|error| error.to_string())? else {
-        let why = why_no_objects(&job, &Gates::default(), &ChildOwners::default()).unwrap_or_default();
+    let Some((workload, group)) = compile_objects(&job, PLACEHOLDER_UID).map_err(|error| error.to_string())? else {
+        let why = no_objects_reason(&job, &Gates::default(), &ChildOwners::default()).unwrap_or_default();
         return Ok(format!(": no objects; {why}\n"));
     };
-    let origin = origin(item_for_job(JobIntent::from(&job).under(&Gates::default())));
+    let origin = origin(item_for_job(JobIntent::from(&job).with_gates(&Gates::default())));
     let objects = [yaml(&workload, &origin)?, yaml(&group, &origin)?];
     Ok(format!("{introduction}\n{}", objects.join("---\n")))
 }
@@ -146,7 +150,7 @@ fn job_set(manifest: &Manifest, warnings: &mut Vec<String>) -> Result<String, Ve
         let message = format!("apiVersion: compile knows JobSets of {}", job_set::API_VERSION);
         return Err(vec![problem("apiVersion", message)]);
     }
-    let told = put_right("jobset.x-k8s.io", "JobSet", &mut document, &Gates::default());
+    let told = normalize_drafts("jobset.x-k8s.io", "JobSet", &mut document, &Gates::default());
     let fields = |errors: api::field::ErrorList| -> Vec<Problem> {
         errors.iter().map(|error| problem(error.path.as_str(), error.to_string())).collect()
     };
@@ -183,23 +187,23 @@ fn objects_of_job_set(job_set: &JobSet, uid: &str) -> Result<String, String> {
     };
     let workload = job_set.builder(owner.clone()).build_workload().map_err(|error| error.to_string())?;
     let mut stored = workload.clone();
-    stored.metadata.uid = Some(UID_UNKNOWN.to_owned());
-    let group_owners = vec![workload_owner(&stored, Version::default())];
+    stored.metadata.uid = Some(PLACEHOLDER_UID.to_owned());
+    let group_owners = vec![workload_owner(&stored, SchedulingVersion::default())];
     let options = BuildOptions { owner: Some(owner), group_owners, ..BuildOptions::default() };
-    let groups = Builder::from_workload(stored, options).groups().map_err(|error| error.to_string())?;
+    let groups = Builder::from_workload(stored, options).build_groups().map_err(|error| error.to_string())?;
 
-    let origin = Origin::job_set(job_set.item());
+    let origin = CompileOrigin::job_set(job_set.item());
     let mut objects = vec![yaml(&workload, &origin)?];
     for group in &groups {
         objects.push(match group {
-            Group::Composite(group) => yaml(group, &origin)?,
-            Group::Pods(group) => yaml(group, &origin)?,
+            BuiltGroup::Composite(group) => yaml(group, &origin)?,
+            BuiltGroup::Pods(group) => yaml(group, &origin)?,
         });
     }
     Ok(objects.join("---\n"))
 }
 
-fn yaml(object: &impl Serialize, origin: &Origin) -> Result<String, String> {
+fn yaml(object: &impl Serialize, origin: &CompileOrigin) -> Result<String, String> {
     // By way of JSON, whose maps are sorted: apiVersion, kind, metadata, spec.
     let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
     let text = serde_saphyr::to_string(&value).map_err(|error| error.to_string())?;

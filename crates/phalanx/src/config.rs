@@ -9,7 +9,7 @@ use controllers::job::{ChildOwners, OnSuspend, PlainJobs};
 use nodes::cluster::Cluster;
 use scheduler::KubeSchedulerConfiguration;
 use scheduler::configuration::KIND as KUBE_SCHEDULER;
-use scheduler_core::{OtherPriority, UnsupportedTerms};
+use scheduler_core::{PriorityMismatch, UnsupportedTerms};
 use serde_json::Value;
 
 use crate::manifest::{self, Manifest, Problem};
@@ -39,21 +39,21 @@ pub struct Configuration {
     /// Whether a bind that would over-commit a node is refused.
     pub capacity_check: bool,
     /// Connections at once.
-    pub connections_max: u64,
+    pub max_connections: u64,
     /// Requests that read, at once.
-    pub reads_max: u64,
+    pub max_requests_in_flight: u64,
     /// Requests that write, at once.
-    pub writes_max: u64,
+    pub max_mutating_requests_in_flight: u64,
     /// Watches at once.
-    pub watches_max: u64,
+    pub max_watches: u64,
     /// How long a request may take until its answer begins.
     pub request_timeout: Duration,
     /// How long requests may take after a stop.
     pub drain_timeout: Duration,
     /// How much history is kept.
-    pub history_mebibytes: u64,
+    pub max_history_mebibytes: u64,
     /// How long history is kept.
-    pub history_age: Duration,
+    pub max_history_age: Duration,
     /// How long Events live after their last write.
     pub event_ttl: Duration,
     /// When a Job is a gang without asking.
@@ -73,7 +73,7 @@ pub struct Configuration {
     /// The first wait before failed pods are replaced.
     pub pod_backoff: Duration,
     /// The longest such wait.
-    pub pod_backoff_max: Duration,
+    pub max_pod_backoff: Duration,
     /// Pods that one step of a Job creates, deletes or releases.
     pub max_pods_per_sync: u64,
     /// Pods whose end a Job has recorded and not yet counted.
@@ -85,19 +85,19 @@ pub struct Configuration {
     /// How long a node is missing before its pods are taken for lost.
     pub pod_gc_quarantine: Duration,
     /// Binds in flight.
-    pub binds_in_flight: u64,
+    pub max_binds_in_flight: u64,
     /// The least time between two refusals that differ only in numbers.
     pub refusal_pause: Duration,
     /// How long a group may be passed over before nodes are held for it.
-    pub hold_after: Option<Duration>,
+    pub reserve_after: Option<Duration>,
     /// How long nodes are held for one group.
-    pub hold_for: Duration,
+    pub max_reservation: Duration,
     /// How long a gang may be half bound before it is released.
     pub release_after: Option<Duration>,
     /// How long a node may have more pods than it has room for before those bound beyond are released.
     pub overcommit_after: Option<Duration>,
     /// What becomes of pods of another priority than their group's.
-    pub other_priority: OtherPriority,
+    pub priority_mismatch: PriorityMismatch,
     /// What becomes of pods that demand something of their place which is not supported.
     pub unsupported_terms: UnsupportedTerms,
     /// How pods are judged, and by whom: kube-scheduler's own file.
@@ -110,8 +110,8 @@ pub struct Configuration {
 
 impl Default for Configuration {
     fn default() -> Configuration {
-        let edge = apiserver::edge::Limits::default();
-        let history = store::Limits::default();
+        let edge = apiserver::edge::EdgeLimits::default();
+        let history = store::HistoryLimits::default();
         let job = controllers::job::Config::default();
         let pod_gc = controllers::podgc::Config::default();
         let scheduler = scheduler::Config::default();
@@ -120,14 +120,14 @@ impl Default for Configuration {
             names: Vec::new(),
             feature_gates: Vec::new(),
             capacity_check: true,
-            connections_max: edge.connections_max as u64,
-            reads_max: edge.reads_max as u64,
-            writes_max: edge.writes_max as u64,
-            watches_max: edge.watches_max as u64,
-            request_timeout: edge.request,
-            drain_timeout: edge.drain,
-            history_mebibytes: history.history_bytes as u64 >> 20,
-            history_age: history.history_age,
+            max_connections: edge.max_connections as u64,
+            max_requests_in_flight: edge.max_reads as u64,
+            max_mutating_requests_in_flight: edge.max_writes as u64,
+            max_watches: edge.max_watches as u64,
+            request_timeout: edge.request_timeout,
+            drain_timeout: edge.drain_timeout,
+            max_history_mebibytes: history.max_history_bytes as u64 >> 20,
+            max_history_age: history.max_history_age,
             event_ttl: apiserver::EVENT_TTL,
             auto_gang: AutoGang::default(),
             plain_jobs: job.plain_jobs,
@@ -137,19 +137,19 @@ impl Default for Configuration {
             job_workers: job.workers as u64,
             job_sync_batch: job.sync_batch,
             pod_backoff: job.pod_backoff.initial,
-            pod_backoff_max: job.pod_backoff.max,
+            max_pod_backoff: job.pod_backoff.max,
             max_pods_per_sync: job.max_pods_per_sync as u64,
             max_uncounted_pods: job.max_uncounted_pods as u64,
-            terminated_pod_gc_threshold: pod_gc.terminated_max as u64,
-            pod_gc_period: pod_gc.gather,
+            terminated_pod_gc_threshold: pod_gc.terminated_pod_threshold as u64,
+            pod_gc_period: pod_gc.batch_period,
             pod_gc_quarantine: pod_gc.quarantine,
-            binds_in_flight: scheduler.binds_in_flight as u64,
+            max_binds_in_flight: scheduler.max_binds_in_flight as u64,
             refusal_pause: scheduler.refusal_pause,
-            hold_after: scheduler.core.hold_after,
-            hold_for: scheduler.core.hold_for,
+            reserve_after: scheduler.core.reserve_after,
+            max_reservation: scheduler.core.max_reservation,
             release_after: scheduler.core.release_after,
             overcommit_after: scheduler.core.overcommit_after,
-            other_priority: scheduler.core.other_priority,
+            priority_mismatch: scheduler.core.priority_mismatch,
             unsupported_terms: scheduler.core.unsupported_terms,
             kube_scheduler: KubeSchedulerConfiguration::default(),
             node_count: None,
@@ -163,7 +163,7 @@ impl Configuration {
     pub fn read(file: &Path) -> Result<Configuration, Vec<Problem>> {
         let text = manifest::read_text(file).map_err(|problem| vec![problem])?;
         let read = Configuration::parse(file, &text)?;
-        let without_effect = &read.kube_scheduler.without_effect;
+        let without_effect = &read.kube_scheduler.ignored_fields;
         if !without_effect.is_empty() {
             let fields = without_effect.join(", ");
             let file = file.display();
@@ -174,7 +174,7 @@ impl Configuration {
 
     /// The parts with the settings of the file, on the nodes of `cluster`.
     pub fn plane(&self, gates: Gates, cluster: Cluster) -> controlplane::Config {
-        let mut plane = controlplane::Config::on(cluster);
+        let mut plane = controlplane::Config::for_cluster(cluster);
         plane.gates = gates.with_auto_gang(self.auto_gang);
         plane.check_capacity = self.capacity_check;
         plane.job.plain_jobs = self.plain_jobs;
@@ -183,19 +183,19 @@ impl Configuration {
         plane.job.count_disruptions = self.count_disruptions;
         plane.job.workers = self.job_workers as usize;
         plane.job.sync_batch = self.job_sync_batch;
-        plane.job.pod_backoff = runtime::Backoff { initial: self.pod_backoff, max: self.pod_backoff_max };
+        plane.job.pod_backoff = runtime::Backoff { initial: self.pod_backoff, max: self.max_pod_backoff };
         plane.job.max_pods_per_sync = self.max_pods_per_sync as usize;
         plane.job.max_uncounted_pods = self.max_uncounted_pods as usize;
-        plane.pod_gc.terminated_max = self.terminated_pod_gc_threshold as i64;
-        plane.pod_gc.gather = self.pod_gc_period;
+        plane.pod_gc.terminated_pod_threshold = self.terminated_pod_gc_threshold as i64;
+        plane.pod_gc.batch_period = self.pod_gc_period;
         plane.pod_gc.quarantine = self.pod_gc_quarantine;
-        plane.scheduler.binds_in_flight = self.binds_in_flight as usize;
+        plane.scheduler.max_binds_in_flight = self.max_binds_in_flight as usize;
         plane.scheduler.refusal_pause = self.refusal_pause;
-        plane.scheduler.core.hold_after = self.hold_after;
-        plane.scheduler.core.hold_for = self.hold_for;
+        plane.scheduler.core.reserve_after = self.reserve_after;
+        plane.scheduler.core.max_reservation = self.max_reservation;
         plane.scheduler.core.release_after = self.release_after;
         plane.scheduler.core.overcommit_after = self.overcommit_after;
-        plane.scheduler.core.other_priority = self.other_priority;
+        plane.scheduler.core.priority_mismatch = self.priority_mismatch;
         plane.scheduler.core.unsupported_terms = self.unsupported_terms;
         self.kube_scheduler.apply_to(&mut plane.scheduler);
         plane.event_ttl = self.event_ttl;
@@ -208,7 +208,7 @@ impl Configuration {
             let message = format!("one document of kind {KIND} is wanted, {} are there", documents.len());
             return Err(vec![Problem { file: file.to_owned(), line: None, message }]);
         };
-        let mut reader = Reader { manifest: document, asked: BTreeSet::new(), problems: Vec::new() };
+        let mut reader = ConfigurationReader { manifest: document, known_paths: BTreeSet::new(), problems: Vec::new() };
         if document.document["kind"] == KUBE_SCHEDULER {
             let mut configuration = Configuration::default();
             reader.kube_scheduler("", &document.document, &mut configuration.kube_scheduler);
@@ -221,29 +221,29 @@ impl Configuration {
 }
 
 /// Reads one field after the other and remembers which were asked for: what nobody asked for is unknown.
-struct Reader<'a> {
+struct ConfigurationReader<'a> {
     manifest: &'a Manifest,
-    asked: BTreeSet<&'static str>,
+    known_paths: BTreeSet<&'static str>,
     problems: Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl ConfigurationReader<'_> {
     fn configuration(&mut self) -> Configuration {
-        self.fixed("apiVersion", API_VERSION);
-        self.fixed("kind", KIND);
+        self.require_value("apiVersion", API_VERSION);
+        self.require_value("kind", KIND);
         let mut read = Configuration::default();
         self.text("server.listen", &mut read.listen);
         self.texts("server.names", &mut read.names);
         self.settings("server.featureGates", &mut read.feature_gates);
         self.flag("server.capacityCheck", &mut read.capacity_check);
-        self.number("server.connectionsMax", 1..=1_000_000, &mut read.connections_max);
-        self.number("server.requestsInFlightMax", 1..=1_000_000, &mut read.reads_max);
-        self.number("server.mutatingRequestsInFlightMax", 1..=1_000_000, &mut read.writes_max);
-        self.number("server.watchesMax", 1..=1_000_000, &mut read.watches_max);
+        self.number("server.connectionsMax", 1..=1_000_000, &mut read.max_connections);
+        self.number("server.requestsInFlightMax", 1..=1_000_000, &mut read.max_requests_in_flight);
+        self.number("server.mutatingRequestsInFlightMax", 1..=1_000_000, &mut read.max_mutating_requests_in_flight);
+        self.number("server.watchesMax", 1..=1_000_000, &mut read.max_watches);
         self.duration("server.requestTimeout", SECOND, &mut read.request_timeout);
         self.duration("server.drainTimeout", TENTH_OF_A_SECOND, &mut read.drain_timeout);
-        self.number("server.historyMebibytes", 1..=65_536, &mut read.history_mebibytes);
-        self.duration("server.historyAge", SECOND, &mut read.history_age);
+        self.number("server.historyMebibytes", 1..=65_536, &mut read.max_history_mebibytes);
+        self.duration("server.historyAge", SECOND, &mut read.max_history_age);
         self.duration("server.eventTtl", SECOND, &mut read.event_ttl);
         self.choice("controllers.autoGang", AutoGang::parse, "explicit or indexed", &mut read.auto_gang);
         self.choice("controllers.plainJobs", PlainJobs::parse, "basic or none", &mut read.plain_jobs);
@@ -253,21 +253,21 @@ impl Reader<'_> {
         self.number("controllers.jobWorkers", 1..=1000, &mut read.job_workers);
         self.duration("controllers.jobSyncBatch", MILLISECOND, &mut read.job_sync_batch);
         self.duration("controllers.podBackoff", TENTH_OF_A_SECOND, &mut read.pod_backoff);
-        self.duration("controllers.podBackoffMax", TENTH_OF_A_SECOND, &mut read.pod_backoff_max);
+        self.duration("controllers.podBackoffMax", TENTH_OF_A_SECOND, &mut read.max_pod_backoff);
         self.number("controllers.maxPodsPerSync", 1..=10_000, &mut read.max_pods_per_sync);
         self.number("controllers.maxUncountedPods", 1..=10_000, &mut read.max_uncounted_pods);
         let threshold = &mut read.terminated_pod_gc_threshold;
         self.number("controllers.terminatedPodGCThreshold", 0..=1_000_000_000, threshold);
         self.duration("controllers.podGCPeriod", TENTH_OF_A_SECOND, &mut read.pod_gc_period);
         self.duration("controllers.podGCQuarantine", TENTH_OF_A_SECOND, &mut read.pod_gc_quarantine);
-        self.number("scheduler.bindsInFlight", 1..=10_000, &mut read.binds_in_flight);
+        self.number("scheduler.bindsInFlight", 1..=10_000, &mut read.max_binds_in_flight);
         self.duration("scheduler.refusalPause", TENTH_OF_A_SECOND, &mut read.refusal_pause);
-        self.duration_or_never("scheduler.holdAfter", SECOND, &mut read.hold_after);
-        self.duration("scheduler.holdFor", SECOND, &mut read.hold_for);
+        self.duration_or_never("scheduler.holdAfter", SECOND, &mut read.reserve_after);
+        self.duration("scheduler.holdFor", SECOND, &mut read.max_reservation);
         self.duration_or_never("scheduler.releaseAfter", SECOND, &mut read.release_after);
         self.duration_or_never("scheduler.overcommitAfter", SECOND, &mut read.overcommit_after);
-        let other_priority = &mut read.other_priority;
-        self.choice("scheduler.otherPriority", OtherPriority::parse, "member or refused", other_priority);
+        let other_priority = &mut read.priority_mismatch;
+        self.choice("scheduler.otherPriority", PriorityMismatch::parse, "member or refused", other_priority);
         let unsupported = &mut read.unsupported_terms;
         self.choice("scheduler.unsupportedTerms", UnsupportedTerms::parse, "wait or ignore", unsupported);
         if let Some(document) = self.value("scheduler.configuration").cloned() {
@@ -281,7 +281,7 @@ impl Reader<'_> {
         if read.node_count.is_some() && read.cluster.is_some() {
             self.problem("nodes.cluster", "cannot be given together with nodes.count");
         }
-        if read.pod_backoff > read.pod_backoff_max {
+        if read.pod_backoff > read.max_pod_backoff {
             self.problem("controllers.podBackoff", "must not be longer than controllers.podBackoffMax");
         }
         read
@@ -289,12 +289,12 @@ impl Reader<'_> {
 
     /// The value at `path`; `None` where there is none, or nothing in it.
     fn value(&mut self, path: &'static str) -> Option<&Value> {
-        self.asked.insert(path);
+        self.known_paths.insert(path);
         let found = path.split('.').try_fold(&self.manifest.document, |value, field| value.get(field));
         found.filter(|value| !value.is_null())
     }
 
-    fn fixed(&mut self, path: &'static str, wanted: &str) {
+    fn require_value(&mut self, path: &'static str, wanted: &str) {
         if self.value(path).and_then(Value::as_str) != Some(wanted) {
             self.problem(path, &format!("must be {wanted}"));
         }
@@ -374,7 +374,7 @@ impl Reader<'_> {
     /// The duration at `path`; `None` where there is none or it is a problem. `or` is what else may be written.
     fn duration_in_range(&mut self, path: &'static str, least: Duration, or: &str) -> Option<Duration> {
         let value = self.value(path)?.clone();
-        let duration = value.as_str().and_then(|text| api::clock::setting_of_at_least(least, text));
+        let duration = value.as_str().and_then(|text| api::clock::parse_duration_setting_at_least(least, text));
         if duration.is_none() {
             let range = format!("must be a duration from {least:?} to 87600h{or}, such as 90s or 5m");
             self.problem(path, &format!("Invalid value: {value}: {range}"));
@@ -397,13 +397,13 @@ impl Reader<'_> {
 
     fn refuse_unknown(&mut self) {
         let mut unknown = BTreeMap::new();
-        self.look_for_unknown(&self.manifest.document, "", &mut unknown);
+        self.collect_unknown(&self.manifest.document, "", &mut unknown);
         for (path, message) in unknown {
             self.problem(&path, &message);
         }
     }
 
-    fn look_for_unknown(&self, value: &Value, path: &str, unknown: &mut BTreeMap<String, String>) {
+    fn collect_unknown(&self, value: &Value, path: &str, unknown: &mut BTreeMap<String, String>) {
         let Some(fields) = value.as_object() else {
             if !value.is_null() {
                 unknown.insert(path.to_owned(), "must be a mapping".to_owned());
@@ -413,13 +413,13 @@ impl Reader<'_> {
         for (field, value) in fields {
             let below = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
             let inside = format!("{below}.");
-            if self.asked.contains(below.as_str()) {
+            if self.known_paths.contains(below.as_str()) {
                 continue;
             }
-            if self.asked.iter().any(|asked| asked.starts_with(&inside)) {
-                self.look_for_unknown(value, &below, unknown);
+            if self.known_paths.iter().any(|asked| asked.starts_with(&inside)) {
+                self.collect_unknown(value, &below, unknown);
             } else {
-                let known = self.asked.iter().filter_map(|asked| asked.strip_prefix(path)).map(first_field);
+                let known = self.known_paths.iter().filter_map(|asked| asked.strip_prefix(path)).map(first_field);
                 let known: BTreeSet<&str> = known.collect();
                 let known: Vec<&str> = known.into_iter().collect();
                 unknown.insert(below, format!("unknown field; known here are {}", known.join(", ")));
@@ -450,9 +450,10 @@ mod tests {
         // A count in the file is a wish, none is the default: that is the one place where they differ.
         assert_eq!(printed, Configuration { node_count: Some(16), ..Configuration::default() });
         let documents = manifest::parse(Path::new("c"), DEFAULTS).unwrap();
-        let mut reader = Reader { manifest: &documents[0], asked: BTreeSet::new(), problems: Vec::new() };
+        let mut reader =
+            ConfigurationReader { manifest: &documents[0], known_paths: BTreeSet::new(), problems: Vec::new() };
         reader.configuration();
-        let asked = reader.asked.clone();
+        let asked = reader.known_paths.clone();
         let unsaid: Vec<&str> = asked.into_iter().filter(|path| reader.value(path).is_none()).collect();
         assert_eq!(unsaid, ["nodes.cluster"], "it excludes nodes.count, and stands in a comment");
     }
@@ -469,9 +470,9 @@ mod tests {
         assert_eq!(read.listen, Configuration::default().listen);
         let text = "scheduler:\n  holdAfter: never\n  releaseAfter: 20s\n  overcommitAfter: never\n  otherPriority: refused\n  unsupportedTerms: ignore\n";
         let read = parse(&format!("{HEAD}{text}")).unwrap();
-        assert_eq!((read.hold_after, read.release_after), (None, Some(Duration::from_secs(20))));
+        assert_eq!((read.reserve_after, read.release_after), (None, Some(Duration::from_secs(20))));
         assert_eq!(read.overcommit_after, None);
-        assert_eq!(read.other_priority, OtherPriority::Refused);
+        assert_eq!(read.priority_mismatch, PriorityMismatch::Refused);
         assert_eq!(read.unsupported_terms, UnsupportedTerms::Ignore);
         assert_eq!(parse(&format!("{HEAD}server:\n")), Ok(Configuration::default()), "an empty section says nothing");
     }
@@ -479,7 +480,8 @@ mod tests {
     #[test]
     fn absurd_durations_are_refused_for_every_setting() {
         let documents = manifest::parse(Path::new("c"), DEFAULTS).unwrap();
-        let is_duration = |value: &Value| value.as_str().is_some_and(|text| api::clock::setting(text).is_some());
+        let is_duration =
+            |value: &Value| value.as_str().is_some_and(|text| api::clock::parse_duration_setting(text).is_some());
         let mut settings = Vec::new();
         for section in ["server", "controllers", "scheduler"] {
             let fields = documents[0].document[section].as_object().unwrap();
@@ -602,7 +604,7 @@ mod tests {
         assert_eq!((plane.job.max_pods_per_sync, plane.job.max_uncounted_pods), (10, 20));
         let collector = plane.pod_gc;
         assert_eq!(
-            (collector.terminated_max, collector.gather.as_millis(), collector.quarantine.as_secs()),
+            (collector.terminated_pod_threshold, collector.batch_period.as_millis(), collector.quarantine.as_secs()),
             (0, 500, 1)
         );
         let text = "controllers:\n  maxPodsPerSync: 0\n  maxUncountedPods: 10001\n  terminatedPodGCThreshold: -1\n";

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::apply::kind_of;
 use crate::client::{ConnectArgs, Connection};
-use crate::failure::Failure;
-use crate::kinds::{Kind, Kinds};
+use crate::command_error::CommandError;
+use crate::kinds::{ServedKind, ServedKinds};
 use crate::manifest::{self, Manifest};
-use crate::{ask, cli, client};
+use crate::{api_request, cli, client};
 
 /// What `phalanx delete --help` teaches.
 pub const HELP: &str = "\
@@ -31,7 +31,7 @@ Examples:
   phalanx delete job/trainer --cascade foreground --timeout 5m";
 
 /// How often is looked whether an object is gone.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Options of `phalanx delete`.
 #[derive(Args, Debug)]
@@ -58,7 +58,7 @@ pub struct DeleteArgs {
     )]
     pub wait: bool,
     /// Longest wait, such as 90s or 5m
-    #[arg(long, default_value = "2m", value_parser = cli::duration)]
+    #[arg(long, default_value = "2m", value_parser = cli::parse_duration)]
     pub timeout: Duration,
     /// Seconds a pod gets to end by itself; 0 ends it at once [default: what the pod says]
     #[arg(long, value_name = "SECONDS")]
@@ -83,7 +83,7 @@ pub enum Cascade {
 }
 
 impl Cascade {
-    fn parameter(self) -> &'static str {
+    fn as_query_value(self) -> &'static str {
         match self {
             Cascade::Background => "Background",
             Cascade::Foreground => "Foreground",
@@ -98,7 +98,7 @@ pub fn command(args: &DeleteArgs) -> u8 {
         [] => Vec::new(),
         files => match manifest::read_all(files) {
             Ok(manifests) => manifests,
-            Err(problems) => return cli::refuse(&problems),
+            Err(problems) => return cli::report_problems(&problems),
         },
     };
     client::run(&args.connect, async |connection| {
@@ -107,8 +107,8 @@ pub fn command(args: &DeleteArgs) -> u8 {
 }
 
 /// An object to be deleted.
-struct Doomed<'a> {
-    kind: &'a Kind,
+struct DeletionTarget<'a> {
+    kind: &'a ServedKind,
     namespace: String,
     name: String,
 }
@@ -119,24 +119,24 @@ pub async fn delete(
     args: &DeleteArgs,
     manifests: &[Manifest],
     out: &mut dyn Write,
-) -> Result<u8, Failure> {
-    let kinds = Kinds::discover(&connection.client).await?;
+) -> Result<u8, CommandError> {
+    let kinds = ServedKinds::discover(&connection.client).await?;
     let doomed = match args.files.as_slice() {
-        [] => by_words(connection, &kinds, args).await?,
-        _ => by_manifests(connection, &kinds, manifests)?,
+        [] => targets_from_args(connection, &kinds, args).await?,
+        _ => targets_from_manifests(connection, &kinds, manifests)?,
     };
-    let mut options = json!({"propagationPolicy": args.cascade.parameter()});
+    let mut options = json!({"propagationPolicy": args.cascade.as_query_value()});
     if let Some(seconds) = args.grace_period {
         options["gracePeriodSeconds"] = seconds.into();
     }
-    let mut failure = Failure { code: cli::FAILED, lines: Vec::new() };
+    let mut failure = CommandError { code: cli::EXIT_FAILED, lines: Vec::new() };
     let mut leaving = Vec::new();
     for one in &doomed {
-        let path = one.kind.object(&one.namespace, &one.name);
-        match ask::write(&connection.client, Method::DELETE, &path, ask::JSON, &options).await {
+        let path = one.kind.object_path(&one.namespace, &one.name);
+        match api_request::write(&connection.client, Method::DELETE, &path, api_request::JSON, &options).await {
             Ok(answer) => {
-                writeln!(out, "{} {:?} deleted", one.kind.label(), one.name)?;
-                leaving.push((path, one.kind.title(&one.name), uid(&answer)));
+                writeln!(out, "{} {:?} deleted", one.kind.display_name(), one.name)?;
+                leaving.push((path, one.kind.object_display_name(&one.name), uid(&answer)));
             }
             Err(error) if is_not_found(&error) && args.ignore_not_found => {}
             Err(kube::Error::Api(status)) => failure.lines.push(status.message),
@@ -145,28 +145,30 @@ pub async fn delete(
     }
     out.flush()?;
     if args.wait {
-        failure.lines.extend(await_gone(connection, &leaving, args.timeout).await?);
+        failure.lines.extend(wait_until_deleted(connection, &leaving, args.timeout).await?);
     }
-    if failure.lines.is_empty() { Ok(cli::DONE) } else { Err(failure) }
+    if failure.lines.is_empty() { Ok(cli::EXIT_DONE) } else { Err(failure) }
 }
 
-async fn by_words<'a>(
+async fn targets_from_args<'a>(
     connection: &Connection,
-    kinds: &'a Kinds,
+    kinds: &'a ServedKinds,
     args: &DeleteArgs,
-) -> Result<Vec<Doomed<'a>>, Failure> {
+) -> Result<Vec<DeletionTarget<'a>>, CommandError> {
     let mut doomed = Vec::new();
     for selection in kinds.selections(&args.words)? {
         let by_label = args.selector.is_some() || args.all;
         if by_label != selection.names.is_empty() {
-            return Err(Failure::usage("say which: by NAME, or by label with -l, or --all; and only one of these"));
+            return Err(CommandError::usage(
+                "say which: by NAME, or by label with -l, or --all; and only one of these",
+            ));
         }
         let mut names = selection.names;
         if by_label {
             let labels = args.selector.as_deref().map(|labels| ("labelSelector", labels));
             let options: Vec<(&str, &str)> = labels.into_iter().collect();
-            let path = selection.kind.collection(Some(&connection.namespace));
-            let list = ask::list(&connection.client, &path, &options, ask::JSON).await?;
+            let path = selection.kind.collection_path(Some(&connection.namespace));
+            let list = api_request::list(&connection.client, &path, &options, api_request::JSON).await?;
             let items = list["items"].as_array().into_iter().flatten();
             names = items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect();
             if names.is_empty() {
@@ -174,21 +176,21 @@ async fn by_words<'a>(
             }
         }
         let (kind, namespace) = (selection.kind, &connection.namespace);
-        doomed.extend(names.into_iter().map(|name| Doomed { kind, namespace: namespace.clone(), name }));
+        doomed.extend(names.into_iter().map(|name| DeletionTarget { kind, namespace: namespace.clone(), name }));
     }
     Ok(doomed)
 }
 
-fn by_manifests<'a>(
+fn targets_from_manifests<'a>(
     connection: &Connection,
-    kinds: &'a Kinds,
+    kinds: &'a ServedKinds,
     manifests: &[Manifest],
-) -> Result<Vec<Doomed<'a>>, Failure> {
+) -> Result<Vec<DeletionTarget<'a>>, CommandError> {
     let (mut doomed, mut problems) = (Vec::new(), Vec::new());
     for manifest in manifests {
         let metadata = &manifest.document["metadata"];
         match (kind_of(kinds, manifest), metadata["name"].as_str()) {
-            (Ok(kind), Some(name)) => doomed.push(Doomed {
+            (Ok(kind), Some(name)) => doomed.push(DeletionTarget {
                 kind,
                 namespace: metadata["namespace"].as_str().unwrap_or(&connection.namespace).to_owned(),
                 name: name.to_owned(),
@@ -207,16 +209,16 @@ fn uid(answer: &Value) -> String {
 }
 
 /// Waits until every object is gone or replaced; returns a line for each that is still there in the end.
-async fn await_gone(
+async fn wait_until_deleted(
     connection: &Connection,
     leaving: &[(String, String, String)],
     timeout: Duration,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, CommandError> {
     let deadline = Instant::now() + timeout;
     let mut lines = Vec::new();
     for (path, title, uid) in leaving {
         loop {
-            let object = match ask::get(&connection.client, path, ask::JSON).await {
+            let object = match api_request::get(&connection.client, path, api_request::JSON).await {
                 Ok(object) => object,
                 Err(error) if is_not_found(&error) => break,
                 Err(error) => return Err(error.into()),
@@ -226,16 +228,20 @@ async fn await_gone(
                 break;
             }
             if Instant::now() >= deadline {
-                lines.push(format!("{title} is still there after {} s: {}", timeout.as_secs(), held_by(&object)));
+                lines.push(format!(
+                    "{title} is still there after {} s: {}",
+                    timeout.as_secs(),
+                    pending_reason(&object)
+                ));
                 break;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     Ok(lines)
 }
 
-fn held_by(object: &Value) -> String {
+fn pending_reason(object: &Value) -> String {
     let finalizers = object["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names: Vec<&str> = finalizers.iter().filter_map(Value::as_str).collect();
     if names.is_empty() {
@@ -249,25 +255,25 @@ fn held_by(object: &Value) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::home::{Home, job, parsed};
+    use crate::test_cluster::{CliTestCluster, job, parse_args};
 
-    async fn run(home: &Home, line: &str) -> Result<String, Failure> {
+    async fn run(home: &CliTestCluster, line: &str) -> Result<String, CommandError> {
         let mut out = Vec::new();
-        delete(&home.connection, &parsed(line), &[], &mut out).await?;
+        delete(&home.connection, &parse_args(line), &[], &mut out).await?;
         Ok(String::from_utf8(out).unwrap())
     }
 
-    async fn pods(home: &Home) -> usize {
-        let list = ask::list(&home.connection.client, "/api/v1/pods", &[], ask::JSON).await.unwrap();
+    async fn pods(home: &CliTestCluster) -> usize {
+        let list = api_request::list(&home.connection.client, "/api/v1/pods", &[], api_request::JSON).await.unwrap();
         list["items"].as_array().map_or(0, Vec::len)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_deleted_job_takes_its_pods_along_unless_they_are_orphaned() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         home.apply(&format!("{}---\n{}", job("a", 2), job("b", 3))).await.unwrap();
-        home.settled("a").await;
-        home.settled("b").await;
+        home.wait_until_ended("a").await;
+        home.wait_until_ended("b").await;
         assert_eq!(run(&home, "job a --cascade foreground").await.unwrap(), "job.batch \"a\" deleted\n");
         assert_eq!(pods(&home).await, 3, "only those of b are left");
         assert_eq!(run(&home, "job/b --cascade orphan").await.unwrap(), "job.batch \"b\" deleted\n");
@@ -279,11 +285,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_will_not_go_is_named_when_time_runs_out() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         let held = job("a", 1).replace("{name: a}", "{name: a, finalizers: [example.com/hold]}");
         home.apply(&held).await.unwrap();
         let failure = run(&home, "job a --timeout 5s").await.unwrap_err();
-        assert_eq!(failure.code, cli::FAILED);
+        assert_eq!(failure.code, cli::EXIT_FAILED);
         assert!(
             failure.lines[0].contains("still there") && failure.lines[0].contains("example.com/hold"),
             "{failure:?}"
@@ -293,12 +299,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_delete_says_which_and_fails_for_what_is_not_there() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         for (line, code) in [
-            ("jobs", cli::BAD_INPUT),
-            ("job a --all", cli::BAD_INPUT),
-            ("job a", cli::FAILED),
-            ("cats a", cli::BAD_INPUT),
+            ("jobs", cli::EXIT_BAD_INPUT),
+            ("job a --all", cli::EXIT_BAD_INPUT),
+            ("job a", cli::EXIT_FAILED),
+            ("cats a", cli::EXIT_BAD_INPUT),
         ] {
             assert_eq!(run(&home, line).await.unwrap_err().code, code, "{line}");
         }

@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::manifest::{Manifest, Problem};
 
 /// How many fields of one object are named.
-const FIELDS_MAX: usize = 10;
+const MAX_FIELDS: usize = 10;
 
 /// Which gates a field needs, by kind and path.
-const GATED: [(&str, &str, Gate); 4] = [
+const GATED_FIELDS: [(&str, &str, Gate); 4] = [
     ("Job", "spec.scheduling.schedulingConstraints", Gate::TopologyAwareWorkloadScheduling),
     ("Job", "spec.scheduling", Gate::WorkloadWithJob),
     ("Job", "spec.workloadRef", Gate::JobWorkloadRef),
@@ -25,12 +25,12 @@ pub fn fields(manifest: &Manifest, wanted: &Value, answer: &Value, warnings: &[S
     for (name, wanted) in wanted.as_object().into_iter().flatten() {
         // Metadata is partly the server's own, and a status is not applied at all.
         if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "status") {
-            missing(wanted, answer.get(name), name, &mut paths);
+            collect_missing(wanted, answer.get(name), name, &mut paths);
         }
     }
     let kind = manifest.document["kind"].as_str().unwrap_or_default();
     paths.retain(|path| !warnings.iter().any(|warning| warning.starts_with(&format!("{path}: "))));
-    paths.truncate(FIELDS_MAX);
+    paths.truncate(MAX_FIELDS);
     paths.iter().map(|path| manifest.problem(path, &text(kind, path))).collect()
 }
 
@@ -46,7 +46,7 @@ fn text(kind: &str, path: &str) -> String {
     };
     let is_below =
         |field: &str| inner.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
-    match GATED.iter().find(|(of, field, _)| *of == kind && is_below(field)) {
+    match GATED_FIELDS.iter().find(|(of, field, _)| *of == kind && is_below(field)) {
         Some((_, _, gate)) => {
             let gates: Vec<&str> = [*gate].iter().chain(gate.requires()).map(|gate| gate.name()).collect();
             let plural = if gates.len() > 1 { "gates" } else { "gate" };
@@ -59,25 +59,25 @@ fn text(kind: &str, path: &str) -> String {
     }
 }
 
-fn missing(wanted: &Value, kept: Option<&Value>, path: &str, paths: &mut Vec<String>) {
+fn collect_missing(wanted: &Value, kept: Option<&Value>, path: &str, paths: &mut Vec<String>) {
     match (wanted, kept) {
-        (wanted, None | Some(Value::Null)) if !says_nothing(wanted) => paths.push(path.to_owned()),
+        (wanted, None | Some(Value::Null)) if !is_empty_value(wanted) => paths.push(path.to_owned()),
         (Value::Object(wanted), Some(kept)) => {
             for (name, wanted) in wanted {
-                missing(wanted, kept.get(name), &format!("{path}.{name}"), paths);
+                collect_missing(wanted, kept.get(name), &format!("{path}.{name}"), paths);
             }
         }
         // Lists that the server merged or completed cannot be compared item by item.
         (Value::Array(wanted), Some(Value::Array(kept))) if wanted.len() == kept.len() => {
             for (index, (wanted, kept)) in wanted.iter().zip(kept).enumerate() {
-                missing(wanted, Some(kept), &format!("{path}[{index}]"), paths);
+                collect_missing(wanted, Some(kept), &format!("{path}[{index}]"), paths);
             }
         }
         _ => {}
     }
 }
 
-fn says_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(value) => !value,
@@ -85,7 +85,7 @@ fn says_nothing(value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
         // `schedulingPolicy: {gang: {}}` says something by the names of its fields.
-        Value::Object(fields) => fields.values().all(|value| says_nothing(value) && !value.is_object()),
+        Value::Object(fields) => fields.values().all(|value| is_empty_value(value) && !value.is_object()),
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::views::{Condition, JobView, Meta, ObjectKey, PodGroupView, PodView};
+use api::views::{Condition, JobView, MetaView, ObjectKey, PodGroupView, PodView};
 use controlplane::Caches;
 use runtime::Cursor;
 
-use crate::progress::Seen;
+use crate::progress::ClusterSnapshot;
 
 /// Follows Jobs, their PodGroups and their pods, and keeps the last state of what is deleted after its Job has ended.
 pub struct EndedJobs {
@@ -34,7 +34,7 @@ impl EndedJobs {
     }
 
     /// Adds to `seen`, which was read from the caches before, what is no longer there.
-    pub fn add_to(&mut self, seen: &mut Seen) {
+    pub fn add_to(&mut self, seen: &mut ClusterSnapshot) {
         self.read_changes();
         let is_ended = |job: &&Arc<JobView>| has_ended(job);
         let live: BTreeSet<&str> = seen.jobs.iter().map(|job| job.metadata.uid.as_str()).collect();
@@ -87,6 +87,6 @@ fn has_ended(job: &JobView) -> bool {
 }
 
 /// The uid of the Job that controls the object.
-fn job_uid(metadata: &Meta) -> Option<&str> {
+fn job_uid(metadata: &MetaView) -> Option<&str> {
     metadata.controller().filter(|owner| owner.kind == "Job").map(|owner| owner.uid.as_str())
 }

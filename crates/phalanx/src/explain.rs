@@ -8,10 +8,10 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use crate::client::{ConnectArgs, Connection};
-use crate::explanation::{Event, Evidence, Explanation, Subject};
-use crate::failure::Failure;
-use crate::kinds::{Kind, Kinds, Selection};
-use crate::{ask, cli, client, inquire};
+use crate::command_error::CommandError;
+use crate::explanation::{Evidence, Explanation, ObservedEvent, Subject};
+use crate::kinds::{ObjectSelection, ServedKind, ServedKinds};
+use crate::{api_request, cli, client, scheduler_query};
 
 /// What `phalanx explain --help` teaches.
 pub const HELP: &str = "\
@@ -35,7 +35,7 @@ pub struct ExplainArgs {
     pub words: Vec<String>,
     /// Prints one JSON document instead of text
     #[arg(short, long, value_name = "FORMAT")]
-    pub output: Option<Format>,
+    pub output: Option<ExplainOutputFormat>,
     /// Where a scheduler answers: what `phalanx scheduler --metrics-listen` printed [default: the server's own]
     #[arg(long, value_name = "URL")]
     pub scheduler: Option<String>,
@@ -46,7 +46,7 @@ pub struct ExplainArgs {
 
 /// How an explanation is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ExplainOutputFormat {
     /// One JSON document
     Json,
 }
@@ -57,66 +57,67 @@ pub fn command(args: &ExplainArgs) -> u8 {
 }
 
 /// Gathers the evidence, weighs it, prints the explanation.
-pub async fn explain(connection: &Connection, args: &ExplainArgs, out: &mut dyn Write) -> Result<u8, Failure> {
-    let kinds = Kinds::discover(&connection.client).await?;
+pub async fn explain(connection: &Connection, args: &ExplainArgs, out: &mut dyn Write) -> Result<u8, CommandError> {
+    let kinds = ServedKinds::discover(&connection.client).await?;
     let selections = kinds.selections(&args.words)?;
     let (kind, name) = match selections.as_slice() {
-        [Selection { kind, names }] if names.len() == 1 => (*kind, names[0].as_str()),
-        _ => return Err(Failure::usage("explain one object: KIND/NAME, such as job/trainer")),
+        [ObjectSelection { kind, names }] if names.len() == 1 => (*kind, names[0].as_str()),
+        _ => return Err(CommandError::usage("explain one object: KIND/NAME, such as job/trainer")),
     };
-    let gather = Gather { connection, kinds: &kinds };
+    let gather = EvidenceCollector { connection, kinds: &kinds };
     let evidence = gather.evidence(gather.subject(kind, name).await?).await?;
-    let told = inquire::about(&evidence.units(), connection, &kinds, args.scheduler.as_deref()).await?;
-    let explanation = Explanation::of(&evidence, told);
+    let told =
+        scheduler_query::query_scheduler(&evidence.units(), connection, &kinds, args.scheduler.as_deref()).await?;
+    let explanation = Explanation::from_evidence(&evidence, told);
     match args.output {
-        Some(Format::Json) => writeln!(out, "{:#}", explanation.json())?,
+        Some(ExplainOutputFormat::Json) => writeln!(out, "{:#}", explanation.json())?,
         None => write!(out, "{}", explanation.text(Timestamp::now()))?,
     }
-    Ok(cli::DONE)
+    Ok(cli::EXIT_DONE)
 }
 
-struct Gather<'a> {
+struct EvidenceCollector<'a> {
     connection: &'a Connection,
-    kinds: &'a Kinds,
+    kinds: &'a ServedKinds,
 }
 
-impl Gather<'_> {
-    async fn subject(&self, kind: &Kind, name: &str) -> Result<Subject, Failure> {
-        let path = kind.object(&self.connection.namespace, name);
-        let object = ask::get(&self.connection.client, &path, ask::JSON).await?;
+impl EvidenceCollector<'_> {
+    async fn subject(&self, kind: &ServedKind, name: &str) -> Result<Subject, CommandError> {
+        let path = kind.object_path(&self.connection.namespace, name);
+        let object = api_request::get(&self.connection.client, &path, api_request::JSON).await?;
         match kind.kind.as_str() {
             "Job" => Ok(Subject::Job(Box::new(decode(&object)?))),
             "Workload" => Ok(Subject::Workload(decode(&object)?)),
             "PodGroup" => Ok(Subject::Group(decode(&object)?)),
             "Pod" => Ok(Subject::Pod(Box::new(decode(&object)?))),
-            _ => Err(Failure::usage(format!(
+            _ => Err(CommandError::usage(format!(
                 "{}: there is an explanation for jobs, workloads, podgroups and pods; `phalanx get {} {name} -o yaml` shows all of it",
-                kind.title(name),
+                kind.object_display_name(name),
                 kind.plural
             ))),
         }
     }
 
     /// All that could bear on the subject. What the user may not see, or the server does not have, is left out.
-    async fn evidence(&self, subject: Subject) -> Result<Evidence, Failure> {
-        let events = self.items("events", ask::JSON).await?;
+    async fn evidence(&self, subject: Subject) -> Result<Evidence, CommandError> {
+        let events = self.items("events", api_request::JSON).await?;
         Ok(Evidence {
             subject,
-            groups: self.views::<PodGroupView>("podgroups.scheduling.k8s.io", ask::JSON).await?,
-            pods: self.views::<PodView>("pods", ask::JSON).await?,
-            nodes: self.views::<NodeView>("nodes", ask::METADATA).await?,
-            events: events.iter().map(Event::read).collect(),
+            groups: self.views::<PodGroupView>("podgroups.scheduling.k8s.io", api_request::JSON).await?,
+            pods: self.views::<PodView>("pods", api_request::JSON).await?,
+            nodes: self.views::<NodeView>("nodes", api_request::METADATA).await?,
+            events: events.iter().map(ObservedEvent::from_object).collect(),
         })
     }
 
-    async fn views<V: View>(&self, kind: &str, accept: &str) -> Result<Vec<V>, Failure> {
+    async fn views<V: View>(&self, kind: &str, accept: &str) -> Result<Vec<V>, CommandError> {
         self.items(kind, accept).await?.iter().map(decode).collect()
     }
 
-    async fn items(&self, kind: &str, accept: &str) -> Result<Vec<Value>, Failure> {
-        let Ok(kind) = self.kinds.called(kind) else { return Ok(Vec::new()) };
-        let path = kind.collection(Some(&self.connection.namespace));
-        match ask::list(&self.connection.client, &path, &[], accept).await {
+    async fn items(&self, kind: &str, accept: &str) -> Result<Vec<Value>, CommandError> {
+        let Ok(kind) = self.kinds.find_by_name(kind) else { return Ok(Vec::new()) };
+        let path = kind.collection_path(Some(&self.connection.namespace));
+        match api_request::list(&self.connection.client, &path, &[], accept).await {
             Ok(mut list) => Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default()),
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
                 eprintln!("note: {} are left out: {}", kind.plural, status.message);
@@ -128,8 +129,8 @@ impl Gather<'_> {
 }
 
 /// An object of the server's as a view.
-pub fn decode<V: View>(object: &Value) -> Result<V, Failure> {
-    let unreadable = |error| Failure::failed(format!("the server's {} cannot be read: {error}", V::RESOURCE.kind));
+pub fn decode<V: View>(object: &Value) -> Result<V, CommandError> {
+    let unreadable = |error| CommandError::failed(format!("the server's {} cannot be read: {error}", V::RESOURCE.kind));
     V::decode(object.to_string().as_bytes()).map_err(unreadable)
 }
 
@@ -137,12 +138,12 @@ pub fn decode<V: View>(object: &Value) -> Result<V, Failure> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::home::{Home, job, parsed};
+    use crate::test_cluster::{CliTestCluster, job, parse_args};
     use std::time::Duration;
 
-    async fn run(home: &Home, line: &str) -> Result<String, Failure> {
+    async fn run(home: &CliTestCluster, line: &str) -> Result<String, CommandError> {
         let mut out = Vec::new();
-        explain(&home.connection, &parsed(line), &mut out).await?;
+        explain(&home.connection, &parse_args(line), &mut out).await?;
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -153,7 +154,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_job_that_waits_shows_its_group_its_counts_and_the_reason() {
-        let home = Home::start(16).await;
+        let home = CliTestCluster::start(16).await;
         home.apply(&in_one_rack(job("a", 72))).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
         let told = run(&home, "job/a").await.unwrap();
@@ -171,7 +172,7 @@ mod tests {
         }
     }
 
-    const WAYS_OUT: [&str; 3] = [
+    const REMEDIES: [&str; 3] = [
         "lower minCount to 64",
         "recreate job default/a with the topology key topology.kubernetes.io/zone instead of topology.kubernetes.io/rack",
         "add 1 node like node-0 to topology.kubernetes.io/rack=rack-0",
@@ -179,13 +180,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_gang_that_is_too_large_finds_ways_out_in_its_condition_here_and_at_the_endpoints() {
-        let home = Home::start(16).await;
+        let home = CliTestCluster::start(16).await;
         home.apply(&in_one_rack(job("a", 72))).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
         let client = &home.connection.client;
-        let groups = ask::list(client, "/apis/scheduling.k8s.io/v1beta1/podgroups", &[], ask::JSON).await.unwrap();
+        let groups = api_request::list(client, "/apis/scheduling.k8s.io/v1beta1/podgroups", &[], api_request::JSON)
+            .await
+            .unwrap();
         let condition = &groups["items"][0]["status"]["conditions"][0];
-        let wanted = format!("8 of 8 nodes); ways out: {}, or {}", WAYS_OUT[0], WAYS_OUT[1]);
+        let wanted = format!("8 of 8 nodes); ways out: {}, or {}", REMEDIES[0], REMEDIES[1]);
         assert!(condition["message"].as_str().unwrap().ends_with(&wanted), "{condition:#}");
         let told = run(&home, "job/a").await.unwrap();
         let lines = [
@@ -193,51 +196,52 @@ mod tests {
             "rack=rack-1: room for 64 pods",
             "ways out, each checked",
         ];
-        for part in lines.iter().chain(&WAYS_OUT) {
+        for part in lines.iter().chain(&REMEDIES) {
             assert!(told.contains(part), "no {part:?} in:\n{told}");
         }
         let told: Value = serde_json::from_str(&run(&home, "job a -o json").await.unwrap()).unwrap();
         let refusal = &told["scheduler"]["units"][0]["refusal"];
         assert_eq!((&refusal["proven"], &refusal["nearest"]["missing"]), (&true.into(), &8.into()), "{told:#}");
         let ways = refusal["waysOut"].as_array().unwrap();
-        assert_eq!(ways.iter().map(|way| way["text"].as_str().unwrap()).collect::<Vec<_>>(), WAYS_OUT);
+        assert_eq!(ways.iter().map(|way| way["text"].as_str().unwrap()).collect::<Vec<_>>(), REMEDIES);
         assert_eq!((&ways[0]["type"], &ways[0]["minCount"]), (&"LowerMinCount".into(), &64.into()));
 
         let root = "/apis/phalanx.dev/v1alpha1";
-        let queue = ask::get(client, &format!("{root}/queue"), ask::JSON).await.unwrap();
+        let queue = api_request::get(client, &format!("{root}/queue"), api_request::JSON).await.unwrap();
         let unit = &queue["units"][0];
         assert_eq!((&unit["state"], &unit["position"], &unit["pods"]), (&"Waiting".into(), &1.into(), &72.into()));
         assert!(unit["reason"].as_str().unwrap().starts_with("gang of 72 does not fit"), "{queue:#}");
-        let of_job = ask::get(client, &format!("{root}/explain?kind=job&name=a"), ask::JSON).await.unwrap();
+        let of_job =
+            api_request::get(client, &format!("{root}/explain?kind=job&name=a"), api_request::JSON).await.unwrap();
         assert_eq!((&of_job["kind"], &of_job["units"][0]["state"]), (&"SchedulerExplanation".into(), &"Waits".into()));
         for (path, code) in
             [("/explain?kind=pod&name=nobody", 404), ("/explain?kind=node&name=a", 400), ("/other", 404)]
         {
-            let refused = ask::get(client, &format!("{root}{path}"), ask::JSON).await.unwrap_err();
+            let refused = api_request::get(client, &format!("{root}{path}"), api_request::JSON).await.unwrap_err();
             assert!(matches!(&refused, kube::Error::Api(status) if status.code == code), "{path}: {refused}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_scheduler_the_same_is_worked_out_here() {
-        let mut config = controlplane::Config::on(nodes::cluster::Cluster::default_of(16));
-        config.parts.remove(&controlplane::Part::Scheduler);
-        let home = Home::with(config).await;
+        let mut config = controlplane::Config::for_cluster(nodes::cluster::Cluster::default_of(16));
+        config.components.remove(&controlplane::Component::Scheduler);
+        let home = CliTestCluster::with(config).await;
         home.apply(&in_one_rack(job("a", 72))).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
         let told = run(&home, "job/a").await.unwrap();
-        for part in ["scheduling, worked out here from all nodes and pods"].iter().chain(&WAYS_OUT) {
+        for part in ["scheduling, worked out here from all nodes and pods"].iter().chain(&REMEDIES) {
             assert!(told.contains(part), "no {part:?} in:\n{told}");
         }
         for address in ["10.0.0.1:80", "https://127.0.0.1:80"] {
             let refused = run(&home, &format!("job/a --scheduler {address}")).await.unwrap_err();
-            assert_eq!(refused.code, cli::BAD_INPUT, "{address}: {refused:?}");
+            assert_eq!(refused.code, cli::EXIT_BAD_INPUT, "{address}: {refused:?}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn work_that_is_placed_shows_where() {
-        let home = Home::start(16).await;
+        let home = CliTestCluster::start(16).await;
         let long = in_one_rack(job("a", 64))
             .replace("template:", "template:\n    metadata: {annotations: {phalanx.dev/run-seconds: '600'}}");
         home.apply(&long).await.unwrap();
@@ -252,10 +256,18 @@ mod tests {
         let why = &told["scheduler"]["units"][0]["placed"];
         assert_eq!((&why["domain"]["feasible"], &why["domain"]["domains"]), (&2.into(), &2.into()), "{told:#}");
         assert!(why["keptSince"].is_string(), "it was worked out when it was decided: {told:#}");
-        let pods = ask::list(&home.connection.client, "/api/v1/namespaces/default/pods", &[], ask::JSON).await.unwrap();
+        let pods =
+            api_request::list(&home.connection.client, "/api/v1/namespaces/default/pods", &[], api_request::JSON)
+                .await
+                .unwrap();
         let pod = run(&home, &format!("pod/{}", pods["items"][0]["metadata"]["name"].as_str().unwrap())).await.unwrap();
         assert!(pod.contains("Running on node node-") && pod.contains("gang of 64"), "{pod}");
-        let groups = ask::list(&home.connection.client, "/apis/scheduling.k8s.io/v1beta1/podgroups", &[], ask::JSON);
+        let groups = api_request::list(
+            &home.connection.client,
+            "/apis/scheduling.k8s.io/v1beta1/podgroups",
+            &[],
+            api_request::JSON,
+        );
         let group = groups.await.unwrap()["items"][0].clone();
         let name = group["metadata"]["name"].as_str().unwrap();
         assert!(run(&home, &format!("podgroup {name}")).await.unwrap().contains("\nplaced on 8 nodes"));
@@ -265,12 +277,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_has_no_explanation_is_refused_with_advice() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         for (line, code) in [
-            ("node/node-0", cli::BAD_INPUT),
-            ("jobs", cli::BAD_INPUT),
-            ("job/a job/b", cli::BAD_INPUT),
-            ("job/nobody", cli::FAILED),
+            ("node/node-0", cli::EXIT_BAD_INPUT),
+            ("jobs", cli::EXIT_BAD_INPUT),
+            ("job/a job/b", cli::EXIT_BAD_INPUT),
+            ("job/nobody", cli::EXIT_FAILED),
         ] {
             assert_eq!(run(&home, line).await.unwrap_err().code, code, "{line}");
         }

@@ -5,21 +5,21 @@ mod counts; // how many pods stand where
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Timestamp;
-use api::views::{Condition, JobView, Meta, NodeView, PodGroupView, PodView, WorkloadView};
+use api::views::{Condition, JobView, MetaView, NodeView, PodGroupView, PodView, WorkloadView};
 use scheduler_core::Unit;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::counts::Counts;
-use crate::inquire::Told;
+use self::counts::PodCounts;
 use crate::report::DOMAIN_KEYS;
+use crate::scheduler_query::SchedulerResponse;
 
 /// Events shown; older ones are left out.
-const EVENTS_MAX: usize = 10;
+const MAX_EVENTS: usize = 10;
 /// Pods without a group that a scheduler is asked about.
-const LOOSE_PODS_MAX: usize = 3;
+const MAX_UNGROUPED_PODS: usize = 3;
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
-const SILENCE: &str = "waits: no scheduler has said anything about it yet";
+const NO_SCHEDULER_RESPONSE: &str = "waits: no scheduler has said anything about it yet";
 
 /// What is to be explained.
 pub enum Subject {
@@ -34,7 +34,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    fn label_and_meta(&self) -> (&'static str, &Meta) {
+    fn label_and_meta(&self) -> (&'static str, &MetaView) {
         match self {
             Subject::Job(job) => ("job.batch", &job.metadata),
             Subject::Workload(workload) => ("workload.scheduling.k8s.io", &workload.metadata),
@@ -55,12 +55,12 @@ pub struct Evidence {
     /// Nodes; only their labels are read.
     pub nodes: Vec<NodeView>,
     /// Events.
-    pub events: Vec<Event>,
+    pub events: Vec<ObservedEvent>,
 }
 
 /// An event, as far as it is shown.
 #[derive(Clone, Debug, Default)]
-pub struct Event {
+pub struct ObservedEvent {
     uid: String,
     object: String,
     level: String,
@@ -70,15 +70,15 @@ pub struct Event {
     last: Option<Timestamp>,
 }
 
-impl Event {
+impl ObservedEvent {
     /// Reads an event of either form: with a count and a last time, or with a series.
-    pub fn read(event: &Value) -> Event {
+    pub fn from_object(event: &Value) -> ObservedEvent {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let about = &event["involvedObject"];
         let times = [&event["series"]["lastObservedTime"], &event["lastTimestamp"], &event["eventTime"]];
         let created = &event["metadata"]["creationTimestamp"];
         let time = times.into_iter().chain([created]).find_map(|time| time.as_str()?.parse().ok());
-        Event {
+        ObservedEvent {
             uid: text(&about["uid"]),
             object: format!("{}/{}", text(&about["kind"]).to_lowercase(), text(&about["name"])),
             level: text(&event["type"]),
@@ -98,33 +98,33 @@ pub struct Explanation {
     namespace: String,
     /// The answer in one line.
     answer: String,
-    conditions: Vec<Said>,
+    conditions: Vec<ReportedCondition>,
     /// The groups concerned, and pods that have none.
-    parts: Vec<Part>,
+    parts: Vec<GroupExplanation>,
     /// What a scheduler says, if one was asked.
-    scheduler: Option<Told>,
-    events: Vec<Happened>,
+    scheduler: Option<SchedulerResponse>,
+    events: Vec<ReportedEvent>,
 }
 
 /// A group with its pods, or pods without a group.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Part {
+struct GroupExplanation {
     title: String,
     policy: String,
     min_count: Option<i32>,
     topology_key: Option<String>,
     priority: Option<i32>,
     answer: String,
-    pods: Counts,
-    conditions: Vec<Said>,
-    places: Vec<Place>,
-    complaints: Vec<Complaint>,
+    pods: PodCounts,
+    conditions: Vec<ReportedCondition>,
+    places: Vec<DomainPlacement>,
+    complaints: Vec<PendingMessage>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Said {
+struct ReportedCondition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
@@ -135,7 +135,7 @@ struct Said {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Place {
+struct DomainPlacement {
     domain: String,
     nodes: usize,
     pods: usize,
@@ -144,7 +144,7 @@ struct Place {
 /// What pods that have no node say, each text once.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Complaint {
+struct PendingMessage {
     pods: usize,
     example: String,
     message: String,
@@ -152,7 +152,7 @@ struct Complaint {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Happened {
+struct ReportedEvent {
     last: Option<Timestamp>,
     level: String,
     reason: String,
@@ -163,11 +163,12 @@ struct Happened {
 
 impl Explanation {
     /// Weighs the evidence, and what a scheduler said to it.
-    pub fn of(evidence: &Evidence, told: Option<Told>) -> Explanation {
+    pub fn from_evidence(evidence: &Evidence, response: Option<SchedulerResponse>) -> Explanation {
         let (label, meta) = evidence.subject.label_and_meta();
         let groups = evidence.groups_concerned();
-        let mut parts: Vec<Part> = groups.iter().map(|group| evidence.part_of_group(group, told.as_ref())).collect();
-        parts.extend(evidence.part_of_loose_pods());
+        let mut parts: Vec<GroupExplanation> =
+            groups.iter().map(|group| evidence.explain_group(group, response.as_ref())).collect();
+        parts.extend(evidence.explain_ungrouped_pods());
         let conditions: &[Condition] = match &evidence.subject {
             Subject::Job(job) => &job.status.conditions,
             Subject::Pod(pod) => &pod.status.conditions,
@@ -177,10 +178,10 @@ impl Explanation {
         Explanation {
             about: format!("{label}/{}", meta.name),
             namespace: meta.namespace.clone(),
-            answer: evidence.answer(&parts, told.as_ref()),
-            conditions: conditions.iter().map(Said::of).collect(),
+            answer: evidence.answer(&parts, response.as_ref()),
+            conditions: conditions.iter().map(ReportedCondition::from_condition).collect(),
             events: evidence.events_concerned(&groups),
-            scheduler: told,
+            scheduler: response,
             parts,
         }
     }
@@ -203,7 +204,7 @@ impl Explanation {
             lines.push(String::new());
             lines.extend(part.lines(&self.answer, now));
         }
-        if let Some(told) = self.scheduler.as_ref().map(Told::lines).filter(|told| !told.is_empty()) {
+        if let Some(told) = self.scheduler.as_ref().map(SchedulerResponse::lines).filter(|told| !told.is_empty()) {
             lines.push(String::new());
             lines.extend(told);
         }
@@ -227,13 +228,13 @@ impl Evidence {
             let loose = self.pods_of(job).filter(|pod| pod.group_name().is_none() && !pod.is_finished());
             let mut loose: Vec<&PodView> = loose.collect();
             loose.sort_by_key(|pod| pod.node_name().is_some());
-            units.extend(loose.into_iter().take(LOOSE_PODS_MAX).map(|pod| Unit::Pod(pod.metadata.key())));
+            units.extend(loose.into_iter().take(MAX_UNGROUPED_PODS).map(|pod| Unit::Pod(pod.metadata.key())));
         }
         units
     }
 
     fn groups_concerned(&self) -> Vec<&PodGroupView> {
-        let owned = |owner: &Meta| {
+        let owned = |owner: &MetaView| {
             let uid = owner.uid.clone();
             move |group: &&PodGroupView| group.metadata.owner_references.iter().any(|reference| reference.uid == uid)
         };
@@ -265,29 +266,29 @@ impl Evidence {
         self.pods.iter().filter(is_own)
     }
 
-    fn part_of_group(&self, group: &PodGroupView, told: Option<&Told>) -> Part {
+    fn explain_group(&self, group: &PodGroupView, response: Option<&SchedulerResponse>) -> GroupExplanation {
         let pods: Vec<&PodView> =
             self.pods.iter().filter(|pod| pod.group_name() == Some(&group.metadata.name)).collect();
         let topology_key = group.topology_key().map(str::to_owned);
-        let mut part = Part {
+        let mut part = GroupExplanation {
             title: format!("podgroup {}", group.metadata.name),
             policy: if group.min_count().is_some() { "Gang" } else { "Basic" }.to_owned(),
             min_count: group.min_count(),
             priority: group.spec.priority,
             answer: String::new(),
-            pods: Counts::of(&pods),
-            conditions: group.status.conditions.iter().map(Said::of).collect(),
-            places: self.places(&pods, topology_key.as_deref()),
-            complaints: complaints(&pods),
+            pods: PodCounts::of(&pods),
+            conditions: group.status.conditions.iter().map(ReportedCondition::from_condition).collect(),
+            places: self.domain_placements(&pods, topology_key.as_deref()),
+            complaints: pending_messages(&pods),
             topology_key,
         };
-        let told = told.and_then(|told| told.why_it_waits("podgroup", &group.metadata.name));
+        let told = response.and_then(|told| told.waiting_reason("podgroup", &group.metadata.name));
         part.answer = part.group_answer(told);
         part
     }
 
     /// Pods of the subject that belong to no group there is.
-    fn part_of_loose_pods(&self) -> Option<Part> {
+    fn explain_ungrouped_pods(&self) -> Option<GroupExplanation> {
         let pods: Vec<&PodView> = match &self.subject {
             Subject::Job(job) => self.pods_of(job).filter(|pod| pod.group_name().is_none()).collect(),
             Subject::Pod(pod) if pod.group_name().is_none() => vec![pod],
@@ -296,8 +297,8 @@ impl Evidence {
         if pods.is_empty() {
             return None;
         }
-        let counts = Counts::of(&pods);
-        Some(Part {
+        let counts = PodCounts::of(&pods);
+        Some(GroupExplanation {
             title: "pods without a group".to_owned(),
             policy: "each by itself".to_owned(),
             min_count: None,
@@ -306,13 +307,13 @@ impl Evidence {
             answer: counts.text(),
             pods: counts,
             conditions: Vec::new(),
-            places: self.places(&pods, None),
-            complaints: complaints(&pods),
+            places: self.domain_placements(&pods, None),
+            complaints: pending_messages(&pods),
         })
     }
 
     /// Where the pods are that have not ended; where all have ended, where they were.
-    fn places(&self, pods: &[&PodView], key: Option<&str>) -> Vec<Place> {
+    fn domain_placements(&self, pods: &[&PodView], key: Option<&str>) -> Vec<DomainPlacement> {
         let mut places: BTreeMap<String, (BTreeSet<&str>, usize)> = BTreeMap::new();
         let all_ended = pods.iter().all(|pod| pod.is_finished());
         for pod in pods.iter().filter(|pod| all_ended || !pod.is_finished()) {
@@ -321,8 +322,11 @@ impl Evidence {
             nodes.insert(node);
             *count += 1;
         }
-        let place =
-            |(domain, (nodes, pods)): (String, (BTreeSet<&str>, usize))| Place { domain, nodes: nodes.len(), pods };
+        let place = |(domain, (nodes, pods)): (String, (BTreeSet<&str>, usize))| DomainPlacement {
+            domain,
+            nodes: nodes.len(),
+            pods,
+        };
         places.into_iter().map(place).collect()
     }
 
@@ -335,7 +339,7 @@ impl Evidence {
         found.unwrap_or_else(|| format!("node {node}"))
     }
 
-    fn answer(&self, parts: &[Part], told: Option<&Told>) -> String {
+    fn answer(&self, parts: &[GroupExplanation], response: Option<&SchedulerResponse>) -> String {
         let of_parts = || parts.iter().map(|part| part.answer.as_str()).collect::<Vec<_>>().join("; ");
         match &self.subject {
             Subject::Group(_) | Subject::Workload(_) if parts.is_empty() => {
@@ -346,11 +350,11 @@ impl Evidence {
                 [] => "waits: its controller has made no pods yet".to_owned(),
                 _ => of_parts(),
             }),
-            Subject::Pod(pod) => self.pod_answer(pod, told),
+            Subject::Pod(pod) => self.pod_answer(pod, response),
         }
     }
 
-    fn pod_answer(&self, pod: &PodView, told: Option<&Told>) -> String {
+    fn pod_answer(&self, pod: &PodView, response: Option<&SchedulerResponse>) -> String {
         if let Some(node) = pod.node_name() {
             let key = self.groups_concerned().first().and_then(|group| group.topology_key().map(str::to_owned));
             return format!("{:?} on node {node}, {}", pod.status.phase, self.domain(node, key.as_deref()));
@@ -365,16 +369,16 @@ impl Evidence {
             }
             // Pods of a group that is not complete have no condition.
             group => {
-                let of_group = || told?.why_it_waits("podgroup", group?);
-                let of_pod = || told?.why_it_waits("pod", &pod.metadata.name);
-                let said = complaint(pod).map(|message| format!("waits: {message}"));
-                said.or_else(of_pod).or_else(of_group).unwrap_or_else(|| SILENCE.to_owned())
+                let of_group = || response?.waiting_reason("podgroup", group?);
+                let of_pod = || response?.waiting_reason("pod", &pod.metadata.name);
+                let said = pending_message(pod).map(|message| format!("waits: {message}"));
+                said.or_else(of_pod).or_else(of_group).unwrap_or_else(|| NO_SCHEDULER_RESPONSE.to_owned())
             }
         }
     }
 
     /// The last events about the subject, its groups and their pods; of the same reason about many pods only the last.
-    fn events_concerned(&self, groups: &[&PodGroupView]) -> Vec<Happened> {
+    fn events_concerned(&self, groups: &[&PodGroupView]) -> Vec<ReportedEvent> {
         let (_, meta) = self.subject.label_and_meta();
         let names: BTreeSet<&str> = groups.iter().map(|group| group.metadata.name.as_str()).collect();
         let mut uids: BTreeSet<&str> = groups.iter().map(|group| group.metadata.uid.as_str()).collect();
@@ -386,15 +390,15 @@ impl Evidence {
             };
             uids.extend(self.pods.iter().filter(concerned).map(|pod| pod.metadata.uid.as_str()));
         }
-        let mut merged: BTreeMap<(&str, &str), Vec<&Event>> = BTreeMap::new();
+        let mut merged: BTreeMap<(&str, &str), Vec<&ObservedEvent>> = BTreeMap::new();
         for event in self.events.iter().filter(|event| uids.contains(event.uid.as_str())) {
             let kind = event.object.split('/').next().unwrap_or_default();
             merged.entry((kind, &event.reason)).or_default().push(event);
         }
-        let happened = |((kind, _), events): ((&str, &str), Vec<&Event>)| {
+        let happened = |((kind, _), events): ((&str, &str), Vec<&ObservedEvent>)| {
             let objects: BTreeSet<&str> = events.iter().map(|event| event.object.as_str()).collect();
             let last = events.iter().max_by_key(|event| event.last).expect("every entry has an event");
-            Happened {
+            ReportedEvent {
                 last: last.last,
                 level: last.level.clone(),
                 reason: last.reason.clone(),
@@ -406,9 +410,9 @@ impl Evidence {
                 message: last.message.clone(),
             }
         };
-        let mut events: Vec<Happened> = merged.into_iter().map(happened).collect();
+        let mut events: Vec<ReportedEvent> = merged.into_iter().map(happened).collect();
         events.sort_by_key(|event| event.last);
-        events.split_off(events.len().saturating_sub(EVENTS_MAX))
+        events.split_off(events.len().saturating_sub(MAX_EVENTS))
     }
 }
 
@@ -425,29 +429,32 @@ fn job_answer(job: &JobView) -> Option<String> {
 }
 
 /// Why a pod has no node, in the scheduler's words.
-fn complaint(pod: &PodView) -> Option<String> {
+fn pending_message(pod: &PodView) -> Option<String> {
     let refused = pod.status.conditions.iter().find(|held| held.kind == "PodScheduled" && held.status == "False")?;
     let texts: Vec<&str> = [&*refused.reason, &refused.message].into_iter().filter(|text| !text.is_empty()).collect();
     Some(texts.join(": "))
 }
 
-fn complaints(pods: &[&PodView]) -> Vec<Complaint> {
+fn pending_messages(pods: &[&PodView]) -> Vec<PendingMessage> {
     let mut by_message: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| pod.node_name().is_none() && !pod.is_finished()) {
-        if let Some(message) = complaint(pod) {
+        if let Some(message) = pending_message(pod) {
             by_message.entry(message).or_default().push(&pod.metadata.name);
         }
     }
-    let told =
-        |(message, names): (String, Vec<&str>)| Complaint { pods: names.len(), example: names[0].to_owned(), message };
+    let told = |(message, names): (String, Vec<&str>)| PendingMessage {
+        pods: names.len(),
+        example: names[0].to_owned(),
+        message,
+    };
     by_message.into_iter().map(told).collect()
 }
 
-impl Part {
+impl GroupExplanation {
     /// `told` is what a scheduler says to the question.
-    fn group_answer(&self, told: Option<String>) -> String {
+    fn group_answer(&self, scheduler_answer: Option<String>) -> String {
         let verdict = self.conditions.iter().find(|said| said.kind == INITIALLY_SCHEDULED);
-        let Counts { placed, waiting, .. } = self.pods;
+        let PodCounts { placed, waiting, .. } = self.pods;
         let (unfinished, ended) = (self.pods.unfinished(), self.pods.ended_text());
         // Without a condition: pods have ended and the others have nodes, so the group has started.
         let has_started = ended.is_some() && waiting == 0;
@@ -458,7 +465,9 @@ impl Part {
                 format!("waits for pods: {unfinished} of the {needed} it needs are there")
             }
             Some(said) if !is_scheduled => return format!("waits: {}", said.message),
-            None if !is_scheduled && placed == 0 => return told.unwrap_or_else(|| SILENCE.to_owned()),
+            None if !is_scheduled && placed == 0 => {
+                return scheduler_answer.unwrap_or_else(|| NO_SCHEDULER_RESPONSE.to_owned());
+            }
             None if !is_scheduled && placed < needed => {
                 format!("is being placed: {placed} of the {needed} pods it needs have a node")
             }
@@ -468,15 +477,15 @@ impl Part {
             _ if placed == 0 => format!("waits: none of {} has a node", counted(unfinished, "pod")),
             _ if waiting > 0 => {
                 let wait = if waiting == 1 { "1 waits".to_owned() } else { format!("{waiting} wait") };
-                format!("{placed} of {unfinished} pods {}; {wait}", self.whereabouts())
+                format!("{placed} of {unfinished} pods {}; {wait}", self.placement_text())
             }
-            _ => self.whereabouts(),
+            _ => self.placement_text(),
         };
         answer + &ended.map(|ended| format!("; ended: {ended}")).unwrap_or_default()
     }
 
     /// `placed on 8 nodes in rack=r1`.
-    fn whereabouts(&self) -> String {
+    fn placement_text(&self) -> String {
         match self.places.as_slice() {
             [place] => format!("placed on {} in {}", counted(place.nodes, "node"), place.domain),
             places => {
@@ -486,7 +495,7 @@ impl Part {
         }
     }
 
-    fn lines(&self, said_already: &str, now: Timestamp) -> Vec<String> {
+    fn lines(&self, shown_answer: &str, now: Timestamp) -> Vec<String> {
         let mut traits = vec![match self.min_count {
             Some(count) => format!("gang of {count}"),
             None => self.policy.to_lowercase(),
@@ -494,7 +503,7 @@ impl Part {
         traits.extend(self.topology_key.as_ref().map(|key| format!("all in one {key}")));
         traits.extend(self.priority.map(|priority| format!("priority {priority}")));
         let mut lines = vec![format!("{}: {}", self.title, traits.join(", "))];
-        if self.answer != said_already && self.answer != self.pods.text() {
+        if self.answer != shown_answer && self.answer != self.pods.text() {
             lines.push(format!("  {}", self.answer));
         }
         lines.push(format!("  {}", self.pods.text()));
@@ -516,9 +525,9 @@ impl Part {
     }
 }
 
-impl Said {
-    fn of(condition: &Condition) -> Said {
-        Said {
+impl ReportedCondition {
+    fn from_condition(condition: &Condition) -> ReportedCondition {
+        ReportedCondition {
             kind: condition.kind.clone(),
             status: condition.status.clone(),
             reason: condition.reason.clone(),
@@ -535,7 +544,7 @@ impl Said {
     }
 }
 
-impl Happened {
+impl ReportedEvent {
     fn text(&self, now: Timestamp) -> String {
         let when = self.last.map_or_else(|| "-".to_owned(), |last| ago(last, now));
         let times = if self.count > 1 { format!(" ({} times)", self.count) } else { String::new() };

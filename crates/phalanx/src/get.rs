@@ -9,11 +9,11 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::client::{ConnectArgs, Connection};
-use crate::failure::Failure;
-use crate::follow::{Follow, Seen};
-use crate::kinds::{Kind, Kinds, Selection};
-use crate::table::{Printer, Row, Table};
-use crate::{ask, cli, client};
+use crate::command_error::CommandError;
+use crate::kinds::{ObjectSelection, ServedKind, ServedKinds};
+use crate::list_watch::{CollectionEvent, ListWatch};
+use crate::table::{ObjectTable, TablePrinter, TableRow};
+use crate::{api_request, cli, client};
 
 /// What `phalanx get --help` teaches.
 pub const HELP: &str = "\
@@ -39,7 +39,7 @@ pub struct GetArgs {
     pub watch: bool,
     /// How objects are printed [default: a table]
     #[arg(short, long, value_name = "FORMAT")]
-    pub output: Option<Format>,
+    pub output: Option<GetOutputFormat>,
     /// Only objects with such labels: a=b, a!=b, 'a in (b,c)', a, '!a', joined by commas
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
@@ -56,7 +56,7 @@ pub struct GetArgs {
 
 /// How objects are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum GetOutputFormat {
     /// A table with every column
     Wide,
     /// YAML documents
@@ -73,10 +73,10 @@ pub fn command(args: &GetArgs) -> u8 {
 }
 
 /// Prints what is asked for.
-pub async fn print(connection: &Connection, args: &GetArgs, out: &mut dyn Write) -> Result<u8, Failure> {
-    let kinds = Kinds::discover(&connection.client).await?;
+pub async fn print(connection: &Connection, args: &GetArgs, out: &mut dyn Write) -> Result<u8, CommandError> {
+    let kinds = ServedKinds::discover(&connection.client).await?;
     let selections = kinds.selections(&args.words)?;
-    let request = Request { connection, args };
+    let request = GetRequest { connection, args };
     request.check(&selections)?;
     if args.watch {
         return request.watch(&selections[0], out).await;
@@ -86,49 +86,49 @@ pub async fn print(connection: &Connection, args: &GetArgs, out: &mut dyn Write)
         answers.push(request.fetch(selection).await?);
     }
     match args.output {
-        None | Some(Format::Wide) => request.print_tables(&selections, &answers, out)?,
+        None | Some(GetOutputFormat::Wide) => request.print_tables(&selections, &answers, out)?,
         Some(format) => print_objects(format, &selections, &mut answers, out)?,
     }
     let missing: Vec<String> = answers.into_iter().flat_map(|answer| answer.missing).collect();
-    if missing.is_empty() { Ok(cli::DONE) } else { Err(Failure { code: cli::FAILED, lines: missing }) }
+    if missing.is_empty() { Ok(cli::EXIT_DONE) } else { Err(CommandError { code: cli::EXIT_FAILED, lines: missing }) }
 }
 
 /// What came of one selection.
-struct Answer {
+struct FetchResult {
     /// Lists, or single objects: whatever the server said, in the order of asking.
     found: Vec<Value>,
     /// What the server said of names that are not there.
     missing: Vec<String>,
 }
 
-struct Request<'a> {
+struct GetRequest<'a> {
     connection: &'a Connection,
     args: &'a GetArgs,
 }
 
-impl Request<'_> {
-    fn check(&self, selections: &[Selection]) -> Result<(), Failure> {
+impl GetRequest<'_> {
+    fn check(&self, selections: &[ObjectSelection]) -> Result<(), CommandError> {
         let named = selections.iter().any(|selection| !selection.names.is_empty());
         let narrowed = self.args.selector.is_some() || self.args.field_selector.is_some();
         if named && (narrowed || self.args.all_namespaces) {
-            return Err(Failure::usage("a name already says which object; leave out -l, --field-selector and -A"));
+            return Err(CommandError::usage("a name already says which object; leave out -l, --field-selector and -A"));
         }
         let is_one = matches!(selections, [one] if one.names.len() <= 1);
         if self.args.watch && !is_one {
-            return Err(Failure::usage("-w follows one kind or one object; start it once for each"));
+            return Err(CommandError::usage("-w follows one kind or one object; start it once for each"));
         }
         Ok(())
     }
 
     fn accept(&self) -> &'static str {
         match self.args.output {
-            None | Some(Format::Wide) => ask::TABLE,
-            Some(_) => ask::JSON,
+            None | Some(GetOutputFormat::Wide) => api_request::TABLE,
+            Some(_) => api_request::JSON,
         }
     }
 
-    fn collection(&self, kind: &Kind) -> String {
-        kind.collection(Some(self.connection.namespace.as_str()).filter(|_| !self.args.all_namespaces))
+    fn collection(&self, kind: &ServedKind) -> String {
+        kind.collection_path(Some(self.connection.namespace.as_str()).filter(|_| !self.args.all_namespaces))
     }
 
     fn options(&self) -> Vec<(&str, &str)> {
@@ -137,16 +137,17 @@ impl Request<'_> {
         labels.into_iter().chain(fields).collect()
     }
 
-    async fn fetch(&self, selection: &Selection<'_>) -> Result<Answer, Failure> {
+    async fn fetch(&self, selection: &ObjectSelection<'_>) -> Result<FetchResult, CommandError> {
         let client = &self.connection.client;
         if selection.names.is_empty() {
-            let list = ask::list(client, &self.collection(selection.kind), &self.options(), self.accept()).await?;
-            return Ok(Answer { found: vec![list], missing: Vec::new() });
+            let list =
+                api_request::list(client, &self.collection(selection.kind), &self.options(), self.accept()).await?;
+            return Ok(FetchResult { found: vec![list], missing: Vec::new() });
         }
-        let mut answer = Answer { found: Vec::new(), missing: Vec::new() };
+        let mut answer = FetchResult { found: Vec::new(), missing: Vec::new() };
         for name in &selection.names {
-            let path = selection.kind.object(&self.connection.namespace, name);
-            match ask::get(client, &path, self.accept()).await {
+            let path = selection.kind.object_path(&self.connection.namespace, name);
+            match api_request::get(client, &path, self.accept()).await {
                 Ok(object) => answer.found.push(object),
                 Err(kube::Error::Api(status)) if status.code == 404 => answer.missing.push(status.message),
                 Err(error) => return Err(error.into()),
@@ -155,22 +156,28 @@ impl Request<'_> {
         Ok(answer)
     }
 
-    fn printer(&self, kind: &Kind, several: bool) -> Printer {
-        let prefix = if several { kind.title("") } else { String::new() };
+    fn printer(&self, kind: &ServedKind, several: bool) -> TablePrinter {
+        let prefix = if several { kind.object_display_name("") } else { String::new() };
         let namespaces = self.args.all_namespaces && kind.namespaced;
-        Printer::new(self.args.output == Some(Format::Wide), namespaces, prefix)
+        TablePrinter::new(self.args.output == Some(GetOutputFormat::Wide), namespaces, prefix)
     }
 
-    fn print_tables(&self, selections: &[Selection], answers: &[Answer], out: &mut dyn Write) -> Result<(), Failure> {
+    fn print_tables(
+        &self,
+        selections: &[ObjectSelection],
+        answers: &[FetchResult],
+        out: &mut dyn Write,
+    ) -> Result<(), CommandError> {
         let several = selections.iter().any(|selection| selection.kind != selections[0].kind);
         let mut is_first = true;
         for (selection, answer) in selections.iter().zip(answers) {
-            let tables: Vec<Table> = answer.found.iter().map(|found| Table::read(found, Timestamp::now())).collect();
-            let rows: Vec<Row> = tables.iter().flat_map(|table| table.rows.clone()).collect();
+            let tables: Vec<ObjectTable> =
+                answer.found.iter().map(|found| ObjectTable::read(found, Timestamp::now())).collect();
+            let rows: Vec<TableRow> = tables.iter().flat_map(|table| table.rows.clone()).collect();
             let columns = tables.first().map(|table| table.columns.clone()).unwrap_or_default();
             if rows.is_empty() {
                 if answer.missing.is_empty() {
-                    eprintln!("{}", self.nothing(selection.kind));
+                    eprintln!("{}", self.no_resources_message(selection.kind));
                 }
                 continue;
             }
@@ -178,12 +185,12 @@ impl Request<'_> {
                 writeln!(out)?;
             }
             is_first = false;
-            self.printer(selection.kind, several).print(&Table { columns, rows }, out)?;
+            self.printer(selection.kind, several).print(&ObjectTable { columns, rows }, out)?;
         }
         Ok(())
     }
 
-    fn nothing(&self, kind: &Kind) -> String {
+    fn no_resources_message(&self, kind: &ServedKind) -> String {
         let narrowed = if self.options().is_empty() { "" } else { " of that description" };
         if kind.namespaced && !self.args.all_namespaces {
             format!("no {}{narrowed} in namespace {}", kind.plural, self.connection.namespace)
@@ -193,13 +200,13 @@ impl Request<'_> {
     }
 
     /// Prints everything there is, then every change, until the user has seen enough.
-    async fn watch(&self, selection: &Selection<'_>, out: &mut dyn Write) -> Result<u8, Failure> {
+    async fn watch(&self, selection: &ObjectSelection<'_>, out: &mut dyn Write) -> Result<u8, CommandError> {
         let by_name = selection.names.first().map(|name| format!("metadata.name={name}"));
         let mut options = self.options();
         options.extend(by_name.as_deref().map(|field| ("fieldSelector", field)));
-        let (client, kind): (&Client, &Kind) = (&self.connection.client, selection.kind);
-        let mut follow = Follow::new(client, self.collection(kind), options, self.accept());
-        let mut screen = Screen {
+        let (client, kind): (&Client, &ServedKind) = (&self.connection.client, selection.kind);
+        let mut follow = ListWatch::new(client, self.collection(kind), options, self.accept());
+        let mut screen = WatchPrinter {
             kind,
             format: self.args.output,
             printer: self.printer(kind, false),
@@ -208,10 +215,12 @@ impl Request<'_> {
         };
         loop {
             let seen = follow.next().await?;
-            if screen.is_first && matches!(&seen, Seen::All(all) if is_empty(all)) {
+            if screen.is_first && matches!(&seen, CollectionEvent::Listed(all) if is_empty(all)) {
                 match selection.names.first() {
-                    Some(name) => return Err(Failure::failed(format!("{} {name:?} not found", kind.label()))),
-                    None => eprintln!("{}", self.nothing(kind)),
+                    Some(name) => {
+                        return Err(CommandError::failed(format!("{} {name:?} not found", kind.display_name())));
+                    }
+                    None => eprintln!("{}", self.no_resources_message(kind)),
                 }
             }
             screen.show(seen, out)?;
@@ -226,30 +235,33 @@ fn is_empty(answer: &Value) -> bool {
 }
 
 /// What a watch has printed, so that a fresh list repeats nothing.
-struct Screen<'a> {
-    kind: &'a Kind,
-    format: Option<Format>,
-    printer: Printer,
+struct WatchPrinter<'a> {
+    kind: &'a ServedKind,
+    format: Option<GetOutputFormat>,
+    printer: TablePrinter,
     /// The last version printed of each object, by namespace and name.
     versions: BTreeMap<(String, String), String>,
     is_first: bool,
 }
 
-impl Screen<'_> {
-    fn show(&mut self, seen: Seen, out: &mut dyn Write) -> Result<(), Failure> {
+impl WatchPrinter<'_> {
+    fn show(&mut self, seen: CollectionEvent, out: &mut dyn Write) -> Result<(), CommandError> {
         let (answer, is_gone) = match seen {
-            Seen::All(answer) | Seen::Changed(answer) => (answer, false),
-            Seen::Gone(answer) => (answer, true),
+            CollectionEvent::Listed(answer) | CollectionEvent::Changed(answer) => (answer, false),
+            CollectionEvent::Deleted(answer) => (answer, true),
         };
-        let mut table = Table::read(&answer, Timestamp::now());
+        let mut table = ObjectTable::read(&answer, Timestamp::now());
         let mut is_news: Vec<bool> = Vec::new();
         for row in &table.rows {
             let key = (row.namespace.clone(), row.name.clone());
-            let before =
-                if is_gone { self.versions.remove(&key) } else { self.versions.insert(key, row.version.clone()) };
-            is_news.push(is_gone || row.version.is_empty() || before.as_ref() != Some(&row.version));
+            let before = if is_gone {
+                self.versions.remove(&key)
+            } else {
+                self.versions.insert(key, row.resource_version.clone())
+            };
+            is_news.push(is_gone || row.resource_version.is_empty() || before.as_ref() != Some(&row.resource_version));
         }
-        let Some(format) = self.format.filter(|format| *format != Format::Wide) else {
+        let Some(format) = self.format.filter(|format| *format != GetOutputFormat::Wide) else {
             let mut news = is_news.into_iter();
             table.rows.retain(|_| news.next().unwrap_or(true));
             if table.rows.is_empty() {
@@ -259,7 +271,7 @@ impl Screen<'_> {
         };
         let objects = objects_of(self.kind, vec![answer]);
         for (object, _) in objects.into_iter().zip(is_news).filter(|(_, is_news)| *is_news) {
-            if format == Format::Yaml && !std::mem::take(&mut self.is_first) {
+            if format == GetOutputFormat::Yaml && !std::mem::take(&mut self.is_first) {
                 writeln!(out, "---")?;
             }
             print_object(format, self.kind, &object, out)?;
@@ -269,16 +281,16 @@ impl Screen<'_> {
 }
 
 fn print_objects(
-    format: Format,
-    selections: &[Selection],
-    answers: &mut [Answer],
+    format: GetOutputFormat,
+    selections: &[ObjectSelection],
+    answers: &mut [FetchResult],
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let is_single = matches!(selections, [one] if one.names.len() == 1);
     let mut all = Vec::new();
     for (selection, answer) in selections.iter().zip(answers) {
         let objects = objects_of(selection.kind, std::mem::take(&mut answer.found));
-        if format == Format::Name || is_single {
+        if format == GetOutputFormat::Name || is_single {
             for object in &objects {
                 print_object(format, selection.kind, object, out)?;
             }
@@ -286,7 +298,7 @@ fn print_objects(
             all.extend(objects);
         }
     }
-    if format != Format::Name && !is_single {
+    if format != GetOutputFormat::Name && !is_single {
         let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": all});
         print_document(format, &list, out)?;
     }
@@ -294,7 +306,7 @@ fn print_objects(
 }
 
 /// The objects in `answers`, each saying what it is, without the book-keeping of managed fields.
-fn objects_of(kind: &Kind, answers: Vec<Value>) -> Vec<Value> {
+fn objects_of(kind: &ServedKind, answers: Vec<Value>) -> Vec<Value> {
     let mut objects = Vec::new();
     for mut answer in answers {
         match answer.get_mut("items").and_then(Value::as_array_mut) {
@@ -315,19 +327,26 @@ fn objects_of(kind: &Kind, answers: Vec<Value>) -> Vec<Value> {
     objects
 }
 
-fn print_object(format: Format, kind: &Kind, object: &Value, out: &mut dyn Write) -> Result<(), Failure> {
+fn print_object(
+    format: GetOutputFormat,
+    kind: &ServedKind,
+    object: &Value,
+    out: &mut dyn Write,
+) -> Result<(), CommandError> {
     match format {
-        Format::Name => Ok(writeln!(out, "{}", kind.title(object["metadata"]["name"].as_str().unwrap_or_default()))?),
+        GetOutputFormat::Name => {
+            Ok(writeln!(out, "{}", kind.object_display_name(object["metadata"]["name"].as_str().unwrap_or_default()))?)
+        }
         _ => print_document(format, object, out),
     }
 }
 
-fn print_document(format: Format, document: &Value, out: &mut dyn Write) -> Result<(), Failure> {
-    if format == Format::Json {
+fn print_document(format: GetOutputFormat, document: &Value, out: &mut dyn Write) -> Result<(), CommandError> {
+    if format == GetOutputFormat::Json {
         return Ok(writeln!(out, "{document:#}")?);
     }
     let text = serde_saphyr::to_string(document)
-        .map_err(|error| Failure::failed(format!("cannot be written as YAML: {error}; try -o json")))?;
+        .map_err(|error| CommandError::failed(format!("cannot be written as YAML: {error}; try -o json")))?;
     Ok(write!(out, "{text}")?)
 }
 
@@ -335,18 +354,18 @@ fn print_document(format: Format, document: &Value, out: &mut dyn Write) -> Resu
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::home::{Home, job, parsed};
+    use crate::test_cluster::{CliTestCluster, job, parse_args};
     use std::time::Duration;
 
-    async fn get(home: &Home, line: &str) -> Result<String, Failure> {
+    async fn get(home: &CliTestCluster, line: &str) -> Result<String, CommandError> {
         let mut out = Vec::new();
-        print(&home.connection, &parsed(line), &mut out).await?;
+        print(&home.connection, &parse_args(line), &mut out).await?;
         Ok(String::from_utf8(out).unwrap())
     }
 
     #[tokio::test(start_paused = true)]
     async fn objects_are_shown_as_rows_documents_and_names() {
-        let home = Home::start(2).await;
+        let home = CliTestCluster::start(2).await;
         home.apply(&job("a", 2)).await.unwrap();
         let table = get(&home, "jobs").await.unwrap();
         assert!(table.starts_with("NAME") && table.contains("\na "), "{table}");
@@ -364,27 +383,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn selectors_narrow_and_names_that_are_not_there_fail() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         home.apply(&format!("{}---\n{}", job("a", 1), job("b", 1))).await.unwrap();
-        home.settled("a").await;
-        home.settled("b").await;
+        home.wait_until_ended("a").await;
+        home.wait_until_ended("b").await;
         let pods = get(&home, "pods -l job-name=b -o name").await.unwrap();
         assert!(pods.lines().count() == 1 && pods.starts_with("pod/b-"), "{pods}");
         assert_eq!(get(&home, "pods --field-selector status.phase=Running -o name").await.unwrap(), "");
         let failure = get(&home, "jobs a nobody").await.unwrap_err();
-        assert_eq!((failure.code, failure.lines.len()), (cli::FAILED, 1), "{failure:?}");
+        assert_eq!((failure.code, failure.lines.len()), (cli::EXIT_FAILED, 1), "{failure:?}");
         assert!(failure.lines[0].contains("nobody"), "{failure:?}");
         for line in ["job a -A", "job a -l x=y", "jobs,pods -w", "cats"] {
-            assert_eq!(get(&home, line).await.unwrap_err().code, cli::BAD_INPUT, "{line}");
+            assert_eq!(get(&home, line).await.unwrap_err().code, cli::EXIT_BAD_INPUT, "{line}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_shows_what_is_there_and_then_every_change() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         home.apply(&job("before", 1)).await.unwrap();
-        home.settled("before").await;
-        let (mut out, args) = (Vec::new(), parsed("jobs -w -o name"));
+        home.wait_until_ended("before").await;
+        let (mut out, args) = (Vec::new(), parse_args("jobs -w -o name"));
         let watching = tokio::time::timeout(Duration::from_secs(30), print(&home.connection, &args, &mut out));
         let (ended, _) = futures::join!(watching, async {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,24 +1,24 @@
 //! Which kinds a server has, and what people call them.
 
-use api::conversion::present_api_version;
+use api::conversion::current_api_version;
 use futures::future::join_all;
 use kube::{Client, Error};
 use runtime::is_not_found;
 use serde_json::Value;
 
-use crate::ask::{self, items, text};
-use crate::failure::Failure;
+use crate::api_request::{self, items, text};
+use crate::command_error::CommandError;
 
 /// All groups in two answers, where the server can; the older form otherwise.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
 application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 /// A list of names longer than this helps nobody.
-const NAMES_SHOWN_MAX: usize = 30;
+const MAX_NAMES_SHOWN: usize = 30;
 
 /// A kind in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct ServedKind {
     /// API group; empty for the core group.
     pub group: String,
     /// Version.
@@ -35,40 +35,42 @@ pub struct Kind {
     pub namespaced: bool,
 }
 
-impl Kind {
+impl ServedKind {
     /// `v1` or `group/version`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
     /// The collection's path in `namespace`; `None` is all namespaces. Kinds without namespaces leave it out.
-    pub fn collection(&self, namespace: Option<&str>) -> String {
+    pub fn collection_path(&self, namespace: Option<&str>) -> String {
         let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         match namespace.filter(|_| self.namespaced) {
-            Some(namespace) => format!("{root}/{}/namespaces/{}/{}", self.version, ask::escape(namespace), self.plural),
+            Some(namespace) => {
+                format!("{root}/{}/namespaces/{}/{}", self.version, api_request::escape(namespace), self.plural)
+            }
             None => format!("{root}/{}/{}", self.version, self.plural),
         }
     }
 
     /// The path of one object.
-    pub fn object(&self, namespace: &str, name: &str) -> String {
-        format!("{}/{}", self.collection(Some(namespace)), ask::escape(name))
+    pub fn object_path(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{}", self.collection_path(Some(namespace)), api_request::escape(name))
     }
 
     /// `job.batch`, `pod`.
-    pub fn label(&self) -> String {
+    pub fn display_name(&self) -> String {
         let kind = self.kind.to_lowercase();
         if self.group.is_empty() { kind } else { format!("{kind}.{}", self.group) }
     }
 
     /// `job.batch/trainer`.
-    pub fn title(&self, name: &str) -> String {
-        format!("{}/{name}", self.label())
+    pub fn object_display_name(&self, name: &str) -> String {
+        format!("{}/{name}", self.display_name())
     }
 
     /// Whether people may call it `name`: plural, singular, short name or kind, with or without its group
     /// (`jobs.batch`) and version (`jobs.v1.batch`).
-    fn is_called(&self, name: &str) -> bool {
+    fn matches_name(&self, name: &str) -> bool {
         let (word, rest) = name.split_once('.').unwrap_or((name, ""));
         let plain = [&self.plural, &self.singular, &self.kind];
         let mut words = plain.into_iter().chain(&self.short_names);
@@ -79,38 +81,38 @@ impl Kind {
 
 /// The kinds of one server, in its own order: the first of a name is the preferred one.
 #[derive(Debug)]
-pub struct Kinds(Vec<Kind>);
+pub struct ServedKinds(Vec<ServedKind>);
 
 /// What a command line is about: a kind, and names where it gives any.
 #[derive(Debug)]
-pub struct Selection<'a> {
+pub struct ObjectSelection<'a> {
     /// The kind.
-    pub kind: &'a Kind,
+    pub kind: &'a ServedKind,
     /// Names; none for all of the kind.
     pub names: Vec<String>,
 }
 
-impl Kinds {
+impl ServedKinds {
     /// Asks the server. One that has no discovery is taken to serve what Phalanx itself does.
-    pub async fn discover(client: &Client) -> Result<Kinds, Error> {
-        let core = match ask::get(client, "/api", DISCOVERY).await {
-            Err(error) if is_not_found(&error) => return Ok(Kinds::known()),
+    pub async fn discover(client: &Client) -> Result<ServedKinds, Error> {
+        let core = match api_request::get(client, "/api", DISCOVERY).await {
+            Err(error) if is_not_found(&error) => return Ok(ServedKinds::built_in()),
             answer => answer?,
         };
-        let groups = ask::get(client, "/apis", DISCOVERY).await?;
+        let groups = api_request::get(client, "/apis", DISCOVERY).await?;
         let mut kinds = Vec::new();
         for (answer, root) in [(core, "/api"), (groups, "/apis")] {
             match answer["kind"].as_str() {
                 Some("APIGroupDiscoveryList") => kinds.extend(from_aggregated(&answer)),
-                _ => kinds.extend(ask_each(client, root, &answer).await?),
+                _ => kinds.extend(discover_legacy(client, root, &answer).await?),
             }
         }
-        Ok(Kinds(kinds))
+        Ok(ServedKinds(kinds))
     }
 
     /// The kinds that Phalanx serves.
-    pub fn known() -> Kinds {
-        let kind = |group: &str, version: &str, kind: &str, plural: &str, short: &str, namespaced: bool| Kind {
+    pub fn built_in() -> ServedKinds {
+        let kind = |group: &str, version: &str, kind: &str, plural: &str, short: &str, namespaced: bool| ServedKind {
             group: group.to_owned(),
             version: version.to_owned(),
             kind: kind.to_owned(),
@@ -119,7 +121,7 @@ impl Kinds {
             short_names: short.split_whitespace().map(str::to_owned).collect(),
             namespaced,
         };
-        Kinds(vec![
+        ServedKinds(vec![
             kind("", "v1", "Namespace", "namespaces", "ns", false),
             kind("", "v1", "Node", "nodes", "no", false),
             kind("", "v1", "Pod", "pods", "po", true),
@@ -143,19 +145,19 @@ impl Kinds {
     }
 
     /// The kind that people call `name`.
-    pub fn called(&self, name: &str) -> Result<&Kind, Failure> {
-        self.0.iter().find(|kind| kind.is_called(name)).ok_or_else(|| {
+    pub fn find_by_name(&self, name: &str) -> Result<&ServedKind, CommandError> {
+        self.0.iter().find(|kind| kind.matches_name(name)).ok_or_else(|| {
             let known = self.names();
             let hint =
-                if known.len() > NAMES_SHOWN_MAX { String::new() } else { format!("; it has {}", known.join(", ")) };
-            Failure::usage(format!("the server has no kind {name:?}{hint}"))
+                if known.len() > MAX_NAMES_SHOWN { String::new() } else { format!("; it has {}", known.join(", ")) };
+            CommandError::usage(format!("the server has no kind {name:?}{hint}"))
         })
     }
 
     /// The kind of an object that says `apiVersion` and `kind`; `Err` says which field the server knows nothing of. A group
     /// that a draft called otherwise is the present one; the server tells the user.
-    pub fn of(&self, api_version: &str, kind: &str) -> Result<&Kind, (&'static str, String)> {
-        let present = present_api_version(api_version);
+    pub fn find_by_kind(&self, api_version: &str, kind: &str) -> Result<&ServedKind, (&'static str, String)> {
+        let present = current_api_version(api_version);
         let api_version = present.as_deref().unwrap_or(api_version);
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let alike = || self.0.iter().filter(|known| known.kind == kind && known.group == group);
@@ -166,7 +168,7 @@ impl Kinds {
         if versions.is_empty() {
             let served = self.names();
             let hint =
-                if served.len() > NAMES_SHOWN_MAX { "".into() } else { format!("; served are {}", served.join(", ")) };
+                if served.len() > MAX_NAMES_SHOWN { "".into() } else { format!("; served are {}", served.join(", ")) };
             return Err(("kind", format!("kind {kind} of {api_version} is not served{hint}")));
         }
         let served = versions.join(", ");
@@ -174,21 +176,21 @@ impl Kinds {
     }
 
     /// Reads `pods`, `pods a b`, `pods,jobs`, `pod/a job/b`.
-    pub fn selections(&self, words: &[String]) -> Result<Vec<Selection<'_>>, Failure> {
+    pub fn selections(&self, words: &[String]) -> Result<Vec<ObjectSelection<'_>>, CommandError> {
         let [first, names @ ..] = words else {
-            return Err(Failure::usage("which kind? such as `pods`, `job trainer` or `job/trainer`"));
+            return Err(CommandError::usage("which kind? such as `pods`, `job trainer` or `job/trainer`"));
         };
         if words.iter().any(|word| word.contains('/')) {
             let one = |word: &String| match word.split_once('/') {
                 Some((kind, name)) if !name.is_empty() && !name.contains('/') => {
-                    Ok(Selection { kind: self.called(kind)?, names: vec![name.to_owned()] })
+                    Ok(ObjectSelection { kind: self.find_by_name(kind)?, names: vec![name.to_owned()] })
                 }
-                _ => Err(Failure::usage(format!("{word}: either all are KIND/NAME or none is"))),
+                _ => Err(CommandError::usage(format!("{word}: either all are KIND/NAME or none is"))),
             };
             return words.iter().map(one).collect();
         }
         let kinds: Vec<&str> = first.split(',').filter(|kind| !kind.is_empty()).collect();
-        let one = |kind: &&str| Ok(Selection { kind: self.called(kind)?, names: names.to_vec() });
+        let one = |kind: &&str| Ok(ObjectSelection { kind: self.find_by_name(kind)?, names: names.to_vec() });
         kinds.iter().map(one).collect()
     }
 
@@ -205,12 +207,12 @@ impl Kinds {
     }
 }
 
-fn from_aggregated(answer: &Value) -> Vec<Kind> {
+fn from_aggregated(answer: &Value) -> Vec<ServedKind> {
     let mut kinds = Vec::new();
     for group in items(&answer["items"]) {
         for version in items(&group["versions"]) {
             for resource in items(&version["resources"]) {
-                kinds.push(Kind {
+                kinds.push(ServedKind {
                     group: text(&group["metadata"]["name"]),
                     version: text(&version["version"]),
                     kind: text(&resource["responseKind"]["kind"]),
@@ -226,7 +228,7 @@ fn from_aggregated(answer: &Value) -> Vec<Kind> {
 }
 
 /// The older form: a list of groups and versions, and one answer for each of them.
-async fn ask_each(client: &Client, root: &str, answer: &Value) -> Result<Vec<Kind>, Error> {
+async fn discover_legacy(client: &Client, root: &str, answer: &Value) -> Result<Vec<ServedKind>, Error> {
     let places: Vec<(String, String)> = if root == "/api" {
         items(&answer["versions"]).map(|version| (String::new(), text(version))).collect()
     } else {
@@ -241,7 +243,8 @@ async fn ask_each(client: &Client, root: &str, answer: &Value) -> Result<Vec<Kin
         "" => format!("{root}/{version}"),
         group => format!("{root}/{group}/{version}"),
     });
-    let answers = join_all(paths.map(|path| async move { ask::get(client, &path, ask::JSON).await })).await;
+    let answers =
+        join_all(paths.map(|path| async move { api_request::get(client, &path, api_request::JSON).await })).await;
     let mut kinds = Vec::new();
     for ((group, version), answer) in places.iter().zip(answers) {
         match answer {
@@ -256,11 +259,11 @@ async fn ask_each(client: &Client, root: &str, answer: &Value) -> Result<Vec<Kin
     Ok(kinds)
 }
 
-fn from_resource_list(group: &str, version: &str, answer: &Value) -> Vec<Kind> {
+fn from_resource_list(group: &str, version: &str, answer: &Value) -> Vec<ServedKind> {
     let kind = |resource: &Value| {
         let kind = text(&resource["kind"]);
         let singular = Some(text(&resource["singularName"])).filter(|name| !name.is_empty());
-        Kind {
+        ServedKind {
             group: group.to_owned(),
             version: version.to_owned(),
             plural: text(&resource["name"]),
@@ -281,9 +284,11 @@ mod tests {
 
     fn selected(words: &[&str]) -> Result<String, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let kinds = Kinds::known();
+        let kinds = ServedKinds::built_in();
         let selections = kinds.selections(&words).map_err(|failure| failure.lines.join("; "))?;
-        let text = |selection: &Selection| format!("{} {:?}", selection.kind.collection(Some("n")), selection.names);
+        let text = |selection: &ObjectSelection| {
+            format!("{} {:?}", selection.kind.collection_path(Some("n")), selection.names)
+        };
         Ok(selections.iter().map(text).collect::<Vec<_>>().join(" + "))
     }
 
@@ -332,18 +337,21 @@ mod tests {
         ]});
         let kinds = from_aggregated(&aggregated);
         assert_eq!(kinds, from_resource_list("batch", "v1", &legacy));
-        assert_eq!((kinds.len(), kinds[0].title("x")), (1, "job.batch/x".to_owned()));
+        assert_eq!((kinds.len(), kinds[0].object_display_name("x")), (1, "job.batch/x".to_owned()));
     }
 
     // Shows: S001-07
     #[test]
     fn manifests_of_kinds_or_versions_not_served_learn_which_are() {
-        let kinds = Kinds::known();
-        assert_eq!(kinds.of("batch/v1", "Job").unwrap().plural, "jobs");
-        assert_eq!(kinds.of("scheduling/v1alpha1", "Workload").unwrap().api_version(), "scheduling.k8s.io/v1alpha1");
-        let (field, message) = kinds.of("batch/v2", "Job").unwrap_err();
+        let kinds = ServedKinds::built_in();
+        assert_eq!(kinds.find_by_kind("batch/v1", "Job").unwrap().plural, "jobs");
+        assert_eq!(
+            kinds.find_by_kind("scheduling/v1alpha1", "Workload").unwrap().api_version(),
+            "scheduling.k8s.io/v1alpha1"
+        );
+        let (field, message) = kinds.find_by_kind("batch/v2", "Job").unwrap_err();
         assert_eq!((field, message.as_str()), ("apiVersion", "version v2 of Job is not served; served are v1"));
-        let (field, message) = kinds.of("apps/v1", "Deployment").unwrap_err();
+        let (field, message) = kinds.find_by_kind("apps/v1", "Deployment").unwrap_err();
         assert!(field == "kind" && message.starts_with("kind Deployment of apps/v1 is not served; served are "));
     }
 }

@@ -4,13 +4,13 @@ use std::io::Write;
 
 use clap::Args;
 use futures::AsyncReadExt;
-use nodes::cluster::SIMULATED;
+use nodes::cluster::SIMULATED_LABEL;
 use serde_json::Value;
 
 use crate::client::{ConnectArgs, Connection};
-use crate::failure::Failure;
-use crate::kinds::Kinds;
-use crate::{ask, cli, client};
+use crate::command_error::CommandError;
+use crate::kinds::ServedKinds;
+use crate::{api_request, cli, client};
 
 /// What `phalanx logs --help` teaches.
 pub const HELP: &str = "\
@@ -51,24 +51,24 @@ pub fn command(args: &LogsArgs) -> u8 {
 }
 
 /// Prints what the pod wrote, or what is known of it.
-pub async fn logs(connection: &Connection, args: &LogsArgs, out: &mut dyn Write) -> Result<u8, Failure> {
+pub async fn logs(connection: &Connection, args: &LogsArgs, out: &mut dyn Write) -> Result<u8, CommandError> {
     let (kind, name) = args.pod.split_once('/').unwrap_or(("pod", &args.pod));
-    let kinds = Kinds::known();
-    let pods = kinds.called("pods")?;
+    let kinds = ServedKinds::built_in();
+    let pods = kinds.find_by_name("pods")?;
     if !matches!(kind, "pod" | "pods" | "po") {
         let hint = "`phalanx get pods` lists them, -l job-name=NAME those of a Job";
-        return Err(Failure::usage(format!("{}: logs are of one pod; {hint}", args.pod)));
+        return Err(CommandError::usage(format!("{}: logs are of one pod; {hint}", args.pod)));
     }
-    let path = pods.object(&connection.namespace, name);
-    let pod = ask::get(&connection.client, &path, ask::JSON).await?;
+    let path = pods.object_path(&connection.namespace, name);
+    let pod = api_request::get(&connection.client, &path, api_request::JSON).await?;
     let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) else {
         let hint = format!("`phalanx explain pod/{name}` says why");
-        return Err(Failure::failed(format!("pod {name} has no node yet, so nothing of it has run; {hint}")));
+        return Err(CommandError::failed(format!("pod {name} has no node yet, so nothing of it has run; {hint}")));
     };
     if is_simulated(connection, &kinds, node).await? {
         eprintln!("node {node} is simulated: its pods run no program and write nothing; this is what is known");
-        write!(out, "{}", life(&pod, args.container.as_deref())?)?;
-        return Ok(cli::DONE);
+        write!(out, "{}", container_states(&pod, args.container.as_deref())?)?;
+        return Ok(cli::EXIT_DONE);
     }
     let tail = args.tail.map(|lines| lines.to_string());
     let mut options: Vec<(&str, &str)> = Vec::new();
@@ -76,38 +76,41 @@ pub async fn logs(connection: &Connection, args: &LogsArgs, out: &mut dyn Write)
     options.extend(tail.as_deref().map(|lines| ("tailLines", lines)));
     options.extend(args.follow.then_some(("follow", "true")));
     options.extend(args.previous.then_some(("previous", "true")));
-    let stream = ask::stream(&connection.client, &format!("{path}/log{}", ask::query(&options)), "*/*").await?;
+    let stream =
+        api_request::stream(&connection.client, &format!("{path}/log{}", api_request::query(&options)), "*/*").await?;
     let mut stream = std::pin::pin!(stream);
     let mut buffer = vec![0; 64 << 10];
     loop {
         match stream.read(&mut buffer).await {
-            Ok(0) => return Ok(cli::DONE),
+            Ok(0) => return Ok(cli::EXIT_DONE),
             Ok(count) => {
                 out.write_all(&buffer[..count])?;
                 out.flush()?;
             }
-            Err(error) => return Err(Failure::failed(format!("the log broke off: {error}"))),
+            Err(error) => return Err(CommandError::failed(format!("the log broke off: {error}"))),
         }
     }
 }
 
 /// Whether the node is one of ours. Nodes that are gone or hidden from the user are taken to be real.
-async fn is_simulated(connection: &Connection, kinds: &Kinds, node: &str) -> Result<bool, Failure> {
-    match ask::get(&connection.client, &kinds.called("nodes")?.object("", node), ask::JSON).await {
-        Ok(node) => Ok(node["metadata"]["labels"].get(SIMULATED).is_some()),
+async fn is_simulated(connection: &Connection, kinds: &ServedKinds, node: &str) -> Result<bool, CommandError> {
+    match api_request::get(&connection.client, &kinds.find_by_name("nodes")?.object_path("", node), api_request::JSON)
+        .await
+    {
+        Ok(node) => Ok(node["metadata"]["labels"].get(SIMULATED_LABEL).is_some()),
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
 /// What the pod's status says of its containers, a line for each.
-fn life(pod: &Value, container: Option<&str>) -> Result<String, Failure> {
+fn container_states(pod: &Value, container: Option<&str>) -> Result<String, CommandError> {
     let lists = ["initContainerStatuses", "containerStatuses"];
     let statuses = lists.into_iter().flat_map(|list| pod["status"][list].as_array().into_iter().flatten());
     let chosen = statuses.filter(|status| container.is_none_or(|name| status["name"] == name));
     let mut lines: Vec<String> = chosen.map(line).collect();
     if let (true, Some(name)) = (lines.is_empty(), container) {
-        return Err(Failure::failed(format!("nothing is known of a container {name}")));
+        return Err(CommandError::failed(format!("nothing is known of a container {name}")));
     }
     let phase = pod["status"]["phase"].as_str().unwrap_or("Pending");
     let detail = [&pod["status"]["reason"], &pod["status"]["message"]].into_iter().filter_map(Value::as_str);
@@ -143,24 +146,27 @@ fn line(status: &Value) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::home::{Home, job, parsed};
+    use crate::test_cluster::{CliTestCluster, job, parse_args};
     use serde_json::json;
 
     #[tokio::test(start_paused = true)]
     async fn a_pod_on_a_simulated_node_has_a_life_but_no_log() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         home.apply(&job("a", 1)).await.unwrap();
-        home.settled("a").await;
-        let pods = ask::list(&home.connection.client, "/api/v1/namespaces/default/pods", &[], ask::JSON).await.unwrap();
+        home.wait_until_ended("a").await;
+        let pods =
+            api_request::list(&home.connection.client, "/api/v1/namespaces/default/pods", &[], api_request::JSON)
+                .await
+                .unwrap();
         let name = pods["items"][0]["metadata"]["name"].as_str().unwrap();
         let mut out = Vec::new();
-        logs(&home.connection, &parsed(name), &mut out).await.unwrap();
+        logs(&home.connection, &parse_args(name), &mut out).await.unwrap();
         let told = String::from_utf8(out).unwrap();
         assert!(told.starts_with("worker: started 2") && told.contains("with exit code 0\npod: Succeeded"), "{told}");
-        let refused = logs(&home.connection, &parsed("job/a"), &mut Vec::new()).await.unwrap_err();
-        assert_eq!(refused.code, cli::BAD_INPUT);
-        let refused = logs(&home.connection, &parsed("nobody"), &mut Vec::new()).await.unwrap_err();
-        assert_eq!(refused.code, cli::FAILED);
+        let refused = logs(&home.connection, &parse_args("job/a"), &mut Vec::new()).await.unwrap_err();
+        assert_eq!(refused.code, cli::EXIT_BAD_INPUT);
+        let refused = logs(&home.connection, &parse_args("nobody"), &mut Vec::new()).await.unwrap_err();
+        assert_eq!(refused.code, cli::EXIT_FAILED);
     }
 
     #[test]
@@ -176,8 +182,8 @@ b: started S, running, 2 restarts
 c: waits: PodInitializing
 pod: Running
 ";
-        assert_eq!(life(&pod, None).unwrap(), want);
-        assert_eq!(life(&pod, Some("b")).unwrap(), "b: started S, running, 2 restarts\npod: Running\n");
-        assert!(life(&pod, Some("d")).is_err());
+        assert_eq!(container_states(&pod, None).unwrap(), want);
+        assert_eq!(container_states(&pod, Some("b")).unwrap(), "b: started S, running, 2 restarts\npod: Running\n");
+        assert!(container_states(&pod, Some("d")).is_err());
     }
 }

@@ -20,38 +20,38 @@ macro_rules! println {
 mod cli; // commands and their help
 mod run; // one gang on a laptop, from file to table
 mod apply; // manifests to the server, problems gathered
-mod three_way; // what an object should become, from three forms of it
+mod three_way_merge; // what an object should become, from three forms of it
 mod dropped; // fields of a manifest that the server did not keep
 mod get; // objects as rows, documents or names, once or as they change
 mod delete; // objects away, and waiting for it
 mod wait; // until a condition holds
 mod explain; // why something waits: the evidence gathered
 mod explanation; // and weighed
-mod inquire; // what a scheduler says about it
-mod own_core; // or what one would say
+mod scheduler_query; // what a scheduler says about it
+mod local_core; // or what one would say
 mod logs; // what a pod wrote, or what is known of it
 mod client; // from a kubeconfig to a client
 mod deadline; // how long the server has for an answer
 mod kinds; // which kinds a server has, and what people call them
-mod ask; // single requests
-mod follow; // a collection and all its changes
+mod api_request; // single requests
+mod list_watch; // a collection and all its changes
 mod table; // rows and columns
-mod path; // JSON paths into one object
-mod failure; // why a command ended badly
+mod json_path; // JSON paths into one object
+mod command_error; // why a command ended badly
 #[cfg(test)]
-mod home; // a cluster for the tests of commands
+mod test_cluster; // a cluster for the tests of commands
 mod manifest; // files into documents that know their lines
 mod print; // to standard output and standard error, without panics
 mod progress; // where every piece of work stands
 mod ended_jobs; // what ended and was deleted since
 mod obstacles; // what keeps it from ever ending
-mod outcome; // how a run ended
+mod run_outcome; // how a run ended
 mod warnings; // Warning Events of its objects
-mod view; // draws progress on a terminal
+mod progress_view; // draws progress on a terminal
 mod report; // where each pod went: table and JSON
 mod compile; // what a Job would get, without a server
 mod up; // the control plane until it is told to stop
-mod parts; // one part of it, for a cluster that is there already
+mod components; // one part of it, for a cluster that is there already
 mod wall_clock; // the time that both go by
 mod config; // its configuration file
 mod gates; // the features that a command runs with

@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
 /// Larger files are refused before they are read.
-const FILE_BYTES_MAX: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// One document of a file.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl fmt::Display for Problem {
 
 impl Manifest {
     /// A document that stands in no file.
-    pub fn made(document: Value) -> Manifest {
+    pub fn from_document(document: Value) -> Manifest {
         Manifest { file: PathBuf::new(), document, lines: BTreeMap::new() }
     }
 
@@ -71,7 +71,7 @@ impl Manifest {
     /// A problem with the field at `path`, at the line of that field or of the nearest one above it. Of a map, at the line
     /// of the entry that the message is about.
     pub fn problem(&self, path: &str, message: &str) -> Problem {
-        let path = self.entry_in_question(self.path_of_metadata(with_keys_as_fields(path)), message);
+        let path = self.invalid_entry_path(self.template_metadata_path(with_keys_as_fields(path)), message);
         let mut at = path.as_str();
         let line = loop {
             if let Some(line) = self.lines.get(at) {
@@ -89,7 +89,7 @@ impl Manifest {
 
 impl Manifest {
     /// The path of labels and annotations of a pod template, whose errors leave `metadata` out: `spec.template.labels`.
-    fn path_of_metadata(&self, path: String) -> String {
+    fn template_metadata_path(&self, path: String) -> String {
         match path.rsplit_once('.') {
             Some((above, last @ ("labels" | "annotations"))) if !self.lines.contains_key(&path) => {
                 format!("{above}.metadata.{last}")
@@ -99,7 +99,7 @@ impl Manifest {
     }
 
     /// Errors about a key or a value of a map have the path of the map, and the key or the value as `Invalid value`.
-    fn entry_in_question(&self, path: String, message: &str) -> String {
+    fn invalid_entry_path(&self, path: String, message: &str) -> String {
         let map = self.value_at(&path).and_then(Value::as_object);
         let (Some(map), Some((_, rest))) = (map, message.split_once("Invalid value: ")) else { return path };
         let Some(Ok(invalid)) = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next() else {
@@ -153,7 +153,7 @@ pub fn read_all(files: &[PathBuf]) -> Result<Vec<Manifest>, Vec<Problem>> {
 /// The text of `file`, or what keeps us from it.
 pub fn read_text(file: &Path) -> Result<String, Problem> {
     let problem = |message: String| Problem { file: file.to_owned(), line: None, message };
-    let limit = FILE_BYTES_MAX + 1;
+    let limit = MAX_FILE_BYTES + 1;
     let mut text = String::new();
     let read = if file == Path::new("-") {
         std::io::stdin().take(limit).read_to_string(&mut text)
@@ -161,8 +161,8 @@ pub fn read_text(file: &Path) -> Result<String, Problem> {
         std::fs::File::open(file).and_then(|open| open.take(limit).read_to_string(&mut text))
     };
     match read {
-        Ok(_) if text.len() as u64 > FILE_BYTES_MAX => {
-            Err(problem(format!("larger than {} MiB; split it", FILE_BYTES_MAX >> 20)))
+        Ok(_) if text.len() as u64 > MAX_FILE_BYTES => {
+            Err(problem(format!("larger than {} MiB; split it", MAX_FILE_BYTES >> 20)))
         }
         Ok(_) => Ok(text),
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
@@ -175,7 +175,7 @@ pub fn read_text(file: &Path) -> Result<String, Problem> {
 /// The documents in `text`; lists (`kind: List`) are taken apart.
 pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, Problem> {
     let options = serde_saphyr::options! { legacy_octal_numbers: true };
-    let documents: Vec<Spanned<Node>> =
+    let documents: Vec<Spanned<YamlNode>> =
         serde_saphyr::from_multiple_with_options(text, options).map_err(|error| Problem {
             file: file.to_owned(),
             line: error.location().map(|location| location.line()),
@@ -184,12 +184,12 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, Problem> {
     let mut manifests = Vec::new();
     for document in documents {
         let mut lines = BTreeMap::new();
-        let value = plain(document, String::new(), &mut lines);
+        let value = to_json(document, String::new(), &mut lines);
         if value.is_null() {
             continue;
         }
         let manifest = Manifest { file: file.to_owned(), document: value, lines };
-        manifests.extend(take_list_apart(manifest));
+        manifests.extend(expand_list(manifest));
     }
     Ok(manifests)
 }
@@ -210,7 +210,7 @@ fn advice(error: &serde_saphyr::Error) -> String {
     }
 }
 
-fn take_list_apart(manifest: Manifest) -> Vec<Manifest> {
+fn expand_list(manifest: Manifest) -> Vec<Manifest> {
     if manifest.document["kind"] != "List" {
         return vec![manifest];
     }
@@ -229,97 +229,97 @@ fn take_list_apart(manifest: Manifest) -> Vec<Manifest> {
 
 /// A YAML node whose children know their place.
 #[derive(Debug)]
-enum Node {
+enum YamlNode {
     Scalar(Value),
-    List(Vec<Spanned<Node>>),
-    Map(Vec<(Spanned<String>, Spanned<Node>)>),
+    List(Vec<Spanned<YamlNode>>),
+    Map(Vec<(Spanned<String>, Spanned<YamlNode>)>),
 }
 
 /// The document below `node`, which is at `path`. A field's line is that of its key; an item's, that of its value.
-fn plain(node: Spanned<Node>, path: String, lines: &mut BTreeMap<String, u64>) -> Value {
+fn to_json(node: Spanned<YamlNode>, path: String, lines: &mut BTreeMap<String, u64>) -> Value {
     lines.entry(path.clone()).or_insert(node.referenced.line());
     match node.value {
-        Node::Scalar(value) => value,
-        Node::List(items) => {
+        YamlNode::Scalar(value) => value,
+        YamlNode::List(items) => {
             let items = items.into_iter().enumerate();
-            Value::Array(items.map(|(index, item)| plain(item, format!("{path}[{index}]"), lines)).collect())
+            Value::Array(items.map(|(index, item)| to_json(item, format!("{path}[{index}]"), lines)).collect())
         }
-        Node::Map(entries) => {
+        YamlNode::Map(entries) => {
             let mut map = Map::new();
             for (key, value) in entries {
                 let line = key.referenced.line();
                 let key = key.value;
                 let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 lines.insert(below.clone(), line);
-                map.insert(key, plain(value, below, lines));
+                map.insert(key, to_json(value, below, lines));
             }
             Value::Object(map)
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
-        deserializer.deserialize_any(NodeVisitor)
+impl<'de> Deserialize<'de> for YamlNode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<YamlNode, D::Error> {
+        deserializer.deserialize_any(YamlNodeVisitor)
     }
 }
 
-struct NodeVisitor;
+struct YamlNodeVisitor;
 
-impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
+impl<'de> Visitor<'de> for YamlNodeVisitor {
+    type Value = YamlNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a YAML value")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::Bool(value)))
+    fn visit_bool<E>(self, value: bool) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(Value::Bool(value)))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-        Ok(Node::Scalar(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(value.into()))
     }
 
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Node, E> {
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<YamlNode, E> {
         let number = Number::from_f64(value).ok_or_else(|| E::custom("not a finite number"))?;
-        Ok(Node::Scalar(Value::Number(number)))
+        Ok(YamlNode::Scalar(Value::Number(number)))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::String(value.to_owned())))
+    fn visit_str<E>(self, value: &str) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(Value::String(value.to_owned())))
     }
 
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::Null))
+    fn visit_unit<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(Value::Null))
     }
 
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Scalar(Value::Null))
+    fn visit_none<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar(Value::Null))
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        Node::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlNode, D::Error> {
+        YamlNode::deserialize(deserializer)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = access.next_element()? {
             items.push(item);
         }
-        Ok(Node::List(items))
+        Ok(YamlNode::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = access.next_entry()? {
             entries.push(entry);
         }
-        Ok(Node::Map(entries))
+        Ok(YamlNode::Map(entries))
     }
 }
 

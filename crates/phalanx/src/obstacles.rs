@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::views::{JobView, ObjectKey, PodPhase, PodView};
-use scheduler_core::Cause;
+use scheduler_core::RefusalCause;
 
-use crate::progress::{Seen, Work};
+use crate::progress::{ClusterSnapshot, TrackedWork};
 
 /// The value of `spec.managedBy` that means the Job controller of Kubernetes.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 
 /// What the control plane has that pods refer to.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct ClusterFacts {
     /// The `schedulerName`s that are served.
     pub scheduler_names: BTreeSet<String>,
     /// Names of all PriorityClasses.
@@ -25,7 +25,7 @@ pub struct Surroundings {
 }
 
 /// What keeps the Job from getting pods, or its pods from running.
-pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &Seen) -> Option<String> {
+pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> Option<String> {
     if let Some(manager) = job.spec.managed_by.as_deref().filter(|manager| *manager != JOB_CONTROLLER) {
         return Some(format!(
             "spec.managedBy leaves it to the controller {manager}, which does not run here; remove the field"
@@ -38,13 +38,13 @@ pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &Seen) -> Option<Strin
         return Some(obstacle);
     }
     let class = job.spec.template.priority_class_name.as_deref();
-    if let Some(class) = class.filter(|class| !seen.surroundings.priority_classes.contains(*class)) {
+    if let Some(class) = class.filter(|class| !seen.facts.priority_classes.contains(*class)) {
         return Some(format!(
             "its pods cannot be created: PriorityClass {class} does not exist; add it to the manifests, or remove \
              priorityClassName"
         ));
     }
-    let refused = seen.surroundings.refused_templates.get(&job.metadata.uid);
+    let refused = seen.facts.refused_templates.get(&job.metadata.uid);
     if let Some(why) = refused.filter(|_| !has_all_pods(job, pods)) {
         return Some(format!("its pods cannot be created: {why}"));
     }
@@ -52,7 +52,7 @@ pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &Seen) -> Option<Strin
 }
 
 /// A `spec.workloadRef` that matches no Workload: the Job controller creates no pods until one appears.
-fn of_workload_ref(job: &JobView, seen: &Seen) -> Option<String> {
+fn of_workload_ref(job: &JobView, seen: &ClusterSnapshot) -> Option<String> {
     let reference = job.spec.workload_ref.as_ref()?;
     let (name, wanted) = (&reference.name, &reference.uid);
     match seen.workloads.get(&ObjectKey::new(&job.metadata.namespace, name.as_str())) {
@@ -65,19 +65,19 @@ fn of_workload_ref(job: &JobView, seen: &Seen) -> Option<String> {
 }
 
 /// What keeps the pods from running, once none of those that wait can be placed.
-pub fn of_pods(pods: &[Arc<PodView>], seen: &Seen) -> Option<String> {
+pub fn of_pods(pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> Option<String> {
     let waiting = || pods.iter().filter(|pod| !pod.is_finished() && pod.node_name().is_none());
     if let Some(obstacle) = waiting().find_map(|pod| of_waiting_pod(pod, seen)) {
         let has_hope = |pod: &Arc<PodView>| of_waiting_pod(pod, seen).is_none() && !seen.is_refused(pod);
         return (!waiting().any(has_hope)).then_some(obstacle);
     }
-    let asks = pods.iter().find_map(|pod| nodes::life::bad_annotation(pod))?;
+    let asks = pods.iter().find_map(|pod| nodes::pod_lifecycle::bad_annotation(pod))?;
     Some(format!("no node can run its pods: {asks}"))
 }
 
 /// Whether the pod runs, or is started again and again, until it is deleted.
 pub fn is_endless(pod: &PodView) -> bool {
-    !pod.is_finished() && nodes::life::is_endless(pod)
+    !pod.is_finished() && nodes::pod_lifecycle::is_endless(pod)
 }
 
 /// Pods outside Jobs of which all that are left run for ever.
@@ -88,10 +88,10 @@ pub fn of_endless(pods: &[Arc<PodView>]) -> Option<String> {
     run_for_ever.then(|| format!("restartPolicy {first}: it never ends by itself; with Never it ends once"))
 }
 
-fn of_waiting_pod(pod: &PodView, seen: &Seen) -> Option<String> {
+fn of_waiting_pod(pod: &PodView, seen: &ClusterSnapshot) -> Option<String> {
     let scheduler = pod.spec.scheduler_name.as_str();
-    if !seen.surroundings.scheduler_names.contains(scheduler) {
-        let served = seen.surroundings.scheduler_names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    if !seen.facts.scheduler_names.contains(scheduler) {
+        let served = seen.facts.scheduler_names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         return Some(format!("no scheduler here serves schedulerName {scheduler}; served: {served}"));
     }
     if let Some(gate) = pod.spec.scheduling_gates.first() {
@@ -117,8 +117,8 @@ pub fn has_all_pods(job: &JobView, pods: &[Arc<PodView>]) -> bool {
 }
 
 /// What a gang lacks that no controller will bring: more pods.
-pub fn of_incomplete(work: &Work) -> Option<String> {
-    let is_incomplete = |cause: &Cause| *cause == Cause::Incomplete;
+pub fn of_incomplete(work: &TrackedWork) -> Option<String> {
+    let is_incomplete = |cause: &RefusalCause| *cause == RefusalCause::Incomplete;
     match &work.refusal {
         Some(refusal) if is_incomplete(&refusal.cause) => {
             Some(format!("{}, and nothing here creates more", refusal.plain_message()))

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use api::Timestamp;
 use api::cron::{Schedule, time_zone};
-use api::views::{Condition, CronJobView, JobView, Meta, ObjectKey, PodGroupView, PodPhase, PodView};
+use api::views::{Condition, CronJobView, JobView, MetaView, ObjectKey, PodGroupView, PodPhase, PodView};
 use scheduler_core::{Refusal, Unit};
 
-use crate::obstacles::{self, Surroundings};
+use crate::obstacles::{self, ClusterFacts};
 
 /// What the survey looks at.
 #[derive(Default)]
-pub struct Seen {
+pub struct ClusterSnapshot {
     /// The time.
     pub now: Timestamp,
     /// The uids of all Workloads.
@@ -28,10 +28,10 @@ pub struct Seen {
     /// What the scheduler refuses right now.
     pub waiting: BTreeMap<Unit, Refusal>,
     /// What pods can refer to.
-    pub surroundings: Surroundings,
+    pub facts: ClusterFacts,
 }
 
-impl Seen {
+impl ClusterSnapshot {
     /// Whether the scheduler refuses the pod, or the group that it names.
     pub fn is_refused(&self, pod: &PodView) -> bool {
         let of_group = pod.group_name().map(|group| Unit::Group(ObjectKey::new(&pod.metadata.namespace, group)));
@@ -41,7 +41,7 @@ impl Seen {
 }
 
 /// A Job, a PodGroup that no Job uses, a pod by itself, or a CronJob.
-pub struct Work {
+pub struct TrackedWork {
     /// `job/trainer`; with its namespace where that is not `default`.
     pub title: String,
     /// Namespace.
@@ -53,15 +53,15 @@ pub struct Work {
     /// The PodGroup of its pods.
     pub group_name: Option<String>,
     /// The group's policy; `None` for pods without a group.
-    pub policy: Option<Policy>,
+    pub policy: Option<GroupPolicy>,
     /// The node label whose value the group's pods must share.
     pub topology_key: Option<String>,
     /// Pods asked for.
-    pub wanted: usize,
+    pub desired_pods: usize,
     /// Its pods, in name order.
     pub pods: Vec<Arc<PodView>>,
     /// Where it stands.
-    pub state: State,
+    pub state: WorkState,
     /// What the scheduler says, while it refuses.
     pub refusal: Option<Refusal>,
     /// Why it failed.
@@ -76,7 +76,7 @@ pub struct Work {
 
 /// Basic, or all or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum GroupPolicy {
     /// Pods are placed as they fit.
     Basic,
     /// At least this many together, or none.
@@ -85,7 +85,7 @@ pub enum Policy {
 
 /// Where a piece of work stands, in the order of its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum WorkState {
     /// It can never end by itself.
     Blocked,
     /// Nothing of it has a node.
@@ -95,7 +95,7 @@ pub enum State {
     /// All pods that are there run or have ended.
     Running,
     /// It ended well.
-    Done,
+    Succeeded,
     /// It ended badly.
     Failed,
     /// It asks to be left alone.
@@ -104,28 +104,28 @@ pub enum State {
     Scheduled,
 }
 
-impl State {
+impl WorkState {
     /// The word for it.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
-            State::Blocked => "blocked",
-            State::Waiting => "waiting",
-            State::Placed => "placed",
-            State::Running => "running",
-            State::Done => "done",
-            State::Failed => "failed",
-            State::Suspended => "suspended",
-            State::Scheduled => "scheduled",
+            WorkState::Blocked => "blocked",
+            WorkState::Waiting => "waiting",
+            WorkState::Placed => "placed",
+            WorkState::Running => "running",
+            WorkState::Succeeded => "done",
+            WorkState::Failed => "failed",
+            WorkState::Suspended => "suspended",
+            WorkState::Scheduled => "scheduled",
         }
     }
 
     /// Whether nothing more will come of it.
-    pub fn is_settled(self) -> bool {
-        matches!(self, State::Done | State::Failed | State::Suspended | State::Scheduled)
+    pub fn is_finished(self) -> bool {
+        matches!(self, WorkState::Succeeded | WorkState::Failed | WorkState::Suspended | WorkState::Scheduled)
     }
 }
 
-impl Work {
+impl TrackedWork {
     /// Whether the object is this work's own: the Job itself, its PodGroup, one of its pods.
     pub fn has_object(&self, kind: &str, namespace: &str, name: &str) -> bool {
         let is_pod = || self.pods.iter().any(|pod| pod.metadata.name == name);
@@ -143,12 +143,12 @@ impl Work {
     }
 
     /// Pods that have a node and have not ended.
-    pub fn occupying(&self) -> usize {
+    pub fn pods_on_nodes(&self) -> usize {
         self.pods.iter().filter(|pod| pod.node_name().is_some() && !pod.is_finished()).count()
     }
 
     /// Whether some of its pods will end by themselves and make room.
-    fn will_free_room(&self) -> bool {
+    fn will_free_capacity(&self) -> bool {
         let occupies = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.is_finished();
         self.pods.iter().filter(occupies).any(|pod| self.kind == "Job" || !obstacles::is_endless(pod))
     }
@@ -156,15 +156,15 @@ impl Work {
 
 /// How the whole ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum RunEnding {
     /// All work is settled.
-    Settled,
+    Finished,
     /// What is left can never be placed or run, and nothing that runs can free room for it.
-    Hopeless,
+    Stuck,
 }
 
 /// Lists all work: Jobs first, then groups and pods that stand alone, then CronJobs, each in name order.
-pub fn survey(seen: &Seen) -> Vec<Work> {
+pub fn survey(seen: &ClusterSnapshot) -> Vec<TrackedWork> {
     let mut by_owner: BTreeMap<&str, Vec<Arc<PodView>>> = BTreeMap::new();
     let mut by_group: BTreeMap<ObjectKey, Vec<Arc<PodView>>> = BTreeMap::new();
     let mut alone = Vec::new();
@@ -182,7 +182,7 @@ pub fn survey(seen: &Seen) -> Vec<Work> {
         let pods = by_owner.remove(job.metadata.uid.as_str()).unwrap_or_default();
         work_of_job(job, pods, seen)
     });
-    let mut all: Vec<Work> = jobs.collect();
+    let mut all: Vec<TrackedWork> = jobs.collect();
     let used = groups_of_jobs(seen);
     let lone_groups = seen.pod_groups.iter().filter(|group| group.metadata.controller().is_none());
     for group in lone_groups {
@@ -197,17 +197,17 @@ pub fn survey(seen: &Seen) -> Vec<Work> {
     all.extend(alone.into_iter().map(|pod| work_of_pod(pod, seen)));
     all.extend(seen.cron_jobs.iter().map(|cron_job| work_of_cron_job(cron_job, seen)));
     if !all.iter().any(|work| work.creates_pods) {
-        for work in all.iter_mut().filter(|work| !work.state.is_settled() && work.obstacle.is_none()) {
+        for work in all.iter_mut().filter(|work| !work.state.is_finished() && work.obstacle.is_none()) {
             work.obstacle = obstacles::of_incomplete(work);
         }
     }
-    let is_blocked = |work: &&mut Work| work.obstacle.is_some() && work.occupying() == 0;
-    all.iter_mut().filter(is_blocked).for_each(|work| work.state = State::Blocked);
+    let is_blocked = |work: &&mut TrackedWork| work.obstacle.is_some() && work.pods_on_nodes() == 0;
+    all.iter_mut().filter(is_blocked).for_each(|work| work.state = WorkState::Blocked);
     all
 }
 
 /// The PodGroups that pods of Jobs name, and those that pods of Jobs will name.
-fn groups_of_jobs(seen: &Seen) -> BTreeSet<ObjectKey> {
+fn groups_of_jobs(seen: &ClusterSnapshot) -> BTreeSet<ObjectKey> {
     let of_jobs = seen.pods.iter().filter(|pod| pod.metadata.controller().is_some_and(|owner| owner.kind == "Job"));
     let named = of_jobs.filter_map(|pod| Some(ObjectKey::new(&pod.metadata.namespace, pod.group_name()?)));
     let to_be = seen.jobs.iter().filter_map(|job| {
@@ -217,17 +217,17 @@ fn groups_of_jobs(seen: &Seen) -> BTreeSet<ObjectKey> {
 }
 
 /// Whether it is over, and how.
-pub fn ending(works: &[Work]) -> Option<Ending> {
-    if works.iter().all(|work| work.state.is_settled()) {
-        return Some(Ending::Settled);
+pub fn ending(works: &[TrackedWork]) -> Option<RunEnding> {
+    if works.iter().all(|work| work.state.is_finished()) {
+        return Some(RunEnding::Finished);
     }
-    let nothing_runs = !works.iter().any(Work::will_free_room);
-    let is_stuck = |work: &Work| work.obstacle.is_some() || work.refusal.as_ref().is_some_and(|it| it.proven);
-    let mut left = works.iter().filter(|work| !work.state.is_settled());
-    (nothing_runs && left.all(is_stuck)).then_some(Ending::Hopeless)
+    let nothing_runs = !works.iter().any(TrackedWork::will_free_capacity);
+    let is_stuck = |work: &TrackedWork| work.obstacle.is_some() || work.refusal.as_ref().is_some_and(|it| it.proven);
+    let mut left = works.iter().filter(|work| !work.state.is_finished());
+    (nothing_runs && left.all(is_stuck)).then_some(RunEnding::Stuck)
 }
 
-fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &Seen) -> Work {
+fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &ClusterSnapshot) -> TrackedWork {
     let named = pods.iter().find_map(|pod| pod.group_name());
     let group = seen.pod_groups.iter().find(|group| {
         group.metadata.namespace == job.metadata.namespace
@@ -238,48 +238,48 @@ fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &Seen) -> Work {
     });
     let ended = |kind: &str| job.status.conditions.iter().find(|c| c.kind == kind && c.status == "True");
     let failure = ended("Failed").map(|condition| {
-        let of_pod = failure_of_pods(&pods, State::Failed).map_or(String::new(), |pod| format!(" ({pod})"));
+        let of_pod = failure_of_pods(&pods, WorkState::Failed).map_or(String::new(), |pod| format!(" ({pod})"));
         format!("{}: {}{of_pod}", condition.reason, condition.message)
     });
     let state = if failure.is_some() {
-        State::Failed
+        WorkState::Failed
     } else if Condition::is_true(&job.status.conditions, "Complete") {
-        State::Done
+        WorkState::Succeeded
     } else if job.spec.suspend == Some(true) {
-        State::Suspended
+        WorkState::Suspended
     } else {
         state_of_pods(&pods)
     };
     let parallelism = job.spec.parallelism.unwrap_or(1);
     let wanted = job.spec.completions.unwrap_or(parallelism).max(0) as usize;
-    let obstacle = if state.is_settled() { None } else { obstacles::of_job(job, &pods, seen) };
-    let creates_pods = !state.is_settled() && obstacle.is_none() && !obstacles::has_all_pods(job, &pods);
+    let obstacle = if state.is_finished() { None } else { obstacles::of_job(job, &pods, seen) };
+    let creates_pods = !state.is_finished() && obstacle.is_none() && !obstacles::has_all_pods(job, &pods);
     let work = describe("Job", &job.metadata, group.map(Arc::as_ref), pods, state, wanted, seen);
-    Work { failure, obstacle, creates_pods, ..work }
+    TrackedWork { failure, obstacle, creates_pods, ..work }
 }
 
-fn work_of_group(group: &PodGroupView, pods: Vec<Arc<PodView>>, seen: &Seen) -> Work {
+fn work_of_group(group: &PodGroupView, pods: Vec<Arc<PodView>>, seen: &ClusterSnapshot) -> TrackedWork {
     let wanted = pods.len().max(group.min_count().unwrap_or(0).max(0) as usize);
     let state = state_of_finished(&pods, wanted).unwrap_or_else(|| state_of_pods(&pods));
     let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods));
-    let obstacle = if state.is_settled() { None } else { obstacle() };
+    let obstacle = if state.is_finished() { None } else { obstacle() };
     let failure = failure_of_pods(&pods, state);
-    Work { obstacle, failure, ..describe("PodGroup", &group.metadata, Some(group), pods, state, wanted, seen) }
+    TrackedWork { obstacle, failure, ..describe("PodGroup", &group.metadata, Some(group), pods, state, wanted, seen) }
 }
 
-fn work_of_pod(pod: Arc<PodView>, seen: &Seen) -> Work {
+fn work_of_pod(pod: Arc<PodView>, seen: &ClusterSnapshot) -> TrackedWork {
     let pods = vec![pod.clone()];
     let state = state_of_finished(&pods, 1).unwrap_or_else(|| state_of_pods(&pods));
     let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods));
-    let obstacle = if state.is_settled() { None } else { obstacle() };
+    let obstacle = if state.is_finished() { None } else { obstacle() };
     let failure = failure_of_pods(&pods, state);
-    Work { obstacle, failure, ..describe("Pod", &pod.metadata, None, pods, state, 1, seen) }
+    TrackedWork { obstacle, failure, ..describe("Pod", &pod.metadata, None, pods, state, 1, seen) }
 }
 
-fn work_of_cron_job(cron_job: &CronJobView, seen: &Seen) -> Work {
+fn work_of_cron_job(cron_job: &CronJobView, seen: &ClusterSnapshot) -> TrackedWork {
     let CronJobView { metadata, spec, .. } = cron_job;
     if spec.suspend == Some(true) {
-        return describe("CronJob", metadata, None, Vec::new(), State::Suspended, 0, seen);
+        return describe("CronJob", metadata, None, Vec::new(), WorkState::Suspended, 0, seen);
     }
     let zone = time_zone(spec.time_zone.as_deref().unwrap_or_default());
     let next = Schedule::parse(&spec.schedule).ok().zip(zone).and_then(|(schedule, zone)| {
@@ -287,28 +287,28 @@ fn work_of_cron_job(cron_job: &CronJobView, seen: &Seen) -> Work {
         Some(next.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
     });
     let next = next.map_or("no Job within five years".to_owned(), |next| format!("next Job at {next}"));
-    let work = describe("CronJob", metadata, None, Vec::new(), State::Scheduled, 0, seen);
-    Work { schedule: Some(format!("{next} ({})", spec.schedule)), ..work }
+    let work = describe("CronJob", metadata, None, Vec::new(), WorkState::Scheduled, 0, seen);
+    TrackedWork { schedule: Some(format!("{next} ({})", spec.schedule)), ..work }
 }
 
 /// How the first of the pods that failed ended; a Job says that by itself.
-fn failure_of_pods(pods: &[Arc<PodView>], state: State) -> Option<String> {
-    let failed = pods.iter().find(|pod| state == State::Failed && pod.status.phase == PodPhase::Failed)?;
+fn failure_of_pods(pods: &[Arc<PodView>], state: WorkState) -> Option<String> {
+    let failed = pods.iter().find(|pod| state == WorkState::Failed && pod.status.phase == PodPhase::Failed)?;
     let ends = failed.status.container_statuses.iter().filter_map(|container| container.state.terminated.as_ref());
     let code = ends.map(|end| end.exit_code).find(|code| *code != 0);
-    let how = nodes::life::bad_annotation(failed).or_else(|| Some(format!("exit code {}", code?)));
+    let how = nodes::pod_lifecycle::bad_annotation(failed).or_else(|| Some(format!("exit code {}", code?)));
     Some(format!("pod {}: {}", failed.metadata.name, how.unwrap_or_else(|| "it did not start".to_owned())))
 }
 
 fn describe(
     kind: &'static str,
-    metadata: &Meta,
+    metadata: &MetaView,
     group: Option<&PodGroupView>,
     pods: Vec<Arc<PodView>>,
-    state: State,
+    state: WorkState,
     wanted: usize,
-    seen: &Seen,
-) -> Work {
+    seen: &ClusterSnapshot,
+) -> TrackedWork {
     let short = format!("{}/{}", kind.to_lowercase(), metadata.name);
     let title = match metadata.namespace.as_str() {
         "" | "default" => short,
@@ -319,15 +319,15 @@ fn describe(
     let group_key = group_name.as_deref().map(|name| ObjectKey::new(&metadata.namespace, name));
     let group_refusal = group_key.and_then(|key| seen.waiting.get(&Unit::Group(key)));
     let pod_refusal = || pods.iter().find_map(|pod| seen.waiting.get(&Unit::Pod(pod.metadata.key())));
-    let refusal = group_refusal.or_else(pod_refusal).filter(|_| !state.is_settled()).cloned();
-    Work {
+    let refusal = group_refusal.or_else(pod_refusal).filter(|_| !state.is_finished()).cloned();
+    TrackedWork {
         title,
         namespace: metadata.namespace.clone(),
         name: metadata.name.clone(),
         kind,
-        policy: group.map(|group| group.min_count().map_or(Policy::Basic, Policy::Gang)),
+        policy: group.map(|group| group.min_count().map_or(GroupPolicy::Basic, GroupPolicy::Gang)),
         topology_key: group.and_then(|group| group.topology_key()).map(str::to_owned),
-        wanted,
+        desired_pods: wanted,
         refusal,
         failure: None,
         obstacle: None,
@@ -339,19 +339,19 @@ fn describe(
     }
 }
 
-fn state_of_pods(pods: &[Arc<PodView>]) -> State {
+fn state_of_pods(pods: &[Arc<PodView>]) -> WorkState {
     let unfinished = || pods.iter().filter(|pod| !pod.is_finished());
     if unfinished().all(|pod| pod.node_name().is_none()) {
         // Between two rounds of pods a Job has only finished ones: then it runs on.
-        return if unfinished().next().is_none() && !pods.is_empty() { State::Running } else { State::Waiting };
+        return if unfinished().next().is_none() && !pods.is_empty() { WorkState::Running } else { WorkState::Waiting };
     }
     let all_run = unfinished().all(|pod| pod.status.phase == PodPhase::Running);
-    if all_run { State::Running } else { State::Placed }
+    if all_run { WorkState::Running } else { WorkState::Placed }
 }
 
 /// Done or failed, once all `wanted` pods have ended.
-fn state_of_finished(pods: &[Arc<PodView>], wanted: usize) -> Option<State> {
+fn state_of_finished(pods: &[Arc<PodView>], wanted: usize) -> Option<WorkState> {
     let all_ended = pods.len() >= wanted && !pods.is_empty() && pods.iter().all(|pod| pod.is_finished());
     let any_failed = pods.iter().any(|pod| pod.status.phase == PodPhase::Failed);
-    all_ended.then_some(if any_failed { State::Failed } else { State::Done })
+    all_ended.then_some(if any_failed { WorkState::Failed } else { WorkState::Succeeded })
 }

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use api::views::{NodeView, PodPhase, PodView};
 use comfy_table::{CellAlignment, Table, TableStyle};
-use scheduler_core::{Advised, Refusal, WayOut};
+use scheduler_core::{Refusal, Remedy, RemedyStatus};
 use serde_json::{Value, json};
 
-use crate::progress::{Policy, State, Work};
+use crate::progress::{GroupPolicy, TrackedWork, WorkState};
 use crate::warnings::WarningLog;
 
 /// A piece of work on more nodes than this gets one row for each domain instead of one for each node.
-const NODE_ROWS_MAX: usize = 32;
+const MAX_NODE_ROWS: usize = 32;
 
 /// The labels that name a domain, best first, for groups that ask for none.
 pub const DOMAIN_KEYS: [&str; 2] = ["topology.kubernetes.io/rack", "topology.kubernetes.io/zone"];
 
 /// What the report is about.
-pub struct Report<'a> {
+pub struct RunReport<'a> {
     /// All work.
-    pub works: &'a [Work],
+    pub works: &'a [TrackedWork],
     /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<NodeView>>,
     /// How long it took.
@@ -29,21 +29,21 @@ pub struct Report<'a> {
 }
 
 /// Pods of one piece of work on one node.
-struct Row<'a> {
+struct NodeRow<'a> {
     domain: String,
     node: &'a str,
     pods: Vec<&'a PodView>,
 }
 
-impl Report<'_> {
+impl RunReport<'_> {
     /// The table, with a header; each row a node (or a domain) and the pods on it.
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(TableStyle::new());
         table.set_header(["WORK", "POLICY", "STATE", "DOMAIN", "NODE", "PODS", "WHICH"]);
         for work in self.works {
-            let mut first = [work.title.clone(), policy_text(work.policy), work.state.word().to_owned()];
-            for place in self.places(work) {
+            let mut first = [work.title.clone(), policy_text(work.policy), work.state.as_str().to_owned()];
+            for place in self.placement_rows(work) {
                 table.add_row(first.into_iter().chain(place));
                 first = Default::default();
             }
@@ -56,14 +56,15 @@ impl Report<'_> {
     }
 
     /// The last four columns, one entry a row.
-    fn places(&self, work: &Work) -> Vec<[String; 4]> {
+    fn placement_rows(&self, work: &TrackedWork) -> Vec<[String; 4]> {
         let rows = self.rows(work);
         let unplaced = work.pods.iter().filter(|pod| pod.node_name().is_none()).count();
-        let mut places: Vec<[String; 4]> = if rows.len() > NODE_ROWS_MAX {
-            by_domain(&rows)
+        let mut places: Vec<[String; 4]> = if rows.len() > MAX_NODE_ROWS {
+            domain_rows(&rows)
         } else {
-            let text =
-                |row: &Row| [row.domain.clone(), row.node.to_owned(), row.pods.len().to_string(), which(&row.pods)];
+            let text = |row: &NodeRow| {
+                [row.domain.clone(), row.node.to_owned(), row.pods.len().to_string(), pod_names_text(&row.pods)]
+            };
             rows.iter().map(text).collect()
         };
         if unplaced > 0 || places.is_empty() {
@@ -73,7 +74,7 @@ impl Report<'_> {
         places
     }
 
-    fn rows<'a>(&'a self, work: &'a Work) -> Vec<Row<'a>> {
+    fn rows<'a>(&'a self, work: &'a TrackedWork) -> Vec<NodeRow<'a>> {
         let mut by_node: BTreeMap<(String, NodeOrder<'a>), Vec<&'a PodView>> = BTreeMap::new();
         for pod in &work.pods {
             if let Some(node) = pod.node_name() {
@@ -81,11 +82,11 @@ impl Report<'_> {
                 by_node.entry((domain, NodeOrder(node))).or_default().push(pod);
             }
         }
-        by_node.into_iter().map(|((domain, node), pods)| Row { domain, node: node.0, pods }).collect()
+        by_node.into_iter().map(|((domain, node), pods)| NodeRow { domain, node: node.0, pods }).collect()
     }
 
     /// The value of the group's own topology label, else of the first well-known one.
-    fn domain(&self, work: &Work, node: &str) -> String {
+    fn domain(&self, work: &TrackedWork, node: &str) -> String {
         let Some(node) = self.nodes.get(node) else { return "-".to_owned() };
         let keys = work.topology_key.as_deref().into_iter().chain(DOMAIN_KEYS);
         let mut values = keys.filter_map(|key| node.metadata.labels.get(key));
@@ -94,19 +95,19 @@ impl Report<'_> {
 
     /// The last line: what came of it all.
     pub fn summary(&self) -> String {
-        let count = |state: State| self.works.iter().filter(|work| work.state == state).count();
+        let count = |state: WorkState| self.works.iter().filter(|work| work.state == state).count();
         let states = [
-            State::Done,
-            State::Failed,
-            State::Running,
-            State::Placed,
-            State::Waiting,
-            State::Blocked,
-            State::Suspended,
-            State::Scheduled,
+            WorkState::Succeeded,
+            WorkState::Failed,
+            WorkState::Running,
+            WorkState::Placed,
+            WorkState::Waiting,
+            WorkState::Blocked,
+            WorkState::Suspended,
+            WorkState::Scheduled,
         ];
         let counted = states.into_iter().filter(|state| count(*state) > 0);
-        let words: Vec<String> = counted.map(|state| format!("{} {}", count(state), state.word())).collect();
+        let words: Vec<String> = counted.map(|state| format!("{} {}", count(state), state.as_str())).collect();
         let words = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
         format!("{words} in {:.1} s", self.elapsed.as_secs_f64())
     }
@@ -125,7 +126,7 @@ impl Report<'_> {
         })
     }
 
-    fn work_json(&self, work: &Work) -> Value {
+    fn work_json(&self, work: &TrackedWork) -> Value {
         let pods = work.pods.iter().map(|pod| {
             let node = pod.node_name();
             json!({
@@ -139,11 +140,11 @@ impl Report<'_> {
             "kind": work.kind,
             "namespace": work.namespace,
             "name": work.name,
-            "state": work.state.word(),
-            "policy": work.policy.map(|policy| match policy { Policy::Basic => "Basic", Policy::Gang(_) => "Gang" }),
-            "minCount": match work.policy { Some(Policy::Gang(min)) => Some(min), _ => None },
+            "state": work.state.as_str(),
+            "policy": work.policy.map(|policy| match policy { GroupPolicy::Basic => "Basic", GroupPolicy::Gang(_) => "Gang" }),
+            "minCount": match work.policy { Some(GroupPolicy::Gang(min)) => Some(min), _ => None },
             "topologyKey": work.topology_key,
-            "podsWanted": work.wanted,
+            "podsWanted": work.desired_pods,
             "podsSucceeded": work.count(PodPhase::Succeeded),
             "podsFailed": work.count(PodPhase::Failed),
             "failure": work.failure,
@@ -152,7 +153,7 @@ impl Report<'_> {
             "refusal": work.refusal.as_ref().map(|refusal| json!({
                 "message": refusal.message(),
                 "proven": refusal.proven,
-                "waysOut": ways_out(refusal),
+                "waysOut": remedies(refusal),
             })),
             "pods": pods.collect::<Vec<_>>(),
         })
@@ -160,22 +161,22 @@ impl Report<'_> {
 }
 
 /// What would help, each in words.
-fn ways_out(refusal: &Refusal) -> Vec<String> {
-    match &refusal.advised {
-        Advised::Given(advice) => advice.ways.iter().map(WayOut::text).collect(),
-        Advised::NotYet | Advised::Coming => Vec::new(),
+fn remedies(refusal: &Refusal) -> Vec<String> {
+    match &refusal.remedies {
+        RemedyStatus::Found(advice) => advice.remedies.iter().map(Remedy::text).collect(),
+        RemedyStatus::NotSearched | RemedyStatus::Pending => Vec::new(),
     }
 }
 
-fn policy_text(policy: Option<Policy>) -> String {
+fn policy_text(policy: Option<GroupPolicy>) -> String {
     match policy {
-        Some(Policy::Gang(min)) => format!("gang {min}"),
-        Some(Policy::Basic) => "basic".to_owned(),
+        Some(GroupPolicy::Gang(min)) => format!("gang {min}"),
+        Some(GroupPolicy::Basic) => "basic".to_owned(),
         None => "-".to_owned(),
     }
 }
 
-fn by_domain(rows: &[Row]) -> Vec<[String; 4]> {
+fn domain_rows(rows: &[NodeRow]) -> Vec<[String; 4]> {
     let mut domains: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for row in rows {
         let (nodes, pods) = domains.entry(&row.domain).or_default();
@@ -189,7 +190,7 @@ fn by_domain(rows: &[Row]) -> Vec<[String; 4]> {
 }
 
 /// `0-7` for indexed pods, names otherwise.
-fn which(pods: &[&PodView]) -> String {
+fn pod_names_text(pods: &[&PodView]) -> String {
     let label = "batch.kubernetes.io/job-completion-index";
     let index = |pod: &&PodView| pod.metadata.labels.get(label).and_then(|text| text.parse::<u64>().ok());
     let Some(mut indexes) = pods.iter().map(index).collect::<Option<Vec<u64>>>() else {

@@ -8,42 +8,42 @@ use std::time::Duration;
 use api::gates::Gates;
 use api::views::{PodView, View as _};
 use api::{Clock, Random, Revision, Timestamp};
-use controlplane::{Config, ControlPlane, World};
+use controlplane::{Config, ControlPlane, ControlPlaneEnvironment};
 use http::Method;
 use nodes::cluster::Cluster;
 use runtime::TokioClock;
-use scheduler_core::Advised;
+use scheduler_core::RemedyStatus;
 use serde_json::{Value, json};
-use store::{Committer, Limits, Store};
+use store::{Committer, HistoryLimits, Store};
 use tokio::time::Instant;
 
-use crate::cli::{self, Output, RunArgs};
+use crate::cli::{self, RunArgs, RunOutputFormat};
+use crate::command_error::CommandError;
 use crate::config::Configuration;
 use crate::ended_jobs::EndedJobs;
-use crate::failure::Failure;
 use crate::gates;
 use crate::manifest::{self, Manifest, Problem};
-use crate::obstacles::Surroundings;
-use crate::outcome::Outcome;
-use crate::progress::{self, Seen, Work};
-use crate::report::Report;
-use crate::view::{self, View};
-use crate::warnings::Warnings;
-use crate::{apply, ask};
+use crate::obstacles::ClusterFacts;
+use crate::progress::{self, ClusterSnapshot, TrackedWork};
+use crate::progress_view::{self, ProgressView};
+use crate::report::RunReport;
+use crate::run_outcome::RunOutcome;
+use crate::warnings::WarningWatcher;
+use crate::{api_request, apply};
 
 /// Nodes without `--nodes` and `--cluster`.
-pub const NODES_DEFAULT: u32 = 16;
+pub const DEFAULT_NODES: u32 = 16;
 /// How often progress is looked at and drawn.
 const REDRAW: Duration = Duration::from_millis(100);
 /// How long Events of the last moment are waited for.
-const LAST_EVENTS: Duration = Duration::from_millis(50);
+const FINAL_EVENTS_TIMEOUT: Duration = Duration::from_millis(50);
 /// How many refusals get remedies that the scheduler has not looked for by itself, and how long they may take together.
-const REMEDIES_MAX: usize = 20;
-const REMEDIES_WAIT: Duration = Duration::from_secs(5);
+const MAX_REMEDIES: usize = 20;
+const REMEDIES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `phalanx run`: returns the exit code.
 pub fn command(args: &RunArgs) -> u8 {
-    let input = manifest::read_all(&args.files).map_err(Failure::from).and_then(|read| Ok((read, config(args)?)));
+    let input = manifest::read_all(&args.files).map_err(CommandError::from).and_then(|read| Ok((read, config(args)?)));
     let (manifests, config) = match input {
         Ok(input) => input,
         Err(failure) => return failure.report(),
@@ -52,40 +52,45 @@ pub fn command(args: &RunArgs) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: cannot start: {error}");
-            return cli::CANNOT_START;
+            return cli::EXIT_CANNOT_START;
         }
     };
     runtime.block_on(async {
-        if let Err(problems) = check(&manifests, config.gates).await {
-            return cli::refuse(&problems);
+        if let Err(problems) = validate_manifests(&manifests, config.gates).await {
+            return cli::report_problems(&problems);
         }
         run(args, &manifests, config).await
     })
 }
 
 /// Options over file over defaults.
-fn config(args: &RunArgs) -> Result<Config, Failure> {
+fn config(args: &RunArgs) -> Result<Config, CommandError> {
     let file = match &args.config {
         Some(file) => Configuration::read(file)?,
         None => Configuration::default(),
     };
-    let gates = gates::of(&args.feature_gates, &file.feature_gates).map_err(Failure::usage)?;
-    let chosen = cluster(args.cluster.as_deref(), args.nodes, &file)?;
-    Ok(file.plane(gates, chosen.unwrap_or_else(|| Cluster::default_of(NODES_DEFAULT))))
+    let gates = gates::resolve(&args.feature_gates, &file.feature_gates).map_err(CommandError::usage)?;
+    let chosen = resolve_cluster(args.cluster.as_deref(), args.nodes, &file)?;
+    Ok(file.plane(gates, chosen.unwrap_or_else(|| Cluster::default_of(DEFAULT_NODES))))
 }
 
 /// A world of its own: real time, real randomness, objects in memory.
-pub fn world() -> World {
+pub fn world() -> ControlPlaneEnvironment {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
-    let store = Store::in_memory(Limits::default());
-    World { clock, random: Random::seeded(rand::random()), committer: Committer::in_place(store.clone()), store }
+    let store = Store::in_memory(HistoryLimits::default());
+    ControlPlaneEnvironment {
+        clock,
+        random: Random::seeded(rand::random()),
+        committer: Committer::in_place(store.clone()),
+        store,
+    }
 }
 
 /// Has a server judge every manifest before anything runs: it keeps the objects and is thrown away. Its warnings are
 /// printed.
-pub async fn check(manifests: &[Manifest], gates: Gates) -> Result<Vec<Value>, Vec<Problem>> {
+pub async fn validate_manifests(manifests: &[Manifest], gates: Gates) -> Result<Vec<Value>, Vec<Problem>> {
     let world = world();
-    let server = controlplane::Server::new(apiserver::Config {
+    let server = controlplane::ApiServer::new(apiserver::Config {
         store: world.store,
         committer: world.committer,
         clock: world.clock,
@@ -98,7 +103,7 @@ pub async fn check(manifests: &[Manifest], gates: Gates) -> Result<Vec<Value>, V
 }
 
 /// The nodes that `--cluster` or `--nodes` choose, else those of the configuration file; `None` where neither says.
-pub fn cluster(
+pub fn resolve_cluster(
     path: Option<&Path>,
     count: Option<u32>,
     configuration: &Configuration,
@@ -133,54 +138,54 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
         Ok(plane) => plane,
         Err(error) => {
             eprintln!("error: cannot start: {error}");
-            return cli::CANNOT_START;
+            return cli::EXIT_CANNOT_START;
         }
     };
     let ended_jobs = EndedJobs::follow(plane.caches());
     // The same warnings came when the manifests were checked.
     match apply::create_all(&plane.client(), manifests, |_| {}).await {
-        Ok(created) => seen(&plane, &created).await,
-        Err(problems) => return cli::refuse(&problems),
+        Ok(created) => wait_for_cache_sync(&plane, &created).await,
+        Err(problems) => return cli::report_problems(&problems),
     }
-    let surroundings = Surroundings {
+    let surroundings = ClusterFacts {
         scheduler_names,
         priority_classes: priority_classes(&plane).await,
         refused_templates: refused_templates(&plane).await,
     };
-    let outcome = follow(&plane, surroundings, ended_jobs, started + args.timeout).await;
+    let outcome = watch_until_ended(&plane, surroundings, ended_jobs, started + args.timeout).await;
     let nodes = plane.caches().nodes.all();
     let nodes = nodes.into_iter().map(|node| (node.metadata.name.clone(), node)).collect();
-    let report = Report { works: &outcome.works, nodes, elapsed: started.elapsed() };
+    let report = RunReport { works: &outcome.works, nodes, elapsed: started.elapsed() };
     match args.output {
-        Some(Output::Json) => println!("{:#}", report.json(outcome.word(), &outcome.warnings)),
+        Some(RunOutputFormat::Json) => println!("{:#}", report.json(outcome.as_str(), &outcome.warnings)),
         None if outcome.works.is_empty() => {}
         None => println!("{}", report.table()),
     }
     eprintln!("{}", report.summary());
-    outcome.explanation(args.timeout).iter().for_each(|line| view::print_message(line));
+    outcome.explanation(args.timeout).iter().for_each(|line| progress_view::print_message(line));
     outcome.exit_code()
 }
 
 /// Waits until the caches show what was created, so that the first look misses nothing.
-async fn seen(plane: &ControlPlane, created: &[Value]) {
+async fn wait_for_cache_sync(plane: &ControlPlane, created: &[Value]) {
     let last = |kind: &str| {
         let of_kind = created.iter().filter(|object| object["kind"] == kind);
         let versions = of_kind.filter_map(|object| object["metadata"]["resourceVersion"].as_str());
         versions.filter_map(Revision::parse).max().unwrap_or_default()
     };
     let caches = plane.caches();
-    caches.workloads.reached(last("Workload")).await;
-    caches.cron_jobs.reached(last("CronJob")).await;
-    caches.jobs.reached(last("Job")).await;
-    caches.pod_groups.reached(last("PodGroup")).await;
-    caches.pods.reached(last("Pod")).await;
+    caches.workloads.wait_for_revision(last("Workload")).await;
+    caches.cron_jobs.wait_for_revision(last("CronJob")).await;
+    caches.jobs.wait_for_revision(last("Job")).await;
+    caches.pod_groups.wait_for_revision(last("PodGroup")).await;
+    caches.pods.wait_for_revision(last("Pod")).await;
 }
 
 /// The PriorityClasses there are: the manifests are all applied, and no other client can add one.
 async fn priority_classes(plane: &ControlPlane) -> BTreeSet<String> {
     let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
-    let classes = ask::list(&plane.client(), path, &[], ask::METADATA).await.unwrap_or_default();
-    ask::items(&classes["items"]).map(|class| ask::text(&class["metadata"]["name"])).collect()
+    let classes = api_request::list(&plane.client(), path, &[], api_request::METADATA).await.unwrap_or_default();
+    api_request::items(&classes["items"]).map(|class| api_request::text(&class["metadata"]["name"])).collect()
 }
 
 /// Why the server refuses the pods of Jobs, by the uid of the Job: it is asked without anything being created. All
@@ -198,7 +203,7 @@ async fn refused_templates(plane: &ControlPlane) -> BTreeMap<String, String> {
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}, "spec": template["spec"],
             });
             let path = format!("{}?dryRun=All", PodView::RESOURCE.collection_path(namespace));
-            let answer = ask::write_with_warnings(&client, Method::POST, &path, ask::JSON, &pod).await;
+            let answer = api_request::write_with_warnings(&client, Method::POST, &path, api_request::JSON, &pod).await;
             let why = match answer {
                 Err(kube::Error::Api(status)) if status.code == 403 => Some(status.message.clone()),
                 _ => None,
@@ -214,44 +219,44 @@ async fn refused_templates(plane: &ControlPlane) -> BTreeMap<String, String> {
 }
 
 /// Draws progress until there is an ending, time runs out, or a part dies.
-async fn follow(
+async fn watch_until_ended(
     plane: &ControlPlane,
-    surroundings: Surroundings,
+    surroundings: ClusterFacts,
     mut ended_jobs: EndedJobs,
     deadline: Instant,
-) -> Outcome {
+) -> RunOutcome {
     let client = plane.client();
-    let (mut view, mut warnings) = (View::new(), Warnings::new(&client));
+    let (mut view, mut warnings) = (ProgressView::new(), WarningWatcher::new(&client));
     let mut events = Vec::new();
     let (ending, broken) = loop {
-        let works = look(plane, &surroundings, &mut ended_jobs);
-        warnings.report(&events, &works).iter().for_each(|line| view.say(&format!("warning: {line}")));
+        let works = survey_caches(plane, &surroundings, &mut ended_jobs);
+        warnings.report(&events, &works).iter().for_each(|line| view.print_line(&format!("warning: {line}")));
         view.show(&works);
-        let broken = plane.ended().map(str::to_owned);
+        let broken = plane.ended_task().map(str::to_owned);
         let ending = progress::ending(&works);
         if ending.is_some() || broken.is_some() || Instant::now() >= deadline {
             break (ending, broken);
         }
         events = warnings.until(Instant::now() + REDRAW).await;
     };
-    events = warnings.until(Instant::now() + LAST_EVENTS).await;
-    let mut works = look(plane, &surroundings, &mut ended_jobs);
+    events = warnings.until(Instant::now() + FINAL_EVENTS_TIMEOUT).await;
+    let mut works = survey_caches(plane, &surroundings, &mut ended_jobs);
     let ending = progress::ending(&works).or(ending);
-    warnings.report(&events, &works).iter().for_each(|line| view.say(&format!("warning: {line}")));
+    warnings.report(&events, &works).iter().for_each(|line| view.print_line(&format!("warning: {line}")));
     view.show(&works);
     view.finish();
     // Without an answer in time the refusals are told as they are.
-    _ = tokio::time::timeout(REMEDIES_WAIT, add_remedies(plane, &mut works)).await;
-    Outcome { works, ending, broken, warnings: warnings.into_log() }
+    _ = tokio::time::timeout(REMEDIES_TIMEOUT, add_remedies(plane, &mut works)).await;
+    RunOutcome { works, ending, failed_component: broken, warnings: warnings.into_log() }
 }
 
 /// Asks the scheduler for the remedies of refusals that it gave while it had no time to look for any.
-async fn add_remedies(plane: &ControlPlane, works: &mut [Work]) {
-    let has_none = |work: &&mut Work| {
+async fn add_remedies(plane: &ControlPlane, works: &mut [TrackedWork]) {
+    let has_none = |work: &&mut TrackedWork| {
         let refusal = work.refusal.as_ref().filter(|_| work.obstacle.is_none());
-        refusal.is_some_and(|refusal| !matches!(refusal.advised, Advised::Given(_)))
+        refusal.is_some_and(|refusal| !matches!(refusal.remedies, RemedyStatus::Found(_)))
     };
-    for work in works.iter_mut().filter(has_none).take(REMEDIES_MAX) {
+    for work in works.iter_mut().filter(has_none).take(MAX_REMEDIES) {
         let Some(unit) = work.refusal.as_ref().map(|refusal| refusal.unit.clone()) else { continue };
         let placed = work.pods.iter().filter(|pod| pod.node_name().is_some()).cloned().collect();
         let Ok(Some(explained)) = plane.answers().explain(unit, placed).await else { return };
@@ -259,18 +264,18 @@ async fn add_remedies(plane: &ControlPlane, works: &mut [Work]) {
     }
 }
 
-fn look(plane: &ControlPlane, surroundings: &Surroundings, ended_jobs: &mut EndedJobs) -> Vec<Work> {
+fn survey_caches(plane: &ControlPlane, surroundings: &ClusterFacts, ended_jobs: &mut EndedJobs) -> Vec<TrackedWork> {
     let caches = plane.caches();
     let workloads = caches.workloads.all();
-    let mut seen = Seen {
+    let mut seen = ClusterSnapshot {
         now: Timestamp::now(),
         workloads: workloads.iter().map(|workload| (workload.metadata.key(), workload.metadata.uid.clone())).collect(),
         cron_jobs: caches.cron_jobs.all(),
         jobs: caches.jobs.all(),
         pod_groups: caches.pod_groups.all(),
         pods: caches.pods.all(),
-        waiting: plane.answers().waiting(),
-        surroundings: surroundings.clone(),
+        waiting: plane.answers().refusals(),
+        facts: surroundings.clone(),
     };
     ended_jobs.add_to(&mut seen);
     progress::survey(&seen)

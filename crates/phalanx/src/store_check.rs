@@ -11,20 +11,20 @@ pub fn command(directory: &Path) -> u8 {
     match store::check(directory) {
         Ok(summary) => {
             println!("{summary}");
-            cli::DONE
+            cli::EXIT_DONE
         }
         Err(error) => {
             eprintln!("error: {}", cli::with_causes(&error));
-            if let Some(advice) = advice(&error) {
+            if let Some(advice) = hint(&error) {
                 eprintln!("{advice}");
             }
-            cli::CANNOT_START
+            cli::EXIT_CANNOT_START
         }
     }
 }
 
 /// What to do about a data directory that cannot be opened.
-pub fn advice(error: &OpenError) -> Option<&'static str> {
+pub fn hint(error: &OpenError) -> Option<&'static str> {
     match error {
         OpenError::Locked { .. } => Some("stop that process, or choose another directory with --data-dir"),
         OpenError::Format { .. } => {

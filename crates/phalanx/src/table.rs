@@ -5,23 +5,23 @@ use std::io::{self, Write};
 use api::Timestamp;
 use serde_json::Value;
 
-use crate::ask::{items, text};
+use crate::api_request::{items, text};
 
 /// Blanks between columns.
 const GAP: usize = 3;
 
 /// Rows of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct ObjectTable {
     /// Heads, from left to right; empty in the events of a watch, which do not say them again.
-    pub columns: Vec<Column>,
+    pub columns: Vec<TableColumn>,
     /// Rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
 }
 
 /// The head of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column {
+pub struct TableColumn {
     /// What stands above it.
     pub name: String,
     /// Whether only `-o wide` shows it.
@@ -30,7 +30,7 @@ pub struct Column {
 
 /// One object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct TableRow {
     /// Texts, one for each column.
     pub cells: Vec<String>,
     /// The object's namespace.
@@ -38,76 +38,76 @@ pub struct Row {
     /// The object's name.
     pub name: String,
     /// The object's version.
-    pub version: String,
+    pub resource_version: String,
 }
 
-impl Table {
+impl ObjectTable {
     /// Reads a server's answer: a table, a list or one object. Without a table there is little to say: NAME and AGE.
-    pub fn read(answer: &Value, now: Timestamp) -> Table {
+    pub fn read(answer: &Value, now: Timestamp) -> ObjectTable {
         if answer["kind"] == "Table" {
-            let column = |head: &Value| Column {
+            let column = |head: &Value| TableColumn {
                 name: text(&head["name"]),
                 is_wide: head["priority"].as_i64().unwrap_or(0) > 0,
             };
-            let row = |row: &Value| Row {
+            let row = |row: &Value| TableRow {
                 cells: items(&row["cells"]).map(cell).collect(),
-                ..Row::about(&row["object"]["metadata"])
+                ..TableRow::from_metadata(&row["object"]["metadata"])
             };
-            return Table {
+            return ObjectTable {
                 columns: items(&answer["columnDefinitions"]).map(column).collect(),
                 rows: items(&answer["rows"]).map(row).collect(),
             };
         }
-        let columns = ["Name", "Age"].map(|name| Column { name: name.to_owned(), is_wide: false }).to_vec();
+        let columns = ["Name", "Age"].map(|name| TableColumn { name: name.to_owned(), is_wide: false }).to_vec();
         let row = |object: &Value| {
-            let about = Row::about(&object["metadata"]);
+            let about = TableRow::from_metadata(&object["metadata"]);
             let age = age(&object["metadata"]["creationTimestamp"], now);
-            Row { cells: vec![about.name.clone(), age], ..about }
+            TableRow { cells: vec![about.name.clone(), age], ..about }
         };
         let rows = match answer["items"].as_array() {
             Some(objects) => objects.iter().map(row).collect(),
             None => vec![row(answer)],
         };
-        Table { columns, rows }
+        ObjectTable { columns, rows }
     }
 }
 
-impl Row {
-    fn about(metadata: &Value) -> Row {
-        Row {
+impl TableRow {
+    fn from_metadata(metadata: &Value) -> TableRow {
+        TableRow {
             cells: Vec::new(),
             namespace: text(&metadata["namespace"]),
             name: text(&metadata["name"]),
-            version: text(&metadata["resourceVersion"]),
+            resource_version: text(&metadata["resourceVersion"]),
         }
     }
 }
 
 /// Prints tables of one kind one after the other, under one head and in steady columns.
 #[derive(Default)]
-pub struct Printer {
+pub struct TablePrinter {
     wide: bool,
     namespaces: bool,
     prefix: String,
-    columns: Vec<Column>,
+    columns: Vec<TableColumn>,
     widths: Vec<usize>,
 }
 
-impl Printer {
+impl TablePrinter {
     /// Shows every column if `wide`, the namespace first if `namespaces`, and `prefix` before names: `job.batch/`.
-    pub fn new(wide: bool, namespaces: bool, prefix: String) -> Printer {
-        Printer { wide, namespaces, prefix, ..Printer::default() }
+    pub fn new(wide: bool, namespaces: bool, prefix: String) -> TablePrinter {
+        TablePrinter { wide, namespaces, prefix, ..TablePrinter::default() }
     }
 
     /// Prints `table`; the head only once.
-    pub fn print(&mut self, table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    pub fn print(&mut self, table: &ObjectTable, out: &mut dyn Write) -> io::Result<()> {
         let mut lines = Vec::new();
         if self.columns.is_empty() && !table.columns.is_empty() {
             self.columns.clone_from(&table.columns);
             let heads: Vec<String> = self.columns.iter().map(|column| column.name.to_uppercase()).collect();
-            lines.push(self.shown("NAMESPACE", &heads, ""));
+            lines.push(self.visible_cells("NAMESPACE", &heads, ""));
         }
-        lines.extend(table.rows.iter().map(|row| self.shown(&row.namespace, &row.cells, &self.prefix)));
+        lines.extend(table.rows.iter().map(|row| self.visible_cells(&row.namespace, &row.cells, &self.prefix)));
         for line in &lines {
             self.widths.resize(self.widths.len().max(line.len()), 0);
             for (width, cell) in self.widths.iter_mut().zip(line) {
@@ -126,7 +126,7 @@ impl Printer {
         out.flush()
     }
 
-    fn shown(&self, namespace: &str, cells: &[String], prefix: &str) -> Vec<String> {
+    fn visible_cells(&self, namespace: &str, cells: &[String], prefix: &str) -> Vec<String> {
         let own = cells.iter().zip(&self.columns).enumerate().filter(|(_, (_, column))| self.wide || !column.is_wide);
         let own = own.map(|(at, (cell, _))| if at == 0 { format!("{prefix}{cell}") } else { cell.clone() });
         self.namespaces.then(|| namespace.to_owned()).into_iter().chain(own).collect()
@@ -177,10 +177,10 @@ mod tests {
         "2026-01-02T00:00:00Z".parse().unwrap()
     }
 
-    fn printed(printer: &mut Printer, answers: &[Value]) -> String {
+    fn printed(printer: &mut TablePrinter, answers: &[Value]) -> String {
         let mut out = Vec::new();
         for answer in answers {
-            printer.print(&Table::read(answer, now()), &mut out).unwrap();
+            printer.print(&ObjectTable::read(answer, now()), &mut out).unwrap();
         }
         String::from_utf8(out).unwrap()
     }
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_wide_ones_wait_to_be_asked_for() {
-        assert_eq!(printed(&mut Printer::default(), &[pods()]), "NAME     RESTARTS\na        0\nlonger   12\n");
-        let mut wide = Printer::new(true, true, "pod/".into());
+        assert_eq!(printed(&mut TablePrinter::default(), &[pods()]), "NAME     RESTARTS\na        0\nlonger   12\n");
+        let mut wide = TablePrinter::new(true, true, "pod/".into());
         let want = "\
 NAMESPACE   NAME         RESTARTS   NODE
 x           pod/a        0          n1
@@ -211,7 +211,7 @@ y           pod/longer   12
     #[test]
     fn later_rows_of_a_watch_stand_in_the_same_columns() {
         let event = json!({"kind": "Table", "rows": [{"cells": ["b", 1, "n2"]}]});
-        let text = printed(&mut Printer::default(), &[pods(), event]);
+        let text = printed(&mut TablePrinter::default(), &[pods(), event]);
         assert!(text.ends_with("longer   12\nb        1\n"), "{text}");
     }
 
@@ -220,7 +220,7 @@ y           pod/longer   12
         let object = json!({"kind": "Pod", "metadata": {"name": "a", "creationTimestamp": "2026-01-01T23:57:30Z"}});
         let list = json!({"kind": "PodList", "items": [object]});
         for answer in [object, list] {
-            assert_eq!(printed(&mut Printer::default(), &[answer]), "NAME   AGE\na      2m30s\n");
+            assert_eq!(printed(&mut TablePrinter::default(), &[answer]), "NAME   AGE\na      2m30s\n");
         }
     }
 

@@ -11,11 +11,11 @@ use std::time::Duration;
 use api::{Clock, Random};
 use apiserver::edge::private_file;
 use clap::{Args, ValueEnum};
-use controlplane::up::{Settings, Up, UpError};
-use controlplane::{NodeDifferences, Part};
+use controlplane::up::{ServerProcess, UpError, UpSettings};
+use controlplane::{Component, NodeDifferences};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::up::settings::Refusal;
+use crate::up::settings::SettingsError;
 use crate::wall_clock::WallClock;
 use crate::{cli, store_check};
 
@@ -52,7 +52,7 @@ pub struct UpArgs {
     pub nodes: Option<u32>,
     /// Parts that are left out, so that others can do their work
     #[arg(long, value_name = "PART,…", value_delimiter = ',')]
-    pub without: Vec<LeftOut>,
+    pub without: Vec<OmittedComponent>,
     /// Features to switch on or off, such as CompositePodGroup=false
     #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
     pub feature_gates: Vec<String>,
@@ -69,7 +69,7 @@ pub struct UpArgs {
 
 /// A part that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LeftOut {
+pub enum OmittedComponent {
     /// The scheduler
     Scheduler,
     /// Jobs, garbage, protected PodGroups, deleted namespaces
@@ -78,29 +78,29 @@ pub enum LeftOut {
     Nodes,
 }
 
-impl LeftOut {
-    fn part(self) -> Part {
+impl OmittedComponent {
+    fn component(self) -> Component {
         match self {
-            LeftOut::Scheduler => Part::Scheduler,
-            LeftOut::Controllers => Part::Controllers,
-            LeftOut::Nodes => Part::Nodes,
+            OmittedComponent::Scheduler => Component::Scheduler,
+            OmittedComponent::Controllers => Component::Controllers,
+            OmittedComponent::Nodes => Component::Nodes,
         }
     }
 }
 
 /// How often the process looks whether all of its parts are alive.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// `phalanx up`: returns the exit code.
 pub fn command(args: &UpArgs) -> u8 {
-    let settings = match settings::of(args) {
+    let settings = match settings::resolve(args) {
         Ok(settings) => settings,
-        Err(Refusal::Input(problems)) => return cli::refuse(&problems),
-        Err(Refusal::Usage(message)) => {
+        Err(SettingsError::Input(problems)) => return cli::report_problems(&problems),
+        Err(SettingsError::Usage(message)) => {
             eprintln!("error: {message}");
-            return cli::BAD_INPUT;
+            return cli::EXIT_BAD_INPUT;
         }
-        Err(Refusal::Start(message)) => return cannot_start(&message, None),
+        Err(SettingsError::Start(message)) => return cannot_start(&message, None),
     };
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(up(args, settings)),
@@ -108,7 +108,7 @@ pub fn command(args: &UpArgs) -> u8 {
     }
 }
 
-async fn up(args: &UpArgs, settings: Settings) -> u8 {
+async fn up(args: &UpArgs, settings: UpSettings) -> u8 {
     // From here on, so that a signal during a long start is not lost.
     let (mut terminate, mut interrupt) = match signals() {
         Ok(signals) => signals,
@@ -116,38 +116,38 @@ async fn up(args: &UpArgs, settings: Settings) -> u8 {
     };
     let clock: Arc<dyn Clock> = Arc::new(WallClock);
     let random = Random::seeded(rand::random());
-    let up = match Up::start(clock, random, settings, end_at_once).await {
+    let up = match ServerProcess::start(clock, random, settings, exit_on_disk_failure).await {
         Ok(up) => up,
-        Err(error) => return refuse_to_start(&error),
+        Err(error) => return report_start_error(&error),
     };
     for line in node_warnings(up.node_differences()) {
         eprintln!("{line}");
     }
-    let kubeconfig = match Kubeconfig::write(args, &up.kubeconfig()) {
+    let kubeconfig = match KubeconfigFile::write(args, &up.kubeconfig()) {
         Ok(kubeconfig) => kubeconfig,
         Err(message) => {
             up.stop().await;
             return cannot_start(&message, Some("choose another file with --kubeconfig"));
         }
     };
-    if let Err(error) = up.ready().await {
+    if let Err(error) = up.wait_until_ready().await {
         up.stop().await;
         return cannot_start(&cli::with_causes(&error), None);
     }
     if !up.address().ip().is_loopback() {
         eprintln!("{}", exposed_line(args, up.address(), &kubeconfig.path));
     }
-    say_ready(&up.url(), &kubeconfig.path);
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    print_ready(&up.url(), &kubeconfig.path);
+    let mut look = tokio::time::interval(HEALTH_CHECK_INTERVAL);
     let code = loop {
         tokio::select! {
             biased;
-            _ = terminate.recv() => break cli::DONE,
-            _ = interrupt.recv() => break cli::DONE,
+            _ = terminate.recv() => break cli::EXIT_DONE,
+            _ = interrupt.recv() => break cli::EXIT_DONE,
             _ = look.tick() => {
-                if let Some(part) = up.ended() {
+                if let Some(part) = up.ended_task() {
                     eprintln!("error: {part} ended by itself, which is a defect of Phalanx; --log debug says more");
-                    break cli::CANNOT_START;
+                    break cli::EXIT_CANNOT_START;
                 }
             }
         }
@@ -163,13 +163,13 @@ pub fn signals() -> std::io::Result<(Signal, Signal)> {
 }
 
 /// A disk that failed once cannot be trusted with what comes next, and what it holds only the next start can tell.
-fn end_at_once(error: &store::BackendError) {
+fn exit_on_disk_failure(error: &store::BackendError) {
     eprintln!("error: {}", cli::with_causes(error));
     eprintln!("nothing more can be kept, so the server ends; writes it has confirmed are there at the next start");
-    std::process::exit(cli::CANNOT_START.into());
+    std::process::exit(cli::EXIT_CANNOT_START.into());
 }
 
-fn say_ready(url: &str, kubeconfig: &Path) {
+fn print_ready(url: &str, kubeconfig: &Path) {
     let mut out = std::io::stdout().lock();
     // Whoever closed our output does not want to know.
     let _ = writeln!(out, "ready {url} kubeconfig={}", kubeconfig.display());
@@ -190,13 +190,13 @@ fn exposed_line(args: &UpArgs, address: SocketAddr, kubeconfig: &Path) -> String
 }
 
 /// How many nodes a warning names.
-const NAMED_NODES_MAX: usize = 3;
+const MAX_NAMED_NODES: usize = 3;
 
 fn node_warnings(differences: &NodeDifferences) -> Vec<String> {
-    let NodeDifferences { existing, asked, extra, changed } = differences;
+    let NodeDifferences { existing, desired: asked, extra, changed } = differences;
     let named = |names: &[String]| {
-        let first = names.iter().take(NAMED_NODES_MAX).cloned().collect::<Vec<String>>().join(", ");
-        match names.len().saturating_sub(NAMED_NODES_MAX) {
+        let first = names.iter().take(MAX_NAMED_NODES).cloned().collect::<Vec<String>>().join(", ");
+        match names.len().saturating_sub(MAX_NAMED_NODES) {
             0 => first,
             more => format!("{first} and {more} more"),
         }
@@ -219,8 +219,8 @@ fn node_warnings(differences: &NodeDifferences) -> Vec<String> {
     lines
 }
 
-fn refuse_to_start(error: &UpError) -> u8 {
-    cannot_start(&cli::with_causes(error), advice(error))
+fn report_start_error(error: &UpError) -> u8 {
+    cannot_start(&cli::with_causes(error), hint(error))
 }
 
 fn cannot_start(message: &str, advice: Option<&str>) -> u8 {
@@ -228,19 +228,19 @@ fn cannot_start(message: &str, advice: Option<&str>) -> u8 {
     if let Some(advice) = advice {
         eprintln!("{advice}");
     }
-    cli::CANNOT_START
+    cli::EXIT_CANNOT_START
 }
 
-fn advice(error: &UpError) -> Option<&'static str> {
+fn hint(error: &UpError) -> Option<&'static str> {
     match error {
         UpError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             Some("stop the program that listens there, or choose another port with --listen (port 0 picks a free one)")
         }
         UpError::Listen { .. } => Some("choose an address of this machine with --listen"),
         UpError::Directory { .. } => Some("choose another directory with --data-dir, or use --in-memory"),
-        UpError::Open(error) => store_check::advice(error),
+        UpError::Open(error) => store_check::hint(error),
         UpError::Read(_) => Some("phalanx store check says what is damaged"),
-        UpError::Start(error) if error.is_full() => {
+        UpError::Start(error) if error.is_disk_full() => {
             Some("free some space where the data directory is, or choose another one with --data-dir")
         }
         _ => None,
@@ -248,14 +248,14 @@ fn advice(error: &UpError) -> Option<&'static str> {
 }
 
 /// The administrator's kubeconfig, as a file.
-struct Kubeconfig {
+struct KubeconfigFile {
     path: PathBuf,
     /// A directory that goes with the process.
-    private: Option<PathBuf>,
+    temp_dir: Option<PathBuf>,
 }
 
-impl Kubeconfig {
-    fn write(args: &UpArgs, text: &str) -> Result<Kubeconfig, String> {
+impl KubeconfigFile {
+    fn write(args: &UpArgs, text: &str) -> Result<KubeconfigFile, String> {
         let private = (args.in_memory && args.kubeconfig.is_none()).then(|| {
             std::env::temp_dir().join(format!("phalanx-{}-{:016x}", std::process::id(), rand::random::<u64>()))
         });
@@ -273,7 +273,7 @@ impl Kubeconfig {
         let is_there = || matches!(private_file::read(&path), Ok(Some(found)) if found == text);
         let written =
             written.and_then(|()| if is_there() { Ok(()) } else { private_file::write(&path, text.as_bytes()) });
-        let kubeconfig = Kubeconfig { path, private };
+        let kubeconfig = KubeconfigFile { path, temp_dir: private };
         match written {
             Ok(()) => Ok(kubeconfig),
             Err(error) => Err(format!("{}: {error}", kubeconfig.path.display())),
@@ -281,9 +281,9 @@ impl Kubeconfig {
     }
 }
 
-impl Drop for Kubeconfig {
+impl Drop for KubeconfigFile {
     fn drop(&mut self) {
-        if let Some(directory) = &self.private {
+        if let Some(directory) = &self.temp_dir {
             // A temporary directory that cannot be removed harms nobody; its credentials ended with the process.
             let _ = std::fs::remove_dir_all(directory);
         }
@@ -295,31 +295,38 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use controlplane::StartError;
-    use store::{Backend, BackendError, Committer, Key, Limits, Record, Room, Store, Stored};
+    use store::{Backend, BackendError, Committer, FreeSpace, HistoryLimits, LogRecord, Store, StoreKey, StoredObject};
 
     use super::*;
 
     /// A disk without room.
-    struct Full;
+    struct FullDisk;
 
-    impl Backend for Full {
-        fn scan(&mut self, _: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<api::Revision, BackendError> {
+    impl Backend for FullDisk {
+        fn scan(
+            &mut self,
+            _: &mut dyn FnMut(LogRecord) -> Option<Arc<StoredObject>>,
+        ) -> Result<api::Revision, BackendError> {
             Ok(api::Revision::ZERO)
         }
 
-        fn room(&mut self) -> Result<Room, BackendError> {
-            Ok(Room { free_bytes: 0, reserve_bytes: 1 })
+        fn free_space(&mut self) -> Result<FreeSpace, BackendError> {
+            Ok(FreeSpace { free_bytes: 0, reserve_bytes: 1 })
         }
 
-        fn commit(&mut self, _: &[Record], _: &dyn Fn(&Key, api::Revision) -> bool) -> Result<(), BackendError> {
+        fn commit(
+            &mut self,
+            _: &[LogRecord],
+            _: &dyn Fn(&StoreKey, api::Revision) -> bool,
+        ) -> Result<(), BackendError> {
             panic!("nothing is kept where there is no room")
         }
     }
 
     #[test]
     fn a_first_start_on_a_full_disk_exits_3_and_says_what_to_do() {
-        let store = Store::open(Box::new(Full), Limits::default()).unwrap();
-        let server = controlplane::Server::new(apiserver::Config {
+        let store = Store::open(Box::new(FullDisk), HistoryLimits::default()).unwrap();
+        let server = controlplane::ApiServer::new(apiserver::Config {
             committer: Committer::in_place(store.clone()),
             store,
             clock: Arc::new(WallClock),
@@ -327,10 +334,10 @@ mod tests {
             gates: api::gates::Gates::default(),
         });
         let error = UpError::Start(StartError::Server(server.err().unwrap()));
-        assert_eq!(refuse_to_start(&error), 3);
+        assert_eq!(report_start_error(&error), 3);
         let text = "namespaces default cannot be made: the data directory is full: 0 MiB free, 0 MiB are kept in reserve; \
                     delete objects or free space";
         assert_eq!(cli::with_causes(&error), text);
-        assert_eq!(advice(&error).unwrap().split(',').next().unwrap(), "free some space where the data directory is");
+        assert_eq!(hint(&error).unwrap().split(',').next().unwrap(), "free some space where the data directory is");
     }
 }

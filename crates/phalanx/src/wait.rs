@@ -10,11 +10,11 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::{ConnectArgs, Connection};
-use crate::failure::Failure;
-use crate::follow::{Follow, Seen};
-use crate::kinds::{Kind, Kinds};
-use crate::path::{JsonPath, plain};
-use crate::{ask, cli, client};
+use crate::command_error::CommandError;
+use crate::json_path::{JsonPath, value_text};
+use crate::kinds::{ServedKind, ServedKinds};
+use crate::list_watch::{CollectionEvent, ListWatch};
+use crate::{api_request, cli, client};
 
 /// What `phalanx wait --help` teaches.
 pub const HELP: &str = "\
@@ -28,7 +28,7 @@ Examples:
   phalanx wait pod/web --for delete";
 
 /// How long the first look at an object may take, whatever the deadline.
-const FIRST_LOOK: Duration = Duration::from_secs(5);
+const FIRST_GET_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of `phalanx wait`.
 #[derive(Args, Debug)]
@@ -40,7 +40,7 @@ pub struct WaitArgs {
     #[arg(long = "for", value_name = "WHAT", required = true)]
     pub goal: Goal,
     /// Longest wait, such as 30s or 10m
-    #[arg(long, default_value = "30s", value_parser = cli::duration)]
+    #[arg(long, default_value = "30s", value_parser = cli::parse_duration)]
     pub timeout: Duration,
     /// Objects with such labels: a=b,c
     #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "all")]
@@ -130,7 +130,7 @@ impl Goal {
             (Goal::Field { path, wanted, .. }, Some(object)) => {
                 let found = path.find(object);
                 match wanted {
-                    Some(wanted) => !found.is_empty() && found.into_iter().all(|value| plain(value) == *wanted),
+                    Some(wanted) => !found.is_empty() && found.into_iter().all(|value| value_text(value) == *wanted),
                     None => !found.is_empty(),
                 }
             }
@@ -148,7 +148,7 @@ impl Goal {
                 if all.is_empty() { "it has no conditions yet".to_owned() } else { format!("now {}", all.join(", ")) }
             }
             Goal::Field { path, .. } => {
-                let found: Vec<String> = path.find(object).into_iter().map(plain).collect();
+                let found: Vec<String> = path.find(object).into_iter().map(value_text).collect();
                 if found.is_empty() { "no value there yet".to_owned() } else { format!("now {}", found.join(" ")) }
             }
             Goal::Create | Goal::Delete => match object["metadata"]["deletionTimestamp"].as_str() {
@@ -180,28 +180,30 @@ pub fn command(args: &WaitArgs) -> u8 {
 }
 
 /// Waits for every object asked for; all of them share one deadline.
-pub async fn wait(connection: &Connection, args: &WaitArgs, out: &mut dyn Write) -> Result<u8, Failure> {
+pub async fn wait(connection: &Connection, args: &WaitArgs, out: &mut dyn Write) -> Result<u8, CommandError> {
     let deadline = Instant::now() + args.timeout;
-    let kinds = Kinds::discover(&connection.client).await?;
-    let mut failure = Failure { code: cli::FAILED, lines: Vec::new() };
+    let kinds = ServedKinds::discover(&connection.client).await?;
+    let mut failure = CommandError { code: cli::EXIT_FAILED, lines: Vec::new() };
     for selection in kinds.selections(&args.words)? {
         let by_label = args.selector.is_some() || args.all;
         if by_label != selection.names.is_empty() {
-            return Err(Failure::usage("say which: by NAME, or by label with -l, or --all; and only one of these"));
+            return Err(CommandError::usage(
+                "say which: by NAME, or by label with -l, or --all; and only one of these",
+            ));
         }
-        let names = if by_label { listed(connection, selection.kind, args).await? } else { selection.names };
+        let names = if by_label { list_names(connection, selection.kind, args).await? } else { selection.names };
         for name in names {
-            match one(connection, selection.kind, &name, args, deadline).await {
+            match wait_for_object(connection, selection.kind, &name, args, deadline).await {
                 Ok(()) => {
-                    writeln!(out, "{} {}", selection.kind.title(&name), met(&args.goal))?;
+                    writeln!(out, "{} {}", selection.kind.object_display_name(&name), met(&args.goal))?;
                     out.flush()?;
                 }
-                Err(one) if one.code == cli::FAILED => failure.lines.extend(one.lines),
+                Err(one) if one.code == cli::EXIT_FAILED => failure.lines.extend(one.lines),
                 Err(other) => return Err(other),
             }
         }
     }
-    if failure.lines.is_empty() { Ok(cli::DONE) } else { Err(failure) }
+    if failure.lines.is_empty() { Ok(cli::EXIT_DONE) } else { Err(failure) }
 }
 
 fn met(goal: &Goal) -> &'static str {
@@ -212,41 +214,41 @@ fn met(goal: &Goal) -> &'static str {
     }
 }
 
-async fn listed(connection: &Connection, kind: &Kind, args: &WaitArgs) -> Result<Vec<String>, Failure> {
+async fn list_names(connection: &Connection, kind: &ServedKind, args: &WaitArgs) -> Result<Vec<String>, CommandError> {
     let labels = args.selector.as_deref().map(|labels| ("labelSelector", labels));
     let options: Vec<(&str, &str)> = labels.into_iter().collect();
-    let path = kind.collection(Some(&connection.namespace));
-    let list = ask::list(&connection.client, &path, &options, ask::JSON).await?;
+    let path = kind.collection_path(Some(&connection.namespace));
+    let list = api_request::list(&connection.client, &path, &options, api_request::JSON).await?;
     let items = list["items"].as_array().into_iter().flatten();
     let names: Vec<String> = items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect();
     if names.is_empty() && args.goal != Goal::Delete {
         let namespace = &connection.namespace;
-        return Err(Failure::failed(format!("no {} of that description in namespace {namespace}", kind.plural)));
+        return Err(CommandError::failed(format!("no {} of that description in namespace {namespace}", kind.plural)));
     }
     Ok(names)
 }
 
 /// Waits for one object.
-async fn one(
+async fn wait_for_object(
     connection: &Connection,
-    kind: &Kind,
+    kind: &ServedKind,
     name: &str,
     args: &WaitArgs,
     deadline: Instant,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let by_name = format!("metadata.name={name}");
     let options = vec![("fieldSelector", by_name.as_str())];
-    let path = kind.collection(Some(&connection.namespace));
-    let mut follow = Follow::new(&connection.client, path, options, ask::JSON);
+    let path = kind.collection_path(Some(&connection.namespace));
+    let mut follow = ListWatch::new(&connection.client, path, options, api_request::JSON);
     let mut object: Option<Value> = None;
     let may_be_absent = matches!(args.goal, Goal::Create | Goal::Delete);
     // Objects that come after one that used up the time are looked at once all the same.
-    let mut patience = deadline.max(Instant::now() + FIRST_LOOK);
+    let mut patience = deadline.max(Instant::now() + FIRST_GET_TIMEOUT);
     loop {
         let Ok(seen) = timeout_at(patience, follow.next()).await else {
-            return Err(Failure::failed(format!(
+            return Err(CommandError::failed(format!(
                 "{}: time ran out after {} s waiting for {}: {}",
-                kind.title(name),
+                kind.object_display_name(name),
                 args.timeout.as_secs(),
                 args.goal,
                 args.goal.state(object.as_ref())
@@ -255,16 +257,16 @@ async fn one(
         patience = deadline;
         let was_there = object.is_some();
         object = match seen? {
-            Seen::All(mut list) => list["items"].as_array_mut().and_then(Vec::pop),
-            Seen::Changed(object) => Some(object),
-            Seen::Gone(_) => None,
+            CollectionEvent::Listed(mut list) => list["items"].as_array_mut().and_then(Vec::pop),
+            CollectionEvent::Changed(object) => Some(object),
+            CollectionEvent::Deleted(_) => None,
         };
         if args.goal.is_met(object.as_ref()) {
             return Ok(());
         }
         if object.is_none() && !may_be_absent {
-            let title = kind.title(name);
-            return Err(Failure::failed(match was_there {
+            let title = kind.object_display_name(name);
+            return Err(CommandError::failed(match was_there {
                 true => format!("{title} was deleted while waiting for {}", args.goal),
                 false => format!("{title} not found in namespace {}", connection.namespace),
             }));
@@ -276,12 +278,12 @@ async fn one(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::home::{Home, job, parsed};
+    use crate::test_cluster::{CliTestCluster, job, parse_args};
     use serde_json::json;
 
-    async fn run(home: &Home, line: &str) -> Result<String, Failure> {
+    async fn run(home: &CliTestCluster, line: &str) -> Result<String, CommandError> {
         let mut out = Vec::new();
-        wait(&home.connection, &parsed(line), &mut out).await?;
+        wait(&home.connection, &parse_args(line), &mut out).await?;
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -323,7 +325,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_when_the_condition_holds() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         home.apply(&format!("{}---\n{}", job("a", 2), job("b", 2))).await.unwrap();
         let told = run(&home, "job a b --for condition=Complete --timeout 60s").await.unwrap();
         assert_eq!(told, "job.batch/a condition met\njob.batch/b condition met\n");
@@ -333,11 +335,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn when_time_runs_out_the_state_then_is_told() {
-        let home = Home::start(1).await;
+        let home = CliTestCluster::start(1).await;
         home.apply(&job("a", 9)).await.unwrap();
         let failure = run(&home, "podgroups --all --for condition=PodGroupInitiallyScheduled --timeout 5s").await;
         // The group may not be there yet when the list is asked for.
-        assert_eq!(failure.unwrap_err().code, cli::FAILED);
+        assert_eq!(failure.unwrap_err().code, cli::EXIT_FAILED);
         let failure = run(&home, "job/a --for jsonpath={.status.active}=0 --timeout 5s").await.unwrap_err();
         assert_eq!(failure.lines, ["job.batch/a: time ran out after 5 s waiting for {.status.active} = 0: now 9"]);
         let failure =
@@ -346,7 +348,7 @@ mod tests {
         let told =
             run(&home, "job/a node/node-0 --for jsonpath={.metadata.name}=node-0 --timeout 1s").await.unwrap_err();
         assert_eq!(told.lines.len(), 1, "the node is looked at although the time is over: {told:?}");
-        assert_eq!(run(&home, "job/nobody --for condition=Complete").await.unwrap_err().code, cli::FAILED);
+        assert_eq!(run(&home, "job/nobody --for condition=Complete").await.unwrap_err().code, cli::EXIT_FAILED);
         assert_eq!(run(&home, "job/nobody --for delete").await.unwrap(), "job.batch/nobody deleted\n");
     }
 }

@@ -6,18 +6,18 @@ use kube::Client;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::ask::{self, items, text};
-use crate::follow::{Follow, Seen};
-use crate::progress::{State, Work};
+use crate::api_request::{self, items, text};
+use crate::list_watch::{CollectionEvent, ListWatch};
+use crate::progress::{TrackedWork, WorkState};
 
 /// How many warnings are reported; the rest is counted.
-const REPORTED_MAX: usize = 20;
+const MAX_REPORTED: usize = 20;
 /// How many different warnings are told apart; beyond that all are counted.
-const DISTINCT_MAX: usize = 1000;
+const MAX_DISTINCT: usize = 1000;
 
 /// The Warning Events of one server.
-pub struct Warnings<'a> {
-    events: Follow<'a>,
+pub struct WarningWatcher<'a> {
+    events: ListWatch<'a>,
     log: WarningLog,
 }
 
@@ -31,12 +31,16 @@ pub struct WarningLog {
     distinct: BTreeSet<String>,
 }
 
-impl<'a> Warnings<'a> {
+impl<'a> WarningWatcher<'a> {
     /// Follows the Events of all namespaces.
-    pub fn new(client: &'a Client) -> Warnings<'a> {
-        let events =
-            Follow::new(client, "/api/v1/events".to_owned(), vec![("fieldSelector", "type=Warning")], ask::JSON);
-        Warnings { events, log: WarningLog::default() }
+    pub fn new(client: &'a Client) -> WarningWatcher<'a> {
+        let events = ListWatch::new(
+            client,
+            "/api/v1/events".to_owned(),
+            vec![("fieldSelector", "type=Warning")],
+            api_request::JSON,
+        );
+        WarningWatcher { events, log: WarningLog::default() }
     }
 
     /// The Events that arrive until `deadline`; returns then.
@@ -44,9 +48,9 @@ impl<'a> Warnings<'a> {
         let mut arrived = Vec::new();
         while let Ok(seen) = timeout_at(deadline, self.events.next()).await {
             match seen {
-                Ok(Seen::All(list)) => arrived.extend(items(&list["items"]).cloned()),
-                Ok(Seen::Changed(event)) => arrived.push(event),
-                Ok(Seen::Gone(_)) => {}
+                Ok(CollectionEvent::Listed(list)) => arrived.extend(items(&list["items"]).cloned()),
+                Ok(CollectionEvent::Changed(event)) => arrived.push(event),
+                Ok(CollectionEvent::Deleted(_)) => {}
                 // A server without Events has no warnings to report.
                 Err(_) => tokio::time::sleep_until(deadline).await,
             }
@@ -55,7 +59,7 @@ impl<'a> Warnings<'a> {
     }
 
     /// The lines of those `events` that are news, given where the work stands.
-    pub fn report(&mut self, events: &[Value], works: &[Work]) -> Vec<String> {
+    pub fn report(&mut self, events: &[Value], works: &[TrackedWork]) -> Vec<String> {
         let before = self.log.reported.len();
         events.iter().for_each(|event| self.log.add(event, works));
         self.log.reported[before..].to_vec()
@@ -68,22 +72,22 @@ impl<'a> Warnings<'a> {
 }
 
 impl WarningLog {
-    fn add(&mut self, event: &Value, works: &[Work]) {
+    fn add(&mut self, event: &Value, works: &[TrackedWork]) {
         let object = &event["involvedObject"];
         let [kind, namespace, name] = ["kind", "namespace", "name"].map(|field| text(&object[field]));
         let (reason, message) = (text(&event["reason"]), text(&event["message"]));
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let work = works.iter().find(|work| work.has_object(&kind, &namespace, &name));
-        if work.is_some_and(|work| is_shown(work, &reason, &message)) {
+        if work.is_some_and(|work| is_already_shown(work, &reason, &message)) {
             return;
         }
         let title = work.map_or_else(|| format!("{}/{name}", kind.to_lowercase()), |work| work.title.clone());
         // Pods of one Job differ in their names, and repetitions in their numbers.
         let pattern: String = message.replace(&name, "").chars().filter(|sign| !sign.is_ascii_digit()).collect();
-        if self.distinct.len() < DISTINCT_MAX && !self.distinct.insert(format!("{title}\n{reason}\n{pattern}")) {
+        if self.distinct.len() < MAX_DISTINCT && !self.distinct.insert(format!("{title}\n{reason}\n{pattern}")) {
             return;
         }
-        if self.reported.len() == REPORTED_MAX {
+        if self.reported.len() == MAX_REPORTED {
             self.omitted += 1;
         } else {
             self.reported.push(format!("{title}: {reason}: {message}"));
@@ -92,8 +96,8 @@ impl WarningLog {
 }
 
 /// Whether progress and explanation tell the same: why the scheduler refuses the work now, or why it failed.
-fn is_shown(work: &Work, reason: &str, message: &str) -> bool {
-    let is_refusal = reason == "FailedScheduling" && (work.refusal.is_some() || work.state != State::Waiting);
+fn is_already_shown(work: &TrackedWork, reason: &str, message: &str) -> bool {
+    let is_refusal = reason == "FailedScheduling" && (work.refusal.is_some() || work.state != WorkState::Waiting);
     is_refusal || work.failure.as_ref().is_some_and(|failure| failure.contains(message))
 }
 
@@ -113,9 +117,9 @@ mod tests {
         log.add(&event("Pod", "a-x1", "Odd", "pod a-x1 waited 14 s"), &[]);
         log.add(&event("Pod", "b", "Odd", "pod b waited 3 s"), &[]);
         assert_eq!(log.reported, ["pod/a-x1: Odd: pod a-x1 waited 3 s", "pod/b: Odd: pod b waited 3 s"]);
-        for n in 0..2 * REPORTED_MAX {
+        for n in 0..2 * MAX_REPORTED {
             log.add(&event("Job", &format!("job-{n}"), "Failed", "no"), &[]);
         }
-        assert_eq!((log.reported.len(), log.omitted), (REPORTED_MAX, REPORTED_MAX + 2));
+        assert_eq!((log.reported.len(), log.omitted), (MAX_REPORTED, MAX_REPORTED + 2));
     }
 }

@@ -6,9 +6,9 @@ use api::{Clock, Timestamp};
 use tokio::time::{Instant, sleep};
 
 /// How often two clocks are compared.
-const LOOK: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Clocks that are further apart than this were set.
-const APART_MAX: Duration = Duration::from_secs(1);
+const MAX_DRIFT: Duration = Duration::from_secs(1);
 
 /// Tells the time as an origin plus what tokio's clock has counted since, so that objects' times and sleeps agree:
 /// on the paused clock both jump together.
@@ -34,12 +34,12 @@ impl Clock for TokioClock {
 /// Returns when somebody has set `clock`: since this was called it has moved on by more or less than tokio's, on which
 /// everybody sleeps. Whoever sleeps until a time of `clock` has to look again then, at most some seconds late. On clocks
 /// that share their origin it never returns.
-pub async fn was_set(clock: &dyn Clock) {
+pub async fn wait_for_clock_step(clock: &dyn Clock) {
     let (wall, own) = (clock.now(), Instant::now());
     loop {
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
         let apart = clock.now().duration_since(wall + own.elapsed()).unsigned_abs();
-        if apart > APART_MAX {
+        if apart > MAX_DRIFT {
             tracing::warn!(seconds = apart.as_secs(), "the clock was set");
             return;
         }
@@ -57,9 +57,9 @@ mod tests {
     use super::*;
 
     /// A clock that can be set.
-    struct Stepped(TokioClock, AtomicI64);
+    struct SettableClock(TokioClock, AtomicI64);
 
-    impl Clock for Stepped {
+    impl Clock for SettableClock {
         fn now(&self) -> Timestamp {
             let step = self.1.load(Ordering::Relaxed);
             let shown = self.0.now().as_second() + step;
@@ -70,13 +70,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_clock_that_was_set_is_noticed_within_seconds_and_one_that_goes_right_is_not() {
         for step in [3600, -3600, 5, 0] {
-            let clock = Stepped(TokioClock::starting_at(Timestamp::UNIX_EPOCH + Duration::from_secs(7200)), 0.into());
-            let mut set = std::pin::pin!(was_set(&clock));
+            let clock =
+                SettableClock(TokioClock::starting_at(Timestamp::UNIX_EPOCH + Duration::from_secs(7200)), 0.into());
+            let mut set = std::pin::pin!(wait_for_clock_step(&clock));
             assert!(set.as_mut().now_or_never().is_none());
             advance(Duration::from_secs(3600)).await;
             assert!(set.as_mut().now_or_never().is_none(), "it goes right");
             clock.1.store(step, Ordering::Relaxed);
-            advance(LOOK).await;
+            advance(CHECK_INTERVAL).await;
             assert_eq!(set.now_or_never().is_some(), step != 0, "{step}");
         }
     }

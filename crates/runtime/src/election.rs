@@ -9,17 +9,17 @@
 
 mod decide; // whose turn it is; read this first
 mod fence; // between the winner's parts and the server
-mod record; // the Lease, as far as it is read
+mod lease; // the Lease, as far as it is read
 mod run; // asks, renews, gives up
 
 use std::time::Duration;
 
 pub use fence::Fence;
-pub use run::{Election, Standing, give_back};
+pub use run::{Election, LeadershipState, release_lease};
 
 /// Which lease, under which name, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ElectionSettings {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
@@ -27,35 +27,37 @@ pub struct Settings {
     /// Who we are; no two processes may have the same.
     pub identity: String,
     /// How long the others wait after the last renewal.
-    pub lease: Duration,
+    pub lease_duration: Duration,
     /// How long the holder tries to renew before it stops and gives up its writes. Shorter than `lease`: what is left is for
     /// writes that are on the wire.
-    pub renew: Duration,
+    pub renew_deadline: Duration,
     /// The time between two attempts.
-    pub retry: Duration,
+    pub retry_period: Duration,
 }
 
-impl Settings {
+impl ElectionSettings {
     /// The durations of kube-scheduler, in `kube-system`.
-    pub fn new(name: impl Into<String>, identity: impl Into<String>) -> Settings {
-        Settings {
+    pub fn new(name: impl Into<String>, identity: impl Into<String>) -> ElectionSettings {
+        ElectionSettings {
             namespace: "kube-system".to_owned(),
             name: name.into(),
             identity: identity.into(),
-            lease: Duration::from_secs(15),
-            renew: Duration::from_secs(10),
-            retry: Duration::from_secs(2),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
         }
     }
 
     /// What is wrong with the durations, if anything is.
-    pub fn check(&self) -> Result<(), &'static str> {
+    pub fn validate(&self) -> Result<(), &'static str> {
         match () {
-            () if self.lease.as_secs() == 0 => Err("leaseDuration must be at least 1 s"),
-            () if self.renew >= self.lease => Err("renewDeadline must be shorter than leaseDuration"),
-            () if self.retry.is_zero() => Err("retryPeriod must be longer than nothing"),
+            () if self.lease_duration.as_secs() == 0 => Err("leaseDuration must be at least 1 s"),
+            () if self.renew_deadline >= self.lease_duration => Err("renewDeadline must be shorter than leaseDuration"),
+            () if self.retry_period.is_zero() => Err("retryPeriod must be longer than nothing"),
             // Two attempts must fit in, or one lost answer costs the lease.
-            () if self.retry * 2 > self.renew => Err("renewDeadline must be at least twice retryPeriod"),
+            () if self.retry_period * 2 > self.renew_deadline => {
+                Err("renewDeadline must be at least twice retryPeriod")
+            }
             () => Ok(()),
         }
     }

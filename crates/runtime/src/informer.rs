@@ -12,57 +12,57 @@ use api::views::{Index, ObjectKey, View};
 use tokio::sync::Notify;
 
 /// Every object of one kind, in key order, with indexes and a log of changes. Cloning shares the cache.
-pub struct Cache<V: View>(Arc<Shared<V>>);
+pub struct Cache<V: View>(Arc<CacheInner<V>>);
 
-struct Shared<V: View> {
-    state: Mutex<State<V>>,
+struct CacheInner<V: View> {
+    state: Mutex<CacheState<V>>,
     /// Wakes everyone who waits for a change, a revision or the first list.
     changed: Notify,
 }
 
-struct State<V: View> {
+struct CacheState<V: View> {
     objects: BTreeMap<Arc<ObjectKey>, Arc<V>>,
-    indexes: Vec<Indexed<V>>,
+    indexes: Vec<CacheIndex<V>>,
     /// The highest revision seen on any object, bookmark or list: every write up to it shows.
     revision: Revision,
     /// Whether a first list has been folded in.
     synced: bool,
     /// How often it was said that the cache is wrong, and how many of those times a later list has answered.
-    doubted: u64,
-    cleared: u64,
+    invalidations: u64,
+    revalidations: u64,
     /// Changes that some cursor has not read yet; the first one has position `log_start`.
-    log: VecDeque<Change<V>>,
+    log: VecDeque<CacheChange<V>>,
     log_start: u64,
     /// Positions of live cursors, by cursor id.
     cursors: BTreeMap<u64, u64>,
     next_cursor: u64,
 }
 
-struct Indexed<V> {
+struct CacheIndex<V> {
     index: Index<V>,
     /// By index value; an entry without objects is removed.
-    entries: BTreeMap<Box<str>, Found<V>>,
+    entries: BTreeMap<Box<str>, IndexBucket<V>>,
 }
 
 /// The objects under one value, in key order, never none.
-enum Found<V> {
+enum IndexBucket<V> {
     /// Under most values of most indexes: no room for more.
     One(Arc<ObjectKey>, Arc<V>),
     /// At least two.
-    More(BTreeMap<Arc<ObjectKey>, Arc<V>>),
+    Many(BTreeMap<Arc<ObjectKey>, Arc<V>>),
 }
 
 /// One object before and after. Created: `old` is `None`; deleted: `new` is `None`. Both always have the same uid:
 /// an object that was deleted and created again unseen is told as two changes.
 #[derive(Debug)]
-pub struct Change<V> {
+pub struct CacheChange<V> {
     /// What the cache held before.
     pub old: Option<Arc<V>>,
     /// What it holds now.
     pub new: Option<Arc<V>>,
 }
 
-impl<V> Change<V> {
+impl<V> CacheChange<V> {
     /// The newest state there is: the one after, or for a deletion the one before.
     pub fn latest(&self) -> &Arc<V> {
         self.new.as_ref().or(self.old.as_ref()).expect("a change has a state before or after")
@@ -70,38 +70,38 @@ impl<V> Change<V> {
 }
 
 // Not derived: a change is two pointers, cloneable whatever the view is.
-impl<V> Clone for Change<V> {
+impl<V> Clone for CacheChange<V> {
     fn clone(&self) -> Self {
-        Change { old: self.old.clone(), new: self.new.clone() }
+        CacheChange { old: self.old.clone(), new: self.new.clone() }
     }
 }
 
 /// One event of a watch, ready to be folded in.
 #[derive(Debug)]
-pub enum Event<V> {
+pub enum CacheEvent<V> {
     /// The object now looks like this.
     Put(V),
     /// The object is gone.
-    Gone(ObjectKey),
+    Deleted(ObjectKey),
 }
 
 impl<V: View> Cache<V> {
     /// An empty cache with these indexes.
     pub fn new(indexes: &[Index<V>]) -> Cache<V> {
-        let indexes = indexes.iter().map(|index| Indexed { index: *index, entries: BTreeMap::new() }).collect();
-        let state = State {
+        let indexes = indexes.iter().map(|index| CacheIndex { index: *index, entries: BTreeMap::new() }).collect();
+        let state = CacheState {
             objects: BTreeMap::new(),
             indexes,
             revision: Revision::ZERO,
             synced: false,
-            doubted: 0,
-            cleared: 0,
+            invalidations: 0,
+            revalidations: 0,
             log: VecDeque::new(),
             log_start: 0,
             cursors: BTreeMap::new(),
             next_cursor: 0,
         };
-        Cache(Arc::new(Shared { state: Mutex::new(state), changed: Notify::new() }))
+        Cache(Arc::new(CacheInner { state: Mutex::new(state), changed: Notify::new() }))
     }
 
     /// The object at `key`.
@@ -126,19 +126,19 @@ impl<V: View> Cache<V> {
 
     /// The objects found under `value`, in key order. The cache must have been made with `index`.
     pub fn by_index(&self, index: &Index<V>, value: &str) -> Vec<Arc<V>> {
-        match self.lock().found(index, value) {
+        match self.lock().bucket(index, value) {
             None => Vec::new(),
-            Some(Found::One(_, object)) => vec![object.clone()],
-            Some(Found::More(objects)) => objects.values().cloned().collect(),
+            Some(IndexBucket::One(_, object)) => vec![object.clone()],
+            Some(IndexBucket::Many(objects)) => objects.values().cloned().collect(),
         }
     }
 
     /// How many objects there are under `value`, without looking at them. The cache must have been made with `index`.
     pub fn count(&self, index: &Index<V>, value: &str) -> usize {
-        match self.lock().found(index, value) {
+        match self.lock().bucket(index, value) {
             None => 0,
-            Some(Found::One(..)) => 1,
-            Some(Found::More(objects)) => objects.len(),
+            Some(IndexBucket::One(..)) => 1,
+            Some(IndexBucket::Many(objects)) => objects.len(),
         }
     }
 
@@ -153,18 +153,18 @@ impl<V: View> Cache<V> {
     }
 
     /// Returns once a first list has been folded in.
-    pub async fn synced(&self) {
-        self.until(|state| state.synced).await;
+    pub async fn wait_for_sync(&self) {
+        self.wait_until(|state| state.synced).await;
     }
 
     /// Returns once every write up to `revision` shows: what one reads then includes one's own write.
-    pub async fn reached(&self, revision: Revision) {
-        self.until(|state| state.revision >= revision).await;
+    pub async fn wait_for_revision(&self, revision: Revision) {
+        self.wait_until(|state| state.revision >= revision).await;
     }
 
     /// Returns once every write up to `revision` shows, or `holds` does. A revision is one number for all kinds, and where
     /// nothing of this kind is written any more a bookmark brings it up, which may take a minute.
-    pub async fn reached_or(&self, revision: Revision, holds: impl Fn() -> bool) {
+    pub async fn wait_for_revision_or(&self, revision: Revision, holds: impl Fn() -> bool) {
         loop {
             // Made before the check: a change between the check and the await is not missed.
             let changed = self.0.changed.notified();
@@ -177,31 +177,31 @@ impl<V: View> Cache<V> {
 
     /// Says that the cache is wrong although it has come far enough, and returns once a list that was read after this
     /// has been folded in. An event was lost on the way, which no server does by itself; waiting would not bring it back.
-    pub async fn renew(&self) {
+    pub async fn relist(&self) {
         let mine = {
             let mut state = self.lock();
-            state.doubted += 1;
-            state.doubted
+            state.invalidations += 1;
+            state.invalidations
         };
         tracing::warn!("the cache of {} lacks something that the server has: listing anew", V::RESOURCE.plural);
         self.0.changed.notify_waiters();
-        self.until(|state| state.cleared >= mine).await;
+        self.wait_until(|state| state.revalidations >= mine).await;
     }
 
     /// How often the cache was said to be wrong so far: a list that begins now clears up that many.
-    pub(crate) fn doubts(&self) -> u64 {
-        self.lock().doubted
+    pub(crate) fn invalidations(&self) -> u64 {
+        self.lock().invalidations
     }
 
     /// Returns once the cache has been said to be wrong and no list has cleared it up.
-    pub(crate) async fn doubted(&self) {
-        self.until(|state| state.doubted > state.cleared).await;
+    pub(crate) async fn wait_until_invalidated(&self) {
+        self.wait_until(|state| state.invalidations > state.revalidations).await;
     }
 
     /// A list that began after so many doubts has been folded in.
-    pub(crate) fn clear_up(&self, doubts: u64) {
+    pub(crate) fn mark_revalidated(&self, doubts: u64) {
         let mut state = self.lock();
-        state.cleared = state.cleared.max(doubts);
+        state.revalidations = state.revalidations.max(doubts);
         drop(state);
         self.0.changed.notify_waiters();
     }
@@ -219,13 +219,13 @@ impl<V: View> Cache<V> {
 
     /// Folds in events of a watch, in order, and moves the revision to at least `revision`. An event that was overtaken
     /// by a later one of the same object changes nothing.
-    pub fn fold(&self, events: impl IntoIterator<Item = Event<V>>, revision: Revision) {
+    pub fn apply_events(&self, events: impl IntoIterator<Item = CacheEvent<V>>, revision: Revision) {
         let mut state = self.lock();
         for event in events {
             match event {
-                Event::Put(object) if state.is_overtaken(&object) => {}
-                Event::Put(object) => state.put(object),
-                Event::Gone(key) => state.remove(&key),
+                CacheEvent::Put(object) if state.has_newer_version(&object) => {}
+                CacheEvent::Put(object) => state.put(object),
+                CacheEvent::Deleted(key) => state.remove(&key),
             }
         }
         state.revision = state.revision.max(revision);
@@ -248,7 +248,7 @@ impl<V: View> Cache<V> {
             }
         }
         for object in objects {
-            if is_first || !state.holds(&object) {
+            if is_first || !state.has_same_version(&object) {
                 state.put(object);
             }
         }
@@ -258,11 +258,11 @@ impl<V: View> Cache<V> {
         self.0.changed.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<V>> {
+    fn lock(&self) -> MutexGuard<'_, CacheState<V>> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn until(&self, holds: impl Fn(&State<V>) -> bool) {
+    async fn wait_until(&self, holds: impl Fn(&CacheState<V>) -> bool) {
         loop {
             // Made before the check: a change between the check and the await is not missed.
             let changed = self.0.changed.notified();
@@ -274,8 +274,8 @@ impl<V: View> Cache<V> {
     }
 }
 
-impl<V: View> State<V> {
-    fn found(&self, index: &Index<V>, value: &str) -> Option<&Found<V>> {
+impl<V: View> CacheState<V> {
+    fn bucket(&self, index: &Index<V>, value: &str) -> Option<&IndexBucket<V>> {
         let Some(indexed) = self.indexes.iter().find(|indexed| indexed.index.name == index.name) else {
             panic!("the cache of {} was made without index {}", V::RESOURCE.plural, index.name)
         };
@@ -286,14 +286,14 @@ impl<V: View> State<V> {
         self.log_start + self.log.len() as u64
     }
 
-    fn holds(&self, object: &V) -> bool {
+    fn has_same_version(&self, object: &V) -> bool {
         let meta = object.meta();
         self.objects
             .get(&meta.key())
             .is_some_and(|held| held.meta().uid == meta.uid && held.meta().resource_version == meta.resource_version)
     }
 
-    fn is_overtaken(&self, object: &V) -> bool {
+    fn has_newer_version(&self, object: &V) -> bool {
         let meta = object.meta();
         self.objects
             .get(&meta.key())
@@ -314,7 +314,7 @@ impl<V: View> State<V> {
             indexed.update(&key, old.as_deref(), Some(&new));
         }
         self.objects.insert(key, new.clone());
-        self.append(Change { old, new: Some(new) });
+        self.append(CacheChange { old, new: Some(new) });
     }
 
     fn remove(&mut self, key: &ObjectKey) {
@@ -322,17 +322,17 @@ impl<V: View> State<V> {
         for indexed in &mut self.indexes {
             indexed.update(&key, Some(&old), None);
         }
-        self.append(Change { old: Some(old), new: None });
+        self.append(CacheChange { old: Some(old), new: None });
     }
 
-    fn append(&mut self, change: Change<V>) {
+    fn append(&mut self, change: CacheChange<V>) {
         if !self.cursors.is_empty() {
             self.log.push_back(change);
         }
     }
 
     /// The next change for cursor `id`, which then counts as read.
-    fn advance(&mut self, id: u64) -> Option<Change<V>> {
+    fn advance(&mut self, id: u64) -> Option<CacheChange<V>> {
         let position = *self.cursors.get(&id).expect("a live cursor is registered");
         let change = self.log.get(usize::try_from(position - self.log_start).ok()?)?.clone();
         self.cursors.insert(id, position + 1);
@@ -352,7 +352,7 @@ impl<V: View> State<V> {
     }
 }
 
-impl<V> Indexed<V> {
+impl<V> CacheIndex<V> {
     fn update(&mut self, key: &Arc<ObjectKey>, old: Option<&V>, new: Option<&Arc<V>>) {
         let values = new.map(|new| (self.index.values)(new)).unwrap_or_default();
         for value in old.map(|old| (self.index.values)(old)).unwrap_or_default() {
@@ -367,32 +367,32 @@ impl<V> Indexed<V> {
         for value in values {
             match self.entries.get_mut(&*value) {
                 Some(found) => found.put(key, new),
-                None => drop(self.entries.insert(value.into(), Found::One(key.clone(), new.clone()))),
+                None => drop(self.entries.insert(value.into(), IndexBucket::One(key.clone(), new.clone()))),
             }
         }
     }
 }
 
-impl<V> Found<V> {
+impl<V> IndexBucket<V> {
     fn put(&mut self, key: &Arc<ObjectKey>, object: &Arc<V>) {
         let new = (key.clone(), object.clone());
         match self {
-            Found::One(held, old) if *held == new.0 => *old = new.1,
-            Found::One(held, other) => *self = Found::More([(held.clone(), other.clone()), new].into()),
-            Found::More(objects) => drop(objects.insert(new.0, new.1)),
+            IndexBucket::One(held, old) if *held == new.0 => *old = new.1,
+            IndexBucket::One(held, other) => *self = IndexBucket::Many([(held.clone(), other.clone()), new].into()),
+            IndexBucket::Many(objects) => drop(objects.insert(new.0, new.1)),
         }
     }
 
     /// Takes the object at `key` out; whether none is left.
     fn remove(&mut self, key: &ObjectKey) -> bool {
         match self {
-            Found::One(held, _) => **held == *key,
-            Found::More(objects) => {
+            IndexBucket::One(held, _) => **held == *key,
+            IndexBucket::Many(objects) => {
                 objects.remove(key);
                 if objects.len() == 1
                     && let Some((last, object)) = objects.pop_first()
                 {
-                    *self = Found::One(last, object);
+                    *self = IndexBucket::One(last, object);
                 }
                 false
             }
@@ -427,7 +427,7 @@ pub struct Cursor<V: View> {
 
 impl<V: View> Cursor<V> {
     /// The next change, waiting for one. Cancel safe: a change is read when this returns, not before.
-    pub async fn next(&mut self) -> Change<V> {
+    pub async fn next(&mut self) -> CacheChange<V> {
         loop {
             // Made before the check: a change between the check and the await is not missed.
             let shared = self.cache.0.clone();
@@ -440,17 +440,17 @@ impl<V: View> Cursor<V> {
     }
 
     /// The next change, if there is one now.
-    pub fn try_next(&mut self) -> Option<Change<V>> {
+    pub fn try_next(&mut self) -> Option<CacheChange<V>> {
         if let Some(object) = self.initial.next() {
-            return Some(Change { old: None, new: Some(object) });
+            return Some(CacheChange { old: None, new: Some(object) });
         }
         self.cache.lock().advance(self.id)
     }
 
     /// Returns once [`Cursor::try_next`] has something to return. Cancel safe.
-    pub async fn ready(&self) {
+    pub async fn wait_until_ready(&self) {
         if self.initial.as_slice().is_empty() {
-            self.cache.until(|state| state.cursors.get(&self.id).is_some_and(|at| *at < state.log_end())).await;
+            self.cache.wait_until(|state| state.cursors.get(&self.id).is_some_and(|at| *at < state.log_end())).await;
         }
     }
 }
@@ -466,15 +466,15 @@ impl<V: View> Drop for Cursor<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::views::{Meta, PodSpecView, PodView};
+    use api::views::{MetaView, PodSpecView, PodView};
 
     fn pod(name: &str, node: &str, revision: u64) -> PodView {
-        let metadata = Meta {
+        let metadata = MetaView {
             namespace: "ns".into(),
             name: name.into(),
             uid: format!("uid-{name}"),
             resource_version: Revision(revision),
-            ..Meta::default()
+            ..MetaView::default()
         };
         let spec = PodSpecView { node_name: node.into(), ..PodSpecView::default() };
         PodView { metadata, spec, ..PodView::default() }
@@ -503,7 +503,10 @@ mod tests {
         let cache = Cache::new(&[]);
         cache.replace(vec![pod("b", "", 2), pod("a", "", 1)], &BTreeSet::new(), Revision(3));
         let mut cursor = cache.subscribe();
-        cache.fold([Event::Put(pod("a", "n1", 4)), Event::Gone(ObjectKey::new("ns", "b"))], Revision(5));
+        cache.apply_events(
+            [CacheEvent::Put(pod("a", "n1", 4)), CacheEvent::Deleted(ObjectKey::new("ns", "b"))],
+            Revision(5),
+        );
         assert_eq!(drain(&mut cursor), "+a +b ~a -b");
         assert_eq!(drain(&mut cursor), "");
         assert_eq!(cache.revision(), Revision(5));
@@ -512,7 +515,7 @@ mod tests {
     #[test]
     fn an_event_that_was_overtaken_changes_nothing() {
         let cache = Cache::new(&[]);
-        cache.fold([Event::Put(pod("a", "n1", 4)), Event::Put(pod("a", "", 3))], Revision(4));
+        cache.apply_events([CacheEvent::Put(pod("a", "n1", 4)), CacheEvent::Put(pod("a", "", 3))], Revision(4));
         let held = cache.get(&ObjectKey::new("ns", "a")).expect("it is there");
         assert_eq!(held.spec.node_name, "n1");
         // A server that was set back has older revisions; its list counts all the same.
@@ -540,9 +543,12 @@ mod tests {
     #[test]
     fn indexes_follow_their_objects() {
         let cache = Cache::new(&[PodView::BY_NODE]);
-        cache.fold(["c", "a", "b"].map(|name| Event::Put(pod(name, "n1", 1))), Revision(1));
-        cache.fold([Event::Put(pod("a", "n2", 2)), Event::Gone(ObjectKey::new("ns", "c"))], Revision(3));
-        cache.fold([Event::Put(pod("b", "n1", 4))], Revision(4));
+        cache.apply_events(["c", "a", "b"].map(|name| CacheEvent::Put(pod(name, "n1", 1))), Revision(1));
+        cache.apply_events(
+            [CacheEvent::Put(pod("a", "n2", 2)), CacheEvent::Deleted(ObjectKey::new("ns", "c"))],
+            Revision(3),
+        );
+        cache.apply_events([CacheEvent::Put(pod("b", "n1", 4))], Revision(4));
         assert_eq!(names(&cache.by_index(&PodView::BY_NODE, "n2")), ["a"]);
         let on_n1 = cache.by_index(&PodView::BY_NODE, "n1");
         assert_eq!(names(&on_n1), ["b"]);
@@ -553,16 +559,16 @@ mod tests {
     fn the_log_keeps_only_what_a_live_cursor_has_not_read() {
         let cache = Cache::new(&[]);
         let (mut fast, slow) = (cache.subscribe(), cache.subscribe());
-        cache.fold((0..10).map(|n| Event::Put(pod(&format!("p{n}"), "", n + 1))), Revision(10));
+        cache.apply_events((0..10).map(|n| CacheEvent::Put(pod(&format!("p{n}"), "", n + 1))), Revision(10));
         drain(&mut fast);
         assert_eq!(cache.lock().log.len(), 10, "the slow cursor holds it");
         drop(slow);
         assert_eq!(cache.lock().log.len(), 0);
-        cache.fold([Event::Put(pod("last", "", 11))], Revision(11));
+        cache.apply_events([CacheEvent::Put(pod("last", "", 11))], Revision(11));
         assert_eq!(drain(&mut fast), "+last");
         assert_eq!(cache.lock().log.len(), 0, "what all have read is not kept");
         drop(fast);
-        cache.fold([Event::Put(pod("unread", "", 12))], Revision(12));
+        cache.apply_events([CacheEvent::Put(pod("unread", "", 12))], Revision(12));
         assert_eq!(cache.lock().log.len(), 0, "without cursors nothing is kept");
     }
 }

@@ -7,11 +7,11 @@
 
 pub mod informer; // the shared cache of one kind, and cursors into its changes; read this first
 pub mod list_watch; // keeps a cache up to date: list, watch, fold
-pub mod reach; // whether the server answers, told once
+pub mod reachability; // whether the server answers, told once
 mod reconnect; // a client that can leave dead connections
 pub mod discovery; // what a server says it serves
 pub mod capabilities; // which kinds the server has
-mod lines; // cuts a watch's bytes into lines
+mod line_splitter; // cuts a watch's bytes into lines
 pub mod queue; // which key to work on next
 pub mod queue_metrics; // what queues count
 pub mod backoff; // how long to wait after a failure
@@ -22,16 +22,16 @@ pub mod election; // which of several alike processes does the work
 pub mod clock; // wall time on tokio's clock
 
 pub use backoff::Backoff;
-pub use capabilities::{Capabilities, Served};
-pub use clock::{TokioClock, was_set};
+pub use capabilities::{Capabilities, ServedKinds};
+pub use clock::{TokioClock, wait_for_clock_step};
 pub use failure::{
     is_already_exists, is_conflict, is_expired, is_namespace_terminating, is_not_found, is_retriable, is_uncertain,
 };
-pub use informer::{Cache, Change, Cursor};
-pub use list_watch::{ListWatchConfig, keep};
-pub use queue::{WorkQueue, Worked};
+pub use informer::{Cache, CacheChange, Cursor};
+pub use list_watch::{ListWatchConfig, list_and_watch};
+pub use queue::{WorkQueue, WorkResult};
 pub use queue_metrics::{QueueCounts, QueueMetrics};
-pub use reach::Reach;
+pub use reachability::Reachability;
 pub use reconnect::reconnecting;
 pub use recorder::{EventKind, ObjectRef, Pace, Recorder};
-pub use request::{PatchKind, WriteAnswer};
+pub use request::{PatchKind, WriteResponse};

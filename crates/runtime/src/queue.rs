@@ -15,37 +15,37 @@ use crate::queue_metrics::QueueCounts;
 
 /// No key waits for longer. Delays come from what users ask for (`activeDeadlineSeconds` may be any number of seconds),
 /// and an instant so far away cannot be told; who is looked at too early only waits again.
-const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Keys in the order they were added, each at most once, never handed to two workers at a time. Cloning shares the
 /// queue.
-pub struct WorkQueue<K: Ord + Clone>(Arc<Shared<K>>);
+pub struct WorkQueue<K: Ord + Clone>(Arc<QueueInner<K>>);
 
 /// What came of working on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worked {
+pub enum WorkResult {
     /// There is nothing more to do until the key is added again; its failures are forgotten.
     Done,
     /// It is to be looked at again after this long.
-    Later(Duration),
+    RequeueAfter(Duration),
     /// It is to be tried again, later after each failure.
     Failed,
 }
 
-struct Shared<K> {
-    state: Mutex<State<K>>,
+struct QueueInner<K> {
+    state: Mutex<QueueState<K>>,
     changed: Notify,
     backoff: Backoff,
-    counts: Option<QueueCounts>,
+    metrics: Option<QueueCounts>,
 }
 
-struct State<K> {
+struct QueueState<K> {
     /// Keys a worker may take now, oldest first.
     ready: VecDeque<K>,
     /// Keys asked for and not yet taken, and since when: those in `ready`, and those that wait for `done`.
-    wanted: BTreeMap<K, Instant>,
+    dirty: BTreeMap<K, Instant>,
     /// Keys a worker has taken and not finished, and since when.
-    taken: BTreeMap<K, Instant>,
+    processing: BTreeMap<K, Instant>,
     /// Keys to be added later. The number keeps keys of one instant in the order they were added.
     delayed: BTreeMap<(Instant, u64), K>,
     delayed_until: BTreeMap<K, (Instant, u64)>,
@@ -61,28 +61,28 @@ impl<K: Ord + Clone> WorkQueue<K> {
     }
 
     /// The same, with what happens to its keys counted.
-    pub fn counted(backoff: Backoff, counts: QueueCounts) -> WorkQueue<K> {
+    pub fn with_metrics(backoff: Backoff, counts: QueueCounts) -> WorkQueue<K> {
         counts.depth(0);
         WorkQueue::with(backoff, Some(counts))
     }
 
     fn with(backoff: Backoff, counts: Option<QueueCounts>) -> WorkQueue<K> {
-        let state = State {
+        let state = QueueState {
             ready: VecDeque::new(),
-            wanted: BTreeMap::new(),
-            taken: BTreeMap::new(),
+            dirty: BTreeMap::new(),
+            processing: BTreeMap::new(),
             delayed: BTreeMap::new(),
             delayed_until: BTreeMap::new(),
             sequence: 0,
             failures: BTreeMap::new(),
         };
-        WorkQueue(Arc::new(Shared { state: Mutex::new(state), changed: Notify::new(), backoff, counts }))
+        WorkQueue(Arc::new(QueueInner { state: Mutex::new(state), changed: Notify::new(), backoff, metrics: counts }))
     }
 
     /// Asks for work on `key`. A key that is already waiting keeps its place; one that is being worked on is queued
     /// again when that is done.
     pub fn add(&self, key: K) {
-        self.lock().add(key, Instant::now(), self.counts());
+        self.lock().add(key, Instant::now(), self.metrics());
         self.0.changed.notify_waiters();
     }
 
@@ -91,7 +91,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
         if delay.is_zero() {
             return self.add(key);
         }
-        self.lock().add_at(key, Instant::now() + delay.min(DELAY_MAX));
+        self.lock().add_at(key, Instant::now() + delay.min(MAX_DELAY));
         self.0.changed.notify_waiters();
     }
 
@@ -103,7 +103,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
             *failures = failures.saturating_add(1);
             *failures
         };
-        if let Some(counts) = self.counts() {
+        if let Some(counts) = self.metrics() {
             counts.retried();
         }
         self.add_after(key, self.0.backoff.delay(failures));
@@ -126,7 +126,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
             let changed = self.0.changed.notified();
             let wake_at = {
                 let mut state = self.lock();
-                if let Some(key) = state.take(Instant::now(), self.counts()) {
+                if let Some(key) = state.take(Instant::now(), self.metrics()) {
                     return key;
                 }
                 state.delayed.first_key_value().map(|((at, _), _)| *at)
@@ -145,7 +145,7 @@ impl<K: Ord + Clone> WorkQueue<K> {
 
     /// Work on `key` has ended, well or not; if it was asked for meanwhile, it is queued again.
     pub fn done(&self, key: &K) {
-        self.lock().done(key, self.counts());
+        self.lock().done(key, self.metrics());
         self.0.changed.notify_waiters();
     }
 
@@ -160,36 +160,36 @@ impl<K: Ord + Clone> WorkQueue<K> {
     }
 
     /// Works on keys for ever, up to `at_once` of them side by side. What comes of a key decides when it is next looked at.
-    pub async fn work<W: Future<Output = Worked>>(&self, at_once: usize, work: impl Fn(K) -> W) {
+    pub async fn work<W: Future<Output = WorkResult>>(&self, at_once: usize, work: impl Fn(K) -> W) {
         let work = &work;
         let keys = stream::unfold((), |()| async { Some((self.next().await, ())) });
         keys.for_each_concurrent(at_once, |key| async move {
             match work(key.clone()).await {
-                Worked::Done => self.forget(&key),
-                Worked::Later(wait) => self.add_after(key.clone(), wait),
-                Worked::Failed => self.add_with_backoff(key.clone()),
+                WorkResult::Done => self.forget(&key),
+                WorkResult::RequeueAfter(wait) => self.add_after(key.clone(), wait),
+                WorkResult::Failed => self.add_with_backoff(key.clone()),
             }
             self.done(&key);
         })
         .await;
     }
 
-    fn counts(&self) -> Option<&QueueCounts> {
-        self.0.counts.as_ref()
+    fn metrics(&self) -> Option<&QueueCounts> {
+        self.0.metrics.as_ref()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<K>> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Ord + Clone> State<K> {
+impl<K: Ord + Clone> QueueState<K> {
     fn add(&mut self, key: K, now: Instant, counts: Option<&QueueCounts>) {
-        if self.wanted.contains_key(&key) {
+        if self.dirty.contains_key(&key) {
             return;
         }
-        self.wanted.insert(key.clone(), now);
-        if !self.taken.contains_key(&key) {
+        self.dirty.insert(key.clone(), now);
+        if !self.processing.contains_key(&key) {
             self.ready.push_back(key);
         }
         if let Some(counts) = counts {
@@ -221,8 +221,8 @@ impl<K: Ord + Clone> State<K> {
             self.add(key, due, counts);
         }
         let key = self.ready.pop_front()?;
-        let since = self.wanted.remove(&key).unwrap_or(now);
-        self.taken.insert(key.clone(), now);
+        let since = self.dirty.remove(&key).unwrap_or(now);
+        self.processing.insert(key.clone(), now);
         if let Some(counts) = counts {
             counts.taken(now.saturating_duration_since(since));
             counts.depth(self.ready.len());
@@ -231,8 +231,8 @@ impl<K: Ord + Clone> State<K> {
     }
 
     fn done(&mut self, key: &K, counts: Option<&QueueCounts>) {
-        let Some(since) = self.taken.remove(key) else { return };
-        if self.wanted.contains_key(key) {
+        let Some(since) = self.processing.remove(key) else { return };
+        if self.dirty.contains_key(key) {
             self.ready.push_back(key.clone());
         }
         if let Some(counts) = counts {
@@ -256,7 +256,7 @@ impl<K: Ord + Clone> fmt::Debug for WorkQueue<K> {
             f,
             "WorkQueue({} ready, {} taken, {} delayed)",
             state.ready.len(),
-            state.taken.len(),
+            state.processing.len(),
             state.delayed.len()
         )
     }

@@ -12,15 +12,15 @@ use prometheus_client::registry::{Registry, Unit};
 /// The counters of all queues of a process. Clones count into the same.
 #[derive(Clone, Debug)]
 pub struct QueueMetrics {
-    depth: Family<Queue, Gauge>,
-    adds: Family<Queue, Counter>,
-    retries: Family<Queue, Counter>,
-    waited: Family<Queue, Histogram>,
-    worked: Family<Queue, Histogram>,
+    depth: Family<QueueLabels, Gauge>,
+    adds: Family<QueueLabels, Counter>,
+    retries: Family<QueueLabels, Counter>,
+    queue_duration: Family<QueueLabels, Histogram>,
+    work_duration: Family<QueueLabels, Histogram>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Queue {
+struct QueueLabels {
     name: &'static str,
 }
 
@@ -32,29 +32,29 @@ impl QueueMetrics {
             depth: Family::default(),
             adds: Family::default(),
             retries: Family::default(),
-            waited: durations(),
-            worked: durations(),
+            queue_duration: durations(),
+            work_duration: durations(),
         };
         // The library appends `_total` to counters and the unit to names.
         registry.register("workqueue_depth", "Keys that wait for a worker", metrics.depth.clone());
         registry.register("workqueue_adds", "Keys that came to wait for a worker", metrics.adds.clone());
         registry.register("workqueue_retries", "Keys that were added again after a failure", metrics.retries.clone());
         let waited = "How long a key waits for a worker";
-        registry.register_with_unit("workqueue_queue_duration", waited, Unit::Seconds, metrics.waited.clone());
+        registry.register_with_unit("workqueue_queue_duration", waited, Unit::Seconds, metrics.queue_duration.clone());
         let worked = "How long a worker has a key";
-        registry.register_with_unit("workqueue_work_duration", worked, Unit::Seconds, metrics.worked.clone());
+        registry.register_with_unit("workqueue_work_duration", worked, Unit::Seconds, metrics.work_duration.clone());
         metrics
     }
 
     /// The counters of the queue called `name`. A queue that takes the place of an earlier one goes on counting.
     pub fn of(&self, name: &'static str) -> QueueCounts {
-        let queue = Queue { name };
+        let queue = QueueLabels { name };
         QueueCounts {
             depth: self.depth.get_or_create_owned(&queue),
             adds: self.adds.get_or_create_owned(&queue),
             retries: self.retries.get_or_create_owned(&queue),
-            waited: self.waited.get_or_create_owned(&queue),
-            worked: self.worked.get_or_create_owned(&queue),
+            queue_duration: self.queue_duration.get_or_create_owned(&queue),
+            work_duration: self.work_duration.get_or_create_owned(&queue),
         }
     }
 }
@@ -65,8 +65,8 @@ pub struct QueueCounts {
     depth: Gauge,
     adds: Counter,
     retries: Counter,
-    waited: Histogram,
-    worked: Histogram,
+    queue_duration: Histogram,
+    work_duration: Histogram,
 }
 
 impl QueueCounts {
@@ -88,12 +88,12 @@ impl QueueCounts {
 
     /// A worker took a key that had waited this long.
     pub(crate) fn taken(&self, waited: Duration) {
-        self.waited.observe(waited.as_secs_f64());
+        self.queue_duration.observe(waited.as_secs_f64());
     }
 
     /// A worker let go of a key after this long.
     pub(crate) fn done(&self, worked: Duration) {
-        self.worked.observe(worked.as_secs_f64());
+        self.work_duration.observe(worked.as_secs_f64());
     }
 }
 

@@ -18,16 +18,16 @@ use crate::request::Connection;
 pub fn reconnecting(connect: impl Fn() -> Result<Client, Error> + Send + 'static) -> Result<Client, Error> {
     let current = connect()?;
     let namespace = current.default_namespace().to_owned();
-    Ok(Client::new(Reconnecting { connect, current }, namespace))
+    Ok(Client::new(ReconnectingClient { connect, current }, namespace))
 }
 
-struct Reconnecting<C> {
+struct ReconnectingClient<C> {
     connect: C,
     /// Owns the connections that requests may use.
     current: Client,
 }
 
-impl<C: Fn() -> Result<Client, Error>> Service<Request<Body>> for Reconnecting<C> {
+impl<C: Fn() -> Result<Client, Error>> Service<Request<Body>> for ReconnectingClient<C> {
     type Response = Response<Body>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;

@@ -4,7 +4,7 @@
 //! writer drains it, a few requests at a time, each about another object, warnings first. When the queue is full an event
 //! of the object that most of them are about is dropped and counted.
 
-mod waiting; // who is next, and who has to go
+mod pending_events; // who is next, and who has to go
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,23 +23,23 @@ use tokio::sync::Notify;
 use crate::backoff::Backoff;
 use crate::failure::{is_not_found, is_retriable};
 use crate::request::{self, PatchKind};
-use waiting::Waiting;
+use pending_events::PendingEvents;
 
 /// Events that wait for the writer; beyond this one is dropped for each that comes.
-const QUEUE_MAX: usize = 4096;
+const MAX_PENDING_EVENTS: usize = 4096;
 /// Events that are written side by side, each about another object. One at a time, each waiting for the disk, would be
 /// fewer than a busy Job controller has to tell.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_WRITES: usize = 8;
 /// Events remembered for counting repetitions.
-const MEMORY_MAX: usize = 4096;
+const MAX_RECENT_EVENTS: usize = 4096;
 /// A repetition within this time of the last one is counted, not written anew.
-const REPEAT_WITHIN: Duration = Duration::from_secs(600);
+const REPETITION_WINDOW: Duration = Duration::from_secs(600);
 /// The API's limit for a message.
-const MESSAGE_CHARS_MAX: usize = 1024;
+const MAX_MESSAGE_CHARS: usize = 1024;
 /// The API's limit for a name (253), less a dot and 16 digits.
-const NAME_STEM_MAX: usize = 236;
+const MAX_NAME_STEM: usize = 236;
 /// An event is worth this many attempts.
-const ATTEMPTS_MAX: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 const BACKOFF: Backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(10) };
 
 /// The object an Event is about.
@@ -116,36 +116,36 @@ pub enum Pace {
 pub struct Recorder {
     /// Who reports.
     component: Arc<str>,
-    shared: Arc<Shared>,
+    shared: Arc<EventRecorderInner>,
 }
 
-struct Shared {
+struct EventRecorderInner {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<EventRecorderState>,
     added: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    waiting: Waiting,
+struct EventRecorderState {
+    pending: PendingEvents,
     pace: Pace,
     dropped: u64,
 }
 
-impl State {
-    fn next_notes(&mut self) -> Vec<Note> {
+impl EventRecorderState {
+    fn next_events(&mut self) -> Vec<PendingEvent> {
         match self.pace {
-            Pace::Usual => self.waiting.take(AT_ONCE),
-            Pace::Slow => self.waiting.take(1),
+            Pace::Usual => self.pending.take(MAX_CONCURRENT_WRITES),
+            Pace::Slow => self.pending.take(1),
             Pace::Paused => Vec::new(),
         }
     }
 }
 
 /// What `event` was told.
-struct Note {
+struct PendingEvent {
     component: Arc<str>,
-    about: ObjectRef,
+    regarding: ObjectRef,
     kind: EventKind,
     reason: String,
     action: String,
@@ -161,9 +161,10 @@ impl Recorder {
         clock: Arc<dyn Clock>,
         random: Random,
     ) -> (Recorder, impl Future<Output = ()> + Send + 'static + use<>) {
-        let shared = Shared { clock, state: Mutex::new(State::default()), added: Notify::new() };
+        let shared =
+            EventRecorderInner { clock, state: Mutex::new(EventRecorderState::default()), added: Notify::new() };
         let recorder = Recorder { component: component.into(), shared: Arc::new(shared) };
-        let writer = Writer { recorder: recorder.clone(), client, random, memory: Mutex::default() };
+        let writer = EventWriter { recorder: recorder.clone(), client, random, recent_events: Mutex::default() };
         (recorder, writer.run())
     }
 
@@ -173,22 +174,22 @@ impl Recorder {
     }
 
     /// Tells people about `about`. `reason` and `action` are CamelCase; `message` is cut to 1,024 characters.
-    pub fn event(&self, about: &ObjectRef, kind: EventKind, reason: &str, action: &str, message: &str) {
-        let note = Note {
+    pub fn event(&self, regarding: &ObjectRef, kind: EventKind, reason: &str, action: &str, message: &str) {
+        let note = PendingEvent {
             component: Arc::clone(&self.component),
-            about: about.clone(),
+            regarding: regarding.clone(),
             kind,
             reason: reason.to_owned(),
             action: action.to_owned(),
-            message: cut(message),
+            message: truncate_message(message),
             at: self.shared.clock.now(),
         };
         let mut state = self.lock();
-        if state.waiting.len() == QUEUE_MAX {
-            state.waiting.drop_one();
+        if state.pending.len() == MAX_PENDING_EVENTS {
+            state.pending.drop_one();
             state.dropped += 1;
         }
-        state.waiting.push(note);
+        state.pending.push(note);
         drop(state);
         self.shared.added.notify_one();
     }
@@ -206,7 +207,7 @@ impl Recorder {
         self.lock().dropped
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, EventRecorderState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -217,24 +218,24 @@ impl fmt::Debug for Recorder {
     }
 }
 
-fn cut(message: &str) -> String {
-    match message.char_indices().nth(MESSAGE_CHARS_MAX) {
+fn truncate_message(message: &str) -> String {
+    match message.char_indices().nth(MAX_MESSAGE_CHARS) {
         None => message.to_owned(),
-        Some(_) => message.chars().take(MESSAGE_CHARS_MAX - 4).chain(" ...".chars()).collect(),
+        Some(_) => message.chars().take(MAX_MESSAGE_CHARS - 4).chain(" ...".chars()).collect(),
     }
 }
 
-struct Writer {
+struct EventWriter {
     recorder: Recorder,
     client: Client,
     random: Random,
-    memory: Mutex<Memory>,
+    recent_events: Mutex<RecentEvents>,
 }
 
-impl Writer {
+impl EventWriter {
     async fn run(self) {
         loop {
-            let notes = self.recorder.lock().next_notes();
+            let notes = self.recorder.lock().next_events();
             if notes.is_empty() {
                 self.recorder.shared.added.notified().await;
             }
@@ -242,10 +243,10 @@ impl Writer {
         }
     }
 
-    async fn write(&self, note: Note) {
-        let (about, reason) = (&note.about, &note.reason);
-        let key = Arc::new(Sameness { uid: about.uid.clone(), reason: reason.clone(), message: note.message.clone() });
-        let repeated = self.memory().repeat(&key, note.at);
+    async fn write(&self, note: PendingEvent) {
+        let (about, reason) = (&note.regarding, &note.reason);
+        let key = Arc::new(EventKey { uid: about.uid.clone(), reason: reason.clone(), message: note.message.clone() });
+        let repeated = self.recent_events().count_repetition(&key, note.at);
         if let Some((path, count)) = repeated {
             let body = json!({"count": count, "lastTimestamp": rfc3339(note.at)});
             match self.attempt(|client| request::patch(client, &path, PatchKind::Merge, &body)).await {
@@ -254,29 +255,29 @@ impl Writer {
                 outcome => return self.count_drop(&note, outcome),
             }
         }
-        let body = self.compose(&note);
+        let body = self.event_body(&note);
         let collection = format!("/api/v1/namespaces/{}/events", body.metadata.namespace);
         let outcome = self.attempt(|client| request::post(client, &collection, &body)).await;
         if outcome.is_ok() {
-            self.memory().keep(key, format!("{collection}/{}", body.metadata.name), note.at);
+            self.recent_events().insert(key, format!("{collection}/{}", body.metadata.name), note.at);
         }
         self.count_drop(&note, outcome);
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recent_events(&self) -> MutexGuard<'_, RecentEvents> {
+        self.recent_events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tries a few times while the server is busy or out of reach.
     async fn attempt<'a, F>(&'a self, send: impl Fn(&'a Client) -> F) -> Result<(), Error>
     where
-        F: Future<Output = Result<request::WriteAnswer, Error>>,
+        F: Future<Output = Result<request::WriteResponse, Error>>,
     {
         let mut failures = 0;
         loop {
             match send(&self.client).await {
                 Ok(_) => return Ok(()),
-                Err(error) if is_retriable(&error) && failures + 1 < ATTEMPTS_MAX => {
+                Err(error) if is_retriable(&error) && failures + 1 < MAX_ATTEMPTS => {
                     failures += 1;
                     tokio::time::sleep(BACKOFF.delay(failures)).await;
                 }
@@ -285,18 +286,23 @@ impl Writer {
         }
     }
 
-    fn count_drop(&self, note: &Note, outcome: Result<(), Error>) {
+    fn count_drop(&self, note: &PendingEvent, outcome: Result<(), Error>) {
         if let Err(error) = outcome {
-            tracing::debug!("event {} about {}/{}: {error}", note.reason, note.about.namespace, note.about.name);
+            tracing::debug!(
+                "event {} about {}/{}: {error}",
+                note.reason,
+                note.regarding.namespace,
+                note.regarding.name
+            );
             self.recorder.lock().dropped += 1;
         }
     }
 
-    fn compose<'a>(&'a self, note: &'a Note) -> EventBody<'a> {
-        let (about, component, time) = (&note.about, &*note.component, rfc3339(note.at));
+    fn event_body<'a>(&'a self, note: &'a PendingEvent) -> EventBody<'a> {
+        let (about, component, time) = (&note.regarding, &*note.component, rfc3339(note.at));
         // Events about cluster-scoped objects live in the default namespace.
         let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
-        let stem = &about.name[..about.name.len().min(NAME_STEM_MAX)];
+        let stem = &about.name[..about.name.len().min(MAX_NAME_STEM)];
         let stem = stem.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
         EventBody {
             api_version: "v1",
@@ -309,7 +315,7 @@ impl Writer {
             message: &note.message,
             reporting_component: component,
             reporting_instance: component,
-            source: Source { component },
+            source: EventSource { component },
             first_timestamp: time.clone(),
             last_timestamp: time,
             event_time: (),
@@ -333,7 +339,7 @@ struct EventBody<'a> {
     message: &'a str,
     reporting_component: &'a str,
     reporting_instance: &'a str,
-    source: Source<'a>,
+    source: EventSource<'a>,
     first_timestamp: String,
     last_timestamp: String,
     /// Always null: set, it would make the Event one of the newer, stricter kind.
@@ -348,13 +354,13 @@ struct EventMeta<'a> {
 }
 
 #[derive(Serialize)]
-struct Source<'a> {
+struct EventSource<'a> {
     component: &'a str,
 }
 
 /// Events with the same of these are repetitions of one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Sameness {
+struct EventKey {
     uid: String,
     reason: String,
     message: String,
@@ -362,25 +368,25 @@ struct Sameness {
 
 /// What was written lately, least recently used forgotten first.
 #[derive(Default)]
-struct Memory {
-    seen: BTreeMap<Arc<Sameness>, Seen>,
+struct RecentEvents {
+    events: BTreeMap<Arc<EventKey>, RecentEvent>,
     /// Keys of `seen` by their last use.
-    by_use: BTreeMap<u64, Arc<Sameness>>,
+    by_use: BTreeMap<u64, Arc<EventKey>>,
     uses: u64,
 }
 
-struct Seen {
+struct RecentEvent {
     path: String,
     count: u32,
     last: Timestamp,
     used: u64,
 }
 
-impl Memory {
+impl RecentEvents {
     /// The Event to count up and its new count, if `key` was written lately.
-    fn repeat(&mut self, key: &Arc<Sameness>, at: Timestamp) -> Option<(String, u32)> {
-        let seen = self.seen.get_mut(key)?;
-        if at.duration_since(seen.last).unsigned_abs() > REPEAT_WITHIN {
+    fn count_repetition(&mut self, key: &Arc<EventKey>, at: Timestamp) -> Option<(String, u32)> {
+        let seen = self.events.get_mut(key)?;
+        if at.duration_since(seen.last).unsigned_abs() > REPETITION_WINDOW {
             return None;
         }
         seen.count = seen.count.saturating_add(1);
@@ -392,17 +398,17 @@ impl Memory {
         Some((seen.path.clone(), seen.count))
     }
 
-    fn keep(&mut self, key: Arc<Sameness>, path: String, at: Timestamp) {
+    fn insert(&mut self, key: Arc<EventKey>, path: String, at: Timestamp) {
         self.uses += 1;
-        let seen = Seen { path, count: 1, last: at, used: self.uses };
-        if let Some(before) = self.seen.insert(key.clone(), seen) {
+        let seen = RecentEvent { path, count: 1, last: at, used: self.uses };
+        if let Some(before) = self.events.insert(key.clone(), seen) {
             self.by_use.remove(&before.used);
         }
         self.by_use.insert(self.uses, key);
-        if self.seen.len() > MEMORY_MAX
+        if self.events.len() > MAX_RECENT_EVENTS
             && let Some((_, oldest)) = self.by_use.pop_first()
         {
-            self.seen.remove(&oldest);
+            self.events.remove(&oldest);
         }
     }
 }
@@ -411,30 +417,38 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn note(about: ObjectRef, message: &str) -> Note {
+    fn pending_event(regarding: ObjectRef, message: &str) -> PendingEvent {
         let (reason, action, message) = (String::new(), String::new(), message.to_owned());
         let component = "tester".into();
-        Note { component, about, kind: EventKind::Normal, reason, action, message, at: Timestamp::UNIX_EPOCH }
+        PendingEvent {
+            component,
+            regarding,
+            kind: EventKind::Normal,
+            reason,
+            action,
+            message,
+            at: Timestamp::UNIX_EPOCH,
+        }
     }
 
     #[test]
     fn long_messages_are_cut_by_characters() {
-        assert_eq!(cut("short"), "short");
-        let long = cut(&"é".repeat(2000));
+        assert_eq!(truncate_message("short"), "short");
+        let long = truncate_message(&"é".repeat(2000));
         assert_eq!(long.chars().count(), 1024);
         assert!(long.ends_with("é ..."));
     }
 
     #[test]
     fn fewer_events_are_written_at_once_while_others_wait_for_the_server() {
-        let mut state = State::default();
+        let mut state = EventRecorderState::default();
         for uid in ["a", "b", "c"] {
             let about = ObjectRef { uid: uid.to_owned(), ..ObjectRef::default() };
-            state.waiting.push(note(about, uid));
+            state.pending.push(pending_event(about, uid));
         }
         let mut written = |pace| {
             state.pace = pace;
-            state.next_notes().len()
+            state.next_events().len()
         };
         assert_eq!([Pace::Paused, Pace::Slow, Pace::Usual].map(&mut written), [0, 1, 2]);
     }

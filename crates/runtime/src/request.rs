@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use api::Revision;
-use api::views::{Meta, ObjectKey, View};
+use api::views::{MetaView, ObjectKey, View};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
@@ -40,7 +40,7 @@ pub enum Connection {
 
 /// What is read of a write's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WriteAnswer {
+pub struct WriteResponse {
     /// The object's version after the write; zero where the server answers with a bare `Status` (bind, some deletes).
     pub revision: Revision,
     /// The object's uid; empty where the server answers with a bare `Status` that does not name it.
@@ -68,22 +68,27 @@ impl PatchKind {
 }
 
 /// Creates an object in the collection at `path` (or posts to a subresource).
-pub async fn post(client: &Client, path: &str, body: &impl Serialize) -> Result<WriteAnswer, Error> {
+pub async fn post(client: &Client, path: &str, body: &impl Serialize) -> Result<WriteResponse, Error> {
     write(client, Method::POST, path, JSON, encode(body)?).await
 }
 
 /// Replaces the object at `path`.
-pub async fn put(client: &Client, path: &str, body: &impl Serialize) -> Result<WriteAnswer, Error> {
+pub async fn put(client: &Client, path: &str, body: &impl Serialize) -> Result<WriteResponse, Error> {
     write(client, Method::PUT, path, JSON, encode(body)?).await
 }
 
 /// Changes the object at `path`.
-pub async fn patch(client: &Client, path: &str, kind: PatchKind, body: &impl Serialize) -> Result<WriteAnswer, Error> {
+pub async fn patch(
+    client: &Client,
+    path: &str,
+    kind: PatchKind,
+    body: &impl Serialize,
+) -> Result<WriteResponse, Error> {
     write(client, Method::PATCH, path, kind.content_type(), encode(body)?).await
 }
 
 /// Deletes the object at `path`; `options` is a `DeleteOptions` document (`{}` for none).
-pub async fn delete(client: &Client, path: &str, options: &impl Serialize) -> Result<WriteAnswer, Error> {
+pub async fn delete(client: &Client, path: &str, options: &impl Serialize) -> Result<WriteResponse, Error> {
     write(client, Method::DELETE, path, JSON, encode(options)?).await
 }
 
@@ -104,14 +109,14 @@ async fn get_as(client: &Client, path: &str, form: &str) -> Result<Bytes, Error>
 }
 
 /// The metadata of the object at `path`, of whatever kind; `None` if there is none.
-pub async fn read_meta(client: &Client, path: &str) -> Result<Option<Meta>, Error> {
+pub async fn read_meta(client: &Client, path: &str) -> Result<Option<MetaView>, Error> {
     #[derive(Deserialize)]
-    struct Object {
-        metadata: Meta,
+    struct PartialObject {
+        metadata: MetaView,
     }
     match get_as(client, path, METADATA).await {
         Ok(bytes) => {
-            serde_json::from_slice(&bytes).map(|Object { metadata }| Some(metadata)).map_err(Error::SerdeError)
+            serde_json::from_slice(&bytes).map(|PartialObject { metadata }| Some(metadata)).map_err(Error::SerdeError)
         }
         Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error),
@@ -132,11 +137,11 @@ pub async fn read<V: View>(client: &Client, key: &ObjectKey) -> Result<Option<V>
 pub async fn catch_up<V: View>(client: &Client, cache: &Cache<V>, key: &ObjectKey) -> Result<(), Error> {
     let Some(live) = read::<V>(client, key).await? else { return Ok(()) };
     let version = live.meta().resource_version;
-    cache.reached(version).await;
+    cache.wait_for_revision(version).await;
     let shows = |held: std::sync::Arc<V>| held.meta().uid != live.meta().uid || held.meta().resource_version >= version;
     // One that is not there at all may have been deleted meanwhile; then the list is for nothing, and does no harm.
     if !cache.get(key).is_some_and(shows) {
-        cache.renew().await;
+        cache.relist().await;
     }
     Ok(())
 }
@@ -144,11 +149,14 @@ pub async fn catch_up<V: View>(client: &Client, cache: &Cache<V>, key: &ObjectKe
 /// Sends `request` and returns the answer's body as it came, or the `Status` it carries as an error. Without an answer
 /// within [`DEADLINE`] it is not known whether the server did what was asked.
 pub(crate) async fn send(client: &Client, request: Request<Body>) -> Result<Bytes, Error> {
-    within(DEADLINE, exchange(client, request)).await
+    with_deadline(DEADLINE, exchange(client, request)).await
 }
 
 /// What `work` comes to, or an error where the server does not answer within `deadline`.
-pub(crate) async fn within<T>(deadline: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(crate) async fn with_deadline<T>(
+    deadline: Duration,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     let ended = tokio::time::timeout(deadline, work).await;
     ended.unwrap_or_else(|_| Err(Error::Service(format!("no answer within {} s", deadline.as_secs()).into())))
 }
@@ -167,7 +175,7 @@ async fn exchange(client: &Client, request: Request<Body>) -> Result<Bytes, Erro
     Err(Error::Api(status.boxed()))
 }
 
-async fn write(client: &Client, method: Method, path: &str, kind: &str, body: Vec<u8>) -> Result<WriteAnswer, Error> {
+async fn write(client: &Client, method: Method, path: &str, kind: &str, body: Vec<u8>) -> Result<WriteResponse, Error> {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -176,9 +184,9 @@ async fn write(client: &Client, method: Method, path: &str, kind: &str, body: Ve
         .body(Body::from(body))
         .map_err(Error::HttpError)?;
     let bytes = send(client, request).await?;
-    let answer: Answer = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
+    let answer: WriteResponseBody = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
     let uid = if answer.metadata.uid.is_empty() { answer.details.uid } else { answer.metadata.uid };
-    Ok(WriteAnswer { revision: answer.metadata.resource_version, uid, name: answer.metadata.name })
+    Ok(WriteResponse { revision: answer.metadata.resource_version, uid, name: answer.metadata.name })
 }
 
 fn encode(body: &impl Serialize) -> Result<Vec<u8>, Error> {
@@ -188,14 +196,14 @@ fn encode(body: &impl Serialize) -> Result<Vec<u8>, Error> {
 /// An object or a `Status`, as far as it is read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Answer {
-    metadata: AnswerMeta,
-    details: AnswerDetails,
+struct WriteResponseBody {
+    metadata: WriteResponseMeta,
+    details: WriteResponseDetails,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct AnswerMeta {
+struct WriteResponseMeta {
     resource_version: Revision,
     uid: String,
     name: String,
@@ -203,6 +211,6 @@ struct AnswerMeta {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct AnswerDetails {
+struct WriteResponseDetails {
     uid: String,
 }

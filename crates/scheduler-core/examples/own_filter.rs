@@ -11,8 +11,8 @@ use api::Timestamp;
 use api::views::{NodeView, PodView, View};
 use scheduler_core::profile::FilterPlugin;
 use scheduler_core::{
-    Change, Class, Config, Core, Filter, Kind, Load, NO_LIMIT, NodeRef, Parts, Profile, Reads, Reason, Verdict, Wakes,
-    declarations,
+    Class, ClusterChange, ClusterEvents, Config, Core, DecisionAction, Filter, LoadAssumption, NO_LIMIT, NodeRef,
+    PluginKind, PodSpecFields, Profile, ReadSet, Reason, declarations,
 };
 use serde_json::json;
 
@@ -28,41 +28,41 @@ impl Filter for Licences {
     }
 
     // A number of slots that shrinks with every pod on the node.
-    fn kind(&self) -> Kind {
-        Kind::Counted
+    fn kind(&self) -> PluginKind {
+        PluginKind::Counted
     }
 
     // Two pods that agree in this annotation are alike to us. Nothing else of a pod can be asked for later.
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::NONE).and_annotation(ASKS)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::NONE).with_annotation(ASKS)
     }
 
     // What can turn our "no" into "yes": a new node, another label, a pod that leaves.
-    fn wakes(&self, class: &Class) -> Wakes {
+    fn events_to_register(&self, class: &Class) -> ClusterEvents {
         match class.annotation(ASKS) {
-            Some("true") => Wakes::NODE_ADDED | Wakes::LABELS | Wakes::POD_LEFT,
-            _ => Wakes::NONE,
+            Some("true") => ClusterEvents::NODE_ADD | ClusterEvents::NODE_LABELS | ClusterEvents::ASSIGNED_POD_DELETE,
+            _ => ClusterEvents::NONE,
         }
     }
 
-    fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32 {
+    fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32 {
         if class.annotation(ASKS) != Some("true") {
             return NO_LIMIT;
         }
         let licences: i64 = node.label(OFFERS).and_then(|count| count.parse().ok()).unwrap_or(0);
-        let used = if load == Load::Now { node.pods_count() } else { 0 };
+        let used = if load == LoadAssumption::Now { node.pods_count() } else { 0 };
         u32::try_from(licences - used).unwrap_or(0)
     }
 
-    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
-        say(Reason::new("node(s) had no free licence"));
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
+        report(Reason::new("node(s) had no free licence"));
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A filter that does not do what it declares leaves pods waiting for ever, so it is checked; in a test, as a rule.
     let words = [(ASKS, "true"), (ASKS, "false"), (OFFERS, "1"), (OFFERS, "3")];
-    declarations::check(&FilterPlugin::Own(Arc::new(Licences)), &words, 1, 2000)?;
+    declarations::check(&FilterPlugin::Custom(Arc::new(Licences)), &words, 1, 2000)?;
 
     let profile = Profile::default().with_filter(Arc::new(Licences))?;
     let mut core = Core::new(Config { profiles: vec![profile], ..Config::default() });
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}},
         });
         let node = Arc::new(NodeView::decode(node.to_string().as_bytes())?);
-        core.observe(Change::Node { old: None, new: Some(node) });
+        core.observe(ClusterChange::Node { old: None, new: Some(node) });
     }
     for name in ["first", "second", "third"] {
         let pod = json!({
@@ -80,12 +80,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "main", "image": "solver:1"}]},
         });
         let pod = Arc::new(PodView::decode(pod.to_string().as_bytes())?);
-        core.observe(Change::Pod { old: None, new: Some(pod) });
+        core.observe(ClusterChange::Pod { old: None, new: Some(pod) });
     }
     while let Some(decision) = core.next(Timestamp::UNIX_EPOCH) {
-        match decision.verdict {
-            Verdict::Bind(placements) => placements.iter().for_each(|spot| println!("{} → {}", spot.pod, spot.node)),
-            Verdict::Wait(refusal) => println!("{}: {}", decision.unit, refusal.message()),
+        match decision.action {
+            DecisionAction::Bind(placements) => {
+                placements.iter().for_each(|spot| println!("{} → {}", spot.pod, spot.node))
+            }
+            DecisionAction::Wait(refusal) => println!("{}: {}", decision.unit, refusal.message()),
             other => println!("{}: {other:?}", decision.unit),
         }
     }

@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use api::Pairs;
+use api::SmallMap;
 use api::views::PodView;
 use k8s_openapi::api::core::v1 as core;
 use rustc_hash::FxHashMap;
 
 use crate::cluster::{Cluster, Effect, NodeIndex, full_name};
-use crate::filters::Load;
-use crate::index::KeptIndex;
-use crate::names::{NameId, Names};
+use crate::cluster_events::ClusterEvents;
+use crate::filters::LoadAssumption;
+use crate::index::ClassIndex;
+use crate::names::{NameId, NameTable};
 use crate::plugins::Plugins;
 use crate::profile::Profile;
-use crate::reads::{Parts, Reads};
+use crate::reads::{PodSpecFields, ReadSet};
 use crate::requests::Usage;
-use crate::wakes::Wakes;
 
 /// Pods that are alike: everything that the filters and scores of their profile read about them. Equal classes are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,12 +36,12 @@ pub struct Class {
     pub(crate) node_name: Option<NameId>,
     /// Container images by their full names; an image counts once for each time the pod names it.
     pub(crate) images: Vec<NameId>,
-    labels: Texts,
-    annotations: Texts,
+    labels: KeyValues,
+    annotations: KeyValues,
 }
 
 /// Keys and values, by key.
-type Texts = Vec<(Box<str>, Box<str>)>;
+type KeyValues = Vec<(Box<str>, Box<str>)>;
 
 /// Which nodes a class must go to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -108,7 +108,7 @@ impl Class {
     }
 
     /// The class of a pod that waits for a node.
-    pub(crate) fn of(pod: &PodView, reads: &Reads, cluster: &mut Cluster) -> Class {
+    pub(crate) fn of(pod: &PodView, reads: &ReadSet, cluster: &mut Cluster) -> Class {
         let usage = Arc::new(Usage::of(&pod.spec, cluster));
         let names = &mut cluster.names;
         let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
@@ -126,53 +126,53 @@ impl Class {
                 selector: selector.map(|(key, value)| (names.intern(key), names.intern(value))).collect(),
                 terms: terms.map(|any| Term::all_of(&any.node_selector_terms, names)),
             },
-            preferred: preferred.map(|wishes| Term::weighed(wishes, names)).unwrap_or_default(),
+            preferred: preferred.map(|wishes| Term::weighted(wishes, names)).unwrap_or_default(),
             node_name: None,
-            images: if reads.parts.contains(Parts::IMAGES) { images(pod, names) } else { Vec::new() },
-            labels: texts(&reads.labels, |key| pod.metadata.labels.get(key).map(String::as_str)),
-            annotations: texts(&reads.annotations, |key| pod.metadata.annotations.get(key).map(String::as_str)),
+            images: if reads.fields.contains(PodSpecFields::IMAGES) { images(pod, names) } else { Vec::new() },
+            labels: key_values(&reads.labels, |key| pod.metadata.labels.get(key).map(String::as_str)),
+            annotations: key_values(&reads.annotations, |key| pod.metadata.annotations.get(key).map(String::as_str)),
         };
         Class { usage: Arc::clone(&class.usage), ..class.limited_to(reads) }
     }
 
     /// The class of a pod in a profile that reads all there is.
     pub(crate) fn with_everything(pod: &PodView, cluster: &mut Cluster) -> Class {
-        let keys = |texts: &Pairs<String>| texts.keys().map(str::to_owned).collect();
+        let keys = |texts: &SmallMap<String>| texts.keys().map(str::to_owned).collect();
         let (labels, annotations) = (keys(&pod.metadata.labels), keys(&pod.metadata.annotations));
-        let class = Class::of(pod, &Reads { parts: Parts::ALL, labels, annotations }, cluster);
+        let class = Class::of(pod, &ReadSet { fields: PodSpecFields::ALL, labels, annotations }, cluster);
         Class { node_name: pod.node_name().map(|name| cluster.names.intern(name)), ..class }
     }
 
     /// The same with nothing in it but this.
-    pub(crate) fn limited_to(self, reads: &Reads) -> Class {
+    pub(crate) fn limited_to(self, reads: &ReadSet) -> Class {
         let Class { profile, usage, tolerations, required, preferred, node_name, images, mut labels, mut annotations } =
             self;
         labels.retain(|(key, _)| reads.labels.contains(&**key));
         annotations.retain(|(key, _)| reads.annotations.contains(&**key));
-        let has = |part| reads.parts.contains(part);
+        let has = |part| reads.fields.contains(part);
         Class {
             profile,
-            usage: if has(Parts::USAGE) { usage } else { Arc::default() },
-            tolerations: if has(Parts::TOLERATIONS) { tolerations } else { Vec::new() },
-            required: if has(Parts::REQUIRED_NODES) { required } else { RequiredNodes::default() },
-            preferred: if has(Parts::PREFERRED_NODES) { preferred } else { Vec::new() },
-            node_name: node_name.filter(|_| has(Parts::NODE_NAME)),
-            images: if has(Parts::IMAGES) { images } else { Vec::new() },
+            usage: if has(PodSpecFields::USAGE) { usage } else { Arc::default() },
+            tolerations: if has(PodSpecFields::TOLERATIONS) { tolerations } else { Vec::new() },
+            required: if has(PodSpecFields::REQUIRED_NODES) { required } else { RequiredNodes::default() },
+            preferred: if has(PodSpecFields::PREFERRED_NODES) { preferred } else { Vec::new() },
+            node_name: node_name.filter(|_| has(PodSpecFields::NODE_NAME)),
+            images: if has(PodSpecFields::IMAGES) { images } else { Vec::new() },
             labels,
             annotations,
         }
     }
 }
 
-fn value_of<'a>(texts: &'a Texts, key: &str) -> Option<&'a str> {
+fn value_of<'a>(texts: &'a KeyValues, key: &str) -> Option<&'a str> {
     texts.iter().find(|(named, _)| &**named == key).map(|(_, value)| &**value)
 }
 
-fn texts<'a>(keys: &BTreeSet<String>, value_of: impl Fn(&str) -> Option<&'a str>) -> Texts {
+fn key_values<'a>(keys: &BTreeSet<String>, value_of: impl Fn(&str) -> Option<&'a str>) -> KeyValues {
     keys.iter().filter_map(|key| Some((key.as_str().into(), value_of(key)?.into()))).collect()
 }
 
-fn images(pod: &PodView, names: &mut Names) -> Vec<NameId> {
+fn images(pod: &PodView, names: &mut NameTable) -> Vec<NameId> {
     let containers =
         pod.spec.init_containers.iter().chain(&pod.spec.containers).map(|container| container.image.as_str());
     let all = containers.chain(pod.spec.volumes.images.iter().map(|reference| &**reference));
@@ -182,7 +182,7 @@ fn images(pod: &PodView, names: &mut Names) -> Vec<NameId> {
 }
 
 impl Toleration {
-    fn of(toleration: &core::Toleration, names: &mut Names) -> Toleration {
+    fn of(toleration: &core::Toleration, names: &mut NameTable) -> Toleration {
         let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         Toleration {
             key: filled(&toleration.key).map(|key| names.intern(&key)),
@@ -198,17 +198,17 @@ impl Toleration {
 }
 
 impl Term {
-    pub(crate) fn all_of(terms: &[core::NodeSelectorTerm], names: &mut Names) -> Vec<Term> {
+    pub(crate) fn all_of(terms: &[core::NodeSelectorTerm], names: &mut NameTable) -> Vec<Term> {
         terms.iter().map(|term| Term::of(term, names)).collect()
     }
 
     /// Preferred terms with their weights; those without weight are no wishes.
-    pub(crate) fn weighed(wishes: &[core::PreferredSchedulingTerm], names: &mut Names) -> Vec<(i32, Term)> {
+    pub(crate) fn weighted(wishes: &[core::PreferredSchedulingTerm], names: &mut NameTable) -> Vec<(i32, Term)> {
         let wishes = wishes.iter().filter(|wish| wish.weight != 0);
         wishes.map(|wish| (wish.weight, Term::of(&wish.preference, names))).collect()
     }
 
-    fn of(term: &core::NodeSelectorTerm, names: &mut Names) -> Term {
+    fn of(term: &core::NodeSelectorTerm, names: &mut NameTable) -> Term {
         let mut all = |wants: &Option<Vec<core::NodeSelectorRequirement>>| -> Vec<Requirement> {
             wants.iter().flatten().map(|want| Requirement::of(want, names)).collect()
         };
@@ -217,7 +217,7 @@ impl Term {
 }
 
 impl Requirement {
-    fn of(want: &core::NodeSelectorRequirement, names: &mut Names) -> Requirement {
+    fn of(want: &core::NodeSelectorRequirement, names: &mut NameTable) -> Requirement {
         let values = want.values.as_deref().unwrap_or_default();
         let number = || values.first().and_then(|value| value.parse().ok());
         let operator = match want.operator.as_str() {
@@ -243,22 +243,22 @@ pub(crate) struct ClassId(NonZeroU64);
 pub(crate) struct Classes {
     profiles: Vec<Arc<Plugins>>,
     ids: FxHashMap<Arc<Class>, ClassId>,
-    entries: FxHashMap<ClassId, Entry>,
+    entries: FxHashMap<ClassId, ClassEntry>,
     next_id: NonZeroU64,
     /// Counts uses of indexes; the one with the smallest number was used least recently.
     uses: u64,
     /// What all indexes take together.
     bytes: usize,
-    bytes_max: usize,
+    max_bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ClassEntry {
     class: Arc<Class>,
-    wakes: Wakes,
+    events: ClusterEvents,
     /// Pods that hold the class.
     pods_count: usize,
-    index: Option<Box<KeptIndex>>,
+    index: Option<Box<ClassIndex>>,
     /// What the index took when it was last used.
     bytes: usize,
     last_use: u64,
@@ -274,7 +274,7 @@ impl Classes {
             next_id: NonZeroU64::MIN,
             uses: 0,
             bytes: 0,
-            bytes_max,
+            max_bytes: bytes_max,
         }
     }
 
@@ -288,7 +288,7 @@ impl Classes {
         let same_name = |profile: &Arc<Plugins>| pod.spec.scheduler_name == profile.scheduler_name;
         let profile = self.profiles.iter().position(same_name).unwrap_or(0);
         let reads = self.profiles.get(profile).map(|profile| &profile.reads);
-        Class { profile, ..Class::of(pod, reads.unwrap_or(&Reads::default()), cluster) }
+        Class { profile, ..Class::of(pod, reads.unwrap_or(&ReadSet::default()), cluster) }
     }
 
     /// The filters and scores of a class.
@@ -302,18 +302,18 @@ impl Classes {
     }
 
     /// How many more pods of a class a node takes.
-    pub(crate) fn room(&self, id: ClassId, node: NodeIndex, cluster: &Cluster) -> u32 {
+    pub(crate) fn slots(&self, id: ClassId, node: NodeIndex, cluster: &Cluster) -> u32 {
         let Some(class) = self.get(id) else { return 0 };
-        self.plugins(class).room(class, node, cluster, Load::Now)
+        self.plugins(class).slots(class, node, cluster, LoadAssumption::Now)
     }
 
     /// How much of that room is not held for another unit.
-    pub(crate) fn room_beside_hold(&self, id: ClassId, node: NodeIndex, room: u32, cluster: &Cluster) -> u32 {
-        self.get(id).map_or(room, |class| room.min(cluster.room_if_hold_shown(node, &class.usage)))
+    pub(crate) fn slots_beside_reservation(&self, id: ClassId, node: NodeIndex, room: u32, cluster: &Cluster) -> u32 {
+        self.get(id).map_or(room, |class| room.min(cluster.slots_if_reservation_enforced(node, &class.usage)))
     }
 
     /// The id of a class, held by one more pod from now on.
-    pub(crate) fn hold(&mut self, class: Class) -> ClassId {
+    pub(crate) fn acquire(&mut self, class: Class) -> ClassId {
         if let Some(id) = self.ids.get(&class) {
             self.entries.get_mut(id).expect("a named class is kept").pods_count += 1;
             return *id;
@@ -324,8 +324,8 @@ impl Classes {
         self.ids.insert(Arc::clone(&class), id);
         self.entries.insert(
             id,
-            Entry {
-                wakes: self.plugins(&class).wakes(&class),
+            ClassEntry {
+                events: self.plugins(&class).events_to_register(&class),
                 class,
                 pods_count: 1,
                 index: None,
@@ -352,12 +352,12 @@ impl Classes {
     }
 
     /// Which kinds of change can make room for a class.
-    pub(crate) fn wakes(&self, id: ClassId) -> Wakes {
-        self.entries.get(&id).map_or(Wakes::NONE, |entry| entry.wakes)
+    pub(crate) fn events_to_register(&self, id: ClassId) -> ClusterEvents {
+        self.entries.get(&id).map_or(ClusterEvents::NONE, |entry| entry.events)
     }
 
     /// The class with its index, which has seen every change of the cluster.
-    pub(crate) fn caught_up(&mut self, id: ClassId, cluster: &Cluster) -> (&Arc<Class>, &mut KeptIndex) {
+    pub(crate) fn with_current_index(&mut self, id: ClassId, cluster: &Cluster) -> (&Arc<Class>, &mut ClassIndex) {
         self.uses += 1;
         let entry = self.entries.get_mut(&id).expect("a held class is kept");
         entry.last_use = self.uses;
@@ -367,13 +367,13 @@ impl Classes {
             }
             empty => {
                 let plugins = Arc::clone(&self.profiles[entry.class.profile]);
-                *empty = Some(Box::new(KeptIndex::of(&entry.class, plugins, cluster)));
+                *empty = Some(Box::new(ClassIndex::of(&entry.class, plugins, cluster)));
             }
         }
         let bytes = entry.index.as_ref().map_or(0, |index| index.bytes());
         self.bytes += bytes;
         self.bytes -= std::mem::replace(&mut entry.bytes, bytes);
-        self.make_room();
+        self.evict_indexes();
         let entry = self.entries.get_mut(&id).expect("a held class is kept");
         (&entry.class, entry.index.as_mut().expect("it was made or there a moment ago"))
     }
@@ -389,8 +389,8 @@ impl Classes {
     pub(crate) fn assert_fresh(&mut self, cluster: &Cluster) {
         let mut kept: Vec<_> = self.entries.values_mut().filter(|entry| entry.index.is_some()).collect();
         assert_eq!(kept.iter().map(|entry| entry.bytes).sum::<usize>(), self.bytes);
-        assert!(self.bytes <= self.bytes_max || kept.len() == 1);
-        for Entry { class, index, .. } in kept.iter_mut().map(|entry| &mut **entry) {
+        assert!(self.bytes <= self.max_bytes || kept.len() == 1);
+        for ClassEntry { class, index, .. } in kept.iter_mut().map(|entry| &mut **entry) {
             let index = index.as_mut().expect("only such are looked at");
             index.catch_up(class, cluster);
             index.assert_fresh(class, cluster);
@@ -398,8 +398,8 @@ impl Classes {
     }
 
     /// Drops indexes that were not used for the longest time while all together are too large, but not the last used.
-    fn make_room(&mut self) {
-        while self.bytes > self.bytes_max {
+    fn evict_indexes(&mut self) {
+        while self.bytes > self.max_bytes {
             let others =
                 self.entries.iter_mut().filter(|(_, entry)| entry.index.is_some() && entry.last_use < self.uses);
             // Each use has its own number, so the order of the map does not matter.

@@ -4,13 +4,13 @@
 //! in columns at that index. Each change appends the index to the dirty log, from which the class indexes catch up.
 
 mod dirty; // which nodes changed, in order
-mod hold; // room kept free for one unit
+mod reservation; // room kept free for one unit
 mod images; // which images lie on how many nodes
 mod node; // a node's fixed side: labels, taints, images
 mod node_ref; // one node as filters and scores see it
 mod resources; // resource names and their columns
-mod sums; // what pods ask for together, whatever they ask for
-mod tentative; // a layer that is dropped to undo
+mod overflow_sums; // what pods ask for together, whatever they ask for
+mod overlay; // a layer that is dropped to undo
 mod topology; // nodes by the value of a label
 
 use std::collections::BTreeMap;
@@ -18,24 +18,24 @@ use std::collections::BTreeMap;
 use api::views::NodeView;
 use rustc_hash::FxHashMap;
 
-pub(crate) use dirty::{Changed, Touch};
-pub(crate) use hold::{HeldRoom, Share};
+pub(crate) use dirty::{NodeChangeKind, TouchedNode};
 pub(crate) use images::full_name;
-pub(crate) use node::{Effect, Node, Taint};
+pub(crate) use node::{Effect, NodeInfo, Taint};
 pub use node_ref::{NodeRef, NodeRefs};
-pub(crate) use resources::{Column, ResourceId};
-pub(crate) use sums::{ASKED_MAX, HAD_MAX};
-pub(crate) use tentative::Tentative;
-pub(crate) use topology::{DomainId, Topology, TopologyId, Whereabouts};
+pub(crate) use overflow_sums::{MAX_ALLOCATABLE, MAX_REQUEST};
+pub(crate) use overlay::PlacementOverlay;
+pub(crate) use reservation::{NodeReservation, ReservedCapacity};
+pub(crate) use resources::{ResourceColumn, ResourceId};
+pub(crate) use topology::{DomainId, OccupiedDomains, Topology, TopologyId};
 
 use self::dirty::DirtyLog;
-use self::hold::Hold;
-use self::images::Images;
-use self::resources::Resources;
-use self::sums::Apart;
-use crate::names::{NameId, Names};
-use crate::requests::{HostPort, Scored, Usage};
-use crate::wakes::Wakes;
+use self::images::ImageCounts;
+use self::overflow_sums::OverflowSums;
+use self::reservation::Reservation;
+use self::resources::ResourceColumns;
+use crate::cluster_events::ClusterEvents;
+use crate::names::{NameId, NameTable};
+use crate::requests::{HostPort, ScoredRequests, Usage};
 
 /// Where a node stands in every column. Given out in the order nodes are first seen, reused once free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,9 +50,9 @@ impl NodeIndex {
 /// All nodes and what is taken from them.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
-    pub(crate) names: Names,
-    resources: Resources,
-    nodes: Vec<Node>,
+    pub(crate) names: NameTable,
+    resources: ResourceColumns,
+    nodes: Vec<NodeInfo>,
     by_name: FxHashMap<NameId, NodeIndex>,
     /// Indices that no node and no pod uses, the next one to reuse last.
     free: Vec<NodeIndex>,
@@ -61,23 +61,23 @@ pub(crate) struct Cluster {
     /// What scores count as taken, by node.
     scored_cpu: Vec<i64>,
     scored_memory: Vec<i64>,
-    scored_apart: Apart,
+    scored_overflow: OverflowSums,
     /// Host ports in use; a port stands here once per pod that has it.
     ports: Vec<Vec<HostPort>>,
-    images: Images,
+    image_counts: ImageCounts,
     topologies: Vec<Topology>,
     present_count: usize,
     /// Grows whenever something other than pods changes.
     shape: u64,
     log: DirtyLog,
-    hold: Hold,
+    reservation: Reservation,
 }
 
 /// What a change of a node amounts to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NodeChange {
     /// Kinds of change a filter may wait for.
-    pub(crate) kinds: Wakes,
+    pub(crate) events: ClusterEvents,
     /// Whether the node, or pods of groups on it, are now in other topology domains than before.
     pub(crate) moved: bool,
 }
@@ -88,22 +88,22 @@ impl Cluster {
         let index = self.index_of(&view.metadata.name);
         let at = index.at();
         let name = self.nodes[at].name;
-        let next = Node::of(view, name, &mut self.names);
-        let mut change = NodeChange { kinds: next.differs_by(&self.nodes[at]), moved: false };
+        let next = NodeInfo::of(view, name, &mut self.names);
+        let mut change = NodeChange { events: next.changes_since(&self.nodes[at]), moved: false };
         if self.set_allocatable(index, view) {
-            change.kinds |= Wakes::ALLOCATABLE;
+            change.events |= ClusterEvents::NODE_ALLOCATABLE;
         }
-        if change.kinds.is_empty() {
+        if change.events.is_empty() {
             return change;
         }
         self.present_count += usize::from(!self.nodes[at].present);
-        self.images.remove(&self.nodes[at].images);
-        self.images.add(&next.images);
+        self.image_counts.remove(&self.nodes[at].images);
+        self.image_counts.add(&next.images);
         self.nodes[at] = next;
         for topology in &mut self.topologies {
             change.moved |= topology.set(index, &self.nodes[at], self.pods_count[at]);
         }
-        self.reshaped(index);
+        self.note_shape_change(index);
         change
     }
 
@@ -113,8 +113,8 @@ impl Cluster {
             return NodeChange::default();
         };
         let at = index.at();
-        self.images.remove(&self.nodes[at].images);
-        self.nodes[at] = Node::absent(self.nodes[at].name);
+        self.image_counts.remove(&self.nodes[at].images);
+        self.nodes[at] = NodeInfo::absent(self.nodes[at].name);
         self.present_count -= 1;
         self.pods_allowed[at] = 0;
         self.resources.clear_allocatable(index);
@@ -123,9 +123,9 @@ impl Cluster {
         for topology in &mut self.topologies {
             moved |= topology.set(index, &self.nodes[at], self.pods_count[at]);
         }
-        self.reshaped(index);
+        self.note_shape_change(index);
         self.release_if_unused(index);
-        NodeChange { kinds: Wakes::NONE, moved }
+        NodeChange { events: ClusterEvents::NONE, moved }
     }
 
     /// The index of the node called `name`, which may be yet to come: pods can be seen before their node.
@@ -136,7 +136,7 @@ impl Cluster {
         }
         let index = self.free.pop().unwrap_or(NodeIndex(self.nodes.len() as u32));
         if index.at() == self.nodes.len() {
-            self.nodes.push(Node::absent(name));
+            self.nodes.push(NodeInfo::absent(name));
             self.pods_allowed.push(0);
             self.pods_count.push(0);
             self.scored_cpu.push(0);
@@ -155,13 +155,13 @@ impl Cluster {
     }
 
     /// Counts a pod on a node.
-    pub(crate) fn take(&mut self, index: NodeIndex, usage: &Usage) {
+    pub(crate) fn add_pod(&mut self, index: NodeIndex, usage: &Usage) {
         self.count(index, usage, 1);
         self.ports[index.at()].extend_from_slice(&usage.ports);
     }
 
     /// Stops counting a pod on a node.
-    pub(crate) fn give_back(&mut self, index: NodeIndex, usage: &Usage) {
+    pub(crate) fn remove_pod(&mut self, index: NodeIndex, usage: &Usage) {
         self.count(index, usage, -1);
         for port in &usage.ports {
             let used = &mut self.ports[index.at()];
@@ -173,51 +173,51 @@ impl Cluster {
 
     /// Keeps so much of these nodes free, instead of what was before; `held_for` says for whom and until when. It takes
     /// effect when it is shown.
-    pub(crate) fn hold(&mut self, shares: BTreeMap<NodeIndex, Share>, held_for: String) {
-        self.show_hold(false);
-        self.hold.set(shares, held_for);
+    pub(crate) fn set_reservation(&mut self, shares: BTreeMap<NodeIndex, NodeReservation>, reserved_for: String) {
+        self.enforce_reservation(false);
+        self.reservation.set(shares, reserved_for);
     }
 
     /// Shows the hold to whom is decided next, or hides it.
-    pub(crate) fn show_hold(&mut self, shown: bool) {
-        for node in self.hold.show(shown) {
-            self.log.push(node, Changed::Pods, self.nodes.len());
+    pub(crate) fn enforce_reservation(&mut self, shown: bool) {
+        for node in self.reservation.set_enforced(shown) {
+            self.log.push(node, NodeChangeKind::Pods, self.nodes.len());
         }
     }
 
     /// The nodes of which something is kept free for one unit.
-    pub(crate) fn held_nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
-        self.hold.nodes()
+    pub(crate) fn reserved_nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.reservation.nodes()
     }
 
     /// How much of what is kept free is free by now. Looks at all held nodes.
-    pub(crate) fn held_room(&self) -> HeldRoom {
-        self.hold.room(self)
+    pub(crate) fn reserved_capacity(&self) -> ReservedCapacity {
+        self.reservation.capacity(self)
     }
 
     /// For whom something is kept free and until when, in words.
-    pub(crate) fn held_for(&self) -> &str {
-        &self.hold.held_for
+    pub(crate) fn reserved_for(&self) -> &str {
+        &self.reservation.reserved_for
     }
 
     /// Whether something is kept free for another unit than the one that is decided.
-    pub(crate) fn shows_hold(&self) -> bool {
-        self.hold.is_shown()
+    pub(crate) fn enforces_reservation(&self) -> bool {
+        self.reservation.is_enforced()
     }
 
     /// How many pods that take this much have room on a node beside what is kept free there for another unit.
-    pub(crate) fn room_beside_hold(&self, index: NodeIndex, usage: &Usage) -> u32 {
-        self.hold.leaves(index, usage, self)
+    pub(crate) fn slots_beside_reservation(&self, index: NodeIndex, usage: &Usage) -> u32 {
+        self.reservation.slots_beside(index, usage, self)
     }
 
     /// The same, whether it is shown or not.
-    pub(crate) fn room_if_hold_shown(&self, index: NodeIndex, usage: &Usage) -> u32 {
-        self.hold.would_leave(index, usage, self)
+    pub(crate) fn slots_if_reservation_enforced(&self, index: NodeIndex, usage: &Usage) -> u32 {
+        self.reservation.slots_beside_if_enforced(index, usage, self)
     }
 
     /// A layer of tentative pods over this cluster; dropping it takes them off again.
-    pub(crate) fn tentative(&mut self) -> Tentative<'_> {
-        Tentative::over(self)
+    pub(crate) fn overlay(&mut self) -> PlacementOverlay<'_> {
+        PlacementOverlay::new(self)
     }
 
     /// The number of a resource, new for a new name.
@@ -236,7 +236,7 @@ impl Cluster {
     }
 
     /// A resource over all nodes.
-    pub(crate) fn column(&self, resource: ResourceId) -> &Column {
+    pub(crate) fn column(&self, resource: ResourceId) -> &ResourceColumn {
         self.resources.column(resource)
     }
 
@@ -256,7 +256,7 @@ impl Cluster {
     }
 
     /// How many more pods a node may hold, whatever they ask for.
-    pub(crate) fn places_free(&self, index: NodeIndex) -> i64 {
+    pub(crate) fn free_pod_slots(&self, index: NodeIndex) -> i64 {
         self.pods_allowed(index) - self.pods_count(index)
     }
 
@@ -290,28 +290,28 @@ impl Cluster {
     }
 
     /// Labels, taints and the like of a node.
-    pub(crate) fn node(&self, index: NodeIndex) -> &Node {
+    pub(crate) fn node(&self, index: NodeIndex) -> &NodeInfo {
         &self.nodes[index.at()]
     }
 
     /// Every label key that some node carries. Looks at all nodes.
     pub(crate) fn label_keys(&self) -> std::collections::BTreeSet<NameId> {
-        self.nodes.iter().flat_map(Node::label_keys).collect()
+        self.nodes.iter().flat_map(NodeInfo::label_keys).collect()
     }
 
     /// A node with what is taken from it.
-    pub(crate) fn at(&self, index: NodeIndex) -> NodeRef<'_> {
+    pub(crate) fn node_ref(&self, index: NodeIndex) -> NodeRef<'_> {
         NodeRef { cluster: self, index }
     }
 
     /// Some nodes with what is taken from them.
-    pub(crate) fn several<'a>(&'a self, nodes: &'a [NodeIndex]) -> NodeRefs<'a> {
+    pub(crate) fn node_refs<'a>(&'a self, nodes: &'a [NodeIndex]) -> NodeRefs<'a> {
         NodeRefs { cluster: self, nodes }
     }
 
     /// On how many nodes an image lies.
     pub(crate) fn nodes_with_image(&self, image: NameId) -> u32 {
-        self.images.nodes_count(image)
+        self.image_counts.nodes_count(image)
     }
 
     /// The name of a node.
@@ -345,7 +345,7 @@ impl Cluster {
     }
 
     /// The nodes that changed since position `seen`, each once; `None` when there were more changes than there are nodes.
-    pub(crate) fn touched_since(&self, seen: u64) -> Option<impl Iterator<Item = Touch> + '_> {
+    pub(crate) fn touched_since(&self, seen: u64) -> Option<impl Iterator<Item = TouchedNode> + '_> {
         let few = self.log.count_since(seen) <= self.nodes.len().max(64) as u64;
         self.log.since(seen).filter(|_| few)
     }
@@ -356,7 +356,7 @@ impl Cluster {
         if let Some(at) = self.topologies.iter().position(|topology| topology.key() == key) {
             return TopologyId(at as u32);
         }
-        let mut topology = Topology::by(key);
+        let mut topology = Topology::new(key);
         for (at, node) in self.nodes.iter().enumerate() {
             topology.set(NodeIndex(at as u32), node, self.pods_count[at]);
         }
@@ -374,7 +374,7 @@ impl Cluster {
         let mut changed = false;
         for (name, quantity) in view.status.allocatable.iter().filter(|(name, _)| *name != "pods") {
             let resource = self.resources.intern(name);
-            changed |= self.resources.set_allocatable(resource, index, had(resource.amount(*quantity)));
+            changed |= self.resources.set_allocatable(resource, index, clamp_allocatable(resource.amount(*quantity)));
         }
         for resource in self.resources.ids() {
             let had_some = self.resources.column(resource).allocatable[at] != 0;
@@ -382,7 +382,7 @@ impl Cluster {
                 changed |= self.resources.set_allocatable(resource, index, 0);
             }
         }
-        let allowed = view.status.allocatable.get("pods").map_or(0, |quantity| had(quantity.value()));
+        let allowed = view.status.allocatable.get("pods").map_or(0, |quantity| clamp_allocatable(quantity.value()));
         changed |= std::mem::replace(&mut self.pods_allowed[at], allowed) != allowed;
         changed
     }
@@ -392,19 +392,19 @@ impl Cluster {
         for (resource, amount) in &usage.requests {
             self.resources.add_requested(*resource, index, sign * amount);
         }
-        let Scored { cpu_milli, memory_bytes } = usage.scored;
-        self.scored_apart.add(&mut self.scored_cpu[at], (ResourceId::CPU, index), sign * cpu_milli);
-        self.scored_apart.add(&mut self.scored_memory[at], (ResourceId::MEMORY, index), sign * memory_bytes);
+        let ScoredRequests { cpu_milli, memory_bytes } = usage.scored;
+        self.scored_overflow.add(&mut self.scored_cpu[at], (ResourceId::CPU, index), sign * cpu_milli);
+        self.scored_overflow.add(&mut self.scored_memory[at], (ResourceId::MEMORY, index), sign * memory_bytes);
         self.pods_count[at] += sign;
         for topology in &mut self.topologies {
             topology.count(index, sign);
         }
-        self.log.push(index, Changed::Pods, self.nodes.len());
+        self.log.push(index, NodeChangeKind::Pods, self.nodes.len());
     }
 
-    fn reshaped(&mut self, index: NodeIndex) {
+    fn note_shape_change(&mut self, index: NodeIndex) {
         self.shape += 1;
-        self.log.push(index, Changed::Shape, self.nodes.len());
+        self.log.push(index, NodeChangeKind::Shape, self.nodes.len());
     }
 
     fn release_if_unused(&mut self, index: NodeIndex) {
@@ -412,14 +412,14 @@ impl Cluster {
         if !node.present && self.pods_count[index.at()] == 0 {
             self.by_name.remove(&node.name);
             self.free.push(index);
-            self.hold.forget(index);
+            self.reservation.forget(index);
         }
     }
 }
 
 /// What a node counts with of something. Less than nothing is nothing.
-fn had(amount: i64) -> i64 {
-    amount.clamp(0, HAD_MAX)
+fn clamp_allocatable(amount: i64) -> i64 {
+    amount.clamp(0, MAX_ALLOCATABLE)
 }
 
 #[cfg(test)]
@@ -432,17 +432,19 @@ impl Cluster {
     /// Panics unless the books are the sums of what these pods take from their nodes.
     pub(crate) fn assert_sums<'a>(&self, pods: impl Iterator<Item = (NodeIndex, &'a Usage)>) {
         let mut counts: std::collections::BTreeMap<NodeIndex, i64> = Default::default();
-        let [mut scored, mut requested]: [std::collections::BTreeMap<sums::Of, i128>; 2] = Default::default();
+        let [mut scored, mut requested]: [std::collections::BTreeMap<overflow_sums::SumKey, i128>; 2] =
+            Default::default();
         for (node, usage) in pods {
             *counts.entry(node).or_default() += 1;
-            let Scored { cpu_milli, memory_bytes } = usage.scored;
+            let ScoredRequests { cpu_milli, memory_bytes } = usage.scored;
             *scored.entry((ResourceId::CPU, node)).or_default() += i128::from(cpu_milli);
             *scored.entry((ResourceId::MEMORY, node)).or_default() += i128::from(memory_bytes);
             for (resource, amount) in &usage.requests {
                 *requested.entry((*resource, node)).or_default() += i128::from(*amount);
             }
         }
-        let shown = |sum: Option<&i128>| sum.map_or(0, |sum| (*sum).min(i128::from(sums::SHOWN_MAX)) as i64);
+        let shown =
+            |sum: Option<&i128>| sum.map_or(0, |sum| (*sum).min(i128::from(overflow_sums::MAX_COLUMN_SUM)) as i64);
         for node in self.indices() {
             let name = self.node_name(node);
             assert_eq!(self.pods_count(node), counts.get(&node).copied().unwrap_or(0), "{name}");
@@ -464,6 +466,6 @@ impl Cluster {
                 assert_eq!(topology.pods_count(domain), nodes.map(|node| self.pods_count(*node)).sum::<i64>());
             }
         }
-        assert!(!counts.is_empty() || self.scored_apart.len() + self.resources.sums_apart_count() == 0);
+        assert!(!counts.is_empty() || self.scored_overflow.len() + self.resources.overflow_sums_count() == 0);
     }
 }

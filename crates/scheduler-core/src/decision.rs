@@ -17,27 +17,27 @@ pub struct Config {
     /// bound.
     pub profiles: Vec<Profile>,
     /// How long a unit waits after its first failed bind; doubles with each further failure.
-    pub backoff_initial: Duration,
+    pub initial_backoff: Duration,
     /// The longest wait after a failed bind.
-    pub backoff_max: Duration,
+    pub max_backoff: Duration,
     /// How long a group may lack pods or its PodGroup before the core says so. Pods of a healthy group arrive one by
     /// one; without this pause each of them would be announced as missing.
     pub incomplete_after: Duration,
     /// How many bytes the indexes over the nodes may take, one for each class of pods; the least recently used one is
     /// dropped. An index takes about nine bytes a node. The one in use is kept whatever it takes.
-    pub index_bytes_max: usize,
+    pub max_index_bytes: usize,
     /// How many steps one decision may search for a way to place pods of several classes, when the quick ways fail. With
     /// a longer search more refusals are proven, and a decision may take longer: about a microsecond a step.
-    pub search_steps_max: usize,
+    pub max_search_steps: usize,
     /// After a change of a waiting group that cannot help it, how long until it is decided anew, for the sake of the
     /// numbers in its refusal.
     pub recount_after: Duration,
     /// How long a group may be passed over by units that come after it before nodes are held for it; `None`: never.
-    pub hold_after: Option<Duration>,
+    pub reserve_after: Option<Duration>,
     /// How long nodes are held for one group at most; it is a minute where nothing comes free. Then they are everybody's
     /// again, and the wait begins anew: twice as long each time, up to eight times this, until the group is placed or
     /// changes.
-    pub hold_for: Duration,
+    pub max_reservation: Duration,
     /// How long a gang that never had its `minCount` may have some of its pods placed before they are released, so that
     /// it starts as a whole; `None`: for ever.
     pub release_after: Option<Duration>,
@@ -47,30 +47,30 @@ pub struct Config {
     /// were bound beyond are released; `None`: for ever.
     pub overcommit_after: Option<Duration>,
     /// What becomes of a pod whose priority is not that of its group.
-    pub other_priority: OtherPriority,
+    pub priority_mismatch: PriorityMismatch,
     /// What becomes of a pod that demands something of its place which no plugin looks at.
     pub unsupported_terms: UnsupportedTerms,
     /// How often ways out are looked for, at most, for one group that waits; `None`: only when somebody asks.
-    pub advise_every: Option<Duration>,
+    pub remedies_interval: Option<Duration>,
 }
 
 /// The longest pause that means anything. With a longer one times would be beyond what a timestamp holds.
-const PAUSE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+const MAX_PAUSE: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 impl Config {
     /// The same with every pause at most a hundred years long.
-    pub(crate) fn within_bounds(mut self) -> Config {
+    pub(crate) fn clamped(mut self) -> Config {
         let pauses = [
-            &mut self.backoff_initial,
-            &mut self.backoff_max,
+            &mut self.initial_backoff,
+            &mut self.max_backoff,
             &mut self.incomplete_after,
             &mut self.recount_after,
-            &mut self.hold_for,
+            &mut self.max_reservation,
         ];
         let others =
-            [&mut self.hold_after, &mut self.release_after, &mut self.overcommit_after, &mut self.advise_every];
+            [&mut self.reserve_after, &mut self.release_after, &mut self.overcommit_after, &mut self.remedies_interval];
         for pause in pauses.into_iter().chain(others.into_iter().flatten()) {
-            *pause = (*pause).min(PAUSE_MAX);
+            *pause = (*pause).min(MAX_PAUSE);
         }
         self
     }
@@ -78,7 +78,7 @@ impl Config {
 
 /// What becomes of a pod whose own priority is not that of the group it names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OtherPriority {
+pub enum PriorityMismatch {
     /// It is a member like any other, and the group's priority holds for it.
     #[default]
     Member,
@@ -86,12 +86,12 @@ pub enum OtherPriority {
     Refused,
 }
 
-impl OtherPriority {
+impl PriorityMismatch {
     /// As configuration writes it: `member` or `refused`.
-    pub fn parse(text: &str) -> Option<OtherPriority> {
+    pub fn parse(text: &str) -> Option<PriorityMismatch> {
         match text {
-            "member" => Some(OtherPriority::Member),
-            "refused" => Some(OtherPriority::Refused),
+            "member" => Some(PriorityMismatch::Member),
+            "refused" => Some(PriorityMismatch::Refused),
             _ => None,
         }
     }
@@ -123,27 +123,27 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             profiles: vec![Profile::default()],
-            backoff_initial: Duration::from_secs(1),
-            backoff_max: Duration::from_secs(10),
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(10),
             incomplete_after: Duration::from_secs(1),
-            index_bytes_max: 256 << 20,
-            search_steps_max: 5000,
+            max_index_bytes: 256 << 20,
+            max_search_steps: 5000,
             recount_after: Duration::from_secs(1),
-            hold_after: Some(Duration::from_secs(60)),
-            hold_for: Duration::from_secs(900),
+            reserve_after: Some(Duration::from_secs(60)),
+            max_reservation: Duration::from_secs(900),
             release_after: Some(Duration::from_secs(15)),
             release_only_ours: false,
             overcommit_after: Some(Duration::from_secs(10)),
-            other_priority: OtherPriority::default(),
+            priority_mismatch: PriorityMismatch::default(),
             unsupported_terms: UnsupportedTerms::default(),
-            advise_every: Some(Duration::from_secs(10)),
+            remedies_interval: Some(Duration::from_secs(10)),
         }
     }
 }
 
 /// Something in the cluster is new, different or gone (`new: None`).
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum ClusterChange {
     /// A pod.
     Pod {
         /// The state before, if there was one.
@@ -180,7 +180,7 @@ pub struct NewRun {
     /// The PodGroup.
     pub group: ObjectKey,
     /// The uids of members that succeeded before. They do not count toward this run.
-    pub past: Vec<String>,
+    pub past_uids: Vec<String>,
     /// A controller goes on with what it began: no more pods are waited for than exist.
     pub is_continued: bool,
 }
@@ -219,7 +219,7 @@ pub struct Decision {
     /// Whom it is about.
     pub unit: Unit,
     /// What to do.
-    pub verdict: Verdict,
+    pub action: DecisionAction,
     /// The topology domain all pods of the unit share, where the group asks for one.
     pub domain: Option<ChosenDomain>,
     /// With `Bind`: why the rest of the unit's pods has to wait, when there is a rest.
@@ -229,7 +229,7 @@ pub struct Decision {
 /// What to do about a unit.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a verdict is made once and moved twice; a box would cost more")]
-pub enum Verdict {
+pub enum DecisionAction {
     /// Bind these pods to these nodes. Never empty.
     Bind(Vec<Placement>),
     /// Nothing now. The unit comes back by itself when something changes that could help.
@@ -242,14 +242,14 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The pods. Never empty.
-    pub pods: Vec<Member>,
+    pub pods: Vec<PodRef>,
     /// Why they have to.
-    pub why: WhyReleased,
+    pub reason: ReleaseReason,
 }
 
 /// Why pods have to leave their nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WhyReleased {
+pub enum ReleaseReason {
     /// Their gang never had as many as it needs, and does not come to it.
     HalfBound {
         /// How many members the gang needs.
@@ -262,14 +262,14 @@ pub enum WhyReleased {
 impl Release {
     /// Why, in words.
     pub fn message(&self) -> String {
-        match &self.why {
-            WhyReleased::HalfBound { min_count } => {
+        match &self.reason {
+            ReleaseReason::HalfBound { min_count } => {
                 let bound = self.pods.len();
                 format!(
                     "only {bound} of minCount {min_count} pods could be placed; they make way until the gang fits as a whole"
                 )
             }
-            WhyReleased::Overcommit(overcommit) => {
+            ReleaseReason::Overcommit(overcommit) => {
                 format!("{overcommit}: this one was bound when nothing was left for it, and makes way")
             }
         }
@@ -278,7 +278,7 @@ impl Release {
 
 /// One pod, whichever bears its name later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct PodRef {
     /// The pod.
     pub pod: ObjectKey,
     /// Its uid.
@@ -307,7 +307,7 @@ pub struct ChosenDomain {
 
 /// What became of one bind of a decision.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum BindOutcome {
     /// The server took it; the watch will show it.
     Bound {
         /// The pod.

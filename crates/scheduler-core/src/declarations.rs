@@ -6,7 +6,7 @@
 
 use api::quantity::Quantity;
 use api::views::{ContainerView, ImageView, NodeView, PodView, PortView};
-use api::{Pairs, Random};
+use api::{Random, SmallMap};
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration,
 };
@@ -14,20 +14,20 @@ use thiserror::Error;
 
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex};
-use crate::filters::{Filter, Kind, Load, NO_LIMIT};
+use crate::cluster_events::ClusterEvents;
+use crate::filters::{Filter, LoadAssumption, NO_LIMIT, PluginKind};
 use crate::plugins;
 use crate::profile::FilterPlugin;
 use crate::requests::Usage;
-use crate::wakes::Wakes;
 
 /// What a filter did against its word.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Broken {
+pub enum DeclarationViolation {
     /// Two pods that are equal in what it says it reads got different answers.
     #[error(
         "{filter} reads more of a pod than it declares: {pod} gets {seen} where one that is equal in all it declares gets {alike}"
     )]
-    Reads {
+    UndeclaredRead {
         /// The filter.
         filter: String,
         /// The pod, in words.
@@ -49,7 +49,7 @@ pub enum Broken {
     },
     /// There was more room with one more pod on the node.
     #[error("{filter} counts wrongly: {before} fit, and {after} once another pod is on the node")]
-    Rises {
+    SlotsIncrease {
         /// The filter.
         filter: String,
         /// Slots before.
@@ -69,7 +69,7 @@ pub enum Broken {
     },
     /// A change that it does not wake for made room.
     #[error("{filter} sleeps through a change that made room: {change}, for {pod}")]
-    Sleeps {
+    MissedEvent {
         /// The filter.
         filter: String,
         /// What changed.
@@ -79,7 +79,7 @@ pub enum Broken {
     },
     /// It says something else about many nodes at once than about one of them.
     #[error("{filter} contradicts itself: {one} fit by its `room`, {many} by its `lower`")]
-    Contradicts {
+    InconsistentSlots {
         /// The filter.
         filter: String,
         /// What it says about the node.
@@ -89,7 +89,7 @@ pub enum Broken {
     },
     /// It refuses a node and has nothing to say about it.
     #[error("{filter} refuses a node without a reason")]
-    Speechless {
+    MissingReason {
         /// The filter.
         filter: String,
     },
@@ -97,8 +97,13 @@ pub enum Broken {
 
 /// Checks a filter on `cases` generated clusters; the same seed gives the same ones. Generated pods and nodes carry the
 /// labels and annotations whose keys and values are in `words`, and the usual things that filters look at.
-pub fn check(filter: &FilterPlugin, words: &[(&str, &str)], seed: u64, cases: usize) -> Result<(), Broken> {
-    let mut world = World { random: Random::seeded(seed), words: words.to_vec() };
+pub fn check(
+    filter: &FilterPlugin,
+    words: &[(&str, &str)],
+    seed: u64,
+    cases: usize,
+) -> Result<(), DeclarationViolation> {
+    let mut world = ClusterGenerator { random: Random::seeded(seed), words: words.to_vec() };
     (0..cases).try_for_each(|_| {
         let mut cluster = Cluster::default();
         let filter = plugins::filter(filter, &mut cluster);
@@ -106,73 +111,74 @@ pub fn check(filter: &FilterPlugin, words: &[(&str, &str)], seed: u64, cases: us
     })
 }
 
-struct World<'a> {
+struct ClusterGenerator<'a> {
     random: Random,
     words: Vec<(&'a str, &'a str)>,
 }
 
-impl World<'_> {
-    fn try_case(&mut self, filter: &dyn Filter, mut cluster: Cluster) -> Result<(), Broken> {
+impl ClusterGenerator<'_> {
+    fn try_case(&mut self, filter: &dyn Filter, mut cluster: Cluster) -> Result<(), DeclarationViolation> {
         let mut view = self.node();
         cluster.set_node(&view);
         let node = cluster.index_of(&view.metadata.name);
         let (pod, mut running) = (self.pod(), Vec::new());
         let class = Class::with_everything(&pod, &mut cluster);
-        self.holds_now(filter, &class, &pod, node, &cluster)?;
+        self.check_invariants(filter, &class, &pod, node, &cluster)?;
         for _ in 0..6 {
-            let before = filter.room(&class, cluster.at(node), Load::Now);
+            let before = filter.slots(&class, cluster.node_ref(node), LoadAssumption::Now);
             let (change, kind) = self.change(&mut cluster, node, &mut view, &mut running);
-            let after = filter.room(&class, cluster.at(node), Load::Now);
+            let after = filter.slots(&class, cluster.node_ref(node), LoadAssumption::Now);
             let name = || filter.name().to_owned();
-            let by_pods = matches!(change, ADDED | LEFT);
-            if filter.kind() == Kind::Static && by_pods && before != after {
-                return Err(Broken::NotStatic { filter: name(), before, after });
+            let by_pods = matches!(change, POD_ADDED | POD_REMOVED);
+            if filter.kind() == PluginKind::Static && by_pods && before != after {
+                return Err(DeclarationViolation::NotStatic { filter: name(), before, after });
             }
-            if change == ADDED && after > before {
-                return Err(Broken::Rises { filter: name(), before, after });
+            if change == POD_ADDED && after > before {
+                return Err(DeclarationViolation::SlotsIncrease { filter: name(), before, after });
             }
-            if after > before && !filter.wakes(&class).meets(kind) {
-                return Err(Broken::Sleeps { filter: name(), change, pod: in_words(&pod) });
+            if after > before && !filter.events_to_register(&class).intersects(kind) {
+                return Err(DeclarationViolation::MissedEvent { filter: name(), change, pod: describe(&pod) });
             }
-            self.holds_now(filter, &class, &pod, node, &cluster)?;
+            self.check_invariants(filter, &class, &pod, node, &cluster)?;
         }
         Ok(())
     }
 
     /// What must hold at any moment.
-    fn holds_now(
+    fn check_invariants(
         &self,
         filter: &dyn Filter,
         class: &Class,
         pod: &PodView,
         node: NodeIndex,
         cluster: &Cluster,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), DeclarationViolation> {
         let name = || filter.name().to_owned();
         let limited = class.clone().limited_to(&filter.reads());
-        for load in [Load::Now, Load::Empty] {
-            let seen = filter.room(class, cluster.at(node), load);
-            let alike = filter.room(&limited, cluster.at(node), load);
-            if seen != alike || filter.wakes(class) != filter.wakes(&limited) {
-                return Err(Broken::Reads { filter: name(), pod: in_words(pod), seen, alike });
+        for load in [LoadAssumption::Now, LoadAssumption::Empty] {
+            let seen = filter.slots(class, cluster.node_ref(node), load);
+            let alike = filter.slots(&limited, cluster.node_ref(node), load);
+            if seen != alike || filter.events_to_register(class) != filter.events_to_register(&limited) {
+                return Err(DeclarationViolation::UndeclaredRead { filter: name(), pod: describe(pod), seen, alike });
             }
-            if filter.kind() == Kind::Static && !matches!(seen, 0 | NO_LIMIT) {
-                return Err(Broken::NotStatic { filter: name(), before: seen, after: seen });
+            if filter.kind() == PluginKind::Static && !matches!(seen, 0 | NO_LIMIT) {
+                return Err(DeclarationViolation::NotStatic { filter: name(), before: seen, after: seen });
             }
             let mut rooms = [NO_LIMIT];
-            filter.lower(class, cluster.several(&[node]), load, &mut rooms);
+            filter.limit_slots(class, cluster.node_refs(&[node]), load, &mut rooms);
             if rooms != [seen] {
-                return Err(Broken::Contradicts { filter: name(), one: seen, many: rooms[0] });
+                return Err(DeclarationViolation::InconsistentSlots { filter: name(), one: seen, many: rooms[0] });
             }
             let mut spoke = false;
-            filter.reasons(class, cluster.at(node), 0, &mut |_| spoke = true);
-            if load == Load::Now && seen == 0 && !spoke {
-                return Err(Broken::Speechless { filter: name() });
+            filter.reasons(class, cluster.node_ref(node), 0, &mut |_| spoke = true);
+            if load == LoadAssumption::Now && seen == 0 && !spoke {
+                return Err(DeclarationViolation::MissingReason { filter: name() });
             }
         }
-        let [now, empty] = [Load::Now, Load::Empty].map(|load| filter.room(class, cluster.at(node), load));
+        let [now, empty] =
+            [LoadAssumption::Now, LoadAssumption::Empty].map(|load| filter.slots(class, cluster.node_ref(node), load));
         if empty < now {
-            return Err(Broken::LessWhenEmpty { filter: name(), now, empty });
+            return Err(DeclarationViolation::LessWhenEmpty { filter: name(), now, empty });
         }
         Ok(())
     }
@@ -184,45 +190,45 @@ impl World<'_> {
         node: NodeIndex,
         view: &mut NodeView,
         running: &mut Vec<Usage>,
-    ) -> (&'static str, Wakes) {
+    ) -> (&'static str, ClusterEvents) {
         let other = self.node();
         match self.random.below(8) {
             0 => {
                 view.metadata.labels = other.metadata.labels;
                 cluster.set_node(view);
-                ("the node's labels changed", Wakes::LABELS)
+                ("the node's labels changed", ClusterEvents::NODE_LABELS)
             }
             1 => {
                 (view.spec.taints, view.spec.unschedulable) = (other.spec.taints, other.spec.unschedulable);
                 cluster.set_node(view);
-                ("the node's taints changed", Wakes::TAINTS)
+                ("the node's taints changed", ClusterEvents::NODE_TAINTS)
             }
             2 => {
                 view.status.allocatable = other.status.allocatable;
                 cluster.set_node(view);
-                ("what the node has changed", Wakes::ALLOCATABLE)
+                ("what the node has changed", ClusterEvents::NODE_ALLOCATABLE)
             }
             3 => {
                 view.status.images = other.status.images;
                 cluster.set_node(view);
-                ("the node's images changed", Wakes::IMAGES)
+                ("the node's images changed", ClusterEvents::NODE_IMAGES)
             }
             4 => {
                 // Its pods stay: they are taken away later than a node, if it does not return before.
                 cluster.remove_node(&view.metadata.name);
                 *view = other;
                 cluster.set_node(view);
-                ("the node went, and another came under its name", Wakes::NODE_ADDED)
+                ("the node went, and another came under its name", ClusterEvents::NODE_ADD)
             }
             5 if !running.is_empty() => {
-                cluster.give_back(node, &running.swap_remove(0));
-                (LEFT, Wakes::POD_LEFT)
+                cluster.remove_pod(node, &running.swap_remove(0));
+                (POD_REMOVED, ClusterEvents::ASSIGNED_POD_DELETE)
             }
             _ => {
                 let usage = Usage::of(&self.pod().spec, cluster);
-                cluster.take(node, &usage);
+                cluster.add_pod(node, &usage);
                 running.push(usage);
-                (ADDED, Wakes::NONE)
+                (POD_ADDED, ClusterEvents::NONE)
             }
         }
     }
@@ -230,7 +236,7 @@ impl World<'_> {
     fn node(&self) -> NodeView {
         let mut node = NodeView::default();
         node.metadata.name = "node".to_owned();
-        node.metadata.labels = self.texts().into_iter().collect();
+        node.metadata.labels = self.key_values().into_iter().collect();
         node.spec.unschedulable = self.random.below(4) == 0;
         node.spec.taints = (0..self.random.below(3)).map(|_| self.taint()).collect();
         node.status.images = (0..self.random.below(2)).map(|_| image()).collect();
@@ -242,8 +248,8 @@ impl World<'_> {
 
     fn pod(&self) -> PodView {
         let mut pod = PodView::default();
-        pod.metadata.labels = self.texts().into_iter().collect();
-        pod.metadata.annotations = self.texts().into_iter().collect();
+        pod.metadata.labels = self.key_values().into_iter().collect();
+        pod.metadata.annotations = self.key_values().into_iter().collect();
         let mut container = ContainerView::default();
         for resource in ["cpu", "memory", "example.com/device"] {
             if self.random.below(2) == 0 {
@@ -274,14 +280,14 @@ impl World<'_> {
     }
 
     /// Some of the words.
-    fn texts(&self) -> Vec<(String, String)> {
+    fn key_values(&self) -> Vec<(String, String)> {
         let usual = [("zone", "a"), ("zone", "b"), ("disk", "1"), ("disk", "2")];
         let all = usual.iter().chain(&self.words).filter(|_| self.random.below(2) == 0);
         all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn selector(&self) -> Pairs<String> {
-        let mut selector = Pairs::default();
+    fn selector(&self) -> SmallMap<String> {
+        let mut selector = SmallMap::default();
         if self.random.below(4) == 0 {
             selector.insert("zone", "a".to_owned());
         }
@@ -317,10 +323,10 @@ fn image() -> ImageView {
     ImageView { names: vec![IMAGE.into()], size_bytes: 1 << 30 }
 }
 
-const ADDED: &str = "a pod came to the node";
-const LEFT: &str = "a pod left the node";
+const POD_ADDED: &str = "a pod came to the node";
+const POD_REMOVED: &str = "a pod left the node";
 
-fn in_words(pod: &PodView) -> String {
+fn describe(pod: &PodView) -> String {
     let requests = pod.spec.containers.iter().flat_map(|container| container.resources.requests.keys());
     let requests: Vec<_> = requests.collect();
     let (labels, annotations) = (&pod.metadata.labels, &pod.metadata.annotations);
@@ -333,9 +339,12 @@ mod tests {
 
     use k8s_openapi::api::core::v1 as core;
 
-    use super::{Broken, check};
+    use super::{DeclarationViolation, check};
     use crate::profile::{FilterPlugin, FitArgs, NodeAffinityArgs};
-    use crate::{Class, Filter, Kind, Load, NO_LIMIT, NodeRef, NodeRefs, Parts, Profile, Reads, Reason, Wakes};
+    use crate::{
+        Class, ClusterEvents, Filter, LoadAssumption, NO_LIMIT, NodeRef, NodeRefs, PluginKind, PodSpecFields, Profile,
+        ReadSet, Reason,
+    };
 
     #[test]
     fn what_the_built_in_filters_declare_is_what_they_do() {
@@ -380,66 +389,66 @@ mod tests {
             "Lie"
         }
 
-        fn kind(&self) -> Kind {
-            if matches!(self, Lie::Static) { Kind::Static } else { Kind::Counted }
+        fn kind(&self) -> PluginKind {
+            if matches!(self, Lie::Static) { PluginKind::Static } else { PluginKind::Counted }
         }
 
-        fn reads(&self) -> Reads {
-            let reads = Reads::parts(Parts::NONE);
-            if matches!(self, Lie::Reads) { reads } else { reads.and_annotation("device") }
+        fn reads(&self) -> ReadSet {
+            let reads = ReadSet::fields(PodSpecFields::NONE);
+            if matches!(self, Lie::Reads) { reads } else { reads.with_annotation("device") }
         }
 
-        fn wakes(&self, _: &Class) -> Wakes {
-            let wakes = Wakes::ALLOCATABLE;
-            let wakes = if matches!(self, Lie::Wakes) { wakes } else { wakes | Wakes::POD_LEFT };
-            if matches!(self, Lie::NodeAdded) { wakes } else { wakes | Wakes::NODE_ADDED }
+        fn events_to_register(&self, _: &Class) -> ClusterEvents {
+            let wakes = ClusterEvents::NODE_ALLOCATABLE;
+            let wakes = if matches!(self, Lie::Wakes) { wakes } else { wakes | ClusterEvents::ASSIGNED_POD_DELETE };
+            if matches!(self, Lie::NodeAdded) { wakes } else { wakes | ClusterEvents::NODE_ADD }
         }
 
-        fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32 {
+        fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32 {
             if class.annotation("device").is_none() {
                 return NO_LIMIT;
             }
             let lies = match self {
-                Lie::Empty => load == Load::Empty,
-                Lie::Images => node.fixed().images.is_empty(),
+                Lie::Empty => load == LoadAssumption::Empty,
+                Lie::Images => node.info().images.is_empty(),
                 _ => false,
             };
             if lies {
                 return 0;
             }
-            let taken = if load == Load::Now { node.pods_count() } else { 0 };
+            let taken = if load == LoadAssumption::Now { node.pods_count() } else { 0 };
             let taken = if matches!(self, Lie::Counts) { -taken } else { taken };
             u32::try_from(node.allocatable("example.com/device") - taken).unwrap_or(0)
         }
 
-        fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
+        fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
             let spare = u32::from(matches!(self, Lie::Many));
             for (node, room) in nodes.iter().zip(rooms) {
-                *room = (*room).min(self.room(class, node, load).saturating_add(spare));
+                *room = (*room).min(self.slots(class, node, load).saturating_add(spare));
             }
         }
 
-        fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
+        fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
             if !matches!(self, Lie::Reasons) {
-                say(Reason::new("node(s) had no free device"));
+                report(Reason::new("node(s) had no free device"));
             }
         }
     }
 
     #[test]
     fn every_lie_of_a_filter_is_found() {
-        let found = |lie| check(&FilterPlugin::Own(Arc::new(lie)), &[("device", "yes")], 1, 1000);
+        let found = |lie| check(&FilterPlugin::Custom(Arc::new(lie)), &[("device", "yes")], 1, 1000);
         assert_eq!(found(Lie::None), Ok(()));
-        assert!(matches!(found(Lie::Reads), Err(Broken::Reads { .. })));
-        assert!(matches!(found(Lie::Static), Err(Broken::NotStatic { .. })));
-        assert!(matches!(found(Lie::Counts), Err(Broken::Rises { .. })));
-        assert!(matches!(found(Lie::Empty), Err(Broken::LessWhenEmpty { .. })));
+        assert!(matches!(found(Lie::Reads), Err(DeclarationViolation::UndeclaredRead { .. })));
+        assert!(matches!(found(Lie::Static), Err(DeclarationViolation::NotStatic { .. })));
+        assert!(matches!(found(Lie::Counts), Err(DeclarationViolation::SlotsIncrease { .. })));
+        assert!(matches!(found(Lie::Empty), Err(DeclarationViolation::LessWhenEmpty { .. })));
         for (lie, slept_through) in [(Lie::Wakes, "left"), (Lie::NodeAdded, "another came"), (Lie::Images, "images")] {
             let found = found(lie);
-            let is_it = matches!(&found, Err(Broken::Sleeps { change, .. }) if change.contains(slept_through));
+            let is_it = matches!(&found, Err(DeclarationViolation::MissedEvent { change, .. }) if change.contains(slept_through));
             assert!(is_it, "{found:?}");
         }
-        assert!(matches!(found(Lie::Many), Err(Broken::Contradicts { .. })));
-        assert!(matches!(found(Lie::Reasons), Err(Broken::Speechless { .. })));
+        assert!(matches!(found(Lie::Many), Err(DeclarationViolation::InconsistentSlots { .. })));
+        assert!(matches!(found(Lie::Reasons), Err(DeclarationViolation::MissingReason { .. })));
     }
 }

@@ -16,13 +16,13 @@ pub(crate) use host_ports::HostPorts;
 pub(crate) use node_affinity::{NodeAffinity, term_matches};
 pub(crate) use node_name::NodeName;
 pub(crate) use node_unschedulable::NodeUnschedulable;
-pub(crate) use resources::Resources;
+pub(crate) use resources::NodeResourcesFit;
 pub(crate) use taints::{Taints, tolerates};
 
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceId};
-use crate::reads::Reads;
-use crate::wakes::Wakes;
+use crate::cluster_events::ClusterEvents;
+use crate::reads::ReadSet;
 
 /// Says how many more pods of a class a node takes.
 ///
@@ -32,34 +32,40 @@ pub trait Filter: Debug + Send + Sync {
     fn name(&self) -> &str;
 
     /// How its answer may be kept.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> PluginKind;
 
     /// What it reads of a pod. The union over the filters and scores of a profile is what tells classes apart; nothing
     /// else of a pod may reach an answer.
-    fn reads(&self) -> Reads;
+    fn reads(&self) -> ReadSet;
 
     /// Which changes can turn its "no" into "yes" for pods of this class.
-    fn wakes(&self, class: &Class) -> Wakes;
+    fn events_to_register(&self, class: &Class) -> ClusterEvents;
 
     /// How many more pods of `class` the node takes under `load`, as far as this filter goes. [`NO_LIMIT`]: any number.
     /// A [`Kind::Static`] filter answers 0 or [`NO_LIMIT`]. An empty node takes at least as many as it does now.
-    fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32;
+    fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32;
 
     /// Lowers each of `rooms` to what this filter leaves of the node at the same place: what [`room`](Self::room) says, of
     /// many nodes in one call. Worth writing only where something can be looked up once for all of them.
-    fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
-        lower_each(self, class, nodes, load, rooms);
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
+        limit_slots_each(self, class, nodes, load, rooms);
     }
 
     /// Why it refuses the node to one more pod, after `more` others of the class that are not counted there yet.
     /// Only asked where that is so.
-    fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, say: &mut dyn FnMut(Reason));
+    fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, report: &mut dyn FnMut(Reason));
 }
 
 /// Asks a filter about one node after another.
-fn lower_each<F: Filter + ?Sized>(filter: &F, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
+fn limit_slots_each<F: Filter + ?Sized>(
+    filter: &F,
+    class: &Class,
+    nodes: NodeRefs<'_>,
+    load: LoadAssumption,
+    rooms: &mut [u32],
+) {
     for (node, room) in nodes.iter().zip(rooms).filter(|(_, room)| **room > 0) {
-        *room = (*room).min(filter.room(class, node, load));
+        *room = (*room).min(filter.slots(class, node, load));
     }
 }
 
@@ -69,7 +75,7 @@ pub const NO_LIMIT: u32 = u32::MAX;
 /// What kind of answer a filter or a score gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum PluginKind {
     /// About the node as it is, whatever pods are on it: a yes or a no.
     Static,
     /// A number of slots on a node, from what is taken there. Never rises when a pod is added.
@@ -82,7 +88,7 @@ pub enum Kind {
 
 /// Which pods to reckon with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum LoadAssumption {
     /// Those on the node now.
     Now,
     /// None: could the class ever fit here?
@@ -91,17 +97,17 @@ pub enum Load {
 
 /// Why a node was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reason(Why);
+pub struct Reason(ReasonKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Why {
+enum ReasonKind {
     Text(&'static str),
     Insufficient(ResourceId),
-    Held,
+    Reserved,
 }
 
 /// How the reason of a node begins that is kept free.
-const HELD_FOR: &str = "node(s) were held for ";
+const RESERVED_FOR: &str = "node(s) were held for ";
 
 /// Texts are those of kube-scheduler (facts: scheduler 7.3).
 impl Reason {
@@ -122,11 +128,11 @@ impl Reason {
     pub(crate) const OTHER_DOMAIN: Reason =
         Reason::new("node(s) were in another topology domain than the pods of the group that have a place");
     /// What the node has is kept free for a unit that has waited for long.
-    pub(crate) const HELD: Reason = Reason(Why::Held);
+    pub(crate) const RESERVED: Reason = Reason(ReasonKind::Reserved);
 
     /// A reason in words that follow a number of nodes: "3 node(s) were on fire".
     pub const fn new(text: &'static str) -> Reason {
-        Reason(Why::Text(text))
+        Reason(ReasonKind::Text(text))
     }
 
     /// The plugin that gives a reason in these words, by kube-scheduler's name for it; none for a filter of one's own.
@@ -135,7 +141,7 @@ impl Reason {
             return Some("NodeResourcesFit");
         }
         // Upstream: there are no holds, and so no name for them.
-        if text.starts_with(HELD_FOR) {
+        if text.starts_with(RESERVED_FOR) {
             return Some("Hold");
         }
         let by = [
@@ -150,18 +156,20 @@ impl Reason {
             (Reason::DOMAIN_TOO_SMALL, "TopologyPlacementGenerator"),
             (Reason::OTHER_DOMAIN, "TopologyPlacementGenerator"),
         ];
-        by.iter().find(|(reason, _)| matches!(reason.0, Why::Text(known) if known == text)).map(|(_, plugin)| *plugin)
+        by.iter()
+            .find(|(reason, _)| matches!(reason.0, ReasonKind::Text(known) if known == text))
+            .map(|(_, plugin)| *plugin)
     }
 
     pub(crate) fn insufficient(resource: ResourceId) -> Reason {
-        Reason(Why::Insufficient(resource))
+        Reason(ReasonKind::Insufficient(resource))
     }
 
     pub(crate) fn text(self, cluster: &Cluster) -> String {
         match self.0 {
-            Why::Text(text) => text.to_owned(),
-            Why::Insufficient(resource) => format!("Insufficient {}", cluster.resource_name(resource)),
-            Why::Held => format!("{HELD_FOR}{}", cluster.held_for()),
+            ReasonKind::Text(text) => text.to_owned(),
+            ReasonKind::Insufficient(resource) => format!("Insufficient {}", cluster.resource_name(resource)),
+            ReasonKind::Reserved => format!("{RESERVED_FOR}{}", cluster.reserved_for()),
         }
     }
 }

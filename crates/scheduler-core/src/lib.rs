@@ -15,7 +15,7 @@ mod cycle; // one decision from start to end; read this next
 mod queue; // who is next
 mod groups; // groups and who belongs to them
 mod pods; // pods as the core keeps them, and where each one stands
-mod need; // what a unit asks for: classes, counts, domain
+mod demand; // what a unit asks for: classes, counts, domain
 mod cluster; // what the cluster looks like, kept up to date
 pub mod declarations; // holds what a filter declares against what it does
 pub mod survey; // what every filter and score says, for one pod
@@ -23,7 +23,7 @@ pub mod profile; // which filters and scores judge a pod
 mod plugins; // a profile made ready
 mod classes; // pods that are alike
 mod reads; // what filters and scores read of a pod
-mod wakes; // what can turn a "no" into "yes"
+mod cluster_events; // what can turn a "no" into "yes"
 mod requests; // what one pod takes from its node
 mod filters; // where a class may go, and how often
 mod scores; // where it had better go
@@ -33,37 +33,37 @@ mod slots; // how many fit, per topology domain
 mod place; // puts a group's pods on nodes, tentatively
 mod search; // pods of several classes: finds a way where there is one
 mod overcommit; // who has to leave a node that was given too many
-mod alarms; // things to look at again after a while
-mod hold; // which nodes to keep free for a group that is passed over
+mod timers; // things to look at again after a while
+mod reservation; // which nodes to keep free for a group that is passed over
 mod reasons; // counts who refused
 pub mod refusal; // a "no", and its words
-pub mod ways_out; // what would turn it into a yes, in words
-mod advice; // looks for ways out
-mod absence; // a cluster without some of its pods
-pub mod why_here; // why pods are where they are
-pub mod explained; // all that can be said about a unit, and the queue
+pub mod remedies; // what would turn it into a yes, in words
+mod remedy_search; // looks for ways out
+mod removal_overlay; // a cluster without some of its pods
+pub mod placement_report; // why pods are where they are
+pub mod explanation; // all that can be said about a unit, and the queue
 mod names; // strings as numbers
-mod moment; // times in little room
+mod compact_timestamp; // times in little room
 
 #[cfg(test)]
 mod tests;
 
 pub use classes::Class;
 pub use cluster::{NodeRef, NodeRefs};
+pub use cluster_events::ClusterEvents;
 pub use decision::{
-    Change, ChosenDomain, Config, Decision, Member, NewRun, OtherPriority, Outcome, Placement, Release, Unit,
-    UnsupportedTerms, Verdict, WhyReleased,
+    BindOutcome, ChosenDomain, ClusterChange, Config, Decision, DecisionAction, NewRun, Placement, PodRef,
+    PriorityMismatch, Release, ReleaseReason, Unit, UnsupportedTerms,
 };
-pub use explained::{Explained, Queued, State};
-pub use filters::{Filter, Kind, Load, NO_LIMIT, Reason};
+pub use explanation::{QueueStatus, QueuedUnit, UnitExplanation};
+pub use filters::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 pub use overcommit::Overcommit;
+pub use placement_report::{DomainChoice, NodeChoice, PlacementReport};
 pub use profile::Profile;
-pub use queue::counts::{Arrival, Came, Line, Standing};
-pub use reads::{Parts, Reads};
-pub use refusal::{Cause, DomainReport, Histogram, NearestDomain, Refusal, SetAside};
-pub use scores::{MAX_SCORE, Nodes, Scale, Score};
+pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
+pub use reads::{PodSpecFields, ReadSet};
+pub use refusal::{DomainReport, ExcludedCounts, Histogram, NearestDomain, Refusal, RefusalCause};
+pub use remedies::{Blocker, Remedy, RemedyReport, RemedyStatus, ResourceShortfall, RootOwner};
+pub use scores::{AllNodes, MAX_SCORE, Score, ScoreNormalization};
 pub use state::Core;
 pub use survey::Survey;
-pub use wakes::Wakes;
-pub use ways_out::{Advice, Advised, Lacking, Leaving, Origin, WayOut};
-pub use why_here::{DomainChoice, NodeChoice, WhyHere};

@@ -19,18 +19,18 @@ impl NameId {
 /// The strings seen so far. They are never forgotten: a cluster has few distinct labels, and a node's name costs
 /// some fifty bytes.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameTable {
     texts: IndexSet<Arc<str>, FxBuildHasher>,
 }
 
-impl Default for Names {
-    fn default() -> Names {
+impl Default for NameTable {
+    fn default() -> NameTable {
         let well_known = ["", "node.kubernetes.io/unschedulable"];
-        Names { texts: well_known.into_iter().map(Arc::from).collect() }
+        NameTable { texts: well_known.into_iter().map(Arc::from).collect() }
     }
 }
 
-impl Names {
+impl NameTable {
     /// The id of `text`, new if it was never seen.
     pub(crate) fn intern(&mut self, text: &str) -> NameId {
         let at = match self.texts.get_index_of(text) {

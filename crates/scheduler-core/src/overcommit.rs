@@ -9,7 +9,7 @@ use std::fmt;
 use api::core::requests;
 
 use crate::cluster::{Cluster, NodeIndex, ResourceId};
-use crate::filters::Resources;
+use crate::filters::NodeResourcesFit;
 use crate::requests::Usage;
 
 /// A node whose pods ask for more of something than there is.
@@ -28,14 +28,15 @@ pub struct Overcommit {
 impl fmt::Display for Overcommit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Overcommit { node, resource, requested, allocatable } = self;
-        let [requested, allocatable] = [requested, allocatable].map(|amount| requests::written(resource, *amount));
+        let [requested, allocatable] =
+            [requested, allocatable].map(|amount| requests::format_amount(resource, *amount));
         write!(f, "node {node} has {allocatable} {resource}, and its pods ask for {requested}")
     }
 }
 
 /// What of a node is taken by those of its pods that were counted.
 #[derive(Debug)]
-pub(crate) struct Ledger<'a> {
+pub(crate) struct NodeUsage<'a> {
     cluster: &'a Cluster,
     node: NodeIndex,
     pods_count: i64,
@@ -44,16 +45,16 @@ pub(crate) struct Ledger<'a> {
 
 /// Something of which there is not enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Short {
+pub(crate) enum MissingResource {
     /// The node allows no more pods.
     Pods,
-    Of(ResourceId),
+    Resource(ResourceId),
 }
 
-impl<'a> Ledger<'a> {
+impl<'a> NodeUsage<'a> {
     /// Nothing is taken yet.
-    pub(crate) fn of(cluster: &'a Cluster, node: NodeIndex) -> Ledger<'a> {
-        Ledger { cluster, node, pods_count: 0, requested: BTreeMap::new() }
+    pub(crate) fn of(cluster: &'a Cluster, node: NodeIndex) -> NodeUsage<'a> {
+        NodeUsage { cluster, node, pods_count: 0, requested: BTreeMap::new() }
     }
 
     /// Counts one more pod.
@@ -66,22 +67,22 @@ impl<'a> Ledger<'a> {
     }
 
     /// What there is not enough of for one more pod that is judged by `fit`.
-    pub(crate) fn lacks(&self, usage: &Usage, fit: &Resources) -> Option<Short> {
+    pub(crate) fn missing_for(&self, usage: &Usage, fit: &NodeResourcesFit) -> Option<MissingResource> {
         if self.pods_count >= self.cluster.pods_allowed(self.node) {
-            return Some(Short::Pods);
+            return Some(MissingResource::Pods);
         }
-        let counted = |(resource, _): &&(ResourceId, i64)| fit.counts(*resource, self.cluster.at(self.node));
+        let counted = |(resource, _): &&(ResourceId, i64)| fit.counts(*resource, self.cluster.node_ref(self.node));
         let mut asked = usage.requests.iter().filter(counted);
         let lacking = asked
             .find(|(resource, amount)| self.taken(*resource).saturating_add(*amount) > self.allocatable(*resource));
-        lacking.map(|(resource, _)| Short::Of(*resource))
+        lacking.map(|(resource, _)| MissingResource::Resource(*resource))
     }
 
     /// The node in these terms.
-    pub(crate) fn overcommit(&self, short: Short) -> Overcommit {
+    pub(crate) fn overcommit(&self, short: MissingResource) -> Overcommit {
         let (resource, requested, allocatable) = match short {
-            Short::Pods => ("pods", self.pods_count, self.cluster.pods_allowed(self.node)),
-            Short::Of(resource) => {
+            MissingResource::Pods => ("pods", self.pods_count, self.cluster.pods_allowed(self.node)),
+            MissingResource::Resource(resource) => {
                 (self.cluster.resource_name(resource), self.taken(resource), self.allocatable(resource))
             }
         };
@@ -100,22 +101,22 @@ impl<'a> Ledger<'a> {
 
 /// A pod that may have to leave.
 #[derive(Debug)]
-pub(crate) struct Suspect<'a, T> {
-    pub(crate) who: T,
+pub(crate) struct ReleaseCandidate<'a, T> {
+    pub(crate) id: T,
     pub(crate) usage: &'a Usage,
     /// How it is judged whether it fits.
-    pub(crate) fit: &'a Resources,
+    pub(crate) fit: &'a NodeResourcesFit,
 }
 
 /// Those of the suspects that do not fit beside whom `ledger` counts, and what each is short of. `suspects` stand in the
 /// order they came: each keeps its place unless those before it left too little.
-pub(crate) fn surplus<'a, T>(
-    mut ledger: Ledger<'_>,
-    suspects: impl IntoIterator<Item = Suspect<'a, T>>,
-) -> Vec<(T, Short)> {
+pub(crate) fn pods_to_release<'a, T>(
+    mut ledger: NodeUsage<'_>,
+    suspects: impl IntoIterator<Item = ReleaseCandidate<'a, T>>,
+) -> Vec<(T, MissingResource)> {
     let mut leave = Vec::new();
-    for Suspect { who, usage, fit } in suspects {
-        match ledger.lacks(usage, fit) {
+    for ReleaseCandidate { id: who, usage, fit } in suspects {
+        match ledger.missing_for(usage, fit) {
             None => ledger.take(usage),
             Some(short) => leave.push((who, short)),
         }

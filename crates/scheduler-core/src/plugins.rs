@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::classes::{Class, Term};
 use crate::cluster::{Cluster, NodeIndex};
-use crate::filters::{self, Filter, Kind, Load, NO_LIMIT};
+use crate::cluster_events::ClusterEvents;
+use crate::filters::{self, Filter, LoadAssumption, NO_LIMIT, PluginKind};
 use crate::profile::{FilterPlugin, FitArgs, FitStrategy, NodeAffinityArgs, Profile, ScorePlugin};
-use crate::reads::Reads;
-use crate::scores::{self, MAX_SCORE, Score, Strategy};
-use crate::wakes::Wakes;
+use crate::reads::ReadSet;
+use crate::scores::{self, AllocationStrategy, MAX_SCORE, Score};
 
 /// The filters and scores of one profile.
 #[derive(Debug)]
@@ -19,24 +19,24 @@ pub(crate) struct Plugins {
     static_count: usize,
     pub(crate) scores: Vec<(Arc<dyn Score>, i64)>,
     /// What all of them read.
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadSet,
     pub(crate) scheduling_gates: bool,
     /// Whether pods must fit into what their node has, and what then counts.
-    fit: Option<filters::Resources>,
+    fit: Option<filters::NodeResourcesFit>,
 }
 
 impl Plugins {
     /// Looks up the names a profile contains.
     pub(crate) fn of(profile: &Profile, cluster: &mut Cluster) -> Plugins {
         let mut filters: Vec<_> = profile.filters.iter().map(|plugin| filter(plugin, cluster)).collect();
-        filters.sort_by_key(|filter| filter.kind() != Kind::Static);
+        filters.sort_by_key(|filter| filter.kind() != PluginKind::Static);
         let scores = profile.scores.iter().map(|(plugin, weight)| (score(plugin, cluster), *weight));
         let scores: Vec<_> = scores.filter(|(_, weight)| *weight != 0).collect();
         let reads = filters.iter().map(|filter| filter.reads()).chain(scores.iter().map(|(score, _)| score.reads()));
         Plugins {
             scheduler_name: profile.scheduler_name.clone(),
-            reads: reads.fold(Reads::default(), |all, own| all.union(&own)),
-            static_count: filters.iter().filter(|filter| filter.kind() == Kind::Static).count(),
+            reads: reads.fold(ReadSet::default(), |all, own| all.union(&own)),
+            static_count: filters.iter().filter(|filter| filter.kind() == PluginKind::Static).count(),
             filters,
             scores,
             scheduling_gates: profile.scheduling_gates,
@@ -45,7 +45,7 @@ impl Plugins {
     }
 
     /// What counts when pods must fit into what their node has; none where they need not.
-    pub(crate) fn fit(&self) -> Option<&filters::Resources> {
+    pub(crate) fn fit(&self) -> Option<&filters::NodeResourcesFit> {
         self.fit.as_ref()
     }
 
@@ -75,19 +75,19 @@ impl Plugins {
     }
 
     /// Which kinds of change can make room for pods of a class.
-    pub(crate) fn wakes(&self, class: &Class) -> Wakes {
+    pub(crate) fn events_to_register(&self, class: &Class) -> ClusterEvents {
         // A node that is not there refuses, too.
-        self.filters.iter().fold(Wakes::NODE_ADDED, |wakes, filter| wakes | filter.wakes(class))
+        self.filters.iter().fold(ClusterEvents::NODE_ADD, |wakes, filter| wakes | filter.events_to_register(class))
     }
 
     /// How many more pods of `class` a node takes, all filters together.
-    pub(crate) fn room(&self, class: &Class, node: NodeIndex, cluster: &Cluster, load: Load) -> u32 {
+    pub(crate) fn slots(&self, class: &Class, node: NodeIndex, cluster: &Cluster, load: LoadAssumption) -> u32 {
         if !cluster.node(node).present {
             return 0;
         }
         let mut room = NO_LIMIT;
         for filter in &self.filters {
-            room = room.min(filter.room(class, cluster.at(node), load));
+            room = room.min(filter.slots(class, cluster.node_ref(node), load));
             if room == 0 {
                 break;
             }
@@ -96,9 +96,9 @@ impl Plugins {
     }
 }
 
-fn fit(plugin: &FilterPlugin) -> Option<filters::Resources> {
+fn fit(plugin: &FilterPlugin) -> Option<filters::NodeResourcesFit> {
     match plugin {
-        FilterPlugin::NodeResourcesFit(args) => Some(filters::Resources::of(args)),
+        FilterPlugin::NodeResourcesFit(args) => Some(filters::NodeResourcesFit::of(args)),
         _ => None,
     }
 }
@@ -116,8 +116,8 @@ pub(crate) fn filter(plugin: &FilterPlugin, cluster: &mut Cluster) -> Arc<dyn Fi
             Arc::new(filters::NodeAffinity { added: terms })
         }
         FilterPlugin::NodePorts => Arc::new(filters::HostPorts),
-        FilterPlugin::NodeResourcesFit(args) => Arc::new(filters::Resources::of(args)),
-        FilterPlugin::Own(filter) => Arc::clone(filter),
+        FilterPlugin::NodeResourcesFit(args) => Arc::new(filters::NodeResourcesFit::of(args)),
+        FilterPlugin::Custom(filter) => Arc::clone(filter),
     }
 }
 
@@ -127,15 +127,15 @@ fn score(plugin: &ScorePlugin, cluster: &mut Cluster) -> Arc<dyn Score> {
         ScorePlugin::NodeAffinity(args) => {
             let preferred =
                 added(args).and_then(|added| added.preferred_during_scheduling_ignored_during_execution.as_ref());
-            let wishes = preferred.map(|wishes| Term::weighed(wishes, &mut cluster.names));
+            let wishes = preferred.map(|wishes| Term::weighted(wishes, &mut cluster.names));
             Arc::new(scores::PreferredNodes { added: wishes.unwrap_or_default() })
         }
         ScorePlugin::NodeResourcesFit(args) => Arc::new(allocation(args, cluster)),
-        ScorePlugin::NodeResourcesBalancedAllocation(args) => {
-            Arc::new(scores::Balance { resources: args.resources.iter().map(|name| cluster.resource(name)).collect() })
-        }
-        ScorePlugin::ImageLocality => Arc::new(scores::Images),
-        ScorePlugin::Own(score) => Arc::clone(score),
+        ScorePlugin::NodeResourcesBalancedAllocation(args) => Arc::new(scores::BalancedAllocation {
+            resources: args.resources.iter().map(|name| cluster.resource(name)).collect(),
+        }),
+        ScorePlugin::ImageLocality => Arc::new(scores::ImageLocality),
+        ScorePlugin::Custom(score) => Arc::clone(score),
     }
 }
 
@@ -148,9 +148,9 @@ fn allocation(args: &FitArgs, cluster: &mut Cluster) -> scores::Allocation {
     let points = |(percent, score): &(i64, i64)| (*percent, score * MAX_SCORE / 10);
     scores::Allocation {
         strategy: match &args.strategy {
-            FitStrategy::LeastAllocated => Strategy::Least,
-            FitStrategy::MostAllocated => Strategy::Most,
-            FitStrategy::RequestedToCapacityRatio(line) => Strategy::Line(line.iter().map(points).collect()),
+            FitStrategy::LeastAllocated => AllocationStrategy::Least,
+            FitStrategy::MostAllocated => AllocationStrategy::Most,
+            FitStrategy::RequestedToCapacityRatio(line) => AllocationStrategy::Line(line.iter().map(points).collect()),
         },
         resources: args.resources.iter().map(|(name, weight)| (cluster.resource(name), *weight)).collect(),
     }

@@ -8,9 +8,9 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::classes::ClassId;
 use crate::cluster::NodeIndex;
-use crate::decision::{Member, UnsupportedTerms};
-use crate::groups::{GroupId, Owner};
-use crate::moment::Moment;
+use crate::compact_timestamp::CompactTimestamp;
+use crate::decision::{PodRef, UnsupportedTerms};
+use crate::groups::{ControllerRef, GroupId};
 use crate::plugins::Plugins;
 use crate::requests::Usage;
 
@@ -20,7 +20,7 @@ pub(crate) struct PodId(u32);
 
 /// One pod. There are many: two bytes here are a megabyte in a large cluster.
 #[derive(Debug)]
-pub(crate) struct Pod {
+pub(crate) struct TrackedPod {
     /// As it was last seen. Whoever shows pods to the core keeps them, too, so that this is one reference.
     pub(crate) view: Arc<PodView>,
     /// The next pod whose key has the same hash.
@@ -30,25 +30,25 @@ pub(crate) struct Pod {
     pub(crate) priority: i32,
     pub(crate) group: Option<GroupId>,
     /// Who manages it; only members of a group are asked.
-    pub(crate) owner: Option<Arc<Owner>>,
+    pub(crate) owner: Option<Arc<ControllerRef>>,
     pub(crate) stage: Stage,
     /// What was last seen of it while it had no node: pending, or set aside.
-    pub(crate) unbound: Sighting,
+    pub(crate) observed_unbound: ObservedStage,
     /// Held from the first sight of the pending pod until it is bound.
     pub(crate) class: Option<ClassId>,
     pub(crate) usage: Arc<Usage>,
     /// When it was bound, if that was seen.
-    pub(crate) bound_at: Moment,
+    pub(crate) bound_at: CompactTimestamp,
     /// It is on a node, and on its way out.
-    pub(crate) leaving: bool,
+    pub(crate) is_deleting: bool,
     /// By whose rules it may be asked to leave a node that has too many. None unless it was seen to be bound, as a pod of
     /// a scheduler of ours that somebody would make anew.
-    pub(crate) judge: Option<Arc<Plugins>>,
+    pub(crate) release_profile: Option<Arc<Plugins>>,
 }
 
-impl Pod {
-    pub(crate) fn as_member(&self) -> Member {
-        Member { pod: self.key(), uid: self.uid().to_owned() }
+impl TrackedPod {
+    pub(crate) fn pod_ref(&self) -> PodRef {
+        PodRef { pod: self.key(), uid: self.uid().to_owned() }
     }
 
     pub(crate) fn key(&self) -> ObjectKey {
@@ -59,11 +59,11 @@ impl Pod {
         &self.view.metadata.uid
     }
 
-    pub(crate) fn created(&self) -> Moment {
+    pub(crate) fn created(&self) -> CompactTimestamp {
         self.view.metadata.creation_timestamp.into()
     }
 
-    fn is_called(&self, namespace: &str, name: &str) -> bool {
+    fn has_name(&self, namespace: &str, name: &str) -> bool {
         self.view.metadata.name == name && self.view.metadata.namespace == namespace
     }
 }
@@ -72,7 +72,7 @@ impl Pod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Not to be placed now.
-    Aside(Aside),
+    Excluded(ExclusionReason),
     /// Waits for a node.
     Pending,
     /// Decided, and not yet seen bound. Counts on its node.
@@ -88,59 +88,59 @@ impl Stage {
     pub(crate) fn node(self) -> Option<NodeIndex> {
         match self {
             Stage::Assumed(node) | Stage::Bound(node) => Some(node),
-            Stage::Aside(_) | Stage::Pending | Stage::Succeeded => None,
+            Stage::Excluded(_) | Stage::Pending | Stage::Succeeded => None,
         }
     }
 }
 
 /// Why a pod is not to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aside {
+pub(crate) enum ExclusionReason {
     /// It is being deleted, or not yet or no longer known.
-    Leaving,
+    Deleting,
     /// It has scheduling gates.
     Gated,
     /// Another scheduler places it.
     OtherScheduler,
     /// It names a group that belongs to somebody else.
-    Foreign,
+    OtherOwner,
     /// Its priority is not that of its group, and the configuration makes that a reason.
-    OtherPriority,
+    PriorityMismatch,
     /// It demands something of its place which no plugin looks at.
     Unsupported,
 }
 
 /// What a view says about where its pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sighting {
+pub(crate) enum ObservedStage {
     Succeeded,
     Bound,
     Pending,
-    Aside(Aside),
+    Excluded(ExclusionReason),
 }
 
-impl Sighting {
+impl ObservedStage {
     /// `None`: the pod is of no further concern.
-    pub(crate) fn of(pod: &PodView, profile: Option<&Plugins>, unsupported: UnsupportedTerms) -> Option<Sighting> {
+    pub(crate) fn of(pod: &PodView, profile: Option<&Plugins>, unsupported: UnsupportedTerms) -> Option<ObservedStage> {
         if pod.is_finished() {
             // Only a group remembers a pod that ran to its end.
             let remembered = pod.status.phase == PodPhase::Succeeded && pod.group_name().is_some();
-            return remembered.then_some(Sighting::Succeeded);
+            return remembered.then_some(ObservedStage::Succeeded);
         }
         if pod.node_name().is_some() {
-            return Some(Sighting::Bound);
+            return Some(ObservedStage::Bound);
         }
         Some(match profile {
-            _ if pod.metadata.is_deleting() => Sighting::Aside(Aside::Leaving),
+            _ if pod.metadata.is_deleting() => ObservedStage::Excluded(ExclusionReason::Deleting),
             // Upstream: one member with another scheduler's name fails the whole group.
-            None => Sighting::Aside(Aside::OtherScheduler),
+            None => ObservedStage::Excluded(ExclusionReason::OtherScheduler),
             Some(profile) if profile.scheduling_gates && !pod.spec.scheduling_gates.is_empty() => {
-                Sighting::Aside(Aside::Gated)
+                ObservedStage::Excluded(ExclusionReason::Gated)
             }
-            Some(_) if unsupported == UnsupportedTerms::Wait && !pod.spec.unread().is_empty() => {
-                Sighting::Aside(Aside::Unsupported)
+            Some(_) if unsupported == UnsupportedTerms::Wait && !pod.spec.unsupported_fields().is_empty() => {
+                ObservedStage::Excluded(ExclusionReason::Unsupported)
             }
-            Some(_) => Sighting::Pending,
+            Some(_) => ObservedStage::Pending,
         })
     }
 }
@@ -148,7 +148,7 @@ impl Sighting {
 /// All pods, by id and by name.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
-    entries: Vec<Option<Pod>>,
+    entries: Vec<Option<TrackedPod>>,
     free: Vec<PodId>,
     /// The first pod for each hash of a key. The keys themselves stand only with the pods.
     by_hash: FxHashMap<u32, PodId>,
@@ -164,7 +164,7 @@ impl Pods {
         let mut next = self.by_hash.get(&hash(namespace, name)).copied();
         while let Some(id) = next {
             let pod = self.get(id);
-            if pod.is_called(namespace, name) {
+            if pod.has_name(namespace, name) {
                 return Some(id);
             }
             next = pod.next;
@@ -172,21 +172,21 @@ impl Pods {
         None
     }
 
-    pub(crate) fn get(&self, id: PodId) -> &Pod {
+    pub(crate) fn get(&self, id: PodId) -> &TrackedPod {
         self.entries[id.0 as usize].as_ref().expect("an id is used only while its pod is known")
     }
 
-    pub(crate) fn get_mut(&mut self, id: PodId) -> &mut Pod {
+    pub(crate) fn get_mut(&mut self, id: PodId) -> &mut TrackedPod {
         self.entries[id.0 as usize].as_mut().expect("an id is used only while its pod is known")
     }
 
     /// The same where the pod may be gone. Another may have its id by then.
-    pub(crate) fn known(&self, id: PodId) -> Option<&Pod> {
+    pub(crate) fn try_get(&self, id: PodId) -> Option<&TrackedPod> {
         self.entries.get(id.0 as usize)?.as_ref()
     }
 
     /// Every pod there is, with its id.
-    pub(crate) fn with_ids(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+    pub(crate) fn with_ids(&self) -> impl Iterator<Item = (PodId, &TrackedPod)> {
         (0..).map(PodId).zip(&self.entries).filter_map(|(id, pod)| Some((id, pod.as_ref()?)))
     }
 
@@ -194,20 +194,20 @@ impl Pods {
     pub(crate) fn add(&mut self, pod: &Arc<PodView>, group: Option<GroupId>, usage: Arc<Usage>) -> PodId {
         self.seen_count += 1;
         let id = self.free.pop().unwrap_or(PodId(self.entries.len() as u32));
-        let entry = Pod {
+        let entry = TrackedPod {
             view: Arc::clone(pod),
             next: self.by_hash.insert(hash(&pod.metadata.namespace, &pod.metadata.name), id),
             seen: self.seen_count,
             priority: pod.spec.priority.unwrap_or(0),
             group,
             owner: None,
-            stage: Stage::Aside(Aside::Leaving),
-            unbound: Sighting::Aside(Aside::Leaving),
+            stage: Stage::Excluded(ExclusionReason::Deleting),
+            observed_unbound: ObservedStage::Excluded(ExclusionReason::Deleting),
             class: None,
             usage,
-            bound_at: Moment::NEVER,
-            leaving: false,
-            judge: None,
+            bound_at: CompactTimestamp::NEVER,
+            is_deleting: false,
+            release_profile: None,
         };
         if id.0 as usize == self.entries.len() {
             self.entries.push(None);
@@ -236,13 +236,13 @@ impl Pods {
 
     /// Every pod there is.
     #[cfg(test)]
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Pod> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &TrackedPod> {
         self.entries.iter().flatten()
     }
 
     /// The pods that were seen bound to a node. Looks at every pod there is.
     pub(crate) fn bound_to(&self, node: NodeIndex) -> impl Iterator<Item = PodId> + '_ {
-        let here = move |pod: &&Pod| pod.stage == Stage::Bound(node);
+        let here = move |pod: &&TrackedPod| pod.stage == Stage::Bound(node);
         let ids = (0..).map(PodId).zip(&self.entries);
         ids.filter(move |(_, pod)| pod.as_ref().is_some_and(|pod| here(&pod))).map(|(id, _)| id)
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     /// Names whose hashes are equal, found by trying.
-    fn alike() -> [String; 2] {
+    fn names_with_equal_hash() -> [String; 2] {
         let mut by_hash: FxHashMap<u32, String> = FxHashMap::default();
         let names = (0..).map(|number| format!("pod-{number}"));
         let mut pairs =
@@ -281,12 +281,12 @@ mod tests {
 
     #[test]
     fn a_pod_takes_little_room() {
-        assert!(size_of::<Option<Pod>>() <= 96, "{}", size_of::<Option<Pod>>());
+        assert!(size_of::<Option<TrackedPod>>() <= 96, "{}", size_of::<Option<TrackedPod>>());
     }
 
     #[test]
     fn pods_whose_names_have_the_same_hash_are_told_apart() {
-        let names = alike();
+        let names = names_with_equal_hash();
         for (first, second) in [(0, 1), (1, 0)] {
             let mut pods = Pods::default();
             let ids = [0, 1].map(|at: usize| pods.add(&pod(&names[at]), None, Arc::default()));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as core;
 use thiserror::Error;
 
-use crate::filters::{Filter, Kind};
+use crate::filters::{Filter, PluginKind};
 use crate::scores::Score;
 
 /// The filters and scores for the pods of one `schedulerName`. The default is that of kube-scheduler, as far as its
@@ -42,7 +42,7 @@ pub enum FilterPlugin {
     /// Requests, and the number of pods.
     NodeResourcesFit(FitArgs),
     /// Somebody's own.
-    Own(Arc<dyn Filter>),
+    Custom(Arc<dyn Filter>),
 }
 
 /// A score of a profile.
@@ -60,7 +60,7 @@ pub enum ScorePlugin {
     /// Images that are there already.
     ImageLocality,
     /// Somebody's own.
-    Own(Arc<dyn Score>),
+    Custom(Arc<dyn Score>),
 }
 
 /// Arguments of NodeAffinity.
@@ -107,7 +107,7 @@ impl PartialEq for FilterPlugin {
         match (self, other) {
             (FilterPlugin::NodeAffinity(ours), FilterPlugin::NodeAffinity(theirs)) => ours == theirs,
             (FilterPlugin::NodeResourcesFit(ours), FilterPlugin::NodeResourcesFit(theirs)) => ours == theirs,
-            (FilterPlugin::Own(ours), FilterPlugin::Own(theirs)) => Arc::ptr_eq(ours, theirs),
+            (FilterPlugin::Custom(ours), FilterPlugin::Custom(theirs)) => Arc::ptr_eq(ours, theirs),
             _ => discriminant(self) == discriminant(other),
         }
     }
@@ -123,7 +123,7 @@ impl PartialEq for ScorePlugin {
                 ScorePlugin::NodeResourcesBalancedAllocation(ours),
                 ScorePlugin::NodeResourcesBalancedAllocation(theirs),
             ) => ours == theirs,
-            (ScorePlugin::Own(ours), ScorePlugin::Own(theirs)) => Arc::ptr_eq(ours, theirs),
+            (ScorePlugin::Custom(ours), ScorePlugin::Custom(theirs)) => Arc::ptr_eq(ours, theirs),
             _ => discriminant(self) == discriminant(other),
         }
     }
@@ -173,11 +173,11 @@ impl Default for Profile {
 /// A plugin of a kind for which there is no place yet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name}: {kind:?} plugins are not supported yet; only Static and Counted ones are")]
-pub struct NoPlace {
+pub struct UnsupportedPluginKind {
     /// The plugin.
     pub name: String,
     /// What it says it is.
-    pub kind: Kind,
+    pub kind: PluginKind,
 }
 
 impl FilterPlugin {
@@ -190,7 +190,7 @@ impl FilterPlugin {
             FilterPlugin::NodeAffinity(_) => "NodeAffinity",
             FilterPlugin::NodePorts => "NodePorts",
             FilterPlugin::NodeResourcesFit(_) => "NodeResourcesFit",
-            FilterPlugin::Own(filter) => filter.name(),
+            FilterPlugin::Custom(filter) => filter.name(),
         }
     }
 }
@@ -204,7 +204,7 @@ impl ScorePlugin {
             ScorePlugin::NodeResourcesFit(_) => "NodeResourcesFit",
             ScorePlugin::NodeResourcesBalancedAllocation(_) => "NodeResourcesBalancedAllocation",
             ScorePlugin::ImageLocality => "ImageLocality",
-            ScorePlugin::Own(score) => score.name(),
+            ScorePlugin::Custom(score) => score.name(),
         }
     }
 }
@@ -216,23 +216,23 @@ impl Profile {
     }
 
     /// With a filter of one's own, which is asked after the others of its kind.
-    pub fn with_filter(mut self, filter: Arc<dyn Filter>) -> Result<Profile, NoPlace> {
-        has_place(filter.name(), filter.kind())?;
-        self.filters.push(FilterPlugin::Own(filter));
+    pub fn with_filter(mut self, filter: Arc<dyn Filter>) -> Result<Profile, UnsupportedPluginKind> {
+        check_kind(filter.name(), filter.kind())?;
+        self.filters.push(FilterPlugin::Custom(filter));
         Ok(self)
     }
 
     /// With a score of one's own.
-    pub fn with_score(mut self, score: Arc<dyn Score>, weight: i64) -> Result<Profile, NoPlace> {
-        has_place(score.name(), score.kind())?;
-        self.scores.push((ScorePlugin::Own(score), weight));
+    pub fn with_score(mut self, score: Arc<dyn Score>, weight: i64) -> Result<Profile, UnsupportedPluginKind> {
+        check_kind(score.name(), score.kind())?;
+        self.scores.push((ScorePlugin::Custom(score), weight));
         Ok(self)
     }
 }
 
-fn has_place(name: &str, kind: Kind) -> Result<(), NoPlace> {
+fn check_kind(name: &str, kind: PluginKind) -> Result<(), UnsupportedPluginKind> {
     match kind {
-        Kind::Static | Kind::Counted => Ok(()),
-        Kind::Coupled | Kind::Global => Err(NoPlace { name: name.to_owned(), kind }),
+        PluginKind::Static | PluginKind::Counted => Ok(()),
+        PluginKind::Coupled | PluginKind::Global => Err(UnsupportedPluginKind { name: name.to_owned(), kind }),
     }
 }

@@ -5,33 +5,33 @@ use std::ops::BitOr;
 
 /// What a filter or score reads of a pod: parts of its spec, and labels and annotations by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reads {
-    pub(crate) parts: Parts,
+pub struct ReadSet {
+    pub(crate) fields: PodSpecFields,
     pub(crate) labels: BTreeSet<String>,
     pub(crate) annotations: BTreeSet<String>,
 }
 
-impl Reads {
+impl ReadSet {
     /// Only these parts; [`Parts::NONE`] for nothing at all.
-    pub fn parts(parts: Parts) -> Reads {
-        Reads { parts, ..Reads::default() }
+    pub fn fields(parts: PodSpecFields) -> ReadSet {
+        ReadSet { fields: parts, ..ReadSet::default() }
     }
 
     /// The value of the pod's label `key` as well.
-    pub fn and_label(mut self, key: &str) -> Reads {
+    pub fn with_label(mut self, key: &str) -> ReadSet {
         self.labels.insert(key.to_owned());
         self
     }
 
     /// The value of the pod's annotation `key` as well.
-    pub fn and_annotation(mut self, key: &str) -> Reads {
+    pub fn with_annotation(mut self, key: &str) -> ReadSet {
         self.annotations.insert(key.to_owned());
         self
     }
 
     /// What either reads.
-    pub(crate) fn union(mut self, other: &Reads) -> Reads {
-        self.parts = self.parts | other.parts;
+    pub(crate) fn union(mut self, other: &ReadSet) -> ReadSet {
+        self.fields = self.fields | other.fields;
         self.labels.extend(other.labels.iter().cloned());
         self.annotations.extend(other.annotations.iter().cloned());
         self
@@ -40,35 +40,35 @@ impl Reads {
 
 /// A set of the parts of a pod's spec that placement reads. Each is one field of [`Class`](crate::Class).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts(u8);
+pub struct PodSpecFields(u8);
 
-impl Parts {
+impl PodSpecFields {
     /// None of them.
-    pub const NONE: Parts = Parts(0);
+    pub const NONE: PodSpecFields = PodSpecFields(0);
     /// Requested resources and host ports.
-    pub const USAGE: Parts = Parts(1);
+    pub const USAGE: PodSpecFields = PodSpecFields(1);
     /// Tolerations.
-    pub const TOLERATIONS: Parts = Parts(2);
+    pub const TOLERATIONS: PodSpecFields = PodSpecFields(2);
     /// The node selector and the required terms of node affinity.
-    pub const REQUIRED_NODES: Parts = Parts(4);
+    pub const REQUIRED_NODES: PodSpecFields = PodSpecFields(4);
     /// The preferred terms of node affinity.
-    pub const PREFERRED_NODES: Parts = Parts(8);
+    pub const PREFERRED_NODES: PodSpecFields = PodSpecFields(8);
     /// The node the pod names.
-    pub const NODE_NAME: Parts = Parts(16);
+    pub const NODE_NAME: PodSpecFields = PodSpecFields(16);
     /// Container images.
-    pub const IMAGES: Parts = Parts(32);
+    pub const IMAGES: PodSpecFields = PodSpecFields(32);
 
     /// All of them.
-    pub(crate) const ALL: Parts = Parts(63);
+    pub(crate) const ALL: PodSpecFields = PodSpecFields(63);
 
-    pub(crate) fn contains(self, other: Parts) -> bool {
+    pub(crate) fn contains(self, other: PodSpecFields) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-impl BitOr for Parts {
-    type Output = Parts;
-    fn bitor(self, other: Parts) -> Parts {
-        Parts(self.0 | other.0)
+impl BitOr for PodSpecFields {
+    type Output = PodSpecFields;
+    fn bitor(self, other: PodSpecFields) -> PodSpecFields {
+        PodSpecFields(self.0 | other.0)
     }
 }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use crate::classes::{Class, ClassId, Classes};
 use crate::cluster::{Cluster, DomainId, NodeIndex, TopologyId};
-use crate::filters::{Load, Reason};
-use crate::index::{KeptIndex, Refuser};
-use crate::need::{Constraint, Need, Policy};
-use crate::place::Places;
-use crate::refusal::{Cause, DomainReport, Histogram, NearestDomain, Refusal};
-use crate::slots::{Ranking, Region};
+use crate::demand::{Demand, DomainConstraint, UnitPolicy};
+use crate::filters::{LoadAssumption, Reason};
+use crate::index::{ClassIndex, RefusingFilter};
+use crate::place::UnitPlacement;
+use crate::refusal::{DomainReport, Histogram, NearestDomain, Refusal, RefusalCause};
+use crate::slots::{Region, RegionRanking};
 
 /// What is missing, and where.
 #[derive(Debug)]
@@ -29,71 +29,78 @@ pub(crate) struct Shortage {
 
 impl Shortage {
     /// The shortage that showed when pods were placed one by one. `proven`: no other way to place them does better.
-    pub(crate) fn after(places: &Places, region: Region, proven: bool) -> Shortage {
-        let class = places.short_of.expect("some pod found no node");
-        Shortage { class, nearest: Some(region), fits_count: places.spots.len(), proven }
+    pub(crate) fn from_placement(places: &UnitPlacement, region: Region, proven: bool) -> Shortage {
+        let class = places.unplaced_class.expect("some pod found no node");
+        Shortage { class, nearest: Some(region), fits_count: places.assignments.len(), proven }
     }
 
     /// The shortage that the sums alone show; they are upper bounds, so what they deny is proven.
-    pub(crate) fn from_sums(need: &Need, ranking: &Ranking, cluster: &Cluster, classes: &mut Classes) -> Shortage {
+    pub(crate) fn from_sums(
+        demand: &Demand,
+        ranking: &RegionRanking,
+        cluster: &Cluster,
+        classes: &mut Classes,
+    ) -> Shortage {
         let nearest = ranking.nearest.map(|(region, _)| region);
         let mut is_short = |class, pods_count: usize| {
-            let (_, index) = classes.caught_up(class, cluster);
+            let (_, index) = classes.with_current_index(class, cluster);
             let slots = match nearest {
                 Some(Region::Domain(topology, domain)) => index.slots_by_domain(topology, cluster)[domain.at()],
                 _ => index.slots_total(),
             };
             slots < pods_count as u64
         };
-        let short = need.lots.iter().find(|lot| is_short(lot.class, lot.count));
+        let short = demand.class_counts.iter().find(|lot| is_short(lot.class, lot.count));
         let fits_count = ranking.nearest.map_or(0, |(_, fits)| fits as usize);
-        let class = short.unwrap_or(&need.lots[0]).class;
+        let class = short.unwrap_or(&demand.class_counts[0]).class;
         Shortage { class, nearest, fits_count, proven: true }
     }
 }
 
 /// A group whose members already run in several domains can be completed in none, and where some run in no domain nobody
 /// can tell in which.
-pub(crate) fn members_are_split(need: &Need, cluster: &Cluster) -> Option<Refusal> {
-    let is_split = |constraint: &&Constraint| constraint.members_in.len() > 1 || !constraint.members_outside.is_empty();
-    let constraint = need.constraint.as_ref().filter(is_split)?;
+pub(crate) fn members_are_split(demand: &Demand, cluster: &Cluster) -> Option<Refusal> {
+    let is_split = |constraint: &&DomainConstraint| {
+        constraint.member_domains.len() > 1 || !constraint.members_without_domain.is_empty()
+    };
+    let constraint = demand.constraint.as_ref().filter(is_split)?;
     let topology = cluster.topology(constraint.topology);
     let value = |domain: &DomainId| cluster.names.text(topology.value(*domain)).to_string();
-    let mut values: Vec<_> = constraint.members_in.iter().map(value).collect();
+    let mut values: Vec<_> = constraint.member_domains.iter().map(value).collect();
     values.sort_unstable();
     let mut unlabelled: Vec<_> =
-        constraint.members_outside.iter().map(|node| cluster.node_name(*node).to_owned()).collect();
+        constraint.members_without_domain.iter().map(|node| cluster.node_name(*node).to_owned()).collect();
     unlabelled.sort_unstable();
     let key = cluster.names.text(topology.key()).to_string();
     Some(Refusal {
-        cause: Cause::MembersSplit { key, values, unlabelled },
-        could_wait: true,
-        ..Refusal::about(need.unit.clone(), need.wanted_count(), need.pods_count(), need.placed_count)
+        cause: RefusalCause::MembersSplit { key, values, unlabelled },
+        can_fit_later: true,
+        ..Refusal::new(demand.unit.clone(), demand.wanted_count(), demand.pods_count(), demand.placed_count)
     })
 }
 
 /// The refusal of a unit.
-pub(crate) fn refusal(need: &Need, shortage: &Shortage, cluster: &Cluster, classes: &mut Classes) -> Refusal {
-    let could_wait = fits_when_empty(need, cluster, classes);
-    let topology = need.constraint.as_ref().map(|constraint| constraint.topology);
-    let (class, index) = classes.caught_up(shortage.class, cluster);
-    let findings = Findings::of(topology, class, index, cluster);
+pub(crate) fn refusal(demand: &Demand, shortage: &Shortage, cluster: &Cluster, classes: &mut Classes) -> Refusal {
+    let could_wait = fits_when_empty(demand, cluster, classes);
+    let topology = demand.constraint.as_ref().map(|constraint| constraint.topology);
+    let (class, index) = classes.with_current_index(shortage.class, cluster);
+    let findings = ClassReasons::of(topology, class, index, cluster);
     let nearest = match shortage.nearest {
         Some(Region::Domain(topology, domain)) => Some((topology, domain)),
         _ => None,
     };
-    let members_in: &[DomainId] = need.constraint.as_ref().map_or(&[], |constraint| &constraint.members_in);
+    let members_in: &[DomainId] = demand.constraint.as_ref().map_or(&[], |constraint| &constraint.member_domains);
     let overall = findings.overall(nearest.map(|(_, domain)| domain), members_in);
-    let missing = need.required_count().saturating_sub(shortage.fits_count);
-    let cause = match &need.constraint {
+    let missing = demand.required_count().saturating_sub(shortage.fits_count);
+    let cause = match &demand.constraint {
         Some(constraint) if shortage.nearest.is_none() => {
-            Cause::NoDomain { key: cluster.names.text(cluster.topology(constraint.topology).key()).to_string() }
+            RefusalCause::NoDomain { key: cluster.names.text(cluster.topology(constraint.topology).key()).to_string() }
         }
-        _ => Cause::NoRoom,
+        _ => RefusalCause::DoesNotFit,
     };
     Refusal {
         cause,
-        is_gang: matches!(need.policy, Policy::Gang { .. }),
+        is_gang: matches!(demand.policy, UnitPolicy::Gang { .. }),
         fits_count: shortage.fits_count,
         nodes_count: cluster.present_count(),
         nearest: nearest.map(|(topology, domain)| NearestDomain {
@@ -108,24 +115,24 @@ pub(crate) fn refusal(need: &Need, shortage: &Shortage, cluster: &Cluster, class
         reasons: overall.to_histogram(cluster),
         domains: findings.report(members_in, cluster),
         proven: shortage.proven,
-        could_wait,
-        ..Refusal::about(need.unit.clone(), need.wanted_count(), need.pods_count(), need.placed_count)
+        can_fit_later: could_wait,
+        ..Refusal::new(demand.unit.clone(), demand.wanted_count(), demand.pods_count(), demand.placed_count)
     }
 }
 
 /// Whether the unit would fit if all pods left. An upper bound where classes are mixed, so "no" is certain.
-fn fits_when_empty(need: &Need, cluster: &Cluster, classes: &mut Classes) -> bool {
-    let required = need.required_count() as u64;
-    let domains_count = match &need.constraint {
+fn fits_when_empty(demand: &Demand, cluster: &Cluster, classes: &mut Classes) -> bool {
+    let required = demand.required_count() as u64;
+    let domains_count = match &demand.constraint {
         Some(constraint) => cluster.topology(constraint.topology).domains().len(),
         None => 1,
     };
     let mut fits = vec![0; domains_count];
-    for lot in &need.lots {
-        let (class, index) = classes.caught_up(lot.class, cluster);
+    for lot in &demand.class_counts {
+        let (class, index) = classes.with_current_index(lot.class, cluster);
         let mut slots = vec![0; domains_count];
         for (at, room) in index.slots_when_empty(class, cluster).iter().enumerate() {
-            if let Some(domain) = domain_at(need.constraint.as_ref(), NodeIndex(at as u32), cluster) {
+            if let Some(domain) = domain_at(demand.constraint.as_ref(), NodeIndex(at as u32), cluster) {
                 slots[domain] += u64::from(*room);
             }
         }
@@ -136,62 +143,66 @@ fn fits_when_empty(need: &Need, cluster: &Cluster, classes: &mut Classes) -> boo
     fits.into_iter().any(|fits| fits >= required)
 }
 
-fn domain_at(constraint: Option<&Constraint>, node: NodeIndex, cluster: &Cluster) -> Option<usize> {
+fn domain_at(constraint: Option<&DomainConstraint>, node: NodeIndex, cluster: &Cluster) -> Option<usize> {
     let Some(constraint) = constraint else { return Some(0) };
     let domain = cluster.topology(constraint.topology).domain_of(node)?;
-    let allowed = constraint.members_in.is_empty() || constraint.members_in.contains(&domain);
+    let allowed = constraint.member_domains.is_empty() || constraint.member_domains.contains(&domain);
     allowed.then(|| domain.at())
 }
 
 /// Who refuses which nodes to a class, by domain; kept with the class's index while nothing changes.
 #[derive(Debug)]
-pub(crate) struct Findings {
+pub(crate) struct ClassReasons {
     topology: Option<TopologyId>,
     /// One per domain; without a topology, one for all nodes.
-    domains: Vec<InDomain>,
+    domains: Vec<DomainReasons>,
     unlabelled_count: usize,
     report: Option<Arc<[DomainReport]>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct InDomain {
+struct DomainReasons {
     nodes_count: usize,
     slots: u64,
     /// Nodes that take at least one pod.
     open_count: usize,
     /// Reasons of the nodes that take none.
-    closed: Tally,
+    closed: ReasonTally,
     /// Reasons of all nodes once each has taken what it can.
-    filled: Tally,
+    filled: ReasonTally,
 }
 
-impl Findings {
+impl ClassReasons {
     fn of<'a>(
         topology: Option<TopologyId>,
         class: &Class,
-        index: &'a mut KeptIndex,
+        index: &'a mut ClassIndex,
         cluster: &Cluster,
-    ) -> &'a mut Findings {
-        let at = index.findings.iter().position(|findings| findings.topology == topology).unwrap_or_else(|| {
-            let findings = Findings::made(topology, class, index, cluster);
-            index.findings.push(findings);
-            index.findings.len() - 1
+    ) -> &'a mut ClassReasons {
+        let at = index.cached_reasons.iter().position(|findings| findings.topology == topology).unwrap_or_else(|| {
+            let findings = ClassReasons::build(topology, class, index, cluster);
+            index.cached_reasons.push(findings);
+            index.cached_reasons.len() - 1
         });
-        &mut index.findings[at]
+        &mut index.cached_reasons[at]
     }
 
-    fn made(topology: Option<TopologyId>, class: &Class, index: &KeptIndex, cluster: &Cluster) -> Findings {
+    fn build(topology: Option<TopologyId>, class: &Class, index: &ClassIndex, cluster: &Cluster) -> ClassReasons {
         let domains = topology.map(|id| cluster.topology(id));
         let domains_count = domains.map_or(1, |domains| domains.domains().len());
-        let mut findings =
-            Findings { topology, domains: vec![InDomain::default(); domains_count], unlabelled_count: 0, report: None };
+        let mut findings = ClassReasons {
+            topology,
+            domains: vec![DomainReasons::default(); domains_count],
+            unlabelled_count: 0,
+            report: None,
+        };
         for node in cluster.indices().filter(|node| cluster.node(*node).present) {
             let domain = match domains {
                 Some(domains) => domains.domain_of(node).map(DomainId::at),
                 None => Some(0),
             };
             match domain {
-                Some(domain) => findings.domains[domain].look_at(node, class, index, cluster),
+                Some(domain) => findings.domains[domain].add_node(node, class, index, cluster),
                 None => findings.unlabelled_count += 1,
             }
         }
@@ -200,8 +211,8 @@ impl Findings {
 
     /// Reasons over all nodes, when the unit fills the nearest domain as far as it goes and no other. Those of members
     /// that have a place are the only ones there are.
-    fn overall(&self, nearest: Option<DomainId>, members_in: &[DomainId]) -> Tally {
-        let mut overall = Tally::default();
+    fn overall(&self, nearest: Option<DomainId>, members_in: &[DomainId]) -> ReasonTally {
+        let mut overall = ReasonTally::default();
         for (at, domain) in self.domains.iter().enumerate() {
             if self.topology.is_none() || nearest.is_some_and(|nearest| nearest.at() == at) {
                 overall.add_all(&domain.filled);
@@ -219,7 +230,7 @@ impl Findings {
     /// Every domain that the unit may go to: those of members that have a place, or all.
     fn report(&mut self, members_in: &[DomainId], cluster: &Cluster) -> Arc<[DomainReport]> {
         let Some(topology) = self.topology.map(|id| cluster.topology(id)) else { return Arc::from([]) };
-        let report_of = |domain: DomainId, found: &InDomain| DomainReport {
+        let report_of = |domain: DomainId, found: &DomainReasons| DomainReport {
             value: cluster.names.text(topology.value(domain)).to_string(),
             nodes_count: found.nodes_count,
             slots_count: found.slots,
@@ -238,19 +249,19 @@ impl Findings {
     }
 }
 
-impl InDomain {
-    fn look_at(&mut self, node: NodeIndex, class: &Class, index: &KeptIndex, cluster: &Cluster) {
+impl DomainReasons {
+    fn add_node(&mut self, node: NodeIndex, class: &Class, index: &ClassIndex, cluster: &Cluster) {
         let slots = index.slots(node);
         self.nodes_count += 1;
         self.slots += u64::from(slots);
         self.open_count += usize::from(slots > 0);
-        if index.refuser(node) == Refuser::HOLD {
-            self.closed.add(Reason::HELD, 1);
-            self.filled.add(Reason::HELD, 1);
+        if index.refuser(node) == RefusingFilter::RESERVATION {
+            self.closed.add(Reason::RESERVED, 1);
+            self.filled.add(Reason::RESERVED, 1);
             return;
         }
         match index.refusing_filter(node) {
-            Some(filter) => filter.reasons(class, cluster.at(node), 0, &mut |reason| {
+            Some(filter) => filter.reasons(class, cluster.node_ref(node), 0, &mut |reason| {
                 self.closed.add(reason, 1);
                 self.filled.add(reason, 1);
             }),
@@ -258,13 +269,13 @@ impl InDomain {
             None => {
                 let mut is_full = false;
                 for (_, filter) in index.plugins().counted_filters() {
-                    if filter.room(class, cluster.at(node), Load::Now) <= slots {
-                        filter.reasons(class, cluster.at(node), slots, &mut |reason| self.filled.add(reason, 1));
+                    if filter.slots(class, cluster.node_ref(node), LoadAssumption::Now) <= slots {
+                        filter.reasons(class, cluster.node_ref(node), slots, &mut |reason| self.filled.add(reason, 1));
                         is_full = true;
                     }
                 }
-                if !is_full && cluster.shows_hold() {
-                    self.filled.add(Reason::HELD, 1);
+                if !is_full && cluster.enforces_reservation() {
+                    self.filled.add(Reason::RESERVED, 1);
                 }
             }
         }
@@ -273,9 +284,9 @@ impl InDomain {
 
 /// How many nodes each reason refused. A node that lacks two resources counts for both.
 #[derive(Clone, Debug, Default)]
-struct Tally(Vec<(Reason, usize)>);
+struct ReasonTally(Vec<(Reason, usize)>);
 
-impl Tally {
+impl ReasonTally {
     fn add(&mut self, reason: Reason, nodes_count: usize) {
         if nodes_count == 0 {
             return;
@@ -286,7 +297,7 @@ impl Tally {
         }
     }
 
-    fn add_all(&mut self, other: &Tally) {
+    fn add_all(&mut self, other: &ReasonTally) {
         for (reason, count) in &other.0 {
             self.add(*reason, *count);
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use api::views::ObjectKey;
 
 use crate::decision::Unit;
-use crate::ways_out::Advised;
+use crate::remedies::RemedyStatus;
 
 /// How many nodes a message names.
-const NODES_MAX: usize = 3;
+const MAX_NODES: usize = 3;
 
 /// Why a unit waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Refusal {
     /// Who waits.
     pub unit: Unit,
     /// What kind of obstacle it is.
-    pub cause: Cause,
+    pub cause: RefusalCause,
     /// Whether the unit is a gang: all of `wanted_count` or none.
     pub is_gang: bool,
     /// How many members there must be at least: `minCount`, or 1.
@@ -39,31 +39,31 @@ pub struct Refusal {
     /// Whether it is certain that the unit does not fit now. Otherwise only no place was found.
     pub proven: bool,
     /// Whether the unit could fit once running pods leave. If not, only other nodes or another request can help.
-    pub could_wait: bool,
+    pub can_fit_later: bool,
     /// Pods that name the group and are not placed with it.
-    pub set_aside: SetAside,
+    pub excluded: ExcludedCounts,
     /// What would help.
-    pub advised: Advised,
+    pub remedies: RemedyStatus,
 }
 
 /// Pods that name a group and are not placed with it now, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SetAside {
+pub struct ExcludedCounts {
     /// They have scheduling gates.
     pub gated_count: usize,
     /// Another scheduler places them.
     pub other_scheduler_count: usize,
     /// The group belongs to somebody else than they do.
-    pub foreign_count: usize,
+    pub other_owner_count: usize,
     /// Their priority is not the group's, and the configuration makes that a reason.
-    pub other_priority_count: usize,
+    pub priority_mismatch_count: usize,
     /// They demand something of their place which no plugin looks at.
     pub unsupported_count: usize,
 }
 
-impl SetAside {
+impl ExcludedCounts {
     /// ` (1 is gated, 2 belong to another owner)`; nothing when there are none.
-    fn words(self) -> String {
+    fn text(self) -> String {
         let of = |count: usize, one: &str, many: &str| match count {
             0 => None,
             1 => Some(format!("1 {one}")),
@@ -72,8 +72,8 @@ impl SetAside {
         let all = [
             of(self.gated_count, "is gated", "are gated"),
             of(self.other_scheduler_count, "is another scheduler's", "are another scheduler's"),
-            of(self.foreign_count, "belongs to another owner", "belong to another owner"),
-            of(self.other_priority_count, "has another priority", "have another priority"),
+            of(self.other_owner_count, "belongs to another owner", "belong to another owner"),
+            of(self.priority_mismatch_count, "has another priority", "have another priority"),
             of(self.unsupported_count, "has terms that are not supported", "have terms that are not supported"),
         ];
         let all: Vec<String> = all.into_iter().flatten().collect();
@@ -83,9 +83,9 @@ impl SetAside {
 
 /// What kind of obstacle a unit meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum RefusalCause {
     /// Not enough room on the nodes.
-    NoRoom,
+    DoesNotFit,
     /// A gang of which fewer pods exist than it needs.
     Incomplete,
     /// The pods name a PodGroup that does not exist.
@@ -127,12 +127,12 @@ pub enum Cause {
         fields: Vec<&'static str>,
     },
     /// The pod names a group that belongs to somebody else.
-    NotAMember {
+    OtherOwner {
         /// The group.
         group: ObjectKey,
     },
     /// The pod's priority is not that of its group.
-    OtherPriority {
+    PriorityMismatch {
         /// The group.
         group: ObjectKey,
     },
@@ -175,10 +175,10 @@ pub struct DomainReport {
 pub struct Histogram(pub BTreeMap<String, usize>);
 
 impl Refusal {
-    pub(crate) fn about(unit: Unit, wanted_count: usize, pods_count: usize, placed_count: usize) -> Refusal {
+    pub(crate) fn new(unit: Unit, wanted_count: usize, pods_count: usize, placed_count: usize) -> Refusal {
         Refusal {
             unit,
-            cause: Cause::NoRoom,
+            cause: RefusalCause::DoesNotFit,
             is_gang: false,
             wanted_count,
             pods_count,
@@ -189,9 +189,9 @@ impl Refusal {
             reasons: Histogram::default(),
             domains: Arc::from([]),
             proven: false,
-            could_wait: false,
-            set_aside: SetAside::default(),
-            advised: Advised::NotYet,
+            can_fit_later: false,
+            excluded: ExcludedCounts::default(),
+            remedies: RemedyStatus::NotSearched,
         }
     }
 
@@ -202,60 +202,62 @@ impl Refusal {
 
     /// The text for the condition of the group, or of the pod if it has none; with ways out, where some are known.
     pub fn message(&self) -> String {
-        self.plain_message() + &self.ways_out()
+        self.plain_message() + &self.remedies_clause()
     }
 
     /// The same without ways out.
     pub fn plain_message(&self) -> String {
         match &self.cause {
-            Cause::Incomplete => {
+            RefusalCause::Incomplete => {
                 let exist = self.pods_count + self.placed_count;
-                let aside = self.set_aside.words();
+                let aside = self.excluded.text();
                 format!("waiting for pods: {exist} of minCount {} exist{aside}", self.wanted_count)
             }
-            Cause::Gated => {
-                let aside = self.set_aside.words();
+            RefusalCause::Gated => {
+                let aside = self.excluded.text();
                 format!("waiting for all pods of the group, which have to share one topology domain{aside}")
             }
-            Cause::UnsupportedTerms { fields } => format!(
+            RefusalCause::UnsupportedTerms { fields } => format!(
                 "this scheduler does not support {}: such pods wait; the setting scheduler.unsupportedTerms: ignore has \
                  them placed without regard to it",
                 fields.join(", ")
             ),
-            Cause::NotAMember { group } => format!("podgroup {group} belongs to another owner than this pod"),
-            Cause::OtherPriority { group } => format!("the priority of this pod is not that of podgroup {group}"),
-            Cause::NoPodGroup => format!("waiting for podgroup {} to exist", self.unit.key()),
-            Cause::NoParent { parent } => format!("waiting for compositepodgroup {parent} to exist"),
-            Cause::ParentNotBasic { parent } => format!(
+            RefusalCause::OtherOwner { group } => format!("podgroup {group} belongs to another owner than this pod"),
+            RefusalCause::PriorityMismatch { group } => {
+                format!("the priority of this pod is not that of podgroup {group}")
+            }
+            RefusalCause::NoPodGroup => format!("waiting for podgroup {} to exist", self.unit.key()),
+            RefusalCause::NoParent { parent } => format!("waiting for compositepodgroup {parent} to exist"),
+            RefusalCause::ParentNotBasic { parent } => format!(
                 "compositepodgroup {parent} asks for more than Basic, which this scheduler does not place yet: its pods \
                  wait, since they would start without their sibling groups"
             ),
-            Cause::ParentCycle { parents } => {
+            RefusalCause::ParentCycle { parents } => {
                 let chain: Vec<String> = parents.iter().chain(parents.first()).map(ObjectKey::to_string).collect();
                 let chain = chain.join(" → ");
                 format!("the parents of the group form a cycle, compositepodgroup {chain}: delete one of them")
             }
-            Cause::NoDomain { key } => format!("no node carries the topology key {key}"),
-            Cause::MembersSplit { key, values, .. } if values.len() > 1 => {
+            RefusalCause::NoDomain { key } => format!("no node carries the topology key {key}"),
+            RefusalCause::MembersSplit { key, values, .. } if values.len() > 1 => {
                 format!("members already run in several domains of {key}: {}", values.join(", "))
             }
-            Cause::MembersSplit { key, unlabelled, .. } => outside(key, unlabelled),
-            Cause::NoRoom if matches!(self.unit, Unit::Pod(_)) => self.pod_message(),
-            Cause::NoRoom => self.no_room(),
+            RefusalCause::MembersSplit { key, unlabelled, .. } => unlabelled_message(key, unlabelled),
+            RefusalCause::DoesNotFit if matches!(self.unit, Unit::Pod(_)) => self.pod_message(),
+            RefusalCause::DoesNotFit => self.group_message(),
         }
     }
 
     /// `; ways out: …`; nothing while none are known.
-    fn ways_out(&self) -> String {
-        match &self.advised {
-            Advised::Given(advice) => advice.clause(),
-            Advised::NotYet | Advised::Coming => String::new(),
+    fn remedies_clause(&self) -> String {
+        match &self.remedies {
+            RemedyStatus::Found(advice) => advice.clause(),
+            RemedyStatus::NotSearched | RemedyStatus::Pending => String::new(),
         }
     }
 
     /// The text for the condition of each pod that waits, in kube-scheduler's form.
     pub fn pod_message(&self) -> String {
-        if self.cause != Cause::NoRoom {
+        if self.cause != RefusalCause::DoesNotFit {
             return self.plain_message();
         }
         if self.nodes_count == 0 {
@@ -274,7 +276,7 @@ impl Refusal {
         format!("{group}0/{} nodes are available: {}.", self.nodes_count, counts.join(", "))
     }
 
-    fn no_room(&self) -> String {
+    fn group_message(&self) -> String {
         let (place, nodes_count, reasons) = match &self.nearest {
             Some(domain) => {
                 let which = if domain.pinned { "the domain of its members" } else { "the nearest domain" };
@@ -283,7 +285,7 @@ impl Refusal {
             }
             None => (String::new(), self.nodes_count, &self.reasons),
         };
-        let lacking = if nodes_count == 0 { "there are no nodes".to_owned() } else { reasons.on(nodes_count) };
+        let lacking = if nodes_count == 0 { "there are no nodes".to_owned() } else { reasons.describe(nodes_count) };
         // Not how many: pods come one by one, and this stands in a condition for some seconds.
         if self.is_about_extra_pods() {
             return format!("no more pods fit{place} ({lacking})");
@@ -299,7 +301,7 @@ impl Refusal {
 
 impl Histogram {
     /// `Insufficient cpu on 2 of 8 nodes, 1 of 8 nodes were unschedulable`: most nodes first.
-    pub fn on(&self, nodes_count: usize) -> String {
+    pub fn describe(&self, nodes_count: usize) -> String {
         let mut entries: Vec<_> = self.0.iter().collect();
         entries.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), reason.as_str()));
         let text = |(reason, count): (&String, &usize)| match reason.strip_prefix("node(s) ") {
@@ -311,14 +313,14 @@ impl Histogram {
 }
 
 /// Members on nodes that do not say which domain they are in.
-fn outside(key: &str, nodes: &[String]) -> String {
+fn unlabelled_message(key: &str, nodes: &[String]) -> String {
     match nodes {
         [node] => format!(
             "members already run on node {node}, which has no label {key}: label the node, or delete the members on it"
         ),
         _ => {
-            let named = nodes.iter().take(NODES_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = match nodes.len().saturating_sub(NODES_MAX) {
+            let named = nodes.iter().take(MAX_NODES).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = match nodes.len().saturating_sub(MAX_NODES) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };

@@ -1,11 +1,11 @@
 //! What one pod takes from its node: resources, host ports, and the stand-in amounts scores use.
 
-use api::Pairs;
+use api::SmallMap;
 use api::quantity::Quantity;
 use api::views::{ContainerView, PodSpecView};
 use smallvec::SmallVec;
 
-use crate::cluster::{ASKED_MAX, Cluster, ResourceId};
+use crate::cluster::{Cluster, MAX_REQUEST, ResourceId};
 use crate::names::NameId;
 
 /// A pod's demand on its node. Equal pods share one. No amount is more than [`ASKED_MAX`].
@@ -15,17 +15,17 @@ pub(crate) struct Usage {
     pub(crate) requests: Amounts,
     /// Requests as scores count them once the pod is on a node: a container that asks for no CPU counts as 100m, for no
     /// memory as 200 MiB.
-    pub(crate) scored: Scored,
+    pub(crate) scored: ScoredRequests,
     /// The same before it is on a node.
     // Upstream: requests of the pod as a whole are not looked at before, and the stand-ins are not applied after.
-    pub(crate) scored_before: Scored,
+    pub(crate) scored_before: ScoredRequests,
     /// Ports of the node that the pod occupies.
     pub(crate) ports: Vec<HostPort>,
 }
 
 /// CPU and memory as the resource scores see them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Scored {
+pub(crate) struct ScoredRequests {
     pub(crate) cpu_milli: i64,
     pub(crate) memory_bytes: i64,
 }
@@ -50,31 +50,35 @@ impl HostPort {
 }
 
 /// What a container counts with that does not ask.
-const ASSUMED: [(ResourceId, i64); 2] = [(ResourceId::CPU, 100), (ResourceId::MEMORY, 200 << 20)];
+const DEFAULT_REQUESTS: [(ResourceId, i64); 2] = [(ResourceId::CPU, 100), (ResourceId::MEMORY, 200 << 20)];
 
 impl Usage {
     /// What `pod` takes. New resource names get their number in `cluster`.
     pub(crate) fn of(pod: &PodSpecView, cluster: &mut Cluster) -> Usage {
-        let asked = Asked::of(pod, cluster);
-        let mut parts = asked.together(&[]);
+        let asked = PodRequests::of(pod, cluster);
+        let mut parts = asked.total(&[]);
         // Nearly all containers ask for both, and nothing is to be assumed.
-        let before = asked.scored(&if asked.says(&ASSUMED) { parts.clone() } else { asked.together(&ASSUMED) });
+        let before = asked.scored(&if asked.names_all(&DEFAULT_REQUESTS) {
+            parts.clone()
+        } else {
+            asked.total(&DEFAULT_REQUESTS)
+        });
         let mut after = before;
         if let Some(whole) = &pod.resources {
             let whole = amounts(&whole.requests, cluster);
             let mut requests = parts.clone();
-            put(&mut requests, &whole);
+            override_with(&mut requests, &whole);
             add(&mut requests, &asked.overhead);
             let unasked = |(resource, _): &&(ResourceId, i64)| !requests.iter().any(|(asked, _)| asked == resource);
-            let assumed: SmallVec<[_; 2]> = ASSUMED.iter().filter(unasked).copied().collect();
-            let mut scored = asked.together(if whole.is_empty() { &ASSUMED } else { &assumed });
-            put(&mut scored, &whole);
+            let assumed: SmallVec<[_; 2]> = DEFAULT_REQUESTS.iter().filter(unasked).copied().collect();
+            let mut scored = asked.total(if whole.is_empty() { &DEFAULT_REQUESTS } else { &assumed });
+            override_with(&mut scored, &whole);
             after = asked.scored(&scored);
-            put(&mut parts, &whole);
+            override_with(&mut parts, &whole);
         }
         add(&mut parts, &asked.overhead);
         parts.retain(|(_, amount)| *amount > 0);
-        parts.iter_mut().for_each(|(_, amount)| *amount = (*amount).min(ASKED_MAX));
+        parts.iter_mut().for_each(|(_, amount)| *amount = (*amount).min(MAX_REQUEST));
         Usage { scored: after, scored_before: before, requests: parts, ports: host_ports(pod, cluster) }
     }
 
@@ -85,38 +89,38 @@ impl Usage {
 }
 
 /// What the containers of a pod ask for, by resource numbers.
-struct Asked {
+struct PodRequests {
     containers: SmallVec<[Amounts; 2]>,
     /// One after another, each with whether it is a sidecar.
-    steps: SmallVec<[(Amounts, bool); 1]>,
+    init_containers: SmallVec<[(Amounts, bool); 1]>,
     overhead: Amounts,
 }
 
-impl Asked {
-    fn of(pod: &PodSpecView, cluster: &mut Cluster) -> Asked {
+impl PodRequests {
+    fn of(pod: &PodSpecView, cluster: &mut Cluster) -> PodRequests {
         let mut own = |container: &ContainerView| amounts(&container.resources.requests, cluster);
         let containers = pod.containers.iter().map(&mut own).collect();
         let steps = pod.init_containers.iter().map(|container| (own(container), is_sidecar(container))).collect();
-        Asked { containers, steps, overhead: amounts(&pod.overhead, cluster) }
+        PodRequests { containers, init_containers: steps, overhead: amounts(&pod.overhead, cluster) }
     }
 
     /// Whether every container says how much it wants of all these.
-    fn says(&self, assumed: &[(ResourceId, i64)]) -> bool {
-        let mut all = self.containers.iter().chain(self.steps.iter().map(|(step, _)| step));
+    fn names_all(&self, assumed: &[(ResourceId, i64)]) -> bool {
+        let mut all = self.containers.iter().chain(self.init_containers.iter().map(|(step, _)| step));
         all.all(|own| assumed.iter().all(|(resource, _)| own.iter().any(|(named, _)| named == resource)))
     }
 
     /// The larger of what the init steps need one after another and what the containers need together. Sidecars run
     /// through all of it. A container that does not ask for a resource of `assumed` counts with that amount.
-    fn together(&self, assumed: &[(ResourceId, i64)]) -> Amounts {
+    fn total(&self, assumed: &[(ResourceId, i64)]) -> Amounts {
         let mut together = Amounts::new();
         for container in &self.containers {
-            add(&mut together, &with_assumed(container, assumed));
+            add(&mut together, &with_defaults(container, assumed));
         }
         let mut sidecars = Amounts::new();
         let mut largest_step = Amounts::new();
-        for (step, is_sidecar) in &self.steps {
-            let mut step = with_assumed(step, assumed);
+        for (step, is_sidecar) in &self.init_containers {
+            let mut step = with_defaults(step, assumed);
             if *is_sidecar {
                 add(&mut together, &step);
                 add(&mut sidecars, &step);
@@ -124,16 +128,16 @@ impl Asked {
             } else {
                 add(&mut step, &sidecars);
             }
-            raise(&mut largest_step, &step);
+            raise_to(&mut largest_step, &step);
         }
-        raise(&mut together, &largest_step);
+        raise_to(&mut together, &largest_step);
         together
     }
 
-    fn scored(&self, containers: &Amounts) -> Scored {
+    fn scored(&self, containers: &Amounts) -> ScoredRequests {
         let sum = |resource| amount(containers, resource).saturating_add(amount(&self.overhead, resource));
-        let of = |resource| sum(resource).clamp(0, ASKED_MAX);
-        Scored { cpu_milli: of(ResourceId::CPU), memory_bytes: of(ResourceId::MEMORY) }
+        let of = |resource| sum(resource).clamp(0, MAX_REQUEST);
+        ScoredRequests { cpu_milli: of(ResourceId::CPU), memory_bytes: of(ResourceId::MEMORY) }
     }
 }
 
@@ -141,7 +145,7 @@ fn is_sidecar(container: &ContainerView) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-fn with_assumed(own: &Amounts, assumed: &[(ResourceId, i64)]) -> Amounts {
+fn with_defaults(own: &Amounts, assumed: &[(ResourceId, i64)]) -> Amounts {
     let mut all = own.clone();
     for (resource, amount) in assumed {
         if !own.iter().any(|(named, _)| named == resource) {
@@ -151,7 +155,7 @@ fn with_assumed(own: &Amounts, assumed: &[(ResourceId, i64)]) -> Amounts {
     all
 }
 
-fn amounts(quantities: &Pairs<Quantity>, cluster: &mut Cluster) -> Amounts {
+fn amounts(quantities: &SmallMap<Quantity>, cluster: &mut Cluster) -> Amounts {
     let mut amounts = Amounts::new();
     for (name, quantity) in quantities {
         let resource = cluster.resource(name);
@@ -199,13 +203,13 @@ fn add(sum: &mut Amounts, more: &Amounts) {
 }
 
 /// Requests of the pod as a whole stand in place of the sums of its containers.
-fn put(sum: &mut Amounts, whole: &Amounts) {
+fn override_with(sum: &mut Amounts, whole: &Amounts) {
     for (resource, amount) in whole {
         *entry(sum, *resource) = *amount;
     }
 }
 
-fn raise(floor: &mut Amounts, other: &Amounts) {
+fn raise_to(floor: &mut Amounts, other: &Amounts) {
     for (resource, amount) in other {
         let value = entry(floor, *resource);
         *value = (*value).max(*amount);

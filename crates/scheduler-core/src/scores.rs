@@ -12,16 +12,16 @@ mod taints;
 
 use std::fmt::Debug;
 
-pub(crate) use allocation::{Allocation, Strategy};
-pub(crate) use balance::Balance;
-pub(crate) use images::Images;
+pub(crate) use allocation::{Allocation, AllocationStrategy};
+pub(crate) use balance::BalancedAllocation;
+pub(crate) use images::ImageLocality;
 pub(crate) use node_affinity::PreferredNodes;
 pub(crate) use taints::SoftTaints;
 
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeRef, NodeRefs};
-use crate::filters::Kind;
-use crate::reads::Reads;
+use crate::filters::PluginKind;
+use crate::reads::ReadSet;
 
 /// The best a node can get from one score, before its weight.
 pub const MAX_SCORE: i64 = 100;
@@ -32,10 +32,10 @@ pub trait Score: Debug + Send + Sync {
     fn name(&self) -> &str;
 
     /// [`Kind::Static`]: it changes only with the node itself. [`Kind::Counted`]: with the pods on the node, too.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> PluginKind;
 
     /// What it reads of a pod.
-    fn reads(&self) -> Reads;
+    fn reads(&self) -> ReadSet;
 
     /// Whether it has anything to say about pods of this class. If not, it gives every node 0.
     fn applies(&self, class: &Class) -> bool {
@@ -44,8 +44,8 @@ pub trait Score: Debug + Send + Sync {
     }
 
     /// How its raw values become points.
-    fn scale(&self) -> Scale {
-        Scale::Points
+    fn normalization(&self) -> ScoreNormalization {
+        ScoreNormalization::Points
     }
 
     /// The raw value of a node that takes at least one more pod of the class.
@@ -53,7 +53,7 @@ pub trait Score: Debug + Send + Sync {
 
     /// Adds the raw value of each node, times `weight`, to the sum at the same place: what [`raw`](Self::raw) says, of many
     /// nodes in one call. Worth writing only where something can be looked up once for all of them.
-    fn add(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
+    fn add_weighted(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
         for (node, sum) in nodes.iter().zip(sums) {
             *sum += weight * self.raw(class, node);
         }
@@ -61,7 +61,7 @@ pub trait Score: Debug + Send + Sync {
 
     /// Differs from an earlier value when something other than the node itself changed that [`raw`](Self::raw) reads.
     /// Asked only after some node changed in more than its pods.
-    fn beyond_the_node(&self, class: &Class, nodes: Nodes<'_>) -> u64 {
+    fn external_version(&self, class: &Class, nodes: AllNodes<'_>) -> u64 {
         let _ = (class, nodes);
         0
     }
@@ -69,9 +69,9 @@ pub trait Score: Debug + Send + Sync {
 
 /// All nodes together, for what a score reads beyond the one node.
 #[derive(Clone, Copy, Debug)]
-pub struct Nodes<'a>(pub(crate) &'a Cluster);
+pub struct AllNodes<'a>(pub(crate) &'a Cluster);
 
-impl Nodes<'_> {
+impl AllNodes<'_> {
     /// How many nodes there are.
     pub fn count(self) -> usize {
         self.0.present_count()
@@ -81,7 +81,7 @@ impl Nodes<'_> {
 /// How raw values become points from 0 to [`MAX_SCORE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Scale {
+pub enum ScoreNormalization {
     /// They are points already.
     Points,
     /// In proportion to the largest among feasible nodes, which gets all points.
@@ -90,15 +90,15 @@ pub enum Scale {
     LargestIsWorst,
 }
 
-impl Scale {
+impl ScoreNormalization {
     /// The points of a node, given the largest raw value among feasible nodes.
     pub(crate) fn points(self, raw: i64, largest: i64) -> i64 {
         match self {
-            Scale::Points => raw,
-            Scale::Largest if largest == 0 => 0,
-            Scale::Largest => MAX_SCORE * raw / largest,
-            Scale::LargestIsWorst if largest == 0 => MAX_SCORE,
-            Scale::LargestIsWorst => MAX_SCORE - MAX_SCORE * raw / largest,
+            ScoreNormalization::Points => raw,
+            ScoreNormalization::Largest if largest == 0 => 0,
+            ScoreNormalization::Largest => MAX_SCORE * raw / largest,
+            ScoreNormalization::LargestIsWorst if largest == 0 => MAX_SCORE,
+            ScoreNormalization::LargestIsWorst => MAX_SCORE - MAX_SCORE * raw / largest,
         }
     }
 }

@@ -3,41 +3,41 @@
 mod observe; // changes of pods, nodes and PodGroups
 mod waking; // whom a change of a node wakes
 mod members; // which pods belong to their group, and how the group stands after one came or went
-mod holding; // nodes kept free for a group that was passed over
+mod reservation; // nodes kept free for a group that was passed over
 mod partial; // gangs that were left half placed
 mod surplus; // pods that were bound beyond what their node has
-mod advise; // ways out for groups that wait
+mod remedies; // ways out for groups that wait
 mod explain; // answers to whoever asks
-mod figures; // what is counted
+mod counters; // what is counted
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::Timestamp;
 
-use self::advise::Advisory;
-use self::explain::Recall;
-use self::holding::Holding;
-use self::members::Membership;
+use self::explain::ReportCache;
+use self::members::MembershipChange;
 use self::partial::PendingBinds;
-use self::surplus::Surplus;
-use crate::alarms::Alarms;
+use self::remedies::RemedySchedule;
+use self::reservation::ActiveReservation;
+use self::surplus::OvercommitTracker;
 use crate::classes::Classes;
 use crate::cluster::Cluster;
-use crate::cycle::{self, Answer};
-use crate::decision::{Config, Decision, NewRun, Outcome, Placement, Unit, Verdict};
-use crate::groups::{Composites, Group, GroupId, Groups, ParentObstacle, Readiness};
-use crate::hold::HoldBudget;
-use crate::need::{self, Constraint, Lot, Need, Policy};
-use crate::place::Places;
-use crate::pods::{Aside, PodId, Pods, Stage};
-use crate::queue::{Pauses, Queue, Turn, UnitId, Wait};
-use crate::refusal::{Cause, Refusal};
-use crate::search::Effort;
+use crate::cycle::{self, PlacementResult};
+use crate::decision::{BindOutcome, Config, Decision, DecisionAction, NewRun, Placement, Unit};
+use crate::demand::{self, ClassCount, Demand, DomainConstraint, UnitPolicy};
+use crate::groups::{Composites, GroupId, GroupTable, ParentObstacle, Readiness, TrackedGroup};
+use crate::place::UnitPlacement;
+use crate::pods::{ExclusionReason, PodId, Pods, Stage};
+use crate::queue::{Queue, QueueOrder, QueueTimings, UnitId, UnschedulableInfo};
+use crate::refusal::{Refusal, RefusalCause};
+use crate::reservation::ReservationBudget;
+use crate::search::SearchBudget;
+use crate::timers::Timers;
 
 /// How many times as long as a hold the pause before the next one for the same group becomes at most, when holds bring it
 /// nothing: others are then held up for a ninth of the time.
-const HOLD_PAUSE_MAX: u32 = 8;
+const MAX_RESERVATION_PAUSE_FACTOR: u32 = 8;
 
 /// Everything the scheduler knows, with one owner and no locks.
 #[derive(Debug)]
@@ -46,65 +46,65 @@ pub struct Core {
     cluster: Cluster,
     classes: Classes,
     pods: Pods,
-    groups: Groups,
+    groups: GroupTable,
     composites: Composites,
     queue: Queue,
     /// Pods that name a group and are refused alone; each is told once.
-    untold: BTreeSet<PodId>,
+    unreported_pods: BTreeSet<PodId>,
     /// Gangs that are half placed, and until when each may stay so.
-    partials: Alarms<GroupId>,
+    half_placed_gangs: Timers<GroupId>,
     /// Of those, gangs whose release waits for binds.
     pending_binds: BTreeMap<GroupId, PendingBinds>,
-    surplus: Surplus,
+    overcommits: OvercommitTracker,
     /// Pods that wait for gates of their own to open.
     gated_count: usize,
     /// Units that were found to fit while they waited for a change.
     missed_wakeups_count: u64,
     /// Groups that began a new run, until they are taken.
     new_runs: Vec<NewRun>,
-    holding: Option<Holding>,
-    hold_budget: HoldBudget,
-    advisory: Advisory,
-    recall: Recall,
+    active_reservation: Option<ActiveReservation>,
+    reservation_budget: ReservationBudget,
+    remedy_schedule: RemedySchedule,
+    report_cache: ReportCache,
     /// Lots that were looked at.
     #[cfg(test)]
-    lots_count: u64,
+    class_counts_read: u64,
 }
 
 impl Core {
     /// A core that has seen nothing yet.
     pub fn new(config: Config) -> Core {
-        let config = config.within_bounds();
-        let pauses = Pauses {
-            backoff_initial: config.backoff_initial,
-            backoff_max: config.backoff_max,
+        let config = config.clamped();
+        let pauses = QueueTimings {
+            initial_backoff: config.initial_backoff,
+            max_backoff: config.max_backoff,
             incomplete_after: config.incomplete_after,
             recount_after: config.recount_after,
             // Time must pass before a unit for which no nodes can be held is looked at again.
-            hold_after: config.hold_after.map(|pause| pause.max(Duration::from_secs(1))),
-            hold_after_max: config.hold_for.saturating_mul(HOLD_PAUSE_MAX),
+            reserve_after: config.reserve_after.map(|pause| pause.max(Duration::from_secs(1))),
+            max_reserve_after: config.max_reservation.saturating_mul(MAX_RESERVATION_PAUSE_FACTOR),
         };
         let mut cluster = Cluster::default();
         Core {
-            classes: Classes::new(config.index_bytes_max, &config.profiles, &mut cluster),
+            classes: Classes::new(config.max_index_bytes, &config.profiles, &mut cluster),
             cluster,
             pods: Pods::default(),
-            groups: Groups::default(),
+            groups: GroupTable::default(),
             composites: Composites::default(),
             queue: Queue::new(pauses),
-            untold: BTreeSet::new(),
-            partials: Alarms::default(),
+            unreported_pods: BTreeSet::new(),
+            half_placed_gangs: Timers::default(),
             pending_binds: BTreeMap::new(),
-            surplus: Surplus::default(),
+            overcommits: OvercommitTracker::default(),
             gated_count: 0,
             missed_wakeups_count: 0,
             new_runs: Vec::new(),
-            holding: None,
-            hold_budget: HoldBudget::default(),
-            advisory: Advisory::default(),
-            recall: Recall::default(),
+            active_reservation: None,
+            reservation_budget: ReservationBudget::default(),
+            remedy_schedule: RemedySchedule::default(),
+            report_cache: ReportCache::default(),
             #[cfg(test)]
-            lots_count: 0,
+            class_counts_read: 0,
             config,
         }
     }
@@ -112,19 +112,22 @@ impl Core {
     /// The next decision; `None` when nothing is to be decided now. Its pods count as placed when this returns.
     pub fn next(&mut self, now: Timestamp) -> Option<Decision> {
         self.queue.tick(now);
-        self.keep_hold(now);
+        self.update_reservation(now);
         while let Some(unit) = self.queue.pop() {
-            self.judge_run(unit);
-            if let Some(need) = self.need(unit) {
-                self.show_hold_to(unit);
+            self.detect_new_run(unit);
+            if let Some(need) = self.demand(unit) {
+                self.enforce_reservation_for(unit);
                 return Some(self.decide(unit, &need, now));
             }
         }
-        let told = self.release(now).or_else(|| self.make_room(now)).or_else(|| self.refused_alone());
+        let told = self
+            .release_half_placed_gang(now)
+            .or_else(|| self.release_overcommitted(now))
+            .or_else(|| self.next_excluded_pod());
         told.or_else(|| {
             let unit = self.queue.pop_incomplete(now)?;
-            self.judge_run(unit);
-            self.incomplete(unit).or_else(|| if self.has_ready() { self.next(now) } else { None })
+            self.detect_new_run(unit);
+            self.incomplete_decision(unit).or_else(|| if self.has_ready() { self.next(now) } else { None })
         })
     }
 
@@ -135,32 +138,36 @@ impl Core {
 
     /// When asking again is worth it although nothing changed.
     pub fn next_at(&self) -> Option<Timestamp> {
-        let releases = [self.partials.next_at(), self.surplus.next_at()];
-        [self.queue.next_at(), self.next_hold_at()].into_iter().chain(releases).flatten().min()
+        let releases = [self.half_placed_gangs.next_at(), self.overcommits.next_at()];
+        [self.queue.next_at(), self.next_reservation_at()].into_iter().chain(releases).flatten().min()
     }
 
     /// Finds out which members of a group that is about to start, or waits to, are of an earlier run. Without them it may
     /// lack pods, or need fewer.
-    fn judge_run(&mut self, unit: UnitId) {
+    fn detect_new_run(&mut self, unit: UnitId) {
         let UnitId::Group(id) = unit else { return };
         let ready_before = self.groups.get(id).readiness() == Readiness::Ready;
-        let past = self.groups.get_mut(id).judge_run(&self.pods);
+        let past = self.groups.get_mut(id).detect_new_run(&self.pods);
         if past.is_empty() {
             return;
         }
         let group = self.groups.get(id);
         let past = past.into_iter().map(|pod| self.pods.get(pod).uid().to_owned()).collect();
-        self.new_runs.push(NewRun { group: group.key.clone(), past, is_continued: group.run.is_continued() });
+        self.new_runs.push(NewRun {
+            group: group.key.clone(),
+            past_uids: past,
+            is_continued: group.run.is_continued(),
+        });
         if ready_before == (group.readiness() == Readiness::Ready) {
             self.note_partial(id);
         } else {
-            self.requeue_group(id, Membership::Other);
+            self.requeue_group(id, MembershipChange::Other);
         }
     }
 
     /// Takes in what became of one bind. Unknown pods and pods the watch has shown bound are left as they are.
-    pub fn settled(&mut self, outcome: Outcome, now: Timestamp) {
-        let Outcome::Failed { pod, uid } = outcome else {
+    pub fn settled(&mut self, outcome: BindOutcome, now: Timestamp) {
+        let BindOutcome::Failed { pod, uid } = outcome else {
             // The pod stays assumed until the watch shows it, so that no change in between can take its place.
             return;
         };
@@ -172,103 +179,103 @@ impl Core {
         self.restage(id, stage);
         if stage == Stage::Pending {
             let (unit, turn) = self.unit_of(id);
-            self.queue.failed(unit, turn, now);
+            self.queue.back_off(unit, turn, now);
         }
     }
 
-    fn decide(&mut self, unit: UnitId, need: &Need, now: Timestamp) -> Decision {
-        let effort = Effort::of(self.config.search_steps_max);
-        let (verdict, region, unplaced) = match cycle::decide(need, &mut self.cluster, &mut self.classes, effort) {
-            Answer::Placed { places, region } => {
-                self.queue.attempted(unit);
-                let placements = self.assume(unit, need, &places);
-                let rest = self.need(unit);
+    fn decide(&mut self, unit: UnitId, demand: &Demand, now: Timestamp) -> Decision {
+        let effort = SearchBudget::of(self.config.max_search_steps);
+        let (verdict, region, unplaced) = match cycle::decide(demand, &mut self.cluster, &mut self.classes, effort) {
+            PlacementResult::Placed { placement: places, region } => {
+                self.queue.record_attempt(unit);
+                let placements = self.assume(unit, demand, &places);
+                let rest = self.demand(unit);
                 let unplaced = rest.map(|rest| {
                     let mut refusal = cycle::refuse(&rest, &mut self.cluster, &mut self.classes);
-                    self.wait(unit, &rest, &mut refusal, now);
+                    self.mark_unschedulable(unit, &rest, &mut refusal, now);
                     refusal
                 });
-                self.end_hold_of(unit, now);
-                self.recall.note(unit);
-                (Verdict::Bind(placements), Some(region), unplaced)
+                self.end_reservation_of(unit, now);
+                self.report_cache.record_placed(unit);
+                (DecisionAction::Bind(placements), Some(region), unplaced)
             }
-            Answer::Refused(mut refusal) => {
-                self.wait(unit, need, &mut refusal, now);
-                (Verdict::Wait(refusal), None, None)
+            PlacementResult::Refused(mut refusal) => {
+                self.mark_unschedulable(unit, demand, &mut refusal, now);
+                (DecisionAction::Wait(refusal), None, None)
             }
         };
-        let domain = region.and_then(|region| region.chosen(&self.cluster));
-        Decision { unit: need.unit.clone(), verdict, domain, unplaced }
+        let domain = region.and_then(|region| region.chosen_domain(&self.cluster));
+        Decision { unit: demand.unit.clone(), action: verdict, domain, unplaced }
     }
 
     /// What the unit asks for now; `None` when it cannot be decided.
-    fn need(&mut self, unit: UnitId) -> Option<Need> {
+    fn demand(&mut self, unit: UnitId) -> Option<Demand> {
         match unit {
             UnitId::Pod(id) => {
                 let pod = self.pods.get(id);
                 let class = pod.class.filter(|_| pod.stage == Stage::Pending)?;
-                Some(Need {
+                Some(Demand {
                     unit: Unit::Pod(pod.key()),
-                    policy: Policy::Alone,
-                    lots: vec![Lot { class, count: 1 }],
+                    policy: UnitPolicy::SinglePod,
+                    class_counts: vec![ClassCount { class, count: 1 }],
                     placed_count: 0,
-                    coming_count: 0,
+                    expected_later_count: 0,
                     constraint: None,
                 })
             }
             UnitId::Group(id) => {
                 let group = self.groups.get_mut(id);
-                let topology = group.terms.as_ref().filter(|_| group.readiness() == Readiness::Ready)?.topology;
+                let topology = group.spec.as_ref().filter(|_| group.readiness() == Readiness::Ready)?.topology;
                 let constraint = topology.map(|topology| {
-                    let members = group.placed.whereabouts(topology, self.cluster.topology(topology));
-                    Constraint::with_members(topology, members, &self.cluster)
+                    let members = group.placed.occupied_domains(topology, self.cluster.topology(topology));
+                    DomainConstraint::with_members(topology, members, &self.cluster)
                 });
                 let group = self.groups.get(id);
                 #[cfg(test)]
                 {
-                    self.lots_count += group.pending.lots().count() as u64;
+                    self.class_counts_read += group.pending.class_counts().count() as u64;
                 }
-                Some(Need {
+                Some(Demand {
                     unit: Unit::Group(group.key.clone()),
-                    policy: group.min_count().map_or(Policy::Basic, |min_count| Policy::Gang { min_count }),
-                    lots: self.lots(group),
+                    policy: group.min_count().map_or(UnitPolicy::Basic, |min_count| UnitPolicy::Gang { min_count }),
+                    class_counts: self.class_counts(group),
                     placed_count: group.placed_count(),
-                    coming_count: group.coming_count(),
+                    expected_later_count: group.coming_count(),
                     constraint,
                 })
             }
         }
     }
 
-    fn lots(&self, group: &Group) -> Vec<Lot> {
-        let mut lots: Vec<_> = group.pending.lots().map(|(class, count)| Lot { class, count }).collect();
+    fn class_counts(&self, group: &TrackedGroup) -> Vec<ClassCount> {
+        let mut lots: Vec<_> = group.pending.class_counts().map(|(class, count)| ClassCount { class, count }).collect();
         if lots.len() > 1 {
-            let size = |id| self.classes.get(id).map_or(0, |class| need::size(&class.usage, &self.cluster));
-            Need::largest_first(&mut lots, size);
+            let size = |id| self.classes.get(id).map_or(0, |class| demand::size(&class.usage, &self.cluster));
+            Demand::largest_first(&mut lots, size);
         }
         lots
     }
 
     /// Notes that placed pods stand on their nodes, where the cluster counts them already. Of each class those go that
     /// were seen first.
-    fn assume(&mut self, unit: UnitId, need: &Need, places: &Places) -> Vec<Placement> {
-        self.advisory.cluster_changed();
-        let mut placements = Vec::with_capacity(places.spots.len());
-        let leaves_some = places.spots.len() < need.pods_count();
+    fn assume(&mut self, unit: UnitId, demand: &Demand, places: &UnitPlacement) -> Vec<Placement> {
+        self.remedy_schedule.cluster_changed();
+        let mut placements = Vec::with_capacity(places.assignments.len());
+        let leaves_some = places.assignments.len() < demand.pods_count();
         if let UnitId::Group(group) = unit {
             self.groups.get_mut(group).note_start();
         }
-        for (lot, node) in &places.spots {
+        for (lot, node) in &places.assignments {
             let id = match unit {
                 UnitId::Pod(id) => id,
                 UnitId::Group(group) => {
                     let group = self.groups.get_mut(group);
-                    let first = group.pending.take_first(need.lots[*lot].class);
+                    let first = group.pending.take_first(demand.class_counts[*lot].class);
                     let id = first.expect("no more pods are placed than wait");
                     let pod = self.pods.get(id);
                     group.run.add_controller(pod.owner.as_ref());
                     if leaves_some {
-                        group.ages.remove(&(pod.created(), pod.seen));
+                        group.pending_by_age.remove(&(pod.created(), pod.seen));
                     }
                     group.placed.insert(id, *node);
                     id
@@ -281,78 +288,84 @@ impl Core {
         }
         if let UnitId::Group(group) = unit {
             if !leaves_some {
-                self.groups.get_mut(group).ages.clear();
+                self.groups.get_mut(group).pending_by_age.clear();
             }
             self.note_partial(group);
-            let (pods_count, turn) = (self.groups.get(group).pending.len(), self.groups.get(group).next_turn());
+            let (pods_count, turn) = (self.groups.get(group).pending.len(), self.groups.get(group).queue_order());
             self.queue.resize(group, pods_count, turn);
         }
         placements
     }
 
-    fn wait(&mut self, unit: UnitId, need: &Need, refusal: &mut Refusal, now: Timestamp) {
-        let lacks_room = refusal.cause == Cause::NoRoom && refusal.could_wait && !refusal.is_about_extra_pods();
-        let wait = Wait {
-            classes: need.lots.iter().map(|lot| lot.class).collect(),
-            in_one_domain: need.constraint.is_some(),
-            is_mixed: need.lots.len() > 1 && need.required_count() > 1,
+    fn mark_unschedulable(&mut self, unit: UnitId, demand: &Demand, refusal: &mut Refusal, now: Timestamp) {
+        let lacks_room =
+            refusal.cause == RefusalCause::DoesNotFit && refusal.can_fit_later && !refusal.is_about_extra_pods();
+        let wait = UnschedulableInfo {
+            classes: demand.class_counts.iter().map(|lot| lot.class).collect(),
+            in_one_domain: demand.constraint.is_some(),
+            is_mixed: demand.class_counts.len() > 1 && demand.required_count() > 1,
             proven: refusal.proven,
             // A pod alone is passed only by pods that are smaller; it is the groups that small pods starve.
-            can_be_held_for: lacks_room && matches!(unit, UnitId::Group(_)),
+            may_reserve: lacks_room && matches!(unit, UnitId::Group(_)),
             now,
         };
-        self.queue.wait(unit, wait);
+        self.queue.add_unschedulable(unit, wait);
         self.note_refused(unit, refusal, now);
     }
 
     /// Says what an incomplete group lacks.
-    fn incomplete(&mut self, unit: UnitId) -> Option<Decision> {
+    fn incomplete_decision(&mut self, unit: UnitId) -> Option<Decision> {
         let UnitId::Group(id) = unit else { return None };
         let group = self.groups.get(id);
         let cause = match group.readiness() {
-            Readiness::NoPodGroup => Cause::NoPodGroup,
-            Readiness::Parent => match group.parent_obstacle.clone()? {
-                ParentObstacle::Missing(parent) => Cause::NoParent { parent },
-                ParentObstacle::MoreThanBasic(parent) => Cause::ParentNotBasic { parent },
-                ParentObstacle::Cycle(parents) => Cause::ParentCycle { parents },
+            Readiness::NoPodGroup => RefusalCause::NoPodGroup,
+            Readiness::BlockedByParent => match group.parent_obstacle.clone()? {
+                ParentObstacle::Missing(parent) => RefusalCause::NoParent { parent },
+                ParentObstacle::MoreThanBasic(parent) => RefusalCause::ParentNotBasic { parent },
+                ParentObstacle::Cycle(parents) => RefusalCause::ParentCycle { parents },
             },
-            Readiness::Incomplete => Cause::Incomplete,
-            Readiness::Gated => Cause::Gated,
-            Readiness::Unsupported => Cause::UnsupportedTerms { fields: self.unsupported_fields(group) },
+            Readiness::Incomplete => RefusalCause::Incomplete,
+            Readiness::Gated => RefusalCause::Gated,
+            Readiness::Unsupported => RefusalCause::UnsupportedTerms { fields: self.unsupported_fields(group) },
             Readiness::NothingPending | Readiness::Ready => return None,
         };
         let quorum = group.quorum();
         let unit = Unit::Group(group.key.clone());
         // Nothing that happens in the cluster helps: only the pods or the parent can change.
-        let is_hopeless =
-            matches!(cause, Cause::UnsupportedTerms { .. } | Cause::ParentNotBasic { .. } | Cause::ParentCycle { .. });
+        let is_hopeless = matches!(
+            cause,
+            RefusalCause::UnsupportedTerms { .. }
+                | RefusalCause::ParentNotBasic { .. }
+                | RefusalCause::ParentCycle { .. }
+        );
         let refusal = Refusal {
             cause,
             is_gang: quorum.is_some(),
             nodes_count: self.cluster.present_count(),
             proven: is_hopeless,
-            could_wait: !is_hopeless,
-            set_aside: group.aside,
-            ..Refusal::about(unit.clone(), quorum.unwrap_or(1), group.pending.len(), group.placed_count())
+            can_fit_later: !is_hopeless,
+            excluded: group.excluded,
+            ..Refusal::new(unit.clone(), quorum.unwrap_or(1), group.pending.len(), group.placed_count())
         };
-        Some(Decision { unit, verdict: Verdict::Wait(refusal), domain: None, unplaced: None })
+        Some(Decision { unit, action: DecisionAction::Wait(refusal), domain: None, unplaced: None })
     }
 
     /// What members that are set aside for it demand of their place.
-    fn unsupported_fields(&self, group: &Group) -> Vec<&'static str> {
+    fn unsupported_fields(&self, group: &TrackedGroup) -> Vec<&'static str> {
         let members = group.members.iter().map(|id| self.pods.get(*id));
-        let unsupported = members.filter(|pod| pod.stage == Stage::Aside(Aside::Unsupported));
-        let fields: BTreeSet<&'static str> = unsupported.flat_map(|pod| pod.view.spec.unread()).collect();
+        let unsupported = members.filter(|pod| pod.stage == Stage::Excluded(ExclusionReason::Unsupported));
+        let fields: BTreeSet<&'static str> = unsupported.flat_map(|pod| pod.view.spec.unsupported_fields()).collect();
         fields.into_iter().collect()
     }
 
     /// The unit a pod belongs to, and when it is its turn.
-    fn unit_of(&self, id: PodId) -> (UnitId, Turn) {
+    fn unit_of(&self, id: PodId) -> (UnitId, QueueOrder) {
         let pod = self.pods.get(id);
         match pod.group {
-            Some(group) => (UnitId::Group(group), self.groups.get(group).next_turn()),
+            Some(group) => (UnitId::Group(group), self.groups.get(group).queue_order()),
             None => {
-                let turn = Turn { priority: std::cmp::Reverse(pod.priority), created: pod.created(), seen: pod.seen };
+                let turn =
+                    QueueOrder { priority: std::cmp::Reverse(pod.priority), created: pod.created(), seen: pod.seen };
                 (UnitId::Pod(id), turn)
             }
         }
@@ -362,8 +375,8 @@ impl Core {
 #[cfg(test)]
 impl Core {
     /// Whether nodes are held for somebody.
-    pub(crate) fn is_holding(&self) -> bool {
-        self.holding.is_some()
+    pub(crate) fn has_reservation(&self) -> bool {
+        self.active_reservation.is_some()
     }
 
     /// How many classes there are, and how many tables with a row for each node.
@@ -373,7 +386,7 @@ impl Core {
 
     /// Counts what deciding costs: pods put on nodes or taken off, also tentatively, and lots that were looked at.
     pub(crate) fn steps_count(&self) -> u64 {
-        self.cluster.log_end() + self.lots_count
+        self.cluster.log_end() + self.class_counts_read
     }
 
     /// Panics unless the columns are the sums of the pods, and every kept index equals one made anew.
@@ -381,10 +394,10 @@ impl Core {
         self.cluster.assert_sums(self.pods.all().filter_map(|pod| Some((pod.stage.node()?, &*pod.usage))));
         self.queue.assert_counted(|group| {
             let group = self.groups.get(group);
-            assert_eq!(group.ages.len(), group.pending.len());
+            assert_eq!(group.pending_by_age.len(), group.pending.len());
             group.pending.len()
         });
-        let gated = self.pods.all().filter(|pod| pod.stage == Stage::Aside(Aside::Gated)).count();
+        let gated = self.pods.all().filter(|pod| pod.stage == Stage::Excluded(ExclusionReason::Gated)).count();
         assert_eq!(self.gated_count, gated);
         self.classes.assert_fresh(&self.cluster);
     }

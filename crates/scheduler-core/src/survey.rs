@@ -4,8 +4,8 @@ use api::views::{NodeView, PodView};
 
 use crate::classes::{Class, Classes};
 use crate::cluster::{Cluster, NodeIndex};
-use crate::filters::Load;
-use crate::index::KeptIndex;
+use crate::filters::LoadAssumption;
+use crate::index::ClassIndex;
 use crate::profile::Profile;
 use crate::requests::Usage;
 
@@ -26,7 +26,7 @@ pub struct NodeSurvey {
     /// The node.
     pub node: String,
     /// The filters that refuse it, each asked whatever the others say, in their order.
-    pub objections: Vec<Objection>,
+    pub objections: Vec<FilterObjection>,
     /// How many pods like this one it takes.
     pub slots: u32,
     /// The weighted points of each score that applies to the pod; empty when a filter refuses the node.
@@ -37,13 +37,13 @@ pub struct NodeSurvey {
 
 /// One filter's "no".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Objection {
+pub struct FilterObjection {
     /// The filter.
     pub filter: String,
     /// Its reasons, in words.
     pub reasons: Vec<String>,
     /// Whether it would refuse the node without any pods, too, so that nobody's leaving helps.
-    pub for_good: bool,
+    pub even_when_empty: bool,
 }
 
 impl Survey {
@@ -57,12 +57,12 @@ impl Survey {
         }
         for pod in running.iter().filter(|pod| !pod.is_finished()) {
             let (index, usage) = (cluster.index_of(&pod.spec.node_name), Usage::of(&pod.spec, &mut cluster));
-            cluster.take(index, &usage);
+            cluster.add_pod(index, &usage);
         }
         let mut class = classes.class_of(pod, &mut cluster);
         class.node_name = pod.node_name().map(|name| cluster.names.intern(name));
         let plugins = std::sync::Arc::clone(classes.plugins(&class));
-        let index = KeptIndex::of(&class, plugins, &cluster);
+        let index = ClassIndex::of(&class, plugins, &cluster);
         let present = cluster.indices().filter(|node| cluster.node(*node).present);
         let mut nodes: Vec<_> = present.map(|node| NodeSurvey::of(node, &class, &index, &cluster)).collect();
         nodes.sort_by(|a, b| a.node.cmp(&b.node));
@@ -75,14 +75,18 @@ impl Survey {
 }
 
 impl NodeSurvey {
-    fn of(node: NodeIndex, class: &Class, index: &KeptIndex, cluster: &Cluster) -> NodeSurvey {
+    fn of(node: NodeIndex, class: &Class, index: &ClassIndex, cluster: &Cluster) -> NodeSurvey {
         let mut objections = Vec::new();
         for filter in index.plugins().filters() {
-            if filter.room(class, cluster.at(node), Load::Now) == 0 {
+            if filter.slots(class, cluster.node_ref(node), LoadAssumption::Now) == 0 {
                 let mut reasons = Vec::new();
-                filter.reasons(class, cluster.at(node), 0, &mut |reason| reasons.push(reason.text(cluster)));
-                let for_good = filter.room(class, cluster.at(node), Load::Empty) == 0;
-                objections.push(Objection { filter: filter.name().to_owned(), reasons, for_good });
+                filter.reasons(class, cluster.node_ref(node), 0, &mut |reason| reasons.push(reason.text(cluster)));
+                let for_good = filter.slots(class, cluster.node_ref(node), LoadAssumption::Empty) == 0;
+                objections.push(FilterObjection {
+                    filter: filter.name().to_owned(),
+                    reasons,
+                    even_when_empty: for_good,
+                });
             }
         }
         let slots = index.slots(node);

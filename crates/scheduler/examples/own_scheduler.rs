@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use api::{Random, Timestamp};
 use runtime::TokioClock;
-use scheduler_core::{Class, Filter, Kind, Load, NO_LIMIT, NodeRef, Parts, Reads, Reason, Wakes};
+use scheduler_core::{
+    Class, ClusterEvents, Filter, LoadAssumption, NO_LIMIT, NodeRef, PluginKind, PodSpecFields, ReadSet, Reason,
+};
 
 /// Nodes say with the label `example.com/loud: "true"` that they are.
 #[derive(Debug)]
@@ -19,24 +21,24 @@ impl Filter for Quiet {
         "Quiet"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Static
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::NONE)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::NONE)
     }
 
-    fn wakes(&self, _: &Class) -> Wakes {
-        Wakes::NODE_ADDED | Wakes::LABELS
+    fn events_to_register(&self, _: &Class) -> ClusterEvents {
+        ClusterEvents::NODE_ADD | ClusterEvents::NODE_LABELS
     }
 
-    fn room(&self, _: &Class, node: NodeRef<'_>, _: Load) -> u32 {
+    fn slots(&self, _: &Class, node: NodeRef<'_>, _: LoadAssumption) -> u32 {
         if node.label("example.com/loud") == Some("true") { 0 } else { NO_LIMIT }
     }
 
-    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
-        say(Reason::new("node(s) were loud"));
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
+        report(Reason::new("node(s) were loud"));
     }
 }
 

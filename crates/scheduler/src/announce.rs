@@ -10,17 +10,17 @@ use std::time::Duration;
 use api::Timestamp;
 use api::views::{Condition, ObjectKey, PodGroupView, PodView, View};
 use runtime::{Cache, EventKind, ObjectRef, Recorder, failure};
-use scheduler_core::{Advised, Placement, Unit};
+use scheduler_core::{Placement, RemedyStatus, Unit};
 
-use crate::answers::Answers;
-use crate::book::{Book, Topic};
-use crate::carry_out::Writes;
 use crate::conditions::{self, POD_GROUP_NOT_READY, POD_SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE};
 use crate::degraded;
-use crate::say::{Due, Words, condition_for, due, is_news};
+use crate::execute::WriteQueue;
+use crate::handle::SchedulerHandle;
+use crate::publish::{PublishTime, RefusalMessage, condition_for, is_new_cause, publish_time};
+use crate::status_tracker::{ReminderSubject, StatusTracker};
 
 /// So many controllers are remembered as told that demands of their pods are not looked at; then all are forgotten.
-const TOLD_DEMANDS_MAX: usize = 4096;
+const MAX_WARNED_TERMS: usize = 4096;
 
 /// What announcing takes besides the book.
 pub(crate) struct Announcer {
@@ -30,7 +30,7 @@ pub(crate) struct Announcer {
     pub(crate) recorders: BTreeMap<String, Recorder>,
     /// For what no such pod tells the name of.
     pub(crate) recorder: Recorder,
-    pub(crate) answers: Answers,
+    pub(crate) handle: SchedulerHandle,
     /// The least time between two refusals of one unit that differ only in numbers.
     pub(crate) pause: Duration,
     /// Whether pods are placed without regard to what no plugin looks at; otherwise they are refused.
@@ -39,48 +39,55 @@ pub(crate) struct Announcer {
 
 impl Announcer {
     /// Looks at every unit of this turn. Groups for whose condition there is no room stay for the next.
-    pub(crate) fn units(&self, book: &mut Book, writes: &mut Writes, now: Timestamp) {
+    pub(crate) fn publish_units(&self, tracker: &mut StatusTracker, writes: &mut WriteQueue, now: Timestamp) {
         while writes.has_room_for_first_condition()
-            && let Some(key) = book.newly_scheduled.pop_first()
+            && let Some(key) = tracker.newly_scheduled.pop_first()
         {
-            if !book.standing(&key).writing {
-                self.group(&Unit::Group(key.clone()), &key, book, writes, now);
+            if !tracker.group_status(&key).write_in_flight {
+                self.publish_group(&Unit::Group(key.clone()), &key, tracker, writes, now);
             }
         }
-        while let Some(unit) = book.unsaid.pop_first() {
+        while let Some(unit) = tracker.dirty.pop_first() {
             match &unit {
-                Unit::Pod(key) => self.pod_unit(&unit, key, book, now),
+                Unit::Pod(key) => self.publish_pod_unit(&unit, key, tracker, now),
                 // When the write in flight ends, the group is looked at again.
-                Unit::Group(key) if book.standing(key).writing => {}
+                Unit::Group(key) if tracker.group_status(key).write_in_flight => {}
                 // Units are in order and groups are their last kind: only groups are left.
                 Unit::Group(_) if !writes.has_room_for_group_condition(now) => {
-                    book.unsaid.insert(unit);
+                    tracker.dirty.insert(unit);
                     return;
                 }
-                Unit::Group(key) => self.group(&unit, key, book, writes, now),
+                Unit::Group(key) => self.publish_group(&unit, key, tracker, writes, now),
             }
         }
     }
 
-    fn pod_unit(&self, unit: &Unit, key: &ObjectKey, book: &mut Book, now: Timestamp) {
+    fn publish_pod_unit(&self, unit: &Unit, key: &ObjectKey, tracker: &mut StatusTracker, now: Timestamp) {
         let (Some(words), Some(pod)) = (self.refusal(unit), self.pods.get(key)) else { return };
-        if self.is_due(unit, &words, book, now) {
-            if is_news(&words, book.said(unit)) {
-                self.failed(self.recorder_of(&pod), &ObjectRef::of(&*pod), &words.pod_message);
+        if self.is_due(unit, &words, tracker, now) {
+            if is_new_cause(&words, tracker.published(unit)) {
+                self.record_failed_scheduling(self.recorder_of(&pod), &ObjectRef::of(&*pod), &words.pod_message);
             }
-            book.unsaid_pods.insert(key.clone());
-            book.say(unit.clone(), words, now);
+            tracker.dirty_pods.insert(key.clone());
+            tracker.publish(unit.clone(), words, now);
         }
     }
 
-    fn group(&self, unit: &Unit, key: &ObjectKey, book: &mut Book, writes: &mut Writes, now: Timestamp) {
+    fn publish_group(
+        &self,
+        unit: &Unit,
+        key: &ObjectKey,
+        tracker: &mut StatusTracker,
+        writes: &mut WriteQueue,
+        now: Timestamp,
+    ) {
         let view = self.pod_groups.get(key);
-        let refused = self.refusal(unit).and_then(|words| self.still_refused(unit, key, words, book));
+        let refused = self.refusal(unit).and_then(|words| self.still_refused(unit, key, words, tracker));
         let why = refused.as_ref().map(|words| words.message.clone());
-        let to_say = refused.filter(|words| self.is_due(unit, words, book, now));
+        let to_say = refused.filter(|words| self.is_due(unit, words, tracker, now));
         if let Some(view) = &view {
             let mut wanted = Vec::new();
-            let standing = book.standing(key);
+            let standing = tracker.group_status(key);
             if !standing.scheduled
                 && let Some(condition) = condition_for(
                     view,
@@ -93,67 +100,77 @@ impl Announcer {
                 standing.scheduled = condition.status == "True";
                 wanted.push(condition);
             }
-            wanted.extend(self.degraded(view, key, why.as_deref(), book, now));
+            wanted.extend(self.degraded_condition(view, key, why.as_deref(), tracker, now));
             if !wanted.is_empty() {
-                book.standing(key).writing = true;
+                tracker.group_status(key).write_in_flight = true;
                 let body = conditions::patch(&view.metadata, &view.status.conditions, &wanted, now);
                 writes.write_group_condition(key.clone(), body);
             }
         }
         let Some(words) = to_say else { return };
-        if is_news(&words, book.said(unit)) {
-            self.refused_group(key, view.as_deref(), &words, book);
+        if is_new_cause(&words, tracker.published(unit)) {
+            self.report_refused_group(key, view.as_deref(), &words, tracker);
         }
-        book.say(unit.clone(), words, now);
+        tracker.publish(unit.clone(), words, now);
     }
 
     /// Tells of a group that is refused for another reason than before: in Events, and on each of its pods.
-    fn refused_group(&self, key: &ObjectKey, view: Option<&PodGroupView>, words: &Words, book: &mut Book) {
+    fn report_refused_group(
+        &self,
+        key: &ObjectKey,
+        view: Option<&PodGroupView>,
+        words: &RefusalMessage,
+        tracker: &mut StatusTracker,
+    ) {
         let pods = self.waiting_pods(key);
         let recorder = self.recorder_of_group(&pods);
         match view {
             Some(view) => {
-                self.failed(recorder, &ObjectRef::of(view), &words.message);
+                self.record_failed_scheduling(recorder, &ObjectRef::of(view), &words.message);
                 // Whoever sent a Job looks there first.
                 let job = view.metadata.controller().filter(|owner| owner.kind == "Job");
                 if let Some(job) = job {
                     let message = format!("PodGroup {}: {}", key.name, words.message);
-                    self.failed(recorder, &ObjectRef::to_owner(job, &key.namespace), &message);
+                    self.record_failed_scheduling(recorder, &ObjectRef::to_owner(job, &key.namespace), &message);
                 }
             }
             // Without a PodGroup the pods are the only place where anyone would look.
-            None => pods.iter().for_each(|pod| self.failed(recorder, &ObjectRef::of(&**pod), &words.message)),
+            None => pods
+                .iter()
+                .for_each(|pod| self.record_failed_scheduling(recorder, &ObjectRef::of(&**pod), &words.message)),
         }
-        book.unsaid_pods.extend(pods.iter().map(|pod| pod.metadata.key()));
+        tracker.dirty_pods.extend(pods.iter().map(|pod| pod.metadata.key()));
     }
 
     /// What is to be said now about whether the group still has its `minCount`, and why the rest of it is refused.
-    fn degraded(
+    fn degraded_condition(
         &self,
         view: &PodGroupView,
         key: &ObjectKey,
         refused: Option<&str>,
-        book: &mut Book,
+        tracker: &mut StatusTracker,
         now: Timestamp,
     ) -> Option<Condition> {
-        let standing = book.standing(key);
-        standing.short_since = standing.is_short().then(|| standing.short_since.unwrap_or(now));
+        let standing = tracker.group_status(key);
+        standing.below_min_count_since =
+            standing.is_below_min_count().then(|| standing.below_min_count_since.unwrap_or(now));
         let min_count = standing.quorum().filter(|_| standing.scheduled)?;
         let (held, said) = (&view.status.conditions, standing.degraded.as_ref());
         let wanted = degraded::condition(standing.counts, min_count, held, said, refused)?;
-        let noticed = standing.noticed.filter(|(counts, _)| *counts == standing.counts);
-        let (_, counts_since) = *standing.noticed.insert(noticed.unwrap_or((standing.counts, now)));
-        let since = degraded::Since { short: standing.short_since.unwrap_or(now), counts: counts_since };
-        match degraded::due(&wanted, held, said, since, now, self.pause) {
-            Due::Never => None,
-            Due::At(at) => {
-                book.remind(at, Topic::Unit(Unit::Group(key.clone())));
+        let noticed = standing.observed_counts.filter(|(counts, _)| *counts == standing.counts);
+        let (_, counts_since) = *standing.observed_counts.insert(noticed.unwrap_or((standing.counts, now)));
+        let since =
+            degraded::DegradedSince { short: standing.below_min_count_since.unwrap_or(now), counts: counts_since };
+        match degraded::publish_time(&wanted, held, said, since, now, self.pause) {
+            PublishTime::Never => None,
+            PublishTime::At(at) => {
+                tracker.remind(at, ReminderSubject::Unit(Unit::Group(key.clone())));
                 None
             }
-            Due::Now => {
-                let is_news = said.is_none_or(|said| said.condition.status != wanted.status);
-                standing.degraded = Some(degraded::Said { condition: wanted.clone(), at: now });
-                if is_news && wanted.status == "True" {
+            PublishTime::Now => {
+                let status_changed = said.is_none_or(|said| said.condition.status != wanted.status);
+                standing.degraded = Some(degraded::PublishedCondition { condition: wanted.clone(), at: now });
+                if status_changed && wanted.status == "True" {
                     let about = ObjectRef::of(view);
                     self.recorder_of_group(&self.members(key)).event(
                         &about,
@@ -169,13 +186,13 @@ impl Announcer {
     }
 
     /// Tells of members that came with another priority than their group's: once a group, since mostly all have it.
-    pub(crate) fn newcomers(&self, book: &mut Book) {
-        for key in std::mem::take(&mut book.newcomers) {
+    pub(crate) fn warn_priority_mismatch(&self, tracker: &mut StatusTracker) {
+        for key in std::mem::take(&mut tracker.new_members) {
             let Some(pod) = self.pods.get(&key) else { continue };
-            let Unit::Group(group) = book.unit_of(&pod) else { continue };
+            let Unit::Group(group) = tracker.unit_of(&pod) else { continue };
             let Some(view) = self.pod_groups.get(&group) else { continue };
             let (own, groups) = (pod.spec.priority.unwrap_or(0), view.spec.priority.unwrap_or(0));
-            if own != groups && book.told_priority.insert(group) {
+            if own != groups && tracker.warned_priority.insert(group) {
                 let message = format!("pod {key} has priority {own}; the group's, {groups}, counts for all its pods");
                 self.recorder_of(&pod).event(
                     &ObjectRef::of(&*view),
@@ -189,30 +206,31 @@ impl Announcer {
     }
 
     /// Tells of a PodGroup whose expected count is no number, which counts as if it were not there.
-    pub(crate) fn bad_expected_count(&self, group: &PodGroupView) {
+    pub(crate) fn warn_bad_expected_count(&self, group: &PodGroupView) {
         if let Some(Err(text)) = group.expected_count() {
-            let message = format!("annotation {}: {text:?} is not a whole number", PodGroupView::EXPECTED_COUNT);
+            let message =
+                format!("annotation {}: {text:?} is not a whole number", PodGroupView::EXPECTED_COUNT_ANNOTATION);
             self.recorder.event(&ObjectRef::of(group), EventKind::Warning, "BadAnnotation", "Scheduling", &message);
         }
     }
 
     /// Tells of pods that demand something of their place which no plugin looks at yet: once for all pods of a controller.
-    pub(crate) fn demands(&self, book: &mut Book) {
-        for key in std::mem::take(&mut book.demanding).into_iter().filter(|_| self.ignores_terms) {
+    pub(crate) fn warn_ignored_terms(&self, tracker: &mut StatusTracker) {
+        for key in std::mem::take(&mut tracker.pods_with_unsupported_terms).into_iter().filter(|_| self.ignores_terms) {
             let Some(pod) = self.pods.get(&key).filter(|pod| self.is_ours(pod)) else { continue };
             let owner = pod.metadata.controller().map_or(&pod.metadata.uid, |owner| &owner.uid).clone();
-            if book.told_demands.len() == TOLD_DEMANDS_MAX {
-                book.told_demands.clear();
+            if tracker.warned_terms.len() == MAX_WARNED_TERMS {
+                tracker.warned_terms.clear();
             }
-            if !book.told_demands.insert(owner) {
+            if !tracker.warned_terms.insert(owner) {
                 continue;
             }
-            let group = match book.unit_of(&pod) {
+            let group = match tracker.unit_of(&pod) {
                 Unit::Group(group) => self.pod_groups.get(&group),
                 Unit::Pod(_) => None,
             };
             let about = group.map_or_else(|| ObjectRef::of(&*pod), |group| ObjectRef::of(&*group));
-            let fields = pod.spec.unread().join(", ");
+            let fields = pod.spec.unsupported_fields().join(", ");
             let message = format!("pods are placed without regard to {fields}, which this scheduler does not know yet");
             tracing::warn!("pod {key}: {message}");
             self.recorder_of(&pod).event(&about, EventKind::Warning, "ConstraintsIgnored", "Scheduling", &message);
@@ -220,7 +238,7 @@ impl Announcer {
     }
 
     /// Tells of a gang that was left half bound and is to start as a whole.
-    pub(crate) fn released(&self, group: &ObjectKey, message: &str) {
+    pub(crate) fn gang_released(&self, group: &ObjectKey, message: &str) {
         if let Some(view) = self.pod_groups.get(group) {
             let recorder = self.recorder_of_group(&self.members(group));
             recorder.event(&ObjectRef::of(&*view), EventKind::Warning, "GangReleased", "Scheduling", message);
@@ -228,7 +246,7 @@ impl Announcer {
     }
 
     /// Tells of a pod that has to leave a node which was given too many.
-    pub(crate) fn makes_way(&self, pod: &ObjectKey, message: &str) {
+    pub(crate) fn overcommit_released(&self, pod: &ObjectKey, message: &str) {
         if let Some(pod) = self.pods.get(pod) {
             let about = ObjectRef::of(&*pod);
             self.recorder_of(&pod).event(&about, EventKind::Warning, "OvercommitReleased", "Scheduling", message);
@@ -236,23 +254,25 @@ impl Announcer {
     }
 
     /// Writes pod conditions while there is room.
-    pub(crate) fn pods(&self, book: &mut Book, writes: &mut Writes, now: Timestamp) {
+    pub(crate) fn publish_pods(&self, tracker: &mut StatusTracker, writes: &mut WriteQueue, now: Timestamp) {
         while writes.has_room_for_pod_condition(now)
-            && let Some(key) = book.unsaid_pods.pop_first()
+            && let Some(key) = tracker.dirty_pods.pop_first()
         {
-            let Some(pod) = self.pods.get(&key).filter(|pod| waits(pod) && !writes.is_binding(&key)) else { continue };
+            let Some(pod) = self.pods.get(&key).filter(|pod| is_pending(pod) && !writes.is_binding(&key)) else {
+                continue;
+            };
             if !self.is_ours(&pod) {
                 continue;
             }
-            let wanted = match (book.said_about(&pod), book.bind_error(&key)) {
-                (Some(said), _) => match wanted_of_refused(&pod, &said.words, book.shows_refusals(&pod)) {
+            let wanted = match (tracker.published_for(&pod), tracker.bind_error(&key)) {
+                (Some(said), _) => match refused_pod_condition(&pod, &said.words, tracker.shows_refusals(&pod)) {
                     Some(wanted) => wanted,
                     None => continue,
                 },
-                (None, Some(error)) => conditions::fails(POD_SCHEDULED, SCHEDULER_ERROR, error),
+                (None, Some(error)) => conditions::false_condition(POD_SCHEDULED, SCHEDULER_ERROR, error),
                 (None, None) => continue,
             };
-            if !conditions::says(&pod.status.conditions, &wanted) {
+            if !conditions::is_current(&pod.status.conditions, &wanted) {
                 let body = conditions::patch(&pod.metadata, &pod.status.conditions, &[wanted], now);
                 writes.write_pod_condition(key, body);
             }
@@ -266,7 +286,7 @@ impl Announcer {
     }
 
     /// Tells of a bind that was taken, or of the error that refused it.
-    pub(crate) fn bind_ended(&self, placement: &Placement, error: Option<&kube::Error>, book: &mut Book) {
+    pub(crate) fn bind_ended(&self, placement: &Placement, error: Option<&kube::Error>, tracker: &mut StatusTracker) {
         let Placement { pod, uid, node } = placement;
         let about = ObjectRef {
             api_version: PodView::RESOURCE.api_version(),
@@ -285,9 +305,9 @@ impl Announcer {
             }
             Some(error) => {
                 let message = format!("binding rejected: {}", failure::message(error));
-                self.failed(recorder, &about, &message);
-                let unit = held.map(|held| book.unit_of(&held));
-                book.bind_failed(pod.clone(), unit, message);
+                self.record_failed_scheduling(recorder, &about, &message);
+                let unit = held.map(|held| tracker.unit_of(&held));
+                tracker.bind_failed(pod.clone(), unit, message);
             }
         }
     }
@@ -303,36 +323,43 @@ impl Announcer {
         members.iter().find_map(named).unwrap_or(&self.recorder)
     }
 
-    fn failed(&self, recorder: &Recorder, about: &ObjectRef, message: &str) {
+    fn record_failed_scheduling(&self, recorder: &Recorder, about: &ObjectRef, message: &str) {
         recorder.event(about, EventKind::Warning, "FailedScheduling", "Scheduling", message);
     }
 
     /// Why the unit is refused. One for which ways out are just being looked for is not spoken of yet: they come next,
     /// and then all is said at once.
-    fn refusal(&self, unit: &Unit) -> Option<Words> {
-        let refusal = self.answers.get(unit).filter(|refusal| refusal.advised != Advised::Coming)?;
-        Some(Words::of(&refusal))
+    fn refusal(&self, unit: &Unit) -> Option<RefusalMessage> {
+        let refusal = self.handle.get(unit).filter(|refusal| refusal.remedies != RemedyStatus::Pending)?;
+        Some(RefusalMessage::of(&refusal))
     }
 
     /// Takes the refusal of a group back when none of its pods waits any more and either some are there (others bound
     /// them) or nothing at all is left of it.
-    fn still_refused(&self, unit: &Unit, key: &ObjectKey, words: Words, book: &mut Book) -> Option<Words> {
+    fn still_refused(
+        &self,
+        unit: &Unit,
+        key: &ObjectKey,
+        words: RefusalMessage,
+        tracker: &mut StatusTracker,
+    ) -> Option<RefusalMessage> {
         let members = self.members(key);
-        let over = members.iter().all(|pod| !waits(pod)) && (!members.is_empty() || self.pod_groups.get(key).is_none());
+        let over =
+            members.iter().all(|pod| !is_pending(pod)) && (!members.is_empty() || self.pod_groups.get(key).is_none());
         if over {
-            self.answers.withdraw(unit);
-            book.forget(unit);
+            self.handle.remove_refusal(unit);
+            tracker.forget(unit);
         }
         (!over).then_some(words)
     }
 
     /// Whether `words` are to be said now; if later, the book is reminded.
-    fn is_due(&self, unit: &Unit, words: &Words, book: &mut Book, now: Timestamp) -> bool {
-        match due(words, book.said(unit), now, self.pause) {
-            Due::Now => true,
-            Due::Never => false,
-            Due::At(at) => {
-                book.remind(at, Topic::Unit(unit.clone()));
+    fn is_due(&self, unit: &Unit, words: &RefusalMessage, tracker: &mut StatusTracker, now: Timestamp) -> bool {
+        match publish_time(words, tracker.published(unit), now, self.pause) {
+            PublishTime::Now => true,
+            PublishTime::Never => false,
+            PublishTime::At(at) => {
+                tracker.remind(at, ReminderSubject::Unit(unit.clone()));
                 false
             }
         }
@@ -344,24 +371,24 @@ impl Announcer {
     }
 
     fn waiting_pods(&self, group: &ObjectKey) -> Vec<Arc<PodView>> {
-        self.members(group).into_iter().filter(|pod| waits(pod)).collect()
+        self.members(group).into_iter().filter(|pod| is_pending(pod)).collect()
     }
 }
 
 /// The condition of a pod that is refused, alone or with its group; `None` if it is to have none. `group_tells`: the group
 /// has a condition that says more.
-fn wanted_of_refused(pod: &PodView, words: &Words, group_tells: bool) -> Option<Condition> {
+fn refused_pod_condition(pod: &PodView, words: &RefusalMessage, group_tells: bool) -> Option<Condition> {
     let is_unschedulable = |one: &Condition| one.kind == POD_SCHEDULED && one.reason == UNSCHEDULABLE;
-    let reason = match words.is_about_missing_parts() {
+    let reason = match words.is_incomplete() {
         false => UNSCHEDULABLE,
         true if pod.status.conditions.iter().any(is_unschedulable) => POD_GROUP_NOT_READY,
         true => return None,
     };
-    let more = if group_tells && words.is_told_by_group { "; see its conditions" } else { "" };
-    Some(conditions::fails(POD_SCHEDULED, reason, &format!("{}{more}", words.pod_message)))
+    let more = if group_tells && words.is_on_group { "; see its conditions" } else { "" };
+    Some(conditions::false_condition(POD_SCHEDULED, reason, &format!("{}{more}", words.pod_message)))
 }
 
 /// Whether the pod still wants a node.
-fn waits(pod: &PodView) -> bool {
+fn is_pending(pod: &PodView) -> bool {
     pod.node_name().is_none() && !pod.is_finished() && !pod.metadata.is_deleting()
 }

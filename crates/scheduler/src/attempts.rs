@@ -7,12 +7,12 @@ use api::Timestamp;
 use api::views::ObjectKey;
 use scheduler_core::{Placement, Unit};
 
-use crate::metrics::{Ended, Metrics, PodAttempt};
-use crate::run::until;
+use crate::metrics::{AttemptResult, Metrics, PodAttempt};
+use crate::run::duration_until;
 
 /// What is known of an attempt.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct BindAttempt {
     pub(crate) unit: Unit,
     pub(crate) profile: String,
     /// Attempts so far, this one included.
@@ -22,21 +22,21 @@ pub(crate) struct Attempt {
 
 /// Attempts by the pods whose binds have not ended.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts {
-    pods: BTreeMap<ObjectKey, Arc<Attempt>>,
-    groups: BTreeMap<Unit, Group>,
+pub(crate) struct BindAttempts {
+    pods: BTreeMap<ObjectKey, Arc<BindAttempt>>,
+    groups: BTreeMap<Unit, GroupBinds>,
 }
 
 /// The binds of a group.
 #[derive(Debug, Default)]
-struct Group {
+struct GroupBinds {
     binds_left: usize,
     failed: bool,
 }
 
-impl Attempts {
+impl BindAttempts {
     /// Binds begin.
-    pub(crate) fn begin(&mut self, attempt: Attempt, placements: &[Placement]) {
+    pub(crate) fn begin(&mut self, attempt: BindAttempt, placements: &[Placement]) {
         if matches!(attempt.unit, Unit::Group(_)) {
             self.groups.entry(attempt.unit.clone()).or_default().binds_left += placements.len();
         }
@@ -48,20 +48,20 @@ impl Attempts {
     pub(crate) fn end(
         &mut self,
         pod: &ObjectKey,
-        ended: Ended,
+        ended: AttemptResult,
         created: Option<Timestamp>,
         now: Timestamp,
         metrics: &Metrics,
     ) {
         let Some(attempt) = self.pods.remove(pod) else { return };
-        let took = until(now, attempt.began);
-        let waited = created.map(|created| until(now, created));
+        let took = duration_until(now, attempt.began);
+        let waited = created.map(|created| duration_until(now, created));
         metrics.bind_ended(ended, PodAttempt { profile: &attempt.profile, tries: attempt.tries, took, waited });
         let Some(group) = self.groups.get_mut(&attempt.unit) else { return };
         group.binds_left = group.binds_left.saturating_sub(1);
-        group.failed |= ended != Ended::Scheduled;
+        group.failed |= ended != AttemptResult::Scheduled;
         if group.binds_left == 0 {
-            let ended = if group.failed { Ended::Error } else { Ended::Scheduled };
+            let ended = if group.failed { AttemptResult::Error } else { AttemptResult::Scheduled };
             metrics.group_bound(ended, &attempt.profile, took);
             self.groups.remove(&attempt.unit);
         }

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 /// How often a bind is sent whose pod is found without a node afterwards. Always to the same node: an attempt without an
 /// answer may still be on its way, and the room that it would take stays taken meanwhile.
-const ATTEMPTS_MAX: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 /// Pauses between reads that fail, and between a read and the next attempt. Short: a gang waits for its last pod.
-const PAUSES: Backoff = Backoff { initial: Duration::from_millis(200), max: Duration::from_secs(5) };
+const BACKOFF: Backoff = Backoff { initial: Duration::from_millis(200), max: Duration::from_secs(5) };
 
 /// Binds, and returns the node that the pod is on then.
 ///
@@ -35,36 +35,38 @@ pub(crate) async fn bind(client: &Client, placement: &Placement) -> Result<Strin
         let said = failure::message(&error);
         tracing::info!("pod {}: bind to {} without a clear answer: {said}", placement.pod, placement.node);
         match read_back(client, placement).await {
-            Some(Found::On(node)) => return Ok(node),
-            Some(Found::WithoutNode) if !is_conflict(&error) && unknown_count < ATTEMPTS_MAX => {
-                tokio::time::sleep(PAUSES.delay(unknown_count)).await;
+            Some(BindStatus::Bound(node)) => return Ok(node),
+            Some(BindStatus::Unbound) if !is_conflict(&error) && unknown_count < MAX_ATTEMPTS => {
+                tokio::time::sleep(BACKOFF.delay(unknown_count)).await;
             }
-            Some(Found::WithoutNode | Found::Gone) | None => return Err(error),
+            Some(BindStatus::Unbound | BindStatus::Gone) | None => return Err(error),
         }
     }
 }
 
 /// What became of the pod.
-enum Found {
-    On(String),
-    WithoutNode,
+enum BindStatus {
+    Bound(String),
+    Unbound,
     Gone,
 }
 
 /// Reads the pod until the server answers; `None` if it may not be read.
-async fn read_back(client: &Client, placement: &Placement) -> Option<Found> {
+async fn read_back(client: &Client, placement: &Placement) -> Option<BindStatus> {
     let mut failures = 0;
     loop {
         match request::read::<PodView>(client, &placement.pod).await {
             Ok(pod) => {
-                let Some(pod) = pod.filter(|pod| pod.metadata.uid == placement.uid) else { return Some(Found::Gone) };
-                return Some(pod.node_name().map_or(Found::WithoutNode, |node| Found::On(node.to_owned())));
+                let Some(pod) = pod.filter(|pod| pod.metadata.uid == placement.uid) else {
+                    return Some(BindStatus::Gone);
+                };
+                return Some(pod.node_name().map_or(BindStatus::Unbound, |node| BindStatus::Bound(node.to_owned())));
             }
             Err(error) if !failure::is_retriable(&error) => return None,
             Err(error) => {
                 failures += 1;
                 tracing::debug!("pod {}: not read back: {}", placement.pod, failure::message(&error));
-                tokio::time::sleep(PAUSES.delay(failures)).await;
+                tokio::time::sleep(BACKOFF.delay(failures)).await;
             }
         }
     }
@@ -77,7 +79,7 @@ struct Binding<'a> {
     api_version: &'static str,
     kind: &'static str,
     metadata: BindingMeta<'a>,
-    target: Target<'a>,
+    target: BindingTarget<'a>,
 }
 
 #[derive(Serialize)]
@@ -89,7 +91,7 @@ struct BindingMeta<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Target<'a> {
+struct BindingTarget<'a> {
     api_version: &'static str,
     kind: &'static str,
     name: &'a str,
@@ -102,7 +104,7 @@ impl Binding<'_> {
             api_version: "v1",
             kind: "Binding",
             metadata: BindingMeta { namespace: &pod.namespace, name: &pod.name, uid },
-            target: Target { api_version: "v1", kind: "Node", name: node },
+            target: BindingTarget { api_version: "v1", kind: "Node", name: node },
         }
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use api::views::PodView;
 use api::{Clock, Random};
 use kube::Client;
-use runtime::{Cache, ListWatchConfig, Recorder, keep};
-use scheduler_core::profile::NoPlace;
+use runtime::{Cache, ListWatchConfig, Recorder, list_and_watch};
+use scheduler_core::profile::UnsupportedPluginKind;
 use scheduler_core::{Filter, Profile, Score};
 
-use crate::answers::Answers;
 use crate::bind_monitor::BindMonitor;
+use crate::handle::SchedulerHandle;
 use crate::metrics::Metrics;
-use crate::run::{Config, Parts, run};
+use crate::run::{Config, SchedulerContext, run};
 
 /// What a scheduler is made of; [`Builder::run`] keeps its caches, writes its Events and places pods.
 ///
@@ -22,7 +22,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     random: Random,
     config: Config,
-    answers: Answers,
+    handle: SchedulerHandle,
     metrics: Metrics,
 }
 
@@ -33,7 +33,7 @@ impl Builder {
         let mut config = Config::default();
         // Whose Job controller it is that would make released pods anew is not known; where it is ours, its groups tell.
         config.core.release_only_ours = true;
-        Builder { client, clock, random, config, answers: Answers::default(), metrics: Metrics::default() }
+        Builder { client, clock, random, config, handle: SchedulerHandle::default(), metrics: Metrics::default() }
     }
 
     /// With these settings. Filters and scores that were added before are lost.
@@ -50,12 +50,12 @@ impl Builder {
     }
 
     /// With a filter of one's own in every profile, asked after the others of its kind.
-    pub fn with_filter(self, filter: Arc<dyn Filter>) -> Result<Builder, NoPlace> {
+    pub fn with_filter(self, filter: Arc<dyn Filter>) -> Result<Builder, UnsupportedPluginKind> {
         self.with_each(|profile| profile.with_filter(Arc::clone(&filter)))
     }
 
     /// With a score of one's own in every profile.
-    pub fn with_score(self, score: Arc<dyn Score>, weight: i64) -> Result<Builder, NoPlace> {
+    pub fn with_score(self, score: Arc<dyn Score>, weight: i64) -> Result<Builder, UnsupportedPluginKind> {
         self.with_each(|profile| profile.with_score(Arc::clone(&score), weight))
     }
 
@@ -66,11 +66,14 @@ impl Builder {
     }
 
     /// Where refusals are shown, and questions answered, while it runs.
-    pub fn answers(&self) -> Answers {
-        self.answers.clone()
+    pub fn handle(&self) -> SchedulerHandle {
+        self.handle.clone()
     }
 
-    fn with_each(mut self, change: impl FnMut(Profile) -> Result<Profile, NoPlace>) -> Result<Builder, NoPlace> {
+    fn with_each(
+        mut self,
+        change: impl FnMut(Profile) -> Result<Profile, UnsupportedPluginKind>,
+    ) -> Result<Builder, UnsupportedPluginKind> {
         let profiles = std::mem::take(&mut self.config.core.profiles);
         self.config.core.profiles = profiles.into_iter().map(change).collect::<Result<_, _>>()?;
         Ok(self)
@@ -78,9 +81,9 @@ impl Builder {
 
     /// Places pods for ever.
     pub async fn run(self) {
-        let Builder { client, clock, random, config, answers, metrics } = self;
+        let Builder { client, clock, random, config, handle: answers, metrics } = self;
         let (recorder, events) = Recorder::new(config.name(), client.clone(), clock.clone(), random.clone());
-        let parts = Parts {
+        let parts = SchedulerContext {
             client: client.clone(),
             pods: Cache::new(&[PodView::BY_GROUP]),
             nodes: Cache::new(&[]),
@@ -89,16 +92,16 @@ impl Builder {
             clock,
             recorder,
             config,
-            answers,
+            handle: answers,
             metrics,
             monitor: BindMonitor::default(),
         };
         let watch = || ListWatchConfig { random: Some(random.clone()), ..ListWatchConfig::default() };
         tokio::join!(
-            keep(client.clone(), parts.nodes.clone(), watch()),
-            keep(client.clone(), parts.pod_groups.clone(), watch()),
-            keep(client.clone(), parts.composite_pod_groups.clone(), watch()),
-            keep(client, parts.pods.clone(), watch()),
+            list_and_watch(client.clone(), parts.nodes.clone(), watch()),
+            list_and_watch(client.clone(), parts.pod_groups.clone(), watch()),
+            list_and_watch(client.clone(), parts.composite_pod_groups.clone(), watch()),
+            list_and_watch(client, parts.pods.clone(), watch()),
             events,
             run(parts),
         );

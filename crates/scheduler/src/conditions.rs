@@ -2,7 +2,7 @@
 
 use api::Timestamp;
 use api::clock::rfc3339;
-use api::views::{Condition, Meta};
+use api::views::{Condition, MetaView};
 use serde::Serialize;
 
 /// Condition of a PodGroup: its `minCount` pods have once been placed.
@@ -23,31 +23,31 @@ pub const SCHEDULER_ERROR: &str = "SchedulerError";
 pub const SCHEDULED: &str = "Scheduled";
 
 /// The API's limit for a condition's message.
-const MESSAGE_BYTES_MAX: usize = 32768;
+const MAX_MESSAGE_BYTES: usize = 32768;
 
 /// A merge patch of `status.conditions`. It names the version its list was built from: the list replaces the whole
 /// one on the server, so it must not meet another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConditionsPatch {
-    metadata: Version,
-    status: Status,
+    metadata: PatchMetadata,
+    status: PatchStatus,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Version {
+struct PatchMetadata {
     uid: String,
     resource_version: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Status {
-    conditions: Vec<Written>,
+struct PatchStatus {
+    conditions: Vec<ConditionDocument>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
+struct ConditionDocument {
     #[serde(rename = "type")]
     kind: String,
     status: String,
@@ -59,17 +59,17 @@ struct Written {
 }
 
 /// A condition that is True.
-pub fn holds(kind: &str, reason: &str) -> Condition {
+pub fn true_condition(kind: &str, reason: &str) -> Condition {
     condition(kind, "True", reason, "")
 }
 
 /// A condition that is False, and why.
-pub fn fails(kind: &str, reason: &str, message: &str) -> Condition {
+pub fn false_condition(kind: &str, reason: &str, message: &str) -> Condition {
     condition(kind, "False", reason, message)
 }
 
 fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Condition {
-    let mut end = message.len().min(MESSAGE_BYTES_MAX);
+    let mut end = message.len().min(MAX_MESSAGE_BYTES);
     while !message.is_char_boundary(end) {
         end -= 1;
     }
@@ -83,7 +83,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Condition
 }
 
 /// Whether `held` already says what `wanted` says.
-pub fn says(held: &[Condition], wanted: &Condition) -> bool {
+pub fn is_current(held: &[Condition], wanted: &Condition) -> bool {
     held.iter().any(|one| {
         (&one.kind, &one.status, &one.reason, &one.message)
             == (&wanted.kind, &wanted.status, &wanted.reason, &wanted.message)
@@ -92,24 +92,24 @@ pub fn says(held: &[Condition], wanted: &Condition) -> bool {
 
 /// The patch that puts those `wanted` among the conditions `held` by the object of `meta`. The time of transition moves
 /// only when the status does.
-pub fn patch(meta: &Meta, held: &[Condition], wanted: &[Condition], now: Timestamp) -> ConditionsPatch {
-    let mut conditions: Vec<Written> = held.iter().map(written).collect();
+pub fn patch(meta: &MetaView, held: &[Condition], wanted: &[Condition], now: Timestamp) -> ConditionsPatch {
+    let mut conditions: Vec<ConditionDocument> = held.iter().map(to_document).collect();
     for wanted in wanted {
         let at = held.iter().position(|one| one.kind == wanted.kind);
         let before = at.map(|at| &held[at]).filter(|one| one.status == wanted.status);
         let since = before.and_then(|one| one.last_transition_time).unwrap_or(now);
-        let changed = written(&Condition { last_transition_time: Some(since), ..wanted.clone() });
+        let changed = to_document(&Condition { last_transition_time: Some(since), ..wanted.clone() });
         match at {
             Some(at) => conditions[at] = changed,
             None => conditions.push(changed),
         }
     }
-    let metadata = Version { uid: meta.uid.clone(), resource_version: meta.resource_version.to_string() };
-    ConditionsPatch { metadata, status: Status { conditions } }
+    let metadata = PatchMetadata { uid: meta.uid.clone(), resource_version: meta.resource_version.to_string() };
+    ConditionsPatch { metadata, status: PatchStatus { conditions } }
 }
 
-fn written(condition: &Condition) -> Written {
-    Written {
+fn to_document(condition: &Condition) -> ConditionDocument {
+    ConditionDocument {
         kind: condition.kind.clone(),
         status: condition.status.clone(),
         last_transition_time: condition.last_transition_time.map(rfc3339),
@@ -134,7 +134,7 @@ mod tests {
 
     /// `type=status reason since`, one per condition.
     fn list(before: &[Condition], wanted: &Condition) -> String {
-        let meta = Meta { uid: "u".into(), resource_version: Revision(7), ..Meta::default() };
+        let meta = MetaView { uid: "u".into(), resource_version: Revision(7), ..MetaView::default() };
         let patch = serde_json::to_value(patch(&meta, before, std::slice::from_ref(wanted), at(100))).unwrap();
         assert_eq!(patch["metadata"], serde_json::json!({"uid": "u", "resourceVersion": "7"}));
         let text = |one: &serde_json::Value| {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_condition_takes_its_place_and_leaves_the_others() {
-        let wanted = fails("B", "New", "new");
+        let wanted = false_condition("B", "New", "new");
         for (case, before, want) in [
             ("first", vec![], "B=False New 100"),
             ("beside others", vec![held("A", "True", 5)], "A=True Before 5; B=False New 100"),
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_long_message_is_cut_at_a_character() {
         let message = "é".repeat(20000);
-        let cut = fails("A", "B", &message).message;
+        let cut = false_condition("A", "B", &message).message;
         assert!(cut.len() <= 32768 && cut.len() > 32760, "{}", cut.len());
     }
 }

@@ -14,7 +14,7 @@ use api::field::{Error, ErrorList, Path};
 use scheduler_core::Profile;
 use serde_json::Value;
 
-use self::fields::Fields;
+use self::fields::FieldReader;
 
 /// The version that is read.
 pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
@@ -35,12 +35,12 @@ pub struct KubeSchedulerConfiguration {
     /// How the API server is reached.
     pub client_connection: ClientConnection,
     /// Fields that the file has and that change nothing here, by their paths.
-    pub without_effect: Vec<&'static str>,
+    pub ignored_fields: Vec<&'static str>,
 }
 
 /// Fields that are understood and change nothing: every node is always looked at, one thread decides, binds have a limit of
 /// their own, and profiling is another program's.
-const WITHOUT_EFFECT: [&str; 7] = [
+const IGNORED_FIELDS: [&str; 7] = [
     "percentageOfNodesToScore",
     "parallelism",
     "clientConnection.qps",
@@ -105,7 +105,7 @@ impl Default for KubeSchedulerConfiguration {
             pod_max_backoff: Duration::from_secs(10),
             leader_election: LeaderElection::default(),
             client_connection: ClientConnection::default(),
-            without_effect: Vec::new(),
+            ignored_fields: Vec::new(),
         }
     }
 }
@@ -114,10 +114,10 @@ impl KubeSchedulerConfiguration {
     /// Reads a document that stands at `path` of its file (the root for a file of its own). All problems are there.
     pub fn read(document: &Value, path: &Path) -> Result<KubeSchedulerConfiguration, ErrorList> {
         let mut errors = ErrorList::new();
-        let read = Fields::of(document, path, &mut errors).map(|mut fields| {
+        let read = FieldReader::of(document, path, &mut errors).map(|mut fields| {
             let read = configuration(&mut fields);
-            fields.refuse_the_rest();
-            KubeSchedulerConfiguration { without_effect: without_effect(document), ..read }
+            fields.reject_unknown();
+            KubeSchedulerConfiguration { ignored_fields: ignored_fields(document), ..read }
         });
         match read {
             Some(read) if errors.is_empty() => Ok(read),
@@ -128,14 +128,14 @@ impl KubeSchedulerConfiguration {
     /// Puts what concerns the scheduler into its settings.
     pub fn apply_to(&self, config: &mut crate::Config) {
         config.core.profiles = self.profiles.clone();
-        config.core.backoff_initial = self.pod_initial_backoff;
-        config.core.backoff_max = self.pod_max_backoff;
+        config.core.initial_backoff = self.pod_initial_backoff;
+        config.core.max_backoff = self.pod_max_backoff;
     }
 }
 
-fn configuration(fields: &mut Fields<'_>) -> KubeSchedulerConfiguration {
-    fields.must_be("apiVersion", API_VERSION);
-    fields.must_be("kind", KIND);
+fn configuration(fields: &mut FieldReader<'_>) -> KubeSchedulerConfiguration {
+    fields.require_value("apiVersion", API_VERSION);
+    fields.require_value("kind", KIND);
     let defaults = KubeSchedulerConfiguration::default();
     // Read for the sake of their errors: see `WITHOUT_EFFECT`.
     fields.number("percentageOfNodesToScore", 0..=100);
@@ -143,7 +143,7 @@ fn configuration(fields: &mut Fields<'_>) -> KubeSchedulerConfiguration {
     for flag in ["enableProfiling", "enableContentionProfiling", "delayCacheUntilActive"] {
         fields.flag(flag);
     }
-    let longest = api::clock::SETTING_MAX.as_secs().cast_signed();
+    let longest = api::clock::MAX_DURATION_SETTING.as_secs().cast_signed();
     let initial = seconds(fields.number("podInitialBackoffSeconds", 1..=longest), defaults.pod_initial_backoff);
     let max = seconds(fields.number("podMaxBackoffSeconds", 0..=longest), defaults.pod_max_backoff);
     if max < initial && !max.is_zero() {
@@ -162,12 +162,12 @@ fn configuration(fields: &mut Fields<'_>) -> KubeSchedulerConfiguration {
         pod_max_backoff: max,
         leader_election: leader_election(fields),
         client_connection: client_connection(fields),
-        without_effect: Vec::new(),
+        ignored_fields: Vec::new(),
     }
 }
 
 /// Which of [`WITHOUT_EFFECT`] a document has.
-fn without_effect(document: &Value) -> Vec<&'static str> {
+fn ignored_fields(document: &Value) -> Vec<&'static str> {
     let has = |path: &&str| {
         let found = path.split('.').try_fold(document, |value, field| value.get(field));
         found.is_some_and(|value| !value.is_null())
@@ -176,14 +176,14 @@ fn without_effect(document: &Value) -> Vec<&'static str> {
     let of_profile =
         profiles.filter_map(|profile| profile.get("percentageOfNodesToScore")).any(|share| !share.is_null());
     let of_profiles = of_profile.then_some("profiles[].percentageOfNodesToScore");
-    WITHOUT_EFFECT.into_iter().filter(has).chain(of_profiles).collect()
+    IGNORED_FIELDS.into_iter().filter(has).chain(of_profiles).collect()
 }
 
 fn seconds(said: Option<i64>, default: Duration) -> Duration {
     said.and_then(|seconds| u64::try_from(seconds).ok()).map_or(default, Duration::from_secs)
 }
 
-fn profiles(fields: &mut Fields<'_>) -> Vec<Profile> {
+fn profiles(fields: &mut FieldReader<'_>) -> Vec<Profile> {
     let items = fields.list("profiles");
     if items.is_empty() {
         return vec![Profile::default()];
@@ -192,7 +192,7 @@ fn profiles(fields: &mut Fields<'_>) -> Vec<Profile> {
     let (mut profiles, mut names) = (Vec::new(), BTreeSet::new());
     for (at, item) in items.iter().enumerate() {
         let path = path.index(at);
-        let Some(mut profile) = Fields::of(item, &path, fields.errors()) else { continue };
+        let Some(mut profile) = FieldReader::of(item, &path, fields.errors()) else { continue };
         let name = profile.text("schedulerName").filter(|name| !name.is_empty());
         if name.is_none() && !only {
             let path = profile.path("schedulerName");
@@ -206,17 +206,17 @@ fn profiles(fields: &mut Fields<'_>) -> Vec<Profile> {
         profile.number("percentageOfNodesToScore", 0..=100);
         let args = args::Arguments::read(&mut profile);
         profiles.push(plugins::profile(&mut profile, name, &args));
-        profile.refuse_the_rest();
+        profile.reject_unknown();
     }
     profiles
 }
 
 /// The least duration of a Lease, which states it in whole seconds.
-const LEASE_MIN: Duration = Duration::from_secs(1);
+const MIN_LEASE: Duration = Duration::from_secs(1);
 /// The least time between two attempts to renew it: each is a request or two.
-const RETRY_MIN: Duration = Duration::from_millis(100);
+const MIN_RETRY: Duration = Duration::from_millis(100);
 
-fn leader_election(fields: &mut Fields<'_>) -> LeaderElection {
+fn leader_election(fields: &mut FieldReader<'_>) -> LeaderElection {
     let defaults = LeaderElection::default();
     let Some(mut fields) = fields.object("leaderElection") else { return defaults };
     if let Some(lock) = fields.text("resourceLock").filter(|lock| lock != "leases") {
@@ -227,9 +227,9 @@ fn leader_election(fields: &mut Fields<'_>) -> LeaderElection {
         leader_elect: fields.flag("leaderElect").unwrap_or(defaults.leader_elect),
         resource_namespace: fields.text("resourceNamespace"),
         resource_name: fields.text("resourceName"),
-        lease_duration: fields.duration("leaseDuration", LEASE_MIN).unwrap_or(defaults.lease_duration),
-        renew_deadline: fields.duration("renewDeadline", RETRY_MIN).unwrap_or(defaults.renew_deadline),
-        retry_period: fields.duration("retryPeriod", RETRY_MIN).unwrap_or(defaults.retry_period),
+        lease_duration: fields.duration("leaseDuration", MIN_LEASE).unwrap_or(defaults.lease_duration),
+        renew_deadline: fields.duration("renewDeadline", MIN_RETRY).unwrap_or(defaults.renew_deadline),
+        retry_period: fields.duration("retryPeriod", MIN_RETRY).unwrap_or(defaults.retry_period),
     };
     // A Lease states its duration in whole seconds: other processes wait no longer than that.
     let stated = Duration::from_secs(read.lease_duration.as_secs());
@@ -242,11 +242,11 @@ fn leader_election(fields: &mut Fields<'_>) -> LeaderElection {
             fields.error(Error::invalid(&path, format!("{:?}", read.renew_deadline), why));
         }
     }
-    fields.refuse_the_rest();
+    fields.reject_unknown();
     read
 }
 
-fn client_connection(fields: &mut Fields<'_>) -> ClientConnection {
+fn client_connection(fields: &mut FieldReader<'_>) -> ClientConnection {
     let defaults = ClientConnection::default();
     let Some(mut fields) = fields.object("clientConnection") else { return defaults };
     // What is spoken on the wire is ours to choose.
@@ -258,7 +258,7 @@ fn client_connection(fields: &mut Fields<'_>) -> ClientConnection {
         qps: fields.decimal("qps").unwrap_or(defaults.qps),
         burst: fields.number("burst", 0..=i64::from(i32::MAX)).unwrap_or(defaults.burst),
     };
-    fields.refuse_the_rest();
+    fields.reject_unknown();
     read
 }
 

@@ -6,15 +6,15 @@ use api::Timestamp;
 use api::views::{Condition, PodView};
 
 use crate::conditions::{self, DEGRADED};
-use crate::say::Due;
+use crate::publish::PublishTime;
 
 /// How long a gang may lack pods before that is said. Pods that all go together, as when their Job is suspended, leave no
 /// word behind, nor does one that is replaced at once.
-const SAID_AFTER: Duration = Duration::from_secs(1);
+const REPORT_AFTER: Duration = Duration::from_secs(1);
 
 /// Where one pod of a group stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MemberState {
     /// It waits for a node.
     Waiting,
     /// It has one, and has not ended.
@@ -25,24 +25,24 @@ pub enum Place {
     Lost,
 }
 
-impl Place {
+impl MemberState {
     /// Where `pod` stands.
-    pub fn of(pod: &PodView) -> Place {
+    pub fn of(pod: &PodView) -> MemberState {
         if pod.status.phase == api::views::PodPhase::Succeeded {
-            Place::Succeeded
+            MemberState::Succeeded
         } else if pod.is_finished() || pod.metadata.is_deleting() {
-            Place::Lost
+            MemberState::Lost
         } else if pod.node_name().is_some() {
-            Place::Bound
+            MemberState::Bound
         } else {
-            Place::Waiting
+            MemberState::Waiting
         }
     }
 }
 
 /// How many pods of a group stand where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct MemberCounts {
     /// Pods without a node.
     pub waiting: usize,
     /// Pods on a node.
@@ -51,26 +51,26 @@ pub struct Counts {
     pub succeeded: usize,
 }
 
-impl Counts {
+impl MemberCounts {
     /// One pod more or one less stands there.
-    pub fn count(&mut self, place: Place, more: bool) {
+    pub fn count(&mut self, place: MemberState, more: bool) {
         let count = match place {
-            Place::Waiting => &mut self.waiting,
-            Place::Bound => &mut self.bound,
-            Place::Succeeded => &mut self.succeeded,
-            Place::Lost => return,
+            MemberState::Waiting => &mut self.waiting,
+            MemberState::Bound => &mut self.bound,
+            MemberState::Succeeded => &mut self.succeeded,
+            MemberState::Lost => return,
         };
         *count = if more { *count + 1 } else { count.saturating_sub(1) };
     }
 
     /// Whether a gang of `min_count` has begun and lacks pods. One of which nothing is left lacks nothing: it has not
     /// begun anew, as after a suspension.
-    pub fn fall_short_of(self, min_count: usize) -> bool {
+    pub fn are_below(self, min_count: usize) -> bool {
         self.bound + self.succeeded < min_count && self.bound + self.waiting > 0
     }
 
-    fn words(self, min_count: usize) -> String {
-        let Counts { waiting, bound, succeeded } = self;
+    fn message(self, min_count: usize) -> String {
+        let MemberCounts { waiting, bound, succeeded } = self;
         let done = if succeeded > 0 { format!(", {succeeded} succeeded") } else { String::new() };
         format!("{bound} of minCount {min_count} pods bound{done}, {waiting} waiting")
     }
@@ -78,7 +78,7 @@ impl Counts {
 
 /// What was last said about a gang.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct PublishedCondition {
     /// The condition.
     pub condition: Condition,
     /// When.
@@ -88,29 +88,29 @@ pub struct Said {
 /// The condition that a gang of `min_count`, which had that many once, should carry; none if it never lacked a pod.
 /// `refused` is why those that wait find no place: `PodGroupInitiallyScheduled` is True for good, and cannot say it.
 pub fn condition(
-    counts: Counts,
+    counts: MemberCounts,
     min_count: usize,
     held: &[Condition],
-    said: Option<&Said>,
+    said: Option<&PublishedCondition>,
     refused: Option<&str>,
 ) -> Option<Condition> {
     let last = said.map(|said| &said.condition).or_else(|| held.iter().find(|one| one.kind == DEGRADED));
-    let words = counts.words(min_count);
-    if counts.fall_short_of(min_count) {
+    let words = counts.message(min_count);
+    if counts.are_below(min_count) {
         let why = refused.map(|why| format!(": {why}")).unwrap_or_default();
-        Some(Condition { message: words + &why, ..conditions::holds(DEGRADED, "BelowMinCount") })
+        Some(Condition { message: words + &why, ..conditions::true_condition(DEGRADED, "BelowMinCount") })
     } else {
         let was = last.filter(|last| last.status == "True")?;
         // What is gone as a whole is not there again either; it only lacks nothing.
-        let reason = if counts == Counts::default() { "NoPods" } else { "MinCountBound" };
+        let reason = if counts == MemberCounts::default() { "NoPods" } else { "MinCountBound" };
         debug_assert_eq!(was.kind, DEGRADED);
-        Some(conditions::fails(DEGRADED, reason, &words))
+        Some(conditions::false_condition(DEGRADED, reason, &words))
     }
 }
 
 /// Since when things are as they are.
 #[derive(Clone, Copy, Debug)]
-pub struct Since {
+pub struct DegradedSince {
     /// The gang lacks pods.
     pub short: Timestamp,
     /// The numbers are these.
@@ -119,26 +119,26 @@ pub struct Since {
 
 /// When `wanted` is to be said: a change of status at once, a mere change of numbers at most once per `pause`; either only
 /// when it has lasted a moment, but that all is well again is said without delay.
-pub fn due(
+pub fn publish_time(
     wanted: &Condition,
     held: &[Condition],
-    said: Option<&Said>,
-    since: Since,
+    said: Option<&PublishedCondition>,
+    since: DegradedSince,
     now: Timestamp,
     pause: Duration,
-) -> Due {
+) -> PublishTime {
     let last = said.map(|said| &said.condition).or_else(|| held.iter().find(|one| one.kind == DEGRADED));
     let same =
         |one: &Condition| (&one.status, &one.reason, &one.message) == (&wanted.status, &wanted.reason, &wanted.message);
     if last.is_some_and(same) {
-        return Due::Never;
+        return PublishTime::Never;
     }
     let at = match last.filter(|last| last.status == wanted.status) {
-        Some(_) => said.map_or(now, |said| said.at + pause).max(since.counts + SAID_AFTER),
-        None if wanted.status == "True" => since.short + SAID_AFTER,
+        Some(_) => said.map_or(now, |said| said.at + pause).max(since.counts + REPORT_AFTER),
+        None if wanted.status == "True" => since.short + REPORT_AFTER,
         None => now,
     };
-    if now >= at { Due::Now } else { Due::At(at) }
+    if now >= at { PublishTime::Now } else { PublishTime::At(at) }
 }
 
 #[cfg(test)]
@@ -150,17 +150,17 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn counts(bound: usize, succeeded: usize, waiting: usize) -> Counts {
-        Counts { waiting, bound, succeeded }
+    fn counts(bound: usize, succeeded: usize, waiting: usize) -> MemberCounts {
+        MemberCounts { waiting, bound, succeeded }
     }
 
-    fn said(status: &str, message: &str) -> Said {
+    fn said(status: &str, message: &str) -> PublishedCondition {
         let condition = Condition {
             status: status.into(),
             message: message.into(),
-            ..conditions::holds(DEGRADED, "BelowMinCount")
+            ..conditions::true_condition(DEGRADED, "BelowMinCount")
         };
-        Said { condition, at: at(100) }
+        PublishedCondition { condition, at: at(100) }
     }
 
     #[test]
@@ -198,19 +198,19 @@ mod tests {
         let wanted = said("True", "3 of 4").condition;
         let (same, numbers) = (said("True", "3 of 4"), said("True", "2 of 4"));
         for (case, said, held, since, now, want) in [
-            ("at first", None, vec![], 105, 105, Due::At(at(106))),
-            ("a moment later", None, vec![], 105, 106, Due::Now),
-            ("said already", Some(&same), vec![], 105, 200, Due::Never),
-            ("said before a restart", None, vec![wanted.clone()], 105, 200, Due::Never),
-            ("other numbers", Some(&numbers), vec![], 105, 105, Due::At(at(110))),
-            ("other numbers later", Some(&numbers), vec![], 105, 110, Due::Now),
-            ("numbers that may pass", Some(&numbers), vec![], 120, 120, Due::At(at(121))),
+            ("at first", None, vec![], 105, 105, PublishTime::At(at(106))),
+            ("a moment later", None, vec![], 105, 106, PublishTime::Now),
+            ("said already", Some(&same), vec![], 105, 200, PublishTime::Never),
+            ("said before a restart", None, vec![wanted.clone()], 105, 200, PublishTime::Never),
+            ("other numbers", Some(&numbers), vec![], 105, 105, PublishTime::At(at(110))),
+            ("other numbers later", Some(&numbers), vec![], 105, 110, PublishTime::Now),
+            ("numbers that may pass", Some(&numbers), vec![], 120, 120, PublishTime::At(at(121))),
         ] {
-            let since = Since { short: at(since), counts: at(since) };
-            assert_eq!(due(&wanted, &held, said, since, at(now), pause), want, "{case}");
+            let since = DegradedSince { short: at(since), counts: at(since) };
+            assert_eq!(publish_time(&wanted, &held, said, since, at(now), pause), want, "{case}");
         }
         let over = said("False", "4 of 4").condition;
-        let since = Since { short: at(105), counts: at(105) };
-        assert_eq!(due(&over, &[], Some(&same), since, at(105), pause), Due::Now);
+        let since = DegradedSince { short: at(105), counts: at(105) };
+        assert_eq!(publish_time(&over, &[], Some(&same), since, at(105), pause), PublishTime::Now);
     }
 }

@@ -3,9 +3,10 @@
 use api::Revision;
 use api::clock::rfc3339;
 use api::views::ObjectKey;
-use scheduler_core::why_here::DomainRoom;
+use scheduler_core::placement_report::DomainFit;
 use scheduler_core::{
-    Advice, Advised, ChosenDomain, Explained, Histogram, NodeChoice, Origin, Queued, Refusal, Unit, WayOut, WhyHere,
+    ChosenDomain, Histogram, NodeChoice, PlacementReport, QueuedUnit, Refusal, Remedy, RemedyReport, RemedyStatus,
+    RootOwner, Unit, UnitExplanation,
 };
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ pub const API_VERSION: &str = "phalanx.dev/v1alpha1";
 
 /// What the scheduler says about an object: one entry for each unit of it. `cut`: there are more. It rests on `revision` of
 /// the pods or a later one.
-pub fn explanation(revision: Revision, kind: &str, key: &ObjectKey, explained: &[Explained], cut: bool) -> Value {
+pub fn explanation(revision: Revision, kind: &str, key: &ObjectKey, explained: &[UnitExplanation], cut: bool) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": "SchedulerExplanation",
@@ -26,9 +27,9 @@ pub fn explanation(revision: Revision, kind: &str, key: &ObjectKey, explained: &
 }
 
 /// The queue, as of `revision` of the pods or a later one. `reason` says why a unit waits, if that is known.
-pub fn queue(revision: Revision, units: &[Queued], reason: impl Fn(&Unit) -> Option<String>) -> Value {
+pub fn queue(revision: Revision, units: &[QueuedUnit], reason: impl Fn(&Unit) -> Option<String>) -> Value {
     let entries = units.iter().map(|queued| {
-        let mut entry = place_in_queue(queued);
+        let mut entry = queue_position(queued);
         entry["unit"] = name(&queued.unit);
         entry["reason"] = json!(reason(&queued.unit));
         entry
@@ -40,21 +41,21 @@ pub fn queue(revision: Revision, units: &[Queued], reason: impl Fn(&Unit) -> Opt
 }
 
 /// One unit of an explanation, with the same in words.
-pub fn unit(explained: &Explained) -> Value {
+pub fn unit(explained: &UnitExplanation) -> Value {
     let state = match explained {
-        Explained { aside: Some(_), .. } => "NotPlacedByUs",
-        Explained { fits_now: true, .. } => "FitsNow",
-        Explained { refusal: Some(_), .. } => "Waits",
-        Explained { placed: Some(_), .. } => "Placed",
+        UnitExplanation { exclusion: Some(_), .. } => "NotPlacedByUs",
+        UnitExplanation { fits_now: true, .. } => "FitsNow",
+        UnitExplanation { refusal: Some(_), .. } => "Waits",
+        UnitExplanation { placement: Some(_), .. } => "Placed",
         _ => "NothingToDo",
     };
     json!({
         "unit": name(&explained.unit),
         "state": state,
-        "why": explained.aside,
-        "queue": explained.queued.as_ref().map(place_in_queue),
+        "why": explained.exclusion,
+        "queue": explained.queued.as_ref().map(queue_position),
         "refusal": explained.refusal.as_ref().map(refusal),
-        "placed": explained.placed.as_ref().map(placed),
+        "placed": explained.placement.as_ref().map(placement_report),
         "text": explained.lines(),
     })
 }
@@ -67,7 +68,7 @@ fn name(unit: &Unit) -> Value {
     json!({"kind": kind, "namespace": unit.key().namespace, "name": unit.key().name})
 }
 
-fn place_in_queue(queued: &Queued) -> Value {
+fn queue_position(queued: &QueuedUnit) -> Value {
     json!({
         "state": queued.state.name(),
         "position": queued.position,
@@ -92,9 +93,9 @@ fn refusal(refusal: &Refusal) -> Value {
             "missing": nearest.missing_count, "pinned": nearest.pinned, "reasons": reasons(&nearest.reasons),
         })
     });
-    let advice = match &refusal.advised {
-        Advised::Given(advice) => Some(&**advice),
-        Advised::NotYet | Advised::Coming => None,
+    let advice = match &refusal.remedies {
+        RemedyStatus::Found(advice) => Some(&**advice),
+        RemedyStatus::NotSearched | RemedyStatus::Pending => None,
     };
     json!({
         "message": refusal.plain_message(),
@@ -105,12 +106,12 @@ fn refusal(refusal: &Refusal) -> Value {
         "fits": refusal.fits_count,
         "nodes": refusal.nodes_count,
         "proven": refusal.proven,
-        "couldWait": refusal.could_wait,
+        "couldWait": refusal.can_fit_later,
         "reasons": reasons(&refusal.reasons),
         "nearest": nearest,
         "domains": domains.collect::<Vec<_>>(),
-        "waysOut": advice.map(|advice| advice.ways.iter().map(way_out).collect::<Vec<_>>()),
-        "waysOutCut": advice.is_some_and(|advice: &Advice| advice.cut),
+        "waysOut": advice.map(|advice| advice.remedies.iter().map(remedy).collect::<Vec<_>>()),
+        "waysOutCut": advice.is_some_and(|advice: &RemedyReport| advice.truncated),
     })
 }
 
@@ -118,14 +119,14 @@ fn reasons(histogram: &Histogram) -> Value {
     json!(histogram.0)
 }
 
-fn way_out(way: &WayOut) -> Value {
+fn remedy(way: &Remedy) -> Value {
     let mut document = match way {
-        WayOut::LowerMinCount { to, is_largest } => json!({"minCount": to, "isLargest": is_largest}),
-        WayOut::OtherKey { from, to, value, recreate } => {
-            json!({"from": from, "key": to, "value": value, "recreate": origin(recreate)})
+        Remedy::LowerMinCount { to, is_largest } => json!({"minCount": to, "isLargest": is_largest}),
+        Remedy::OtherKey { from, to, value, recreate } => {
+            json!({"from": from, "key": to, "value": value, "recreate": root_owner(recreate)})
         }
-        WayOut::NoKey { from, recreate } => json!({"from": from, "recreate": origin(recreate)}),
-        WayOut::WaitFor { leaving, domain } => {
+        Remedy::NoKey { from, recreate } => json!({"from": from, "recreate": root_owner(recreate)}),
+        Remedy::WaitFor { blockers: leaving, domain } => {
             let leaving = leaving.iter().map(|one| {
                 json!({
                     "kind": one.kind, "namespace": one.key.namespace, "name": one.key.name, "pods": one.pods_count,
@@ -134,13 +135,13 @@ fn way_out(way: &WayOut) -> Value {
             });
             json!({"leaving": leaving.collect::<Vec<_>>(), "domain": domain.as_ref().map(in_domain)})
         }
-        WayOut::HoldEnds { group, until } => {
+        Remedy::ReservationEnds { group, until } => {
             json!({"namespace": group.namespace, "podGroup": group.name, "until": rfc3339(*until)})
         }
-        WayOut::AddNodes { count, like, domain } => {
+        Remedy::AddNodes { count, like, domain } => {
             json!({"count": count, "like": like, "domain": domain.as_ref().map(in_domain)})
         }
-        WayOut::LargerNodes { lacking } => {
+        Remedy::LargerNodes { shortfalls: lacking } => {
             let lacking = lacking.iter().map(|lacking| {
                 json!({
                     "resource": lacking.resource, "wanted": lacking.wanted_text(), "largest": lacking.largest_text(),
@@ -154,7 +155,7 @@ fn way_out(way: &WayOut) -> Value {
     document
 }
 
-fn origin(origin: &Origin) -> Value {
+fn root_owner(origin: &RootOwner) -> Value {
     json!({"kind": origin.kind, "namespace": origin.key.namespace, "name": origin.key.name})
 }
 
@@ -162,12 +163,12 @@ fn in_domain(domain: &ChosenDomain) -> Value {
     json!({"key": domain.key, "value": domain.value})
 }
 
-fn placed(why: &WhyHere) -> Value {
+fn placement_report(why: &PlacementReport) -> Value {
     let domain = why.domain.as_ref().map(|domain| {
         json!({
-            "key": domain.key, "value": domain.value, "room": room(domain.room), "domains": domain.domains_count,
+            "key": domain.key, "value": domain.value, "room": domain_fit(domain.fit), "domains": domain.domains_count,
             "feasible": domain.feasible_count,
-            "nextBest": domain.next_best.as_ref().map(|(value, next)| json!({"value": value, "room": room(*next)})),
+            "nextBest": domain.next_best.as_ref().map(|(value, next)| json!({"value": value, "room": domain_fit(*next)})),
         })
     });
     json!({
@@ -179,11 +180,11 @@ fn placed(why: &WhyHere) -> Value {
         "nodesFeasible": why.feasible_count,
         "nextBest": why.next_best.as_ref().map(node),
         "decidedBy": why.decided_by,
-        "keptSince": why.kept_since.map(rfc3339),
+        "keptSince": why.recorded_at.map(rfc3339),
     })
 }
 
-fn room(room: DomainRoom) -> Value {
+fn domain_fit(room: DomainFit) -> Value {
     json!({"fits": room.fits_count, "spare": room.spare_count})
 }
 

@@ -10,27 +10,27 @@
 
 pub mod run; // the loop: take in, decide, carry out, wait; read this first
 mod decide; // the seam to the core: in place, or on a thread of its own
-mod carry_out; // binds and other writes, each kind with its own limit
+mod execute; // binds and other writes, each kind with its own limit
 mod bind; // one bind, until the server has said what became of it
 mod bind_monitor; // how long binds have been under way
 mod attempts; // binds under way, as they are counted
 mod announce; // conditions and events for what is bound and what is refused
-mod book; // what the shell knows about each group: how many are bound, what was last said
-pub mod say; // when a refusal or a success is worth a write (pure)
+mod status_tracker; // what the shell knows about each group: how many are bound, what was last said
+pub mod publish; // when a refusal or a success is worth a write (pure)
 pub mod degraded; // whether a gang still has its minCount (pure)
 pub mod conditions; // the documents of those writes (pure)
-pub mod answers; // what is refused right now, and answers to whoever asks
-pub mod inquiry; // questions as paths, for those who ask from outside
+pub mod handle; // what is refused right now, and answers to whoever asks
+pub mod query; // questions as paths, for those who ask from outside
 pub mod document; // explanations and the queue as JSON (pure)
 pub mod metrics; // what is counted
 pub mod configuration; // kube-scheduler's file, read as it is (pure)
 mod builder; // all of it for whoever brings filters of their own
 
-pub use answers::{Answers, NoScheduler};
 pub use bind_monitor::BindMonitor;
 pub use builder::Builder;
 pub use configuration::KubeSchedulerConfiguration;
-pub use decide::CoreRuns;
-pub use inquiry::{Inquiry, Reply};
+pub use decide::CoreMode;
+pub use handle::{NoScheduler, SchedulerHandle};
 pub use metrics::Metrics;
-pub use run::{Config, Parts, run};
+pub use query::{Query, QueryResponse};
+pub use run::{Config, SchedulerContext, run};

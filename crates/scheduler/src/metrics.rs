@@ -12,92 +12,92 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit as Measure};
 use runtime::Cache;
-use scheduler_core::{Core, Decision, Line, Unit, Verdict, WhyReleased};
+use scheduler_core::{Core, Decision, DecisionAction, ReleaseReason, SubQueue, Unit};
 
-use self::unschedulable::Unschedulable;
-use crate::answers::Answers;
+use self::unschedulable::UnschedulableCollector;
+use crate::handle::SchedulerHandle;
 
 /// Beyond so many attempts pods are not told apart.
-const TOLD_ATTEMPTS_MAX: u32 = 15;
+const MAX_ATTEMPTS_LABEL: u32 = 15;
 
 /// The counters of the schedulers of a process. Clones count into the same.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    pod_attempts: Family<Attempt, Counter>,
-    group_attempts: Family<Attempt, Counter>,
+    pod_attempts: Family<AttemptLabels, Counter>,
+    group_attempts: Family<AttemptLabels, Counter>,
     pod_decisions: Histogram,
     group_decisions: Histogram,
     /// From the decision to the end of the bind.
-    pod_attempt_durations: Family<Attempt, Histogram>,
-    group_attempt_durations: Family<Attempt, Histogram>,
+    pod_attempt_durations: Family<AttemptLabels, Histogram>,
+    group_attempt_durations: Family<AttemptLabels, Histogram>,
     /// From a pod's creation to its bind.
-    pod_waits: Family<Tries, Histogram>,
+    pod_waits: Family<AttemptsLabel, Histogram>,
     pod_tries: Histogram,
-    pending_pods: Family<Queue, Gauge>,
-    queued_units: Family<QueueOf, Gauge>,
-    incoming_pods: Family<Incoming, Counter>,
-    incoming_units: Family<Incoming, Counter>,
-    unschedulable: Unschedulable,
-    known: Family<Known, Gauge>,
+    pending_pods: Family<QueueLabel, Gauge>,
+    queued_units: Family<QueueTypeLabels, Gauge>,
+    incoming_pods: Family<IncomingLabels, Counter>,
+    incoming_units: Family<IncomingLabels, Counter>,
+    unschedulable: UnschedulableCollector,
+    cache_size: Family<CacheTypeLabel, Gauge>,
     failed_binds: Counter,
-    released_pods: Family<Released, Counter>,
+    released_pods: Family<ReleaseReasonLabel, Counter>,
     missed_wakeups: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Attempt {
+struct AttemptLabels {
     result: &'static str,
     profile: String,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum AttemptResult {
     Scheduled,
     Unschedulable,
     Error,
 }
 
-impl Ended {
-    fn of(self, profile: &str) -> Attempt {
+impl AttemptResult {
+    fn labels(self, profile: &str) -> AttemptLabels {
         let result = match self {
-            Ended::Scheduled => "scheduled",
-            Ended::Unschedulable => "unschedulable",
-            Ended::Error => "error",
+            AttemptResult::Scheduled => "scheduled",
+            AttemptResult::Unschedulable => "unschedulable",
+            AttemptResult::Error => "error",
         };
-        Attempt { result, profile: profile.to_owned() }
+        AttemptLabels { result, profile: profile.to_owned() }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Tries {
+struct AttemptsLabel {
     attempts: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Queue {
+struct QueueLabel {
     queue: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QueueOf {
+struct QueueTypeLabels {
     queue: &'static str,
     r#type: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Incoming {
+struct IncomingLabels {
     queue: &'static str,
     event: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Known {
+struct CacheTypeLabel {
     r#type: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Released {
+struct ReleaseReasonLabel {
     reason: &'static str,
 }
 
@@ -141,8 +141,8 @@ impl Metrics {
             queued_units: Family::default(),
             incoming_pods: Family::default(),
             incoming_units: Family::default(),
-            unschedulable: Unschedulable::default(),
-            known: Family::default(),
+            unschedulable: UnschedulableCollector::default(),
+            cache_size: Family::default(),
             failed_binds: Counter::default(),
             released_pods: Family::default(),
             missed_wakeups: Counter::default(),
@@ -170,7 +170,7 @@ impl Metrics {
         let help = "PodGroups, and pods without one, that came into a part of the queue, by what brought them there";
         registry.register("scheduler_queue_incoming_entities", help, self.incoming_units.clone());
         let help = "Nodes and pods that the scheduler keeps account of, and pods whose bind is under way";
-        registry.register("scheduler_cache_size", help, self.known.clone());
+        registry.register("scheduler_cache_size", help, self.cache_size.clone());
         let help = "Binds that the server refused or that did not reach it";
         registry.register("phalanx_scheduler_failed_binds", help, self.failed_binds.clone());
         let help =
@@ -201,21 +201,21 @@ impl Metrics {
     }
 
     /// Tells of the pods that `answers` refuses, from now on.
-    pub(crate) fn watch(&self, answers: &Answers, pods: &Cache<PodView>) {
+    pub(crate) fn watch(&self, answers: &SchedulerHandle, pods: &Cache<PodView>) {
         self.unschedulable.watch(answers, pods);
     }
 
     /// A decision about pods of `profile` was made, in this time.
     pub(crate) fn decided(&self, decision: &Decision, profile: &str, took: Duration) {
-        let refused = match &decision.verdict {
-            Verdict::Bind(_) => None,
-            Verdict::Wait(refusal) => Some(refusal.pods_count as u64),
-            Verdict::Release(release) => {
-                let reason = match release.why {
-                    WhyReleased::HalfBound { .. } => "half_bound",
-                    WhyReleased::Overcommit(_) => "overcommit",
+        let refused = match &decision.action {
+            DecisionAction::Bind(_) => None,
+            DecisionAction::Wait(refusal) => Some(refusal.pods_count as u64),
+            DecisionAction::Release(release) => {
+                let reason = match release.reason {
+                    ReleaseReason::HalfBound { .. } => "half_bound",
+                    ReleaseReason::Overcommit(_) => "overcommit",
                 };
-                self.released_pods.get_or_create(&Released { reason }).inc_by(release.pods.len() as u64);
+                self.released_pods.get_or_create(&ReleaseReasonLabel { reason }).inc_by(release.pods.len() as u64);
                 return;
             }
         };
@@ -224,13 +224,13 @@ impl Metrics {
             Unit::Pod(_) => self.pod_decisions.observe(took),
             Unit::Group(_) => {
                 self.group_decisions.observe(took);
-                let ended = if refused.is_some() { Ended::Unschedulable } else { Ended::Scheduled };
-                self.group_attempts.get_or_create(&ended.of(profile)).inc();
+                let ended = if refused.is_some() { AttemptResult::Unschedulable } else { AttemptResult::Scheduled };
+                self.group_attempts.get_or_create(&ended.labels(profile)).inc();
             }
         }
         // Those that are placed have not ended yet: their binds begin now.
         if let Some(pods) = refused {
-            let attempt = Ended::Unschedulable.of(profile);
+            let attempt = AttemptResult::Unschedulable.labels(profile);
             self.pod_attempts.get_or_create(&attempt).inc_by(pods);
             let durations = match decision.unit {
                 Unit::Pod(_) => &self.pod_attempt_durations,
@@ -242,49 +242,49 @@ impl Metrics {
 
     /// The core has made all decisions of a turn, and has explained what it was asked to.
     pub(crate) fn turn_ended(&self, core: &mut Core) {
-        for line in Line::ALL {
-            let (standing, queue) = (core.standing(line), line.name());
-            set(&self.pending_pods.get_or_create(&Queue { queue }), standing.pods);
+        for line in SubQueue::ALL {
+            let (standing, queue) = (core.sub_queue_counts(line), line.name());
+            set(&self.pending_pods.get_or_create(&QueueLabel { queue }), standing.pods);
             for (r#type, count) in [("pod", standing.single_pods), ("podgroup", standing.groups)] {
-                set(&self.queued_units.get_or_create(&QueueOf { queue, r#type }), count);
+                set(&self.queued_units.get_or_create(&QueueTypeLabels { queue, r#type }), count);
             }
         }
-        for ((line, arrival), came) in core.take_came() {
-            let label = Incoming { queue: line.name(), event: arrival.name() };
+        for ((line, arrival), came) in core.take_incoming() {
+            let label = IncomingLabels { queue: line.name(), event: arrival.name() };
             self.incoming_pods.get_or_create(&label).inc_by(came.pods);
             self.incoming_units.get_or_create(&label).inc_by(came.units);
         }
         for (r#type, count) in [("nodes", core.nodes_count()), ("pods", core.pods_count())] {
-            set(&self.known.get_or_create(&Known { r#type }), count);
+            set(&self.cache_size.get_or_create(&CacheTypeLabel { r#type }), count);
         }
         self.missed_wakeups.inc_by(core.take_missed_wakeups());
     }
 
     /// So many binds wait or are under way.
     pub(crate) fn binding(&self, pods: usize) {
-        set(&self.known.get_or_create(&Known { r#type: "assumed_pods" }), pods);
+        set(&self.cache_size.get_or_create(&CacheTypeLabel { r#type: "assumed_pods" }), pods);
     }
 
     /// A bind has ended.
-    pub(crate) fn bind_ended(&self, ended: Ended, attempt: PodAttempt<'_>) {
-        let label = ended.of(attempt.profile);
+    pub(crate) fn bind_ended(&self, ended: AttemptResult, attempt: PodAttempt<'_>) {
+        let label = ended.labels(attempt.profile);
         self.pod_attempts.get_or_create(&label).inc();
         self.pod_attempt_durations.get_or_create(&label).observe(attempt.took.as_secs_f64());
-        if ended != Ended::Scheduled {
+        if ended != AttemptResult::Scheduled {
             self.failed_binds.inc();
             return;
         }
         self.pod_tries.observe(f64::from(attempt.tries));
         if let Some(waited) = attempt.waited {
-            let more = attempt.tries >= TOLD_ATTEMPTS_MAX;
-            let attempts = if more { format!("{TOLD_ATTEMPTS_MAX}+") } else { attempt.tries.to_string() };
-            self.pod_waits.get_or_create(&Tries { attempts }).observe(waited.as_secs_f64());
+            let more = attempt.tries >= MAX_ATTEMPTS_LABEL;
+            let attempts = if more { format!("{MAX_ATTEMPTS_LABEL}+") } else { attempt.tries.to_string() };
+            self.pod_waits.get_or_create(&AttemptsLabel { attempts }).observe(waited.as_secs_f64());
         }
     }
 
     /// The last bind of a PodGroup has ended, this long after the decision.
-    pub(crate) fn group_bound(&self, ended: Ended, profile: &str, took: Duration) {
-        self.group_attempt_durations.get_or_create(&ended.of(profile)).observe(took.as_secs_f64());
+    pub(crate) fn group_bound(&self, ended: AttemptResult, profile: &str, took: Duration) {
+        self.group_attempt_durations.get_or_create(&ended.labels(profile)).observe(took.as_secs_f64());
     }
 }
 

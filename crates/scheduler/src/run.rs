@@ -8,17 +8,19 @@ use api::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodVi
 use api::{Clock, Timestamp};
 use kube::Client;
 use runtime::{Cache, Cursor, Recorder, failure, is_not_found};
-use scheduler_core::{Change, Decision, Outcome, Placement, Unit, UnsupportedTerms, Verdict, WhyReleased};
+use scheduler_core::{
+    BindOutcome, ClusterChange, Decision, DecisionAction, Placement, ReleaseReason, Unit, UnsupportedTerms,
+};
 use tokio::sync::mpsc;
 
 use crate::announce::Announcer;
-use crate::answers::{Answers, Asked};
-use crate::attempts::{Attempt, Attempts};
+use crate::attempts::{BindAttempt, BindAttempts};
 use crate::bind_monitor::BindMonitor;
-use crate::book::{Book, Topic};
-use crate::carry_out::{Done, Limits, Writes};
-use crate::decide::{CoreRuns, Decide, Decided};
-use crate::metrics::{Ended, Metrics};
+use crate::decide::{CoreDriver, CoreMode, DecisionRecord};
+use crate::execute::{FinishedWrite, WriteLimits, WriteQueue};
+use crate::handle::{SchedulerHandle, SchedulerRequest};
+use crate::metrics::{AttemptResult, Metrics};
+use crate::status_tracker::{ReminderSubject, StatusTracker};
 
 /// How long a failed condition waits for another attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -31,15 +33,15 @@ pub struct Config {
     /// Whether pods are placed with the group they name. Where the server has no groups, each pod is placed alone.
     pub by_groups: bool,
     /// Where the core runs.
-    pub core_runs: CoreRuns,
+    pub core_mode: CoreMode,
     /// Binds in flight.
-    pub binds_in_flight: usize,
+    pub max_binds_in_flight: usize,
     /// Writes of PodGroup conditions in flight.
-    pub group_conditions_in_flight: usize,
+    pub max_group_conditions_in_flight: usize,
     /// Writes of pod conditions in flight.
-    pub pod_conditions_in_flight: usize,
+    pub max_pod_conditions_in_flight: usize,
     /// Decisions before the loop lets binds proceed and looks at changes again.
-    pub decisions_per_turn: usize,
+    pub max_decisions_per_turn: usize,
     /// The least time between two refusals of one unit that differ only in numbers.
     pub refusal_pause: Duration,
 }
@@ -56,11 +58,11 @@ impl Default for Config {
         Config {
             core: scheduler_core::Config::default(),
             by_groups: true,
-            core_runs: CoreRuns::default(),
-            binds_in_flight: 64,
-            group_conditions_in_flight: 16,
-            pod_conditions_in_flight: 4,
-            decisions_per_turn: 64,
+            core_mode: CoreMode::default(),
+            max_binds_in_flight: 64,
+            max_group_conditions_in_flight: 16,
+            max_pod_conditions_in_flight: 4,
+            max_decisions_per_turn: 64,
             refusal_pause: Duration::from_secs(10),
         }
     }
@@ -68,7 +70,7 @@ impl Default for Config {
 
 /// What the scheduler is given.
 #[derive(Clone)]
-pub struct Parts {
+pub struct SchedulerContext {
     /// Writes go through this.
     pub client: Client,
     /// Pods, indexed by group.
@@ -86,7 +88,7 @@ pub struct Parts {
     /// Settings.
     pub config: Config,
     /// Where refusals are shown.
-    pub answers: Answers,
+    pub handle: SchedulerHandle,
     /// What is counted.
     pub metrics: Metrics,
     /// Is told how long binds have been under way.
@@ -94,16 +96,16 @@ pub struct Parts {
 }
 
 /// Places pods for ever.
-pub async fn run(parts: Parts) {
+pub async fn run(context: SchedulerContext) {
     // Refusals of a scheduler before this one are not ours to uphold.
-    parts.answers.clear();
+    context.handle.clear();
     // A core that knows half the nodes would refuse what fits.
-    parts.nodes.synced().await;
-    parts.pod_groups.synced().await;
-    parts.pods.synced().await;
-    let mut shell = Shell::new(parts);
+    context.nodes.wait_for_sync().await;
+    context.pod_groups.wait_for_sync().await;
+    context.pods.wait_for_sync().await;
+    let mut shell = Shell::new(context);
     loop {
-        shell.take_in();
+        shell.observe_changes();
         shell.decide().await;
         shell.announce();
         shell.wait().await;
@@ -111,7 +113,7 @@ pub async fn run(parts: Parts) {
 }
 
 /// The pod without its group.
-fn alone(pod: Arc<PodView>) -> Arc<PodView> {
+fn without_group(pod: Arc<PodView>) -> Arc<PodView> {
     if pod.group_name().is_none() {
         return pod;
     }
@@ -126,11 +128,11 @@ struct Shell {
     pod_groups: Cursor<PodGroupView>,
     composite_pod_groups: Cursor<CompositePodGroupView>,
     pods: Cursor<PodView>,
-    questions: mpsc::Receiver<Asked>,
-    decide: Decide,
-    writes: Writes,
-    attempts: Attempts,
-    book: Book,
+    requests: mpsc::Receiver<SchedulerRequest>,
+    core: CoreDriver,
+    writes: WriteQueue,
+    attempts: BindAttempts,
+    status_tracker: StatusTracker,
     by_groups: bool,
     announcer: Announcer,
     clock: Arc<dyn Clock>,
@@ -139,8 +141,8 @@ struct Shell {
 }
 
 impl Shell {
-    fn new(parts: Parts) -> Shell {
-        let Parts {
+    fn new(context: SchedulerContext) -> Shell {
+        let SchedulerContext {
             client,
             pods,
             nodes,
@@ -149,35 +151,35 @@ impl Shell {
             clock,
             recorder,
             config,
-            answers,
+            handle: answers,
             metrics,
             monitor,
-        } = parts;
+        } = context;
         metrics.watch(&answers, &pods);
         let names = config.core.profiles.iter().map(|profile| profile.scheduler_name.clone());
         let recorders = names.map(|name| (name.clone(), recorder.reporting_as(&name))).collect();
-        let limits = Limits {
-            binds: config.binds_in_flight,
-            group_conditions: config.group_conditions_in_flight,
-            pod_conditions: config.pod_conditions_in_flight,
+        let limits = WriteLimits {
+            binds: config.max_binds_in_flight,
+            group_conditions: config.max_group_conditions_in_flight,
+            pod_conditions: config.max_pod_conditions_in_flight,
         };
         Shell {
             nodes: nodes.subscribe(),
             pod_groups: pod_groups.subscribe(),
             composite_pod_groups: composite_pod_groups.subscribe(),
             pods: pods.subscribe(),
-            questions: answers.open(),
-            decide: Decide::new(&config, clock.clone(), metrics.clone()),
-            writes: Writes::new(client, limits),
-            attempts: Attempts::default(),
-            book: Book::new(config.by_groups),
+            requests: answers.open_requests(),
+            core: CoreDriver::new(&config, clock.clone(), metrics.clone()),
+            writes: WriteQueue::new(client, limits),
+            attempts: BindAttempts::default(),
+            status_tracker: StatusTracker::new(config.by_groups),
             by_groups: config.by_groups,
             announcer: Announcer {
                 pods,
                 pod_groups,
                 recorders,
                 recorder,
-                answers,
+                handle: answers,
                 pause: config.refusal_pause,
                 ignores_terms: config.core.unsupported_terms == UnsupportedTerms::Ignore,
             },
@@ -188,39 +190,41 @@ impl Shell {
     }
 
     /// Tells the core everything that changed: nodes and groups first, so that pods find them.
-    fn take_in(&mut self) {
-        while let Ok(asked) = self.questions.try_recv() {
-            self.decide.ask(asked);
+    fn observe_changes(&mut self) {
+        while let Ok(asked) = self.requests.try_recv() {
+            self.core.request(asked);
         }
-        while let Some(runtime::Change { old, new }) = self.nodes.try_next() {
-            self.decide.observe(Change::Node { old, new });
+        while let Some(runtime::CacheChange { old, new }) = self.nodes.try_next() {
+            self.core.observe(ClusterChange::Node { old, new });
         }
-        while let Some(runtime::Change { old, new }) = self.composite_pod_groups.try_next() {
-            self.decide.observe(Change::CompositePodGroup { old, new });
+        while let Some(runtime::CacheChange { old, new }) = self.composite_pod_groups.try_next() {
+            self.core.observe(ClusterChange::CompositePodGroup { old, new });
         }
         while let Some(change) = self.pod_groups.try_next() {
-            self.book.note_group(&change);
+            self.status_tracker.note_group(&change);
             let key = change.latest().metadata.key();
             let expected = |view: &Arc<PodGroupView>| view.expected_count().map(|count| count.map_err(str::to_owned));
             if let Some(new) = &change.new
                 && change.old.as_ref().and_then(expected) != expected(new)
             {
-                self.announcer.bad_expected_count(new);
+                self.announcer.warn_bad_expected_count(new);
             }
             if change.new.is_none() {
-                self.announcer.answers.withdraw(&Unit::Group(key));
+                self.announcer.handle.remove_refusal(&Unit::Group(key));
             } else if change.old.is_none() {
-                self.book.newcomers.extend(self.announcer.members(&key).iter().map(|pod| pod.metadata.key()));
+                self.status_tracker
+                    .new_members
+                    .extend(self.announcer.members(&key).iter().map(|pod| pod.metadata.key()));
             }
-            self.decide.observe(Change::PodGroup { old: change.old, new: change.new });
+            self.core.observe(ClusterChange::PodGroup { old: change.old, new: change.new });
         }
         while let Some(change) = self.pods.try_next() {
-            if self.book.note_pod(&change) {
+            if self.status_tracker.note_pod(&change) {
                 // Also a member may have been refused alone.
                 self.withdraw(&Unit::Pod(change.latest().metadata.key()));
             }
-            let seen = |pod: Option<Arc<PodView>>| if self.by_groups { pod } else { pod.map(alone) };
-            self.decide.observe(Change::Pod { old: seen(change.old), new: seen(change.new) });
+            let seen = |pod: Option<Arc<PodView>>| if self.by_groups { pod } else { pod.map(without_group) };
+            self.core.observe(ClusterChange::Pod { old: seen(change.old), new: seen(change.new) });
         }
     }
 
@@ -228,7 +232,7 @@ impl Shell {
     async fn decide(&mut self) {
         let mut ended = Vec::new();
         let decisions = {
-            let mut turn = pin!(self.decide.turn());
+            let mut turn = pin!(self.core.run_turn());
             loop {
                 tokio::select! { biased;
                     decisions = &mut turn => break decisions,
@@ -237,32 +241,32 @@ impl Shell {
             }
         };
         // First, because what is said about a group depends on who counts.
-        self.decide.take_new_runs().into_iter().for_each(|run| self.book.begin_run(run));
-        decisions.into_iter().for_each(|decided| self.carry_out(decided));
-        for (unit, refusal) in self.decide.take_advices() {
-            if self.announcer.answers.renew(&unit, refusal) {
-                self.book.unsaid.insert(unit);
+        self.core.take_new_runs().into_iter().for_each(|run| self.status_tracker.begin_run(run));
+        decisions.into_iter().for_each(|decided| self.execute(decided));
+        for (unit, refusal) in self.core.take_remedies() {
+            if self.announcer.handle.update_refusal(&unit, refusal) {
+                self.status_tracker.dirty.insert(unit);
             }
         }
-        ended.into_iter().for_each(|done| self.settle(done));
+        ended.into_iter().for_each(|done| self.finish_write(done));
     }
 
-    fn carry_out(&mut self, Decided { decision, profile, tries }: Decided) {
-        let Decision { unit, verdict, unplaced, .. } = decision;
+    fn execute(&mut self, DecisionRecord { decision, profile, tries }: DecisionRecord) {
+        let Decision { unit, action: verdict, unplaced, .. } = decision;
         let refused = match verdict {
-            Verdict::Bind(placements) => {
-                let attempt = Attempt { unit: unit.clone(), profile, tries, began: self.clock.now() };
+            DecisionAction::Bind(placements) => {
+                let attempt = BindAttempt { unit: unit.clone(), profile, tries, began: self.clock.now() };
                 self.attempts.begin(attempt, &placements);
                 self.writes.bind(placements);
                 self.metrics.binding(self.attempts.len());
                 unplaced
             }
-            Verdict::Wait(refusal) => Some(refusal),
-            Verdict::Release(release) => {
+            DecisionAction::Wait(refusal) => Some(refusal),
+            DecisionAction::Release(release) => {
                 tracing::info!("{unit}: {}", release.message());
-                match release.why {
-                    WhyReleased::HalfBound { .. } => self.announcer.released(unit.key(), &release.message()),
-                    WhyReleased::Overcommit(_) => self.announcer.makes_way(unit.key(), &release.message()),
+                match release.reason {
+                    ReleaseReason::HalfBound { .. } => self.announcer.gang_released(unit.key(), &release.message()),
+                    ReleaseReason::Overcommit(_) => self.announcer.overcommit_released(unit.key(), &release.message()),
                 }
                 self.writes.release(release, &self.announcer.pods, self.clock.now());
                 return;
@@ -270,105 +274,105 @@ impl Shell {
         };
         match refused {
             Some(refusal) => {
-                self.announcer.answers.refuse(unit.clone(), refusal);
-                self.book.unsaid.insert(unit);
+                self.announcer.handle.set_refusal(unit.clone(), refusal);
+                self.status_tracker.dirty.insert(unit);
             }
             None => self.withdraw(&unit),
         }
     }
 
     fn withdraw(&mut self, unit: &Unit) {
-        self.announcer.answers.withdraw(unit);
-        self.book.forget(unit);
+        self.announcer.handle.remove_refusal(unit);
+        self.status_tracker.forget(unit);
     }
 
     fn announce(&mut self) {
         let now = self.clock.now();
-        self.writes.look_at_the_clock(now);
+        self.writes.update_congestion(now);
         self.monitor.set(self.writes.oldest_bind());
         self.announcer.recorder.set_pace(self.writes.pace(now));
-        self.book.open_agenda(now);
-        self.announcer.newcomers(&mut self.book);
-        self.announcer.demands(&mut self.book);
-        self.announcer.units(&mut self.book, &mut self.writes, now);
-        self.announcer.pods(&mut self.book, &mut self.writes, now);
+        self.status_tracker.process_due(now);
+        self.announcer.warn_priority_mismatch(&mut self.status_tracker);
+        self.announcer.warn_ignored_terms(&mut self.status_tracker);
+        self.announcer.publish_units(&mut self.status_tracker, &mut self.writes, now);
+        self.announcer.publish_pods(&mut self.status_tracker, &mut self.writes, now);
     }
 
     /// Returns when there is something to do: a write ended, something changed, or the time has come.
     async fn wait(&mut self) {
-        if self.decide.has_news() {
+        if self.core.has_work() {
             // Others on this thread (the server, the caches) get their turn; decisions go on right after.
             tokio::task::yield_now().await;
         } else {
             let sleep = sleep_for(self.due_in());
             let ended = tokio::select! { biased;
                 done = self.writes.next() => Some(done),
-                () = self.nodes.ready() => None,
-                () = self.pod_groups.ready() => None,
-                () = self.composite_pod_groups.ready() => None,
-                () = self.pods.ready() => None,
-                Some(asked) = self.questions.recv() => {
-                    self.decide.ask(asked);
+                () = self.nodes.wait_until_ready() => None,
+                () = self.pod_groups.wait_until_ready() => None,
+                () = self.composite_pod_groups.wait_until_ready() => None,
+                () = self.pods.wait_until_ready() => None,
+                Some(asked) = self.requests.recv() => {
+                    self.core.request(asked);
                     None
                 }
                 () = sleep => None,
             };
             if let Some(done) = ended {
-                self.settle(done);
+                self.finish_write(done);
             }
         }
         while let Some(done) = self.writes.try_next() {
-            self.settle(done);
+            self.finish_write(done);
         }
     }
 
-    fn settle(&mut self, done: Done) {
+    fn finish_write(&mut self, done: FinishedWrite) {
         let retry_at = self.clock.now() + RETRY_AFTER;
         match done {
-            Done::Bind(placement, outcome) => self.settle_bind(placement, outcome),
+            FinishedWrite::Bind(placement, outcome) => self.finish_bind(placement, outcome),
             // The core asks again if the pod stays.
-            Done::Release(member, outcome) => {
+            FinishedWrite::Release(member, outcome) => {
                 if let Err(error) = outcome {
                     tracing::warn!("pod {}: not released: {}", member.pod, failure::message(&error));
                 }
             }
-            Done::GroupCondition(key, outcome) => {
+            FinishedWrite::GroupCondition(key, outcome) => {
                 let retry = outcome.is_err_and(|error| worth_retrying("podgroup", &key, &error));
-                self.book.group_condition_written(key, retry.then_some(retry_at));
+                self.status_tracker.group_condition_written(key, retry.then_some(retry_at));
             }
-            Done::PodCondition(key, outcome) => {
+            FinishedWrite::PodCondition(key, outcome) => {
                 if outcome.is_err_and(|error| worth_retrying("pod", &key, &error)) {
-                    self.book.remind(retry_at, Topic::Pod(key));
+                    self.status_tracker.remind(retry_at, ReminderSubject::Pod(key));
                 }
             }
         }
     }
 
-    fn settle_bind(&mut self, placement: Placement, outcome: Result<(), kube::Error>) {
+    fn finish_bind(&mut self, placement: Placement, outcome: Result<(), kube::Error>) {
         if let Err(error) = &outcome {
             tracing::info!("pod {}: bind to {} failed: {}", placement.pod, placement.node, failure::message(error));
         }
         let created = self.announcer.pods.get(&placement.pod).and_then(|pod| pod.metadata.creation_timestamp);
-        let ended = if outcome.is_ok() { Ended::Scheduled } else { Ended::Error };
+        let ended = if outcome.is_ok() { AttemptResult::Scheduled } else { AttemptResult::Error };
         self.attempts.end(&placement.pod, ended, created, self.clock.now(), &self.metrics);
         self.metrics.binding(self.attempts.len());
-        self.announcer.bind_ended(&placement, outcome.as_ref().err(), &mut self.book);
+        self.announcer.bind_ended(&placement, outcome.as_ref().err(), &mut self.status_tracker);
         let Placement { pod, uid, .. } = placement;
-        self.decide.settled(match outcome {
-            Ok(()) => Outcome::Bound { pod, uid },
-            Err(_) => Outcome::Failed { pod, uid },
+        self.core.settled(match outcome {
+            Ok(()) => BindOutcome::Bound { pod, uid },
+            Err(_) => BindOutcome::Failed { pod, uid },
         });
     }
 
     fn due_in(&self) -> Option<Duration> {
         let now = self.clock.now();
-        let agenda = self.book.next_at().map(|at| until(at, now));
-        [agenda, self.decide.due_in()].into_iter().flatten().min()
+        let agenda = self.status_tracker.next_at().map(|at| duration_until(at, now));
+        [agenda, self.core.due_in()].into_iter().flatten().min()
     }
 }
 
 /// How long after `now` that is; nothing if it is before.
-pub(crate) fn until(at: Timestamp, now: Timestamp) -> Duration {
+pub(crate) fn duration_until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO)
 }
 

@@ -8,9 +8,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use api::{Clock, Random, Timestamp};
-use controlplane::World;
+use controlplane::ControlPlaneEnvironment;
 use runtime::TokioClock;
-use store::{Committer, Limits, Store};
+use store::{Committer, HistoryLimits, Store};
 
 /// Runs `scenario` to its end on a clock that jumps whenever nothing is left to do.
 pub fn on_virtual_time<T>(scenario: impl Future<Output = T>) -> T {
@@ -19,8 +19,13 @@ pub fn on_virtual_time<T>(scenario: impl Future<Output = T>) -> T {
 }
 
 /// A world that follows from `seed` and begins at `origin`. Call it inside [`on_virtual_time`].
-pub fn world(seed: u64, origin: Timestamp, limits: Limits) -> World {
+pub fn world(seed: u64, origin: Timestamp, limits: HistoryLimits) -> ControlPlaneEnvironment {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(origin));
     let store = Store::in_memory(limits);
-    World { clock, random: Random::seeded(seed), committer: Committer::in_place(store.clone()), store }
+    ControlPlaneEnvironment {
+        clock,
+        random: Random::seeded(seed),
+        committer: Committer::in_place(store.clone()),
+        store,
+    }
 }

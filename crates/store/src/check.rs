@@ -12,15 +12,15 @@ use redb::backends::FileBackend;
 use sha2::{Digest, Sha256};
 
 use crate::disk::overlay::Overlay;
-use crate::disk::{DiskError, Log, OpenError, corrupted, directory, guarded, open_database};
-use crate::object::{Key, Op, Stored};
+use crate::disk::{DiskError, Log, OpenError, catch_panics, corrupted, directory, open_database};
+use crate::object::{Op, StoreKey, StoredObject};
 
 /// Enough for redb to walk its tree.
 const CACHE_BYTES: usize = 16 << 20;
 
 /// A data directory is as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct StoreSummary {
     /// The last revision.
     pub revision: Revision,
     /// How many objects there are.
@@ -30,7 +30,7 @@ pub struct Summary {
     pub sha256: String,
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for StoreSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "revision={} objects={} sha256={}", self.revision, self.objects, self.sha256)
     }
@@ -39,11 +39,11 @@ impl fmt::Display for Summary {
 /// Reads every record in `directory` and checks it, has redb check its own pages, then holds the last revision against
 /// the high-water mark. Fails when another process uses the directory. Changes nothing: what redb has to repair after a
 /// crash is repaired in memory only.
-pub fn check(directory: &Path) -> Result<Summary, OpenError> {
+pub fn check(directory: &Path) -> Result<StoreSummary, OpenError> {
     let _lock = directory::lock(directory)?;
-    let (path, file) = directory::existing_file(directory)?;
-    let summary = summary(file).map_err(|error| error.about(&path))?;
-    match directory::committed(directory)? {
+    let (path, file) = directory::open_existing_file(directory)?;
+    let summary = summary(file).map_err(|error| error.into_open_error(&path))?;
+    match directory::committed_revision(directory)? {
         committed if summary.revision < committed => {
             Err(OpenError::RolledBack { file: path, found: summary.revision, committed })
         }
@@ -51,13 +51,13 @@ pub fn check(directory: &Path) -> Result<Summary, OpenError> {
     }
 }
 
-fn summary(file: File) -> Result<Summary, DiskError> {
-    let storage = Overlay::over(FileBackend::new(file)?).map_err(redb::StorageError::from)?;
-    let mut database = guarded(|| open_database(storage, CACHE_BYTES))?;
+fn summary(file: File) -> Result<StoreSummary, DiskError> {
+    let storage = Overlay::new(FileBackend::new(file)?).map_err(redb::StorageError::from)?;
+    let mut database = catch_panics(|| open_database(storage, CACHE_BYTES))?;
     // Records first: they can be named. Both are looked at before the database is let go, which may give up as well.
-    let summary = guarded(|| read(&database));
-    let is_whole = guarded(|| Ok(database.check_integrity()?));
-    let closed = guarded(|| {
+    let summary = catch_panics(|| read(&database));
+    let is_whole = catch_panics(|| Ok(database.check_integrity()?));
+    let closed = catch_panics(|| {
         drop(database);
         Ok(())
     });
@@ -66,23 +66,23 @@ fn summary(file: File) -> Result<Summary, DiskError> {
     if is_whole? { Ok(summary) } else { Err(corrupted("a page does not match its checksum")) }
 }
 
-fn read(database: &Database) -> Result<Summary, DiskError> {
-    let mut objects: BTreeMap<Arc<Key>, Arc<Stored>> = BTreeMap::new();
+fn read(database: &Database) -> Result<StoreSummary, DiskError> {
+    let mut objects: BTreeMap<Arc<StoreKey>, Arc<StoredObject>> = BTreeMap::new();
     let mut revision = Revision::ZERO;
-    Log::of(database)?.read(&mut |record| {
+    Log::open(database)?.read(&mut |record| {
         revision = record.object.revision;
         match record.op {
             Op::Put => objects.insert(record.object.key.clone(), record.object),
             Op::Delete => objects.remove(&record.object.key),
         };
     })?;
-    Ok(Summary { revision, objects: objects.len(), sha256: sha256(objects.values()) })
+    Ok(StoreSummary { revision, objects: objects.len(), sha256: sha256(objects.values()) })
 }
 
-fn sha256<'a>(objects: impl Iterator<Item = &'a Arc<Stored>>) -> String {
+fn sha256<'a>(objects: impl Iterator<Item = &'a Arc<StoredObject>>) -> String {
     let mut hash = Sha256::new();
     for object in objects {
-        let Key { resource, namespace, name } = &*object.key;
+        let StoreKey { resource, namespace, name } = &*object.key;
         for part in [resource.as_bytes(), namespace.as_bytes(), name.as_bytes(), &object.bytes()] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);

@@ -10,12 +10,12 @@ use api::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::backend::BackendError;
-use crate::commit::{Refused, Write};
-use crate::object::Stored;
+use crate::commit::{ObjectWrite, WriteRefusal};
+use crate::object::StoredObject;
 use crate::store::Store;
 
 /// What became of each write of a request, in order.
-pub type Answers = Vec<Result<Arc<Stored>, Refused>>;
+pub type WriteResults = Vec<Result<Arc<StoredObject>, WriteRefusal>>;
 
 /// Requests that wait for the writer before a caller has to wait for room in the queue.
 const QUEUE_LENGTH: usize = 1024;
@@ -26,30 +26,30 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// Hands writes to a store; clones hand them to the same one.
 #[derive(Clone)]
-pub struct Committer(Way);
+pub struct Committer(CommitMode);
 
 #[derive(Clone)]
-enum Way {
+enum CommitMode {
     InPlace(Store),
-    OnThread(mpsc::Sender<Message>),
+    OnThread(mpsc::Sender<WriterMessage>),
 }
 
-enum Message {
-    Commit(Request),
+enum WriterMessage {
+    Commit(CommitRequest),
     /// Commit what was sent before this, then end.
     Stop,
 }
 
-struct Request {
-    writes: Vec<Write>,
+struct CommitRequest {
+    writes: Vec<ObjectWrite>,
     now: Timestamp,
-    answer: oneshot::Sender<Result<Answers, BackendError>>,
+    reply: oneshot::Sender<Result<WriteResults, BackendError>>,
 }
 
 impl Committer {
     /// Commits in the caller's own time: nothing is awaited, so a simulation stays in step.
     pub fn in_place(store: Store) -> Committer {
-        Committer(Way::InPlace(store))
+        Committer(CommitMode::InPlace(store))
     }
 
     /// Commits on a thread of its own, everything that is waiting in one go.
@@ -58,21 +58,21 @@ impl Committer {
     /// there. If it goes on, this and all later writes are answered with the error.
     pub fn on_thread(store: Store, on_fatal: impl FnOnce(&BackendError) + Send + 'static) -> (Committer, WriterThread) {
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
-        let writer = Writer { store, queue: receiver, on_fatal: Some(Box::new(on_fatal)) };
+        let writer = WriterLoop { store, queue: receiver, on_fatal: Some(Box::new(on_fatal)) };
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
         let thread = thread.expect("the system has room for one more thread");
-        (Committer(Way::OnThread(sender.clone())), WriterThread { stop: sender, thread })
+        (Committer(CommitMode::OnThread(sender.clone())), WriterThread { stop: sender, thread })
     }
 
     /// Has `writes` judged and kept; answers when they outlive the process. See [`Store::commit`].
     ///
     /// Dropping the future does not take the writes back.
-    pub async fn commit(&self, writes: Vec<Write>, now: Timestamp) -> Result<Answers, BackendError> {
+    pub async fn commit(&self, writes: Vec<ObjectWrite>, now: Timestamp) -> Result<WriteResults, BackendError> {
         match &self.0 {
-            Way::InPlace(store) => store.commit(writes, now),
-            Way::OnThread(queue) => {
+            CommitMode::InPlace(store) => store.commit(writes, now),
+            CommitMode::OnThread(queue) => {
                 let (answer, answered) = oneshot::channel();
-                let request = Message::Commit(Request { writes, now, answer });
+                let request = WriterMessage::Commit(CommitRequest { writes, now, reply: answer });
                 queue.send(request).await.map_err(|_| BackendError::Stopped)?;
                 answered.await.unwrap_or(Err(BackendError::Stopped))
             }
@@ -84,14 +84,14 @@ impl Committer {
 /// committer.
 #[must_use = "a writer that is not joined may be cut short by the end of the process"]
 pub struct WriterThread {
-    stop: mpsc::Sender<Message>,
+    stop: mpsc::Sender<WriterMessage>,
     thread: JoinHandle<()>,
 }
 
 impl WriterThread {
     /// Commits what was sent so far, then ends. Later writes are answered with [`BackendError::Stopped`].
     pub fn join(self) {
-        let mut stop = Message::Stop;
+        let mut stop = WriterMessage::Stop;
         // Not `blocking_send`, which may not be called on a runtime's thread. The queue empties without the caller's
         // help, so this ends.
         while let Err(mpsc::error::TrySendError::Full(again)) = self.stop.try_send(stop) {
@@ -106,45 +106,45 @@ impl WriterThread {
 
 type OnFatal = Box<dyn FnOnce(&BackendError) + Send>;
 
-struct Writer {
+struct WriterLoop {
     store: Store,
-    queue: mpsc::Receiver<Message>,
+    queue: mpsc::Receiver<WriterMessage>,
     /// Called once.
     on_fatal: Option<OnFatal>,
 }
 
-impl Writer {
+impl WriterLoop {
     fn run(mut self) {
         while let Some(message) = self.queue.blocking_recv() {
-            let batch = self.gather(message);
+            let batch = self.collect_batch(message);
             self.commit(batch);
         }
     }
 
     /// The first request and whatever is waiting behind it.
-    fn gather(&mut self, first: Message) -> Vec<Request> {
+    fn collect_batch(&mut self, first: WriterMessage) -> Vec<CommitRequest> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut next = Some(first);
         while let Some(message) = next {
             match message {
-                Message::Commit(request) => {
+                WriterMessage::Commit(request) => {
                     bytes += request.writes.iter().map(|write| write.document.size()).sum::<usize>();
                     batch.push(request);
                 }
                 // What was sent before is still received; what is sent from now on is not.
-                Message::Stop => self.queue.close(),
+                WriterMessage::Stop => self.queue.close(),
             }
             next = if bytes < BATCH_BYTES { self.queue.try_recv().ok() } else { None };
         }
         batch
     }
 
-    fn commit(&mut self, batch: Vec<Request>) {
+    fn commit(&mut self, batch: Vec<CommitRequest>) {
         let Some(now) = batch.iter().map(|request| request.now).max() else { return };
         let mut writes = Vec::with_capacity(batch.iter().map(|request| request.writes.len()).sum());
         let mut waiting = Vec::with_capacity(batch.len());
         for request in batch {
-            waiting.push((request.writes.len(), request.answer));
+            waiting.push((request.writes.len(), request.reply));
             writes.extend(request.writes);
         }
         let answers = self.store.commit(writes, now);

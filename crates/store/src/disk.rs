@@ -21,18 +21,18 @@ use api::{Revision, Timestamp};
 use redb::backends::FileBackend;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableError};
 
-use self::checkpoint::Pass;
-use self::directory::{Lock, Space};
-use self::high_water::HighWater;
+use self::checkpoint::CheckpointPass;
+use self::directory::{DirectoryLock, FreeSpaceProbe};
+use self::high_water::HighWaterMark;
 use self::overlay::Overlay;
-use self::record::{Damaged, Reader};
-use crate::backend::{Backend, BackendError, Record, Room};
-use crate::object::{Key, Op, Stored};
+use self::record::{BatchReader, DamagedRecord};
+use crate::backend::{Backend, BackendError, FreeSpace, LogRecord};
+use crate::object::{Op, StoreKey, StoredObject};
 
 /// The first revision of a batch → its records. Always holds the batch with the last revision.
 const BATCHES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("batches");
 /// What the file says about itself.
-const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+const FILE_METADATA: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 /// In [`ABOUT`]: which layout this is.
 const FORMAT: &str = "format";
 /// In [`ABOUT`]: when the file was made, in seconds since 1970.
@@ -47,9 +47,9 @@ const FORMAT_VERSION_OLDEST: u64 = 1;
 const STEP_PER_WRITTEN: u64 = 4;
 
 /// After a commit that there was no room for, the next one is tried when so much more is free.
-const ROOM_GAINED_BYTES: u64 = 1 << 20;
+const RETRY_FREED_BYTES: u64 = 1 << 20;
 /// Or after so many that were not: a quota does not show in the free space.
-const UNTRIED_MAX: u32 = 64;
+const MAX_SKIPPED_COMMITS: u32 = 64;
 
 /// How the disk is used.
 pub struct DiskOptions {
@@ -60,7 +60,7 @@ pub struct DiskOptions {
     /// Below this much free space only writes that free some are taken.
     pub reserve_bytes: u64,
     /// Who tells the free space; unset asks the file system.
-    pub space: Option<Space>,
+    pub free_space_probe: Option<FreeSpaceProbe>,
     /// A checkpoint begins when the log has this much more than twice the size of the current objects.
     pub slack_bytes: u64,
     /// How much a step of a checkpoint visits at least.
@@ -71,12 +71,12 @@ pub struct DiskOptions {
 
 impl DiskOptions {
     /// What serves most: 4 MiB of cache, 64 MiB of reserve.
-    pub fn at(now: Timestamp) -> DiskOptions {
+    pub fn new(now: Timestamp) -> DiskOptions {
         DiskOptions {
             now,
             cache_bytes: 4 << 20,
             reserve_bytes: 64 << 20,
-            space: None,
+            free_space_probe: None,
             slack_bytes: 4 << 20,
             step_bytes: 256 << 10,
             high_water: None,
@@ -153,13 +153,13 @@ pub enum DiskError {
     Database(#[source] redb::Error),
     /// A record.
     #[error(transparent)]
-    Damaged(#[from] Damaged),
+    Damaged(#[from] DamagedRecord),
     /// The free space is unknown.
     #[error("the free space of the data directory is unknown")]
-    Space(#[source] io::Error),
+    FreeSpace(#[source] io::Error),
     /// The database came upon something that it did not expect in its own file.
     #[error("the database gave up: {0}")]
-    GaveUp(String),
+    Panicked(String),
     /// The file ends before a revision that was committed.
     #[error("the file ends at revision {found}, and revision {committed} was committed")]
     RolledBack {
@@ -177,11 +177,11 @@ pub enum DiskError {
 
 /// Reads or writes through redb. It checks its pages only after a crash; on damaged ones it may panic, which is no reason
 /// for a process to end without a word.
-pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
+pub(crate) fn catch_panics<T>(read: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
     std::panic::catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
-        Err(DiskError::GaveUp(text.unwrap_or_default()))
+        Err(DiskError::Panicked(text.unwrap_or_default()))
     })
 }
 
@@ -192,30 +192,30 @@ impl<E: Into<redb::Error>> From<E> for DiskError {
 }
 
 /// The database until it is let go, which is guarded as well: redb tidies up then.
-struct Held(Option<Database>);
+struct DatabaseGuard(Option<Database>);
 
-const HELD: &str = "the database is let go last";
+const DATABASE_OPEN: &str = "the database is let go last";
 
-impl Deref for Held {
+impl Deref for DatabaseGuard {
     type Target = Database;
 
     fn deref(&self) -> &Database {
-        self.0.as_ref().expect(HELD)
+        self.0.as_ref().expect(DATABASE_OPEN)
     }
 }
 
-impl DerefMut for Held {
+impl DerefMut for DatabaseGuard {
     fn deref_mut(&mut self) -> &mut Database {
-        self.0.as_mut().expect(HELD)
+        self.0.as_mut().expect(DATABASE_OPEN)
     }
 }
 
-impl Drop for Held {
+impl Drop for DatabaseGuard {
     fn drop(&mut self) {
         let database = self.0.take();
         // What is acknowledged is on disk by now. Without the tidying up, the next start repairs the file or says what
         // is wrong with it.
-        let _ = guarded(|| {
+        let _ = catch_panics(|| {
             drop(database);
             Ok(())
         });
@@ -223,21 +223,21 @@ impl Drop for Held {
 }
 
 /// A commit ran out of room, which costs a repair of the file: the next ones are refused before they are tried.
-struct Exhausted {
+struct ExhaustedSpace {
     /// What was free then.
     free_bytes: u64,
     /// How many were refused since.
-    untried: u32,
+    skipped_commits: u32,
 }
 
 /// Keeps batches in a redb file.
 pub struct Disk {
-    database: Held,
+    database: DatabaseGuard,
     /// What the database stands on.
     overlay: Overlay,
     cache_bytes: usize,
     /// Told of every commit, once it is on disk.
-    high_water: Option<HighWater>,
+    high_water: Option<HighWaterMark>,
     /// Where the log ends.
     last: Revision,
     /// How large the log is.
@@ -245,37 +245,37 @@ pub struct Disk {
     /// How large it would be with nothing but the current objects.
     live_bytes: u64,
     /// The checkpoint under way.
-    pass: Option<Pass>,
+    checkpoint: Option<CheckpointPass>,
     /// What was free before this batch.
-    room: Room,
+    free_space: FreeSpace,
     /// Set while there is no room to write anything down.
-    exhausted: Option<Exhausted>,
-    space: Space,
+    exhausted: Option<ExhaustedSpace>,
+    free_space_probe: FreeSpaceProbe,
     reserve_bytes: u64,
     slack_bytes: u64,
     step_bytes: u64,
     /// Last, so that it is let go after the database.
-    _lock: Option<Lock>,
+    _lock: Option<DirectoryLock>,
 }
 
 impl Disk {
     /// Opens the store in `directory`, and makes both if they are not there. No other process can open it until this
     /// is dropped.
     pub fn open(directory: &Path, options: DiskOptions) -> Result<Disk, OpenError> {
-        directory::make(directory)?;
+        directory::create_if_missing(directory)?;
         let lock = directory::lock(directory)?;
-        let (path, file) = directory::file(directory, |path, file| {
+        let (path, file) = directory::open_or_create_file(directory, |path, file| {
             let made = FileBackend::new(file).map_err(DiskError::from).and_then(|file| Disk::format(file, options.now));
-            made.map_err(|error| error.about(path))
+            made.map_err(|error| error.into_open_error(path))
         })?;
-        let high_water = directory::high_water(directory)?;
+        let high_water = directory::open_high_water(directory)?;
         let options = DiskOptions {
-            space: options.space.or_else(|| Some(directory::free_space(directory))),
+            free_space_probe: options.free_space_probe.or_else(|| Some(directory::free_space_probe(directory))),
             high_water: Some(Box::new(high_water)),
             ..options
         };
-        let opened = FileBackend::new(file).map_err(DiskError::from).and_then(|file| Disk::on(file, options));
-        let disk = opened.map_err(|error| error.about(&path))?;
+        let opened = FileBackend::new(file).map_err(DiskError::from).and_then(|file| Disk::open_storage(file, options));
+        let disk = opened.map_err(|error| error.into_open_error(&path))?;
         Ok(Disk { _lock: Some(lock), ..disk })
     }
 
@@ -285,7 +285,7 @@ impl Disk {
         let mut write = database.begin_write()?;
         write.set_durability(Durability::Immediate)?;
         write.open_table(BATCHES)?;
-        let mut about = write.open_table(ABOUT)?;
+        let mut about = write.open_table(FILE_METADATA)?;
         about.insert(FORMAT, FORMAT_VERSION)?;
         about.insert(CREATED, u64::try_from(now.as_second()).unwrap_or(0))?;
         drop(about);
@@ -293,12 +293,20 @@ impl Disk {
     }
 
     /// Opens the store on `storage`, whatever that is: a test can be the disk. What is refused is not changed.
-    pub fn on(storage: impl StorageBackend, options: DiskOptions) -> Result<Disk, DiskError> {
-        let DiskOptions { cache_bytes, reserve_bytes, space, slack_bytes, step_bytes, high_water, .. } = options;
-        let high_water = high_water.map(HighWater::on);
-        let overlay = Overlay::over(storage).map_err(redb::StorageError::from)?;
-        let database = Held(Some(guarded(|| open_database(overlay.clone(), cache_bytes))?));
-        let found = guarded(|| Log::of(&database)?.last())?;
+    pub fn open_storage(storage: impl StorageBackend, options: DiskOptions) -> Result<Disk, DiskError> {
+        let DiskOptions {
+            cache_bytes,
+            reserve_bytes,
+            free_space_probe: space,
+            slack_bytes,
+            step_bytes,
+            high_water,
+            ..
+        } = options;
+        let high_water = high_water.map(HighWaterMark::new);
+        let overlay = Overlay::new(storage).map_err(redb::StorageError::from)?;
+        let database = DatabaseGuard(Some(catch_panics(|| open_database(overlay.clone(), cache_bytes))?));
+        let found = catch_panics(|| Log::open(&database)?.last_revision())?;
         if let Some(high_water) = &high_water {
             let committed = high_water.read()?;
             if found < committed {
@@ -306,9 +314,9 @@ impl Disk {
             }
         }
         overlay.write_through().map_err(redb::StorageError::from)?;
-        guarded(|| raise_format(&database))?;
+        catch_panics(|| upgrade_format(&database))?;
         // A directory from before there were marks gets its first one here.
-        high_water.as_ref().map_or(Ok(()), |high_water| high_water.settle(found))?;
+        high_water.as_ref().map_or(Ok(()), |high_water| high_water.write_durably(found))?;
         Ok(Disk {
             database,
             overlay,
@@ -317,10 +325,10 @@ impl Disk {
             last: Revision::ZERO,
             log_bytes: 0,
             live_bytes: 0,
-            pass: None,
-            room: Room::PLENTY,
+            checkpoint: None,
+            free_space: FreeSpace::UNLIMITED,
             exhausted: None,
-            space: space.unwrap_or_else(|| Box::new(|| Ok(u64::MAX))),
+            free_space_probe: space.unwrap_or_else(|| Box::new(|| Ok(u64::MAX))),
             reserve_bytes,
             slack_bytes,
             step_bytes,
@@ -328,12 +336,16 @@ impl Disk {
         })
     }
 
-    fn append(&mut self, batch: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), DiskError> {
+    fn append(
+        &mut self,
+        batch: &[LogRecord],
+        is_current: &dyn Fn(&StoreKey, Revision) -> bool,
+    ) -> Result<(), DiskError> {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
         let mut value = Vec::new();
         batch.iter().for_each(|record| record::encode(record.op, &record.object, &mut value));
         let written_bytes = value.len() as u64;
-        self.begin_pass_if_due();
+        self.begin_checkpoint_if_due();
 
         let mut write = self.database.begin_write()?;
         // Also redb's default; but what is acknowledged rests on it.
@@ -341,36 +353,37 @@ impl Disk {
         let mut batches = write.open_table(BATCHES)?;
         batches.insert(first.object.revision.0, value.as_slice())?;
         let budget_bytes = (STEP_PER_WRITTEN * written_bytes).max(self.step_bytes);
-        let step = self.pass.as_mut().map(|pass| pass.step(&mut batches, budget_bytes, is_current)).transpose()?;
+        let step =
+            self.checkpoint.as_mut().map(|pass| pass.step(&mut batches, budget_bytes, is_current)).transpose()?;
         drop(batches);
         write.commit()?;
 
-        self.note(last.object.revision, batch, written_bytes);
+        self.record_batch(last.object.revision, batch, written_bytes);
         if let Some(step) = step {
             self.log_bytes -= step.dropped_bytes;
-            self.end_pass_if_done(step.is_last)?;
+            self.end_checkpoint_if_done(step.is_last)?;
         }
         Ok(())
     }
 
     /// Takes note of a batch that is on disk.
-    fn note(&mut self, last: Revision, batch: &[Record], written_bytes: u64) {
+    fn record_batch(&mut self, last: Revision, batch: &[LogRecord], written_bytes: u64) {
         self.last = last;
         if let Some(high_water) = &self.high_water {
             high_water.raise(last);
         }
         self.log_bytes += written_bytes;
         for record in batch {
-            self.count(record, record.previous.as_deref());
+            self.update_live_bytes(record, record.previous.as_deref());
         }
     }
 
     /// Whether a commit would run out of room as the one before.
     fn is_exhausted(&mut self) -> bool {
         let Some(exhausted) = &mut self.exhausted else { return false };
-        exhausted.untried += 1;
-        let may_have_room = self.room.free_bytes.saturating_sub(exhausted.free_bytes) >= ROOM_GAINED_BYTES;
-        if may_have_room || exhausted.untried > UNTRIED_MAX {
+        exhausted.skipped_commits += 1;
+        let may_have_room = self.free_space.free_bytes.saturating_sub(exhausted.free_bytes) >= RETRY_FREED_BYTES;
+        if may_have_room || exhausted.skipped_commits > MAX_SKIPPED_COMMITS {
             self.exhausted = None;
         }
         self.exhausted.is_some()
@@ -378,20 +391,20 @@ impl Disk {
 
     /// Opens the database anew after `batch` ran out of room: it takes no more writes, but the file holds what it held,
     /// and tells whether the batch is part of it.
-    fn recover(&mut self, batch: &[Record]) -> Result<(), BackendError> {
+    fn recover(&mut self, batch: &[LogRecord]) -> Result<(), BackendError> {
         let found = self.reopen().map_err(BackendError::fatal)?;
         let written = batch.last().map_or(self.last, |record| record.object.revision);
         // A checkpoint that had begun goes on from its beginning.
-        self.pass = None;
+        self.checkpoint = None;
         if found == written {
             if found != self.last {
                 let bytes = batch.iter().map(|record| record::encoded_len(&record.object)).sum();
-                self.note(found, batch, bytes);
+                self.record_batch(found, batch, bytes);
             }
             Ok(())
         } else if found == self.last {
-            self.exhausted = Some(Exhausted { free_bytes: self.room.free_bytes, untried: 0 });
-            Err(BackendError::Full(self.room))
+            self.exhausted = Some(ExhaustedSpace { free_bytes: self.free_space.free_bytes, skipped_commits: 0 });
+            Err(BackendError::Full(self.free_space))
         } else {
             Err(BackendError::fatal(DiskError::RolledBack { found, committed: self.last }))
         }
@@ -403,13 +416,13 @@ impl Disk {
         // What the database does at its end concerns nobody any more.
         staged(&self.overlay)?;
         let ended = self.database.0.take();
-        let _ = guarded(|| {
+        let _ = catch_panics(|| {
             drop(ended);
             Ok(())
         });
         staged(&self.overlay)?;
-        let database = guarded(|| open_database(self.overlay.clone(), self.cache_bytes))?;
-        let found = guarded(|| Log::of(&database)?.last());
+        let database = catch_panics(|| open_database(self.overlay.clone(), self.cache_bytes))?;
+        let found = catch_panics(|| Log::open(&database)?.last_revision());
         self.database.0 = Some(database);
         let found = found?;
         self.overlay.write_through().map_err(redb::StorageError::from)?;
@@ -417,18 +430,18 @@ impl Disk {
     }
 
     /// Begins a checkpoint when more than half of the log is dead weight; when room is short, already for less.
-    fn begin_pass_if_due(&mut self) {
-        let tolerated = if self.room.is_low() { self.live_bytes } else { 2 * self.live_bytes };
-        if self.pass.is_none() && self.log_bytes > tolerated + self.slack_bytes {
-            self.pass = Some(Pass::up_to(self.last));
+    fn begin_checkpoint_if_due(&mut self) {
+        let tolerated = if self.free_space.is_low() { self.live_bytes } else { 2 * self.live_bytes };
+        if self.checkpoint.is_none() && self.log_bytes > tolerated + self.slack_bytes {
+            self.checkpoint = Some(CheckpointPass::up_to(self.last));
         }
     }
 
-    fn end_pass_if_done(&mut self, is_done: bool) -> Result<(), DiskError> {
+    fn end_checkpoint_if_done(&mut self, is_done: bool) -> Result<(), DiskError> {
         if is_done {
-            self.pass = None;
+            self.checkpoint = None;
             // What a checkpoint frees is used again, so the file need not shrink, except when others need the room.
-            if self.room.is_low() {
+            if self.free_space.is_low() {
                 self.database.compact()?;
             }
         }
@@ -436,7 +449,7 @@ impl Disk {
     }
 
     /// Takes note of what a record does to the current objects.
-    fn count(&mut self, record: &Record, replaced: Option<&Stored>) {
+    fn update_live_bytes(&mut self, record: &LogRecord, replaced: Option<&StoredObject>) {
         if record.op == Op::Put {
             self.live_bytes += record::encoded_len(&record.object);
         }
@@ -445,32 +458,36 @@ impl Disk {
 }
 
 impl Backend for Disk {
-    fn scan(&mut self, each: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
-        let log = guarded(|| Log::of(&self.database)).map_err(BackendError::fatal)?;
-        let log_bytes = guarded(|| {
+    fn scan(&mut self, each: &mut dyn FnMut(LogRecord) -> Option<Arc<StoredObject>>) -> Result<Revision, BackendError> {
+        let log = catch_panics(|| Log::open(&self.database)).map_err(BackendError::fatal)?;
+        let log_bytes = catch_panics(|| {
             log.read(&mut |record| {
                 self.last = record.object.revision;
                 let replaced = each(record.clone());
-                self.count(&record, replaced.as_deref());
+                self.update_live_bytes(&record, replaced.as_deref());
             })
         });
         self.log_bytes = log_bytes.map_err(BackendError::fatal)?;
         Ok(self.last)
     }
 
-    fn room(&mut self) -> Result<Room, BackendError> {
-        let free_bytes = (self.space)().map_err(|error| BackendError::fatal(DiskError::Space(error)))?;
-        let room = Room { free_bytes, reserve_bytes: self.reserve_bytes };
-        self.room = room;
+    fn free_space(&mut self) -> Result<FreeSpace, BackendError> {
+        let free_bytes = (self.free_space_probe)().map_err(|error| BackendError::fatal(DiskError::FreeSpace(error)))?;
+        let room = FreeSpace { free_bytes, reserve_bytes: self.reserve_bytes };
+        self.free_space = room;
         Ok(room)
     }
 
-    fn commit(&mut self, batch: &[Record], is_current: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
+    fn commit(
+        &mut self,
+        batch: &[LogRecord],
+        is_current: &dyn Fn(&StoreKey, Revision) -> bool,
+    ) -> Result<(), BackendError> {
         if self.is_exhausted() {
-            return Err(BackendError::Full(self.room));
+            return Err(BackendError::Full(self.free_space));
         }
-        match guarded(|| self.append(batch, is_current)) {
-            Err(_) if self.overlay.lacks_only_room() => self.recover(batch),
+        match catch_panics(|| self.append(batch, is_current)) {
+            Err(_) if self.overlay.failed_only_for_space() => self.recover(batch),
             appended => appended.map_err(BackendError::fatal),
         }
     }
@@ -490,7 +507,7 @@ pub(crate) fn open_database(storage: impl StorageBackend, cache_bytes: usize) ->
 }
 
 fn format_of(database: &Database) -> Result<u64, DiskError> {
-    match database.begin_read()?.open_table(ABOUT) {
+    match database.begin_read()?.open_table(FILE_METADATA) {
         Ok(about) => Ok(about.get(FORMAT)?.map_or(0, |format| format.value())),
         Err(TableError::TableDoesNotExist(_)) => Ok(0),
         Err(error) => Err(error.into()),
@@ -498,13 +515,13 @@ fn format_of(database: &Database) -> Result<u64, DiskError> {
 }
 
 /// Has an older file say that it holds our layout from now on, so that no older program misreads it.
-fn raise_format(database: &Database) -> Result<(), DiskError> {
+fn upgrade_format(database: &Database) -> Result<(), DiskError> {
     if format_of(database)? == FORMAT_VERSION {
         return Ok(());
     }
     let mut write = database.begin_write()?;
     write.set_durability(Durability::Immediate)?;
-    write.open_table(ABOUT)?.insert(FORMAT, FORMAT_VERSION)?;
+    write.open_table(FILE_METADATA)?.insert(FORMAT, FORMAT_VERSION)?;
     Ok(write.commit()?)
 }
 
@@ -516,31 +533,31 @@ pub(crate) fn corrupted(why: &str) -> DiskError {
 pub(crate) struct Log(redb::ReadOnlyTable<u64, &'static [u8]>);
 
 impl Log {
-    pub fn of(database: &Database) -> Result<Log, DiskError> {
+    pub fn open(database: &Database) -> Result<Log, DiskError> {
         Ok(Log(database.begin_read()?.open_table(BATCHES)?))
     }
 
     /// The last revision.
-    pub fn last(&self) -> Result<Revision, DiskError> {
+    pub fn last_revision(&self) -> Result<Revision, DiskError> {
         let Some((batch, value)) = self.0.last()? else { return Ok(Revision::ZERO) };
         let batch = Revision(batch.value());
-        let records = Reader::default().raw(batch, value.value())?;
+        let records = BatchReader::default().read_batch(batch, value.value())?;
         Ok(records.last().map_or(batch, |record| record.revision))
     }
 
     /// Every record in order of revision. Returns how large the log is.
-    pub fn read(&self, each: &mut dyn FnMut(Record)) -> Result<u64, DiskError> {
-        let (mut reader, mut bytes, mut last) = (Reader::default(), 0, Revision::ZERO);
+    pub fn read(&self, each: &mut dyn FnMut(LogRecord)) -> Result<u64, DiskError> {
+        let (mut reader, mut bytes, mut last) = (BatchReader::default(), 0, Revision::ZERO);
         for entry in self.0.iter()? {
             let (batch, value) = entry?;
             let batch = Revision(batch.value());
             if batch <= last {
                 let why = "its batch overlaps the one before";
-                return Err(Damaged { key: None, batch, index: 0, why }.into());
+                return Err(DamagedRecord { key: None, batch, index: 0, why }.into());
             }
-            for raw in reader.raw(batch, value.value())? {
+            for raw in reader.read_batch(batch, value.value())? {
                 last = raw.revision;
-                each(reader.whole(batch, raw)?);
+                each(reader.decode(batch, raw)?);
             }
             bytes += value.value().len() as u64;
         }
@@ -550,7 +567,7 @@ impl Log {
 
 impl DiskError {
     /// The same for a caller that opens `file`.
-    pub(crate) fn about(self, file: &Path) -> OpenError {
+    pub(crate) fn into_open_error(self, file: &Path) -> OpenError {
         let file = file.to_owned();
         match self {
             DiskError::Format(found) => OpenError::Format { file, found },

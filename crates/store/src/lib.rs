@@ -21,14 +21,14 @@ mod store; // ties the above together behind one handle
 pub mod committer; // how writes reach it: in place, or through one thread for everybody
 mod check; // looks through a data directory without changing it
 
-pub use backend::{Backend, BackendError, Record, Room};
-pub use check::{Summary, check};
-pub use commit::{Expect, Refused, Write};
+pub use backend::{Backend, BackendError, FreeSpace, LogRecord};
+pub use check::{StoreSummary, check};
+pub use commit::{ObjectWrite, Precondition, WriteRefusal};
 pub use committer::{Committer, WriterThread};
 pub use disk::{Disk, DiskOptions, OpenError};
-pub use fields::Fields;
-pub use history::Limits;
-pub use list::{Gone, List, Listed};
-pub use object::{Document, Key, Meta, Op, Stored};
+pub use fields::SelectableFields;
+pub use history::HistoryLimits;
+pub use list::{CompactedError, ListPage, ListQuery};
+pub use object::{Document, Op, StoreKey, StoredMeta, StoredObject};
 pub use store::Store;
-pub use watch::{Event, Watcher};
+pub use watch::{StoreEvent, Watcher};

@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use api::views::ObjectKey;
-use api::{Pairs, Revision, Timestamp, Uid};
+use api::{Revision, SmallMap, Timestamp, Uid};
 use bytes::Bytes;
 
-use crate::fields::Fields;
-use crate::packing::Text;
+use crate::fields::SelectableFields;
+use crate::packing::DocumentBytes;
 
 /// Names an object of one resource.
 ///
 /// Within a resource keys order as the API lists: by namespace, then by name. That is why `resource` comes last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct StoreKey {
     /// Empty for cluster-scoped resources.
     pub namespace: String,
     /// The object's name.
@@ -23,19 +23,19 @@ pub struct Key {
     pub resource: Arc<str>,
 }
 
-impl Key {
+impl StoreKey {
     /// The key of an object of `resource`.
-    pub fn new(resource: &Arc<str>, namespace: impl Into<String>, name: impl Into<String>) -> Key {
-        Key { namespace: namespace.into(), name: name.into(), resource: Arc::clone(resource) }
+    pub fn new(resource: &Arc<str>, namespace: impl Into<String>, name: impl Into<String>) -> StoreKey {
+        StoreKey { namespace: namespace.into(), name: name.into(), resource: Arc::clone(resource) }
     }
 
     /// Namespace and name.
-    pub fn object(&self) -> ObjectKey {
+    pub fn object_key(&self) -> ObjectKey {
         ObjectKey::new(self.namespace.clone(), self.name.clone())
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for StoreKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.namespace.is_empty() {
             write!(f, "{} {}", self.resource, self.name)
@@ -48,13 +48,13 @@ impl fmt::Display for Key {
 /// What may be asked of an object without decoding its bytes. The writer of the object fills it in. Every version of every
 /// object has one, so what nobody asks for is not here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Meta {
+pub struct StoredMeta {
     /// Identity over the object's life.
     pub uid: Uid,
     /// What label selectors read.
-    pub labels: Pairs<String>,
+    pub labels: SmallMap<String>,
     /// What field selectors read.
-    pub fields: Fields,
+    pub fields: SelectableFields,
     /// Whether deletion was asked for.
     pub deleting: bool,
     /// When the object has outlived its use; unset: never. The store only lists such objects ([`crate::Store::expired`]):
@@ -62,10 +62,10 @@ pub struct Meta {
     pub expires: Option<Timestamp>,
 }
 
-impl Meta {
+impl StoredMeta {
     /// Whether both say the same about the object, the end of its life aside.
-    pub fn says_the_same(&self, other: &Meta) -> bool {
-        let Meta { uid, labels, fields, deleting, expires: _ } = self;
+    pub fn equals_ignoring_expiry(&self, other: &StoredMeta) -> bool {
+        let StoredMeta { uid, labels, fields, deleting, expires: _ } = self;
         (uid, labels, fields, deleting) == (&other.uid, &other.labels, &other.fields, &other.deleting)
     }
 }
@@ -74,7 +74,7 @@ impl Meta {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document {
     bytes: Vec<u8>,
-    hole: usize,
+    version_offset: usize,
 }
 
 impl Document {
@@ -86,7 +86,7 @@ impl Document {
             hole > 0 && bytes.get(hole - 1) == Some(&b'"') && bytes.get(hole) == Some(&b'"'),
             "the hole for the resource version lies between two quotes"
         );
-        Document { bytes, hole }
+        Document { bytes, version_offset: hole }
     }
 
     /// How many bytes the JSON has, its resource version aside.
@@ -95,15 +95,15 @@ impl Document {
     }
 
     /// The JSON with `revision` in its place.
-    pub fn fill(&self, revision: Revision) -> Bytes {
-        let (head, tail) = self.bytes.split_at(self.hole);
+    pub fn with_revision(&self, revision: Revision) -> Bytes {
+        let (head, tail) = self.bytes.split_at(self.version_offset);
         // Joined in a single go, in just the room that they need: every object is kept like this.
         Bytes::from([head, revision.to_string().as_bytes(), tail].concat())
     }
 
     /// Whether `stored` is this document, its revision aside.
-    pub fn is_same_as(&self, stored: &Stored) -> bool {
-        let (head, tail) = self.bytes.split_at(self.hole);
+    pub fn matches_stored(&self, stored: &StoredObject) -> bool {
+        let (head, tail) = self.bytes.split_at(self.version_offset);
         // Compared in place: most writes differ early on, and none needs a copy for this question.
         stored
             .bytes()
@@ -130,28 +130,28 @@ pub enum Op {
 
 /// One version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredObject {
     /// Its name, which all versions of an object share.
-    pub key: Arc<Key>,
+    pub key: Arc<StoreKey>,
     /// Its canonical JSON, with `revision` as resource version.
-    pub(crate) text: Text,
+    pub(crate) document: DocumentBytes,
     /// What selectors read.
-    pub meta: Meta,
+    pub meta: StoredMeta,
     /// The revision that created the object.
     pub created: Revision,
     /// The revision of this version.
     pub revision: Revision,
 }
 
-impl Stored {
+impl StoredObject {
     /// Its canonical JSON, with `revision` as resource version. Not free for an object at rest: to be asked for once.
     pub fn bytes(&self) -> Bytes {
-        self.text.bytes()
+        self.document.bytes()
     }
 
     /// How many bytes the JSON has.
     pub fn size(&self) -> usize {
-        self.text.size()
+        self.document.size()
     }
 }
 
@@ -166,21 +166,23 @@ mod tests {
 
     #[test]
     fn the_revision_goes_into_the_hole() {
-        assert_eq!(document().fill(Revision(42)), r#"{"metadata":{"resourceVersion":"42"},"x":1}"#);
+        assert_eq!(document().with_revision(Revision(42)), r#"{"metadata":{"resourceVersion":"42"},"x":1}"#);
     }
 
     #[test]
     fn a_document_is_the_same_as_what_it_became() {
-        let stored = |bytes: Bytes| Stored {
-            key: Arc::new(Key::new(&Arc::from("pods"), "a", "b")),
-            text: Text::Plain(bytes),
-            meta: Meta::default(),
+        let stored = |bytes: Bytes| StoredObject {
+            key: Arc::new(StoreKey::new(&Arc::from("pods"), "a", "b")),
+            document: DocumentBytes::Plain(bytes),
+            meta: StoredMeta::default(),
             created: Revision(42),
             revision: Revision(42),
         };
-        assert!(document().is_same_as(&stored(document().fill(Revision(42)))));
-        assert!(!document().is_same_as(&stored(document().fill(Revision(41)))));
-        assert!(!document().is_same_as(&stored(Bytes::from_static(br#"{"metadata":{"resourceVersion":"42"},"x":2}"#))));
+        assert!(document().matches_stored(&stored(document().with_revision(Revision(42)))));
+        assert!(!document().matches_stored(&stored(document().with_revision(Revision(41)))));
+        assert!(
+            !document().matches_stored(&stored(Bytes::from_static(br#"{"metadata":{"resourceVersion":"42"},"x":2}"#)))
+        );
     }
 
     #[test]

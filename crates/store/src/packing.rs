@@ -8,23 +8,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lz4_flex::block::{compress_prepend_size_with_dict, decompress_size_prepended_with_dict, uncompressed_size};
 
-use crate::object::Stored;
+use crate::object::StoredObject;
 
 /// An object's canonical JSON, in one form or the other.
 #[derive(Clone)]
-pub(crate) enum Text {
+pub(crate) enum DocumentBytes {
     /// As it is sent: whatever was written of late.
     Plain(Bytes),
     /// Its size and its difference from the model.
     Packed(Box<[u8]>, Arc<Bytes>),
 }
 
-impl Text {
+impl DocumentBytes {
     /// The JSON.
     pub fn bytes(&self) -> Bytes {
         match self {
-            Text::Plain(bytes) => bytes.clone(),
-            Text::Packed(difference, model) => {
+            DocumentBytes::Plain(bytes) => bytes.clone(),
+            DocumentBytes::Packed(difference, model) => {
                 let whole = decompress_size_prepended_with_dict(difference, model);
                 Bytes::from(whole.expect("what was packed is unpacked with the same model"))
             }
@@ -34,8 +34,8 @@ impl Text {
     /// How many bytes the JSON has.
     pub fn size(&self) -> usize {
         match self {
-            Text::Plain(bytes) => bytes.len(),
-            Text::Packed(difference, _) => {
+            DocumentBytes::Plain(bytes) => bytes.len(),
+            DocumentBytes::Packed(difference, _) => {
                 let (size, _) = uncompressed_size(difference).expect("what was packed begins with its size");
                 size
             }
@@ -43,60 +43,60 @@ impl Text {
     }
 }
 
-impl PartialEq for Text {
-    fn eq(&self, other: &Text) -> bool {
+impl PartialEq for DocumentBytes {
+    fn eq(&self, other: &DocumentBytes) -> bool {
         self.bytes() == other.bytes()
     }
 }
 
-impl Eq for Text {}
+impl Eq for DocumentBytes {}
 
-impl fmt::Debug for Text {
+impl fmt::Debug for DocumentBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.bytes()))
     }
 }
 
 /// Shorter documents are left as they are.
-const BYTES_MIN: usize = 256;
+const MIN_PACKED_BYTES: usize = 256;
 /// A model is no longer than this: it is read through for every document that is packed.
-const MODEL_BYTES_MAX: usize = 8 << 10;
+const MAX_DICTIONARY_BYTES: usize = 8 << 10;
 /// A document that is not packed to a third of its size is the model of those after it, if the present one was used this
 /// often. Resources whose objects are all different do not change their model with each.
-const MODEL_USES_MIN: u32 = 256;
+const MIN_DICTIONARY_USES: u32 = 256;
 
 /// Packs documents, each against the model of its resource.
 #[derive(Default)]
 pub(crate) struct Packer {
-    models: BTreeMap<Arc<str>, Model>,
+    dictionaries: BTreeMap<Arc<str>, Dictionary>,
 }
 
-struct Model {
+struct Dictionary {
     text: Arc<Bytes>,
     uses: u32,
 }
 
 impl Packer {
     /// The same version of the object, in less room; `None` where that is not to be had.
-    pub fn pack(&mut self, object: &Stored) -> Option<Stored> {
-        let Text::Plain(plain) = &object.text else { return None };
-        if plain.len() < BYTES_MIN {
+    pub fn pack(&mut self, object: &StoredObject) -> Option<StoredObject> {
+        let DocumentBytes::Plain(plain) = &object.document else { return None };
+        if plain.len() < MIN_PACKED_BYTES {
             return None;
         }
         let resource = &object.key.resource;
-        if !self.models.contains_key(resource) {
-            self.models.insert(Arc::clone(resource), Model::of(plain));
+        if !self.dictionaries.contains_key(resource) {
+            self.dictionaries.insert(Arc::clone(resource), Dictionary::new(plain));
         }
-        let model = self.models.get_mut(resource).expect("inserted when it was missing");
+        let model = self.dictionaries.get_mut(resource).expect("inserted when it was missing");
         model.uses += 1;
         let difference = compress_prepend_size_with_dict(plain, &model.text);
         let like = Arc::clone(&model.text);
-        if difference.len() * 3 > plain.len() && model.uses >= MODEL_USES_MIN {
-            *model = Model::of(plain);
+        if difference.len() * 3 > plain.len() && model.uses >= MIN_DICTIONARY_USES {
+            *model = Dictionary::new(plain);
         }
         // Unpacking has its price: a little room is not worth it.
-        (difference.len() * 4 < plain.len() * 3).then(|| Stored {
-            text: Text::Packed(difference.into_boxed_slice(), like),
+        (difference.len() * 4 < plain.len() * 3).then(|| StoredObject {
+            document: DocumentBytes::Packed(difference.into_boxed_slice(), like),
             key: Arc::clone(&object.key),
             meta: object.meta.clone(),
             created: object.created,
@@ -105,9 +105,9 @@ impl Packer {
     }
 }
 
-impl Model {
-    fn of(text: &Bytes) -> Model {
-        Model { text: Arc::new(Bytes::copy_from_slice(&text[..text.len().min(MODEL_BYTES_MAX)])), uses: 0 }
+impl Dictionary {
+    fn new(text: &Bytes) -> Dictionary {
+        Dictionary { text: Arc::new(Bytes::copy_from_slice(&text[..text.len().min(MAX_DICTIONARY_BYTES)])), uses: 0 }
     }
 }
 
@@ -118,20 +118,20 @@ mod tests {
     use api::{Revision, Timestamp};
 
     use super::*;
-    use crate::commit::{Expect, Write};
-    use crate::object::{Document, Key, Meta, Op};
-    use crate::{Limits, Store};
+    use crate::commit::{ObjectWrite, Precondition};
+    use crate::object::{Document, Op, StoreKey, StoredMeta};
+    use crate::{HistoryLimits, Store};
 
     fn document(name: &str, filling: &str) -> Document {
         let head = format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":""#);
         Document::new(format!(r#"{head}"}},"spec":"{filling}"}}"#).into_bytes(), head.len())
     }
 
-    fn object(resource: &str, name: &str, filling: &str) -> Stored {
-        Stored {
-            key: Arc::new(Key::new(&Arc::from(resource), "ns", name)),
-            text: Text::Plain(document(name, filling).fill(Revision(7))),
-            meta: Meta::default(),
+    fn object(resource: &str, name: &str, filling: &str) -> StoredObject {
+        StoredObject {
+            key: Arc::new(StoreKey::new(&Arc::from(resource), "ns", name)),
+            document: DocumentBytes::Plain(document(name, filling).with_revision(Revision(7))),
+            meta: StoredMeta::default(),
             created: Revision(1),
             revision: Revision(7),
         }
@@ -151,7 +151,7 @@ mod tests {
             let plain = object("pods", name, &filling);
             let packed = packer.pack(&plain).unwrap();
             assert_eq!((&packed, packed.bytes(), packed.size()), (&plain, plain.bytes(), plain.size()), "{name}");
-            let Text::Packed(difference, _) = &packed.text else { panic!("{name} is packed") };
+            let DocumentBytes::Packed(difference, _) = &packed.document else { panic!("{name} is packed") };
             assert!(difference.len() < plain.size() / 10, "{name}: {} of {}", difference.len(), plain.size());
             assert!(packer.pack(&packed).is_none(), "once is enough");
         }
@@ -165,7 +165,7 @@ mod tests {
         assert!(packer.pack(&object("pods", "short", "")).is_none(), "and so is what is short anyway");
         let large = object("configs", "large", &noise(3, 100_000));
         packer.pack(&large);
-        assert_eq!(packer.models[&large.key.resource].text.len(), MODEL_BYTES_MAX);
+        assert_eq!(packer.dictionaries[&large.key.resource].text.len(), MAX_DICTIONARY_BYTES);
     }
 
     #[test]
@@ -173,25 +173,25 @@ mod tests {
         let (mut packer, filling) = (Packer::default(), noise(2, 2_000));
         packer.pack(&object("pods", "old", &noise(1, 2_000)));
         let tries =
-            (0..2 * MODEL_USES_MIN).filter(|n| packer.pack(&object("pods", &n.to_string(), &filling)).is_some());
-        assert_eq!(tries.count() as u32, MODEL_USES_MIN + 1, "the old one was used often enough first");
+            (0..2 * MIN_DICTIONARY_USES).filter(|n| packer.pack(&object("pods", &n.to_string(), &filling)).is_some());
+        assert_eq!(tries.count() as u32, MIN_DICTIONARY_USES + 1, "the old one was used often enough first");
     }
 
     #[test]
     fn an_object_that_history_has_passed_is_packed_and_goes_on_as_before() {
-        let store = Store::in_memory(Limits { history_bytes: 0, ..Limits::default() });
+        let store = Store::in_memory(HistoryLimits { max_history_bytes: 0, ..HistoryLimits::default() });
         let pods: Arc<str> = Arc::from("pods");
         let filling = noise(1, 2_000);
         let write = |name: &str, expect| {
-            let (key, document) = (Key::new(&pods, "ns", name), document(name, &filling));
-            let write = Write { key, expect, op: Op::Put, document, meta: Meta::default() };
+            let (key, document) = (StoreKey::new(&pods, "ns", name), document(name, &filling));
+            let write = ObjectWrite { key, precondition: expect, op: Op::Put, document, meta: StoredMeta::default() };
             store.commit(vec![write], Timestamp::UNIX_EPOCH).unwrap().remove(0).unwrap()
         };
-        let answered = write("a", Expect::Absent);
+        let answered = write("a", Precondition::Absent);
         let kept = store.get(&answered.key).unwrap();
-        assert!(matches!((&answered.text, &kept.text), (Text::Plain(_), Text::Packed(..))));
+        assert!(matches!((&answered.document, &kept.document), (DocumentBytes::Plain(_), DocumentBytes::Packed(..))));
         assert_eq!(answered, kept);
-        let unchanged = write("a", Expect::At(kept.revision));
+        let unchanged = write("a", Precondition::At(kept.revision));
         assert_eq!(unchanged.revision, kept.revision, "a write that changes nothing keeps its revision");
     }
 }

@@ -9,85 +9,85 @@ use api::views::ObjectKey;
 use api::{Revision, Timestamp};
 use tokio::sync::Notify;
 
-use crate::backend::Record;
-use crate::history::{History, Limits};
-use crate::list::Gone;
-use crate::object::{Key, Op, Stored};
-use crate::watch::Event;
+use crate::backend::LogRecord;
+use crate::history::{EventHistory, HistoryLimits};
+use crate::list::CompactedError;
+use crate::object::{Op, StoreKey, StoredObject};
+use crate::watch::StoreEvent;
 
-pub(crate) struct State {
+pub(crate) struct StoreState {
     /// The revision of the last write.
     revision: Revision,
     /// Where this process began to remember: logs of resources not yet written reach back to here.
     opened: Revision,
-    resources: BTreeMap<Arc<str>, Resource>,
+    resources: BTreeMap<Arc<str>, ResourceState>,
     /// The current objects that expire, and when.
-    expiring: BTreeSet<(Timestamp, Arc<Key>)>,
-    history: History,
+    expiring: BTreeSet<(Timestamp, Arc<StoreKey>)>,
+    history: EventHistory,
 }
 
 /// Everything of one resource.
-struct Resource {
-    keys: BTreeMap<Arc<Key>, Versions>,
+struct ResourceState {
+    keys: BTreeMap<Arc<StoreKey>, Versions>,
     /// In order of revision.
-    log: VecDeque<Event>,
+    log: VecDeque<StoreEvent>,
     /// Lists and watches are exact from here on: the last revision that the log forgot.
     oldest: Revision,
     /// Told after the log has grown.
-    grown: Arc<Notify>,
+    appended: Arc<Notify>,
 }
 
 /// Versions of one key, oldest first, never empty. The last is the current one; a delete leaves its own version, which
 /// goes when the history has passed it.
 enum Versions {
     /// Most keys, most of the time: no room for more.
-    One((Op, Arc<Stored>)),
+    One((Op, Arc<StoredObject>)),
     /// At least two.
-    More(VecDeque<(Op, Arc<Stored>)>),
+    More(VecDeque<(Op, Arc<StoredObject>)>),
 }
 
 /// What a commit leaves to be done.
-pub(crate) struct Published {
+pub(crate) struct PublishEffects {
     /// Whom to tell, in order of the resources' first events.
-    pub tell: Vec<Arc<Notify>>,
+    pub to_notify: Vec<Arc<Notify>>,
     /// Objects that have come to rest: current, and unchanged for as long as history reaches.
-    pub at_rest: Vec<Arc<Stored>>,
+    pub to_pack: Vec<Arc<StoredObject>>,
 }
 
 /// A piece of a list.
-pub(crate) struct Piece {
-    pub objects: Vec<Arc<Stored>>,
+pub(crate) struct ListChunk {
+    pub objects: Vec<Arc<StoredObject>>,
     /// The last key looked at, when there may be more behind it.
-    pub more_after: Option<ObjectKey>,
+    pub continue_after: Option<ObjectKey>,
 }
 
-impl State {
-    pub fn new(limits: Limits) -> State {
-        State {
+impl StoreState {
+    pub fn new(limits: HistoryLimits) -> StoreState {
+        StoreState {
             revision: Revision::ZERO,
             opened: Revision::ZERO,
             resources: BTreeMap::new(),
             expiring: BTreeSet::new(),
-            history: History::new(limits),
+            history: EventHistory::new(limits),
         }
     }
 
     /// Takes in a record of an earlier process. Loaded records are no history: nobody can have a cursor into them.
     /// Returns what the record replaces.
-    pub fn load(&mut self, record: Record) -> Option<Arc<Stored>> {
-        let Record { op, object, .. } = record;
+    pub fn load(&mut self, record: LogRecord) -> Option<Arc<StoredObject>> {
+        let LogRecord { op, object, .. } = record;
         let keys = &mut self.resource_mut(&object.key.resource).keys;
         let replaced = match op {
             Op::Put => keys.insert(Arc::clone(&object.key), Versions::One((Op::Put, Arc::clone(&object)))),
             Op::Delete => keys.remove(&object.key),
         };
         let replaced = replaced.map(|versions| Arc::clone(&versions.current().1));
-        self.note_expiry(op, &object, replaced.as_deref());
+        self.update_expiry_index(op, &object, replaced.as_deref());
         replaced
     }
 
     /// Ends loading: history begins here. Returns what was loaded.
-    pub fn loaded(&mut self, revision: Revision) -> Vec<Arc<Stored>> {
+    pub fn finish_loading(&mut self, revision: Revision) -> Vec<Arc<StoredObject>> {
         self.revision = revision;
         self.opened = revision;
         self.resources.values_mut().for_each(|resource| resource.oldest = revision);
@@ -99,18 +99,18 @@ impl State {
         self.revision
     }
 
-    pub fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
+    pub fn get(&self, key: &StoreKey) -> Option<&Arc<StoredObject>> {
         self.resources.get(&key.resource)?.keys.get(key)?.at(self.revision)
     }
 
     /// Takes in what a commit decided and forgets what the limits no longer allow, but nothing behind `held`.
-    pub fn publish(&mut self, events: Vec<Event>, now: Timestamp, held: Option<Revision>) -> Published {
+    pub fn publish(&mut self, events: Vec<StoreEvent>, now: Timestamp, held: Option<Revision>) -> PublishEffects {
         let mut tell: Vec<Arc<Notify>> = Vec::new();
         for event in events {
             debug_assert_eq!(event.object.revision, self.revision.next(), "revisions have no gaps");
             self.revision = event.object.revision;
-            self.history.remember(&event, now);
-            self.note_expiry(event.op, &event.object, event.previous.as_deref());
+            self.history.record(&event, now);
+            self.update_expiry_index(event.op, &event.object, event.previous.as_deref());
             let resource = self.resource_mut(&event.object.key.resource);
             let version = (event.op, Arc::clone(&event.object));
             match resource.keys.get_mut(&event.object.key) {
@@ -118,20 +118,20 @@ impl State {
                 None => drop(resource.keys.insert(Arc::clone(&event.object.key), Versions::One(version))),
             }
             resource.log.push_back(event);
-            if !tell.iter().any(|told| Arc::ptr_eq(told, &resource.grown)) {
-                tell.push(Arc::clone(&resource.grown));
+            if !tell.iter().any(|told| Arc::ptr_eq(told, &resource.appended)) {
+                tell.push(Arc::clone(&resource.appended));
             }
         }
         let mut at_rest = Vec::new();
-        while let Some((key, revision)) = self.history.forget_oldest(now, held) {
+        while let Some((key, revision)) = self.history.compact_oldest(now, held) {
             let resource = self.resources.get_mut(&key.resource).expect("an event's resource is known");
-            at_rest.extend(resource.forget(&key, revision));
+            at_rest.extend(resource.compact(&key, revision));
         }
-        Published { tell, at_rest }
+        PublishEffects { to_notify: tell, to_pack: at_rest }
     }
 
     /// Keeps `object` in the place of the same version in another form.
-    pub fn replace_form(&mut self, object: Arc<Stored>) {
+    pub fn replace_packed(&mut self, object: Arc<StoredObject>) {
         let resource = self.resources.get_mut(&object.key.resource);
         let versions = resource.and_then(|resource| resource.keys.get_mut(&object.key));
         if let Some(Versions::One((Op::Put, current))) = versions
@@ -142,7 +142,7 @@ impl State {
     }
 
     /// Up to `count` current objects that have expired at `now`, longest ago first.
-    pub fn expired(&self, now: Timestamp, count: usize) -> Vec<Arc<Stored>> {
+    pub fn expired(&self, now: Timestamp, count: usize) -> Vec<Arc<StoredObject>> {
         let due = self.expiring.iter().take_while(|(at, _)| *at <= now).take(count);
         due.filter_map(|(_, key)| self.get(key).cloned()).collect()
     }
@@ -152,7 +152,7 @@ impl State {
         self.expiring.first().map(|(at, _)| *at)
     }
 
-    fn note_expiry(&mut self, op: Op, object: &Stored, replaced: Option<&Stored>) {
+    fn update_expiry_index(&mut self, op: Op, object: &StoredObject, replaced: Option<&StoredObject>) {
         if let Some(before) = replaced.and_then(|replaced| replaced.meta.expires) {
             self.expiring.remove(&(before, Arc::clone(&object.key)));
         }
@@ -162,23 +162,23 @@ impl State {
     }
 
     /// Up to `count` objects of `resource` as they were at `at`, which must not be older than the history.
-    pub fn piece(
+    pub fn list_chunk(
         &self,
         resource: &Arc<str>,
         namespace: Option<&str>,
         after: Option<&ObjectKey>,
         at: Revision,
         count: usize,
-    ) -> Piece {
-        let mut piece = Piece { objects: Vec::new(), more_after: None };
+    ) -> ListChunk {
+        let mut piece = ListChunk { objects: Vec::new(), continue_after: None };
         let Some(keys) = self.resources.get(resource).map(|resource| &resource.keys) else { return piece };
         let in_namespace = namespace.unwrap_or_default();
         let start = match after {
             // A cursor from before the namespace starts at its beginning.
             Some(after) if after.namespace.as_str() >= in_namespace => {
-                Bound::Excluded(Key::new(resource, after.namespace.as_str(), after.name.as_str()))
+                Bound::Excluded(StoreKey::new(resource, after.namespace.as_str(), after.name.as_str()))
             }
-            _ => Bound::Included(Key::new(resource, in_namespace, "")),
+            _ => Bound::Included(StoreKey::new(resource, in_namespace, "")),
         };
         for (seen, (key, versions)) in keys.range((start, Bound::Unbounded)).enumerate() {
             if namespace.is_some_and(|namespace| key.namespace != namespace) {
@@ -186,7 +186,7 @@ impl State {
             }
             piece.objects.extend(versions.at(at).cloned());
             if seen + 1 == count {
-                piece.more_after = Some(key.object());
+                piece.continue_after = Some(key.object_key());
                 break;
             }
         }
@@ -194,14 +194,19 @@ impl State {
     }
 
     /// Whether lists and watches of `resource` can begin at `revision`.
-    pub fn reaches(&self, resource: &Arc<str>, revision: Revision) -> Result<(), Gone> {
+    pub fn check_not_compacted(&self, resource: &Arc<str>, revision: Revision) -> Result<(), CompactedError> {
         let oldest = self.resources.get(resource).map_or(self.opened, |resource| resource.oldest);
-        if revision < oldest { Err(Gone { oldest }) } else { Ok(()) }
+        if revision < oldest { Err(CompactedError { oldest }) } else { Ok(()) }
     }
 
     /// The events of `resource` after `revision`, oldest first, at most `count`.
-    pub fn events(&self, resource: &Arc<str>, after: Revision, count: usize) -> Result<Vec<Event>, Gone> {
-        self.reaches(resource, after)?;
+    pub fn events(
+        &self,
+        resource: &Arc<str>,
+        after: Revision,
+        count: usize,
+    ) -> Result<Vec<StoreEvent>, CompactedError> {
+        self.check_not_compacted(resource, after)?;
         let Some(log) = self.resources.get(resource).map(|resource| &resource.log) else { return Ok(Vec::new()) };
         let start = log.partition_point(|event| event.object.revision <= after);
         Ok(log.range(start..).take(count).cloned().collect())
@@ -215,30 +220,31 @@ impl State {
     }
 
     /// What is told when the log of `resource` grows.
-    pub fn grown(&mut self, resource: &Arc<str>) -> Arc<Notify> {
-        Arc::clone(&self.resource_mut(resource).grown)
+    pub fn append_notifier(&mut self, resource: &Arc<str>) -> Arc<Notify> {
+        Arc::clone(&self.resource_mut(resource).appended)
     }
 
-    fn resource_mut(&mut self, name: &Arc<str>) -> &mut Resource {
+    fn resource_mut(&mut self, name: &Arc<str>) -> &mut ResourceState {
         let oldest = self.opened;
         // Not `entry`: it would copy the name on every write.
         if !self.resources.contains_key(name) {
-            let resource = Resource { keys: BTreeMap::new(), log: VecDeque::new(), oldest, grown: Arc::default() };
+            let resource =
+                ResourceState { keys: BTreeMap::new(), log: VecDeque::new(), oldest, appended: Arc::default() };
             self.resources.insert(Arc::clone(name), resource);
         }
         self.resources.get_mut(name).expect("inserted when it was missing")
     }
 }
 
-impl Resource {
+impl ResourceState {
     /// Forgets the event of `revision`, which is the oldest there is, and the versions that ended with it. Returns the
     /// object if it is still as that event left it.
-    fn forget(&mut self, key: &Key, revision: Revision) -> Option<Arc<Stored>> {
+    fn compact(&mut self, key: &StoreKey, revision: Revision) -> Option<Arc<StoredObject>> {
         let event = self.log.pop_front().expect("an event stands in the log until it is forgotten");
         debug_assert_eq!(event.object.revision, revision, "events are forgotten in order");
         self.oldest = revision;
         let versions = self.keys.get_mut(key).expect("a key has versions while the log knows it");
-        versions.forget(revision);
+        versions.compact(revision);
         if matches!(versions, Versions::One((Op::Delete, _))) {
             self.keys.remove(key);
             return None;
@@ -248,14 +254,14 @@ impl Resource {
 }
 
 impl Versions {
-    fn current(&self) -> &(Op, Arc<Stored>) {
+    fn current(&self) -> &(Op, Arc<StoredObject>) {
         match self {
             Versions::One(version) => version,
             Versions::More(versions) => versions.back().expect("there are at least two"),
         }
     }
 
-    fn push(&mut self, version: (Op, Arc<Stored>)) {
+    fn push(&mut self, version: (Op, Arc<StoredObject>)) {
         match self {
             Versions::One(first) => *self = Versions::More(VecDeque::from([first.clone(), version])),
             Versions::More(versions) => versions.push_back(version),
@@ -263,7 +269,7 @@ impl Versions {
     }
 
     /// Forgets what was replaced at `revision` or before.
-    fn forget(&mut self, revision: Revision) {
+    fn compact(&mut self, revision: Revision) {
         let Versions::More(versions) = self else { return };
         while versions.get(1).is_some_and(|(_, next)| next.revision <= revision) {
             versions.pop_front();
@@ -274,7 +280,7 @@ impl Versions {
     }
 
     /// The object as it was at `revision`; `None` before it was created and while it is deleted.
-    fn at(&self, revision: Revision) -> Option<&Arc<Stored>> {
+    fn at(&self, revision: Revision) -> Option<&Arc<StoredObject>> {
         let (op, object) = match self.current() {
             current if current.1.revision <= revision => current,
             _ => {
@@ -290,8 +296,8 @@ impl Versions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Meta;
-    use crate::packing::Text;
+    use crate::object::StoredMeta;
+    use crate::packing::DocumentBytes;
 
     impl Versions {
         fn count(&self) -> usize {
@@ -305,14 +311,20 @@ mod tests {
     #[test]
     fn what_history_has_passed_takes_no_memory() {
         let pods: Arc<str> = Arc::from("pods");
-        let mut state = State::new(Limits { history_bytes: 0, ..Limits::default() });
+        let mut state = StoreState::new(HistoryLimits { max_history_bytes: 0, ..HistoryLimits::default() });
         let version = |revision, op| {
-            let (key, bytes) = (Arc::new(Key::new(&pods, "a", "b")), bytes::Bytes::from_static(b"{}"));
+            let (key, bytes) = (Arc::new(StoreKey::new(&pods, "a", "b")), bytes::Bytes::from_static(b"{}"));
             let (created, revision) = (Revision(1), Revision(revision));
-            let object = Arc::new(Stored { key, text: Text::Plain(bytes), meta: Meta::default(), created, revision });
-            vec![Event { op, object, previous: None }]
+            let object = Arc::new(StoredObject {
+                key,
+                document: DocumentBytes::Plain(bytes),
+                meta: StoredMeta::default(),
+                created,
+                revision,
+            });
+            vec![StoreEvent { op, object, previous: None }]
         };
-        let kept = |state: &State| {
+        let kept = |state: &StoreState| {
             let resource = &state.resources[&pods];
             (resource.log.len(), resource.keys.values().map(Versions::count).collect::<Vec<_>>())
         };

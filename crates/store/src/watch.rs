@@ -6,19 +6,19 @@ use std::sync::Arc;
 use api::Revision;
 use tokio::sync::Notify;
 
-use crate::list::Gone;
-use crate::object::{Op, Stored};
+use crate::list::CompactedError;
+use crate::object::{Op, StoredObject};
 use crate::store::Store;
 
 /// One change of one object.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct StoreEvent {
     /// Whether the object is still there.
     pub op: Op,
     /// The object afterwards; for a delete its last state under the delete's revision.
-    pub object: Arc<Stored>,
+    pub object: Arc<StoredObject>,
     /// The version before; `None` when the object was created.
-    pub previous: Option<Arc<Stored>>,
+    pub previous: Option<Arc<StoredObject>>,
 }
 
 /// Reads the events of one resource in order of revision.
@@ -27,7 +27,7 @@ pub struct Watcher {
     resource: Arc<str>,
     /// Everything up to here has been returned.
     seen: Revision,
-    grown: Arc<Notify>,
+    appended: Arc<Notify>,
 }
 
 /// A batch is small enough that reading it holds up no writer, and large enough that a watcher catches up.
@@ -35,14 +35,14 @@ const EVENTS_PER_BATCH: usize = 1000;
 
 impl Watcher {
     pub(crate) fn new(store: Store, resource: Arc<str>, after: Revision, grown: Arc<Notify>) -> Watcher {
-        Watcher { store, resource, seen: after, grown }
+        Watcher { store, resource, seen: after, appended: grown }
     }
 
     /// The next events, at least one; waits when there is none. May be dropped while waiting without losing any.
-    pub async fn next(&mut self) -> Result<Vec<Event>, Gone> {
+    pub async fn next(&mut self) -> Result<Vec<StoreEvent>, CompactedError> {
         loop {
             // Made before the look at the log: an event that comes after the look is not slept through.
-            let grown = self.grown.notified();
+            let grown = self.appended.notified();
             let events = self.store.state().events(&self.resource, self.seen, EVENTS_PER_BATCH)?;
             if let Some(last) = events.last() {
                 self.seen = last.object.revision;

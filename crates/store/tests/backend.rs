@@ -6,27 +6,30 @@ mod world;
 use std::sync::{Arc, Mutex};
 
 use api::Revision;
-use store::{Backend, BackendError, Expect, Gone, Key, Limits, List, Record, Store, Stored};
+use store::{
+    Backend, BackendError, CompactedError, HistoryLimits, ListQuery, LogRecord, Precondition, Store, StoreKey,
+    StoredObject,
+};
 use world::{at, commit, create, delete, pod, pods, put};
 
 /// Keeps batches in memory that outlives the store; fails when told to.
 #[derive(Clone, Default)]
-struct Disk(Arc<Mutex<Kept>>);
+struct MemoryDisk(Arc<Mutex<DiskContents>>);
 
 #[derive(Default)]
-struct Kept {
-    batches: Vec<Vec<Record>>,
+struct DiskContents {
+    batches: Vec<Vec<LogRecord>>,
     broken: bool,
 }
 
-impl Backend for Disk {
-    fn scan(&mut self, each: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
+impl Backend for MemoryDisk {
+    fn scan(&mut self, each: &mut dyn FnMut(LogRecord) -> Option<Arc<StoredObject>>) -> Result<Revision, BackendError> {
         let kept = self.0.lock().unwrap();
         kept.batches.iter().flatten().cloned().for_each(|record| drop(each(record)));
         Ok(kept.batches.iter().flatten().last().map_or(Revision::ZERO, |record| record.object.revision))
     }
 
-    fn commit(&mut self, batch: &[Record], _: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
+    fn commit(&mut self, batch: &[LogRecord], _: &dyn Fn(&StoreKey, Revision) -> bool) -> Result<(), BackendError> {
         let mut kept = self.0.lock().unwrap();
         if kept.broken {
             return Err(BackendError::fatal(std::io::Error::other("the disk is gone")));
@@ -38,32 +41,36 @@ impl Backend for Disk {
 
 #[test]
 fn a_batch_is_kept_in_one_go_without_what_was_refused() {
-    let disk = Disk::default();
-    let store = Store::open(Box::new(disk.clone()), Limits::default()).unwrap();
-    let writes = ["a", "a", "b"].map(|name| put(pod(name), Expect::Absent, 0)).into();
+    let disk = MemoryDisk::default();
+    let store = Store::open(Box::new(disk.clone()), HistoryLimits::default()).unwrap();
+    let writes = ["a", "a", "b"].map(|name| put(pod(name), Precondition::Absent, 0)).into();
     store.commit(writes, at(0)).unwrap();
     let kept: Vec<Vec<String>> = disk.0.lock().unwrap().batches.iter().map(|batch| names(batch)).collect();
     assert_eq!(kept, [["a", "b"]]);
 }
 
-fn names(batch: &[Record]) -> Vec<String> {
+fn names(batch: &[LogRecord]) -> Vec<String> {
     batch.iter().map(|record| record.object.key.name.clone()).collect()
 }
 
 #[test]
 fn a_reopened_store_has_the_objects_but_not_the_history() {
-    let disk = Disk::default();
-    let store = Store::open(Box::new(disk.clone()), Limits::default()).unwrap();
+    let disk = MemoryDisk::default();
+    let store = Store::open(Box::new(disk.clone()), HistoryLimits::default()).unwrap();
     let a = create(&store, "a");
     create(&store, "b");
-    commit(&store, delete(pod("a"), Expect::At(a), 0)).unwrap();
+    commit(&store, delete(pod("a"), Precondition::At(a), 0)).unwrap();
 
-    let store = Store::open(Box::new(disk), Limits::default()).unwrap();
-    let listed = store.list(&List::all(&pods()), &mut |_| true).unwrap();
+    let store = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
+    let listed = store.list(&ListQuery::all(&pods()), &mut |_| true).unwrap();
     assert_eq!((listed.revision, listed.items.len()), (Revision(3), 1));
     assert_eq!(*listed.items[0].key, pod("b"));
     for resource in [pods(), Arc::from("nodes")] {
-        assert_eq!(store.watch(&resource, Revision(2)).err(), Some(Gone { oldest: Revision(3) }), "{resource}");
+        assert_eq!(
+            store.watch(&resource, Revision(2)).err(),
+            Some(CompactedError { oldest: Revision(3) }),
+            "{resource}"
+        );
         assert!(store.watch(&resource, Revision(3)).is_ok(), "{resource}");
     }
     assert_eq!(create(&store, "a"), Revision(4));
@@ -71,11 +78,11 @@ fn a_reopened_store_has_the_objects_but_not_the_history() {
 
 #[test]
 fn a_failed_commit_shows_nothing_and_ends_writing_for_good() {
-    let disk = Disk::default();
-    let store = Store::open(Box::new(disk.clone()), Limits::default()).unwrap();
+    let disk = MemoryDisk::default();
+    let store = Store::open(Box::new(disk.clone()), HistoryLimits::default()).unwrap();
     create(&store, "a");
     disk.0.lock().unwrap().broken = true;
-    let write = || vec![put(pod("b"), Expect::Absent, 0)];
+    let write = || vec![put(pod("b"), Precondition::Absent, 0)];
     assert!(store.commit(write(), at(0)).is_err());
     disk.0.lock().unwrap().broken = false;
     assert!(store.commit(write(), at(0)).is_err(), "what was kept is unknown from here on");

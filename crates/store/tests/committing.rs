@@ -8,38 +8,41 @@ use std::sync::{Arc, Mutex};
 
 use api::Revision;
 use futures::future::join_all;
-use store::{Backend, BackendError, Committer, Expect, Key, Limits, Record, Refused, Store, Stored, Write};
+use store::{
+    Backend, BackendError, Committer, HistoryLimits, LogRecord, ObjectWrite, Precondition, Store, StoreKey,
+    StoredObject, WriteRefusal,
+};
 use world::{at, pod, put};
 
 /// Says when a commit has begun, and ends it when told how.
-struct Gate {
+struct GatedBackend {
     begun: Sender<usize>,
     end: Receiver<Result<(), BackendError>>,
 }
 
-impl Backend for Gate {
-    fn scan(&mut self, _: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
+impl Backend for GatedBackend {
+    fn scan(&mut self, _: &mut dyn FnMut(LogRecord) -> Option<Arc<StoredObject>>) -> Result<Revision, BackendError> {
         Ok(Revision::ZERO)
     }
 
-    fn commit(&mut self, batch: &[Record], _: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
+    fn commit(&mut self, batch: &[LogRecord], _: &dyn Fn(&StoreKey, Revision) -> bool) -> Result<(), BackendError> {
         self.begun.send(batch.len()).unwrap();
         self.end.recv().unwrap()
     }
 }
 
-fn gated() -> (Store, Receiver<usize>, Sender<Result<(), BackendError>>) {
+fn gated_store() -> (Store, Receiver<usize>, Sender<Result<(), BackendError>>) {
     let ((begun, sizes), (ends, end)) = (channel(), channel());
-    (Store::open(Box::new(Gate { begun, end }), Limits::default()).unwrap(), sizes, ends)
+    (Store::open(Box::new(GatedBackend { begun, end }), HistoryLimits::default()).unwrap(), sizes, ends)
 }
 
-fn create(name: &str) -> Vec<Write> {
-    vec![put(pod(name), Expect::Absent, 0)]
+fn create(name: &str) -> Vec<ObjectWrite> {
+    vec![put(pod(name), Precondition::Absent, 0)]
 }
 
 #[tokio::test]
 async fn what_waits_for_the_disk_is_committed_in_one_go() {
-    let (store, sizes, ends) = gated();
+    let (store, sizes, ends) = gated_store();
     let (committer, writer) = Committer::on_thread(store.clone(), |_| {});
     let mut first = Box::pin(committer.commit(create("first"), at(0)));
     assert!(futures::poll!(&mut first).is_pending());
@@ -58,7 +61,9 @@ async fn what_waits_for_the_disk_is_committed_in_one_go() {
         .await
         .into_iter()
         .map(|answer| answer.unwrap().remove(0))
-        .map(|answer| answer.map(|object| object.revision).map_err(|refused| matches!(refused, Refused::Exists(_))))
+        .map(|answer| {
+            answer.map(|object| object.revision).map_err(|refused| matches!(refused, WriteRefusal::Exists(_)))
+        })
         .collect();
     assert_eq!(answers, [Ok(Revision(2)), Ok(Revision(3)), Ok(Revision(4)), Ok(Revision(5)), Err(true)]);
     writer.join();
@@ -66,7 +71,7 @@ async fn what_waits_for_the_disk_is_committed_in_one_go() {
 
 #[tokio::test]
 async fn a_failure_is_told_once_and_before_anyone_is_answered() {
-    let (store, sizes, ends) = gated();
+    let (store, sizes, ends) = gated_store();
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
     let (committer, writer) = Committer::on_thread(store, move |error| tell.lock().unwrap().push(error.to_string()));
@@ -81,7 +86,7 @@ async fn a_failure_is_told_once_and_before_anyone_is_answered() {
 
 #[tokio::test]
 async fn a_stop_commits_what_was_sent_and_nothing_after() {
-    let (store, _sizes, ends) = gated();
+    let (store, _sizes, ends) = gated_store();
     let (committer, writer) = Committer::on_thread(store.clone(), |_| {});
     let mut sent = Box::pin(committer.commit(create("a"), at(0)));
     assert!(futures::poll!(&mut sent).is_pending());

@@ -10,31 +10,34 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use api::{Random, Revision};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use store::{Disk, DiskOptions, Document, Expect, Limits, List, Meta, Op, Store, Stored, Write};
-use world::power::{Platter, Syncs};
+use store::{
+    Disk, DiskOptions, Document, HistoryLimits, ListQuery, ObjectWrite, Op, Precondition, Store, StoredMeta,
+    StoredObject,
+};
+use world::power::{SimulatedDisk, SyncBehavior};
 use world::{at, pod, pods};
 
 const SEEDS: u64 = 24;
 const THREADS: u64 = 4;
-const CUTS_DEFAULT: usize = 6_000;
+const DEFAULT_CUTS: usize = 6_000;
 
 /// Small enough that a checkpoint is always near, and takes several commits.
 const SLACK_BYTES: u64 = 6_000;
 
 #[test]
 fn no_power_cut_loses_an_acknowledged_write() {
-    let wanted: usize = std::env::var("PHALANX_CRASH_CUTS").map_or(CUTS_DEFAULT, |count| count.parse().unwrap());
+    let wanted: usize = std::env::var("PHALANX_CRASH_CUTS").map_or(DEFAULT_CUTS, |count| count.parse().unwrap());
     let cuts = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for first in 0..THREADS {
             let cuts = &cuts;
             scope.spawn(move || {
                 for seed in (first..SEEDS).step_by(THREADS as usize) {
-                    let mut run = Run::new(seed, Syncs::Honestly);
+                    let mut run = CrashRun::new(seed, SyncBehavior::Honest);
                     while run.cuts < wanted.div_ceil(SEEDS as usize) {
                         run.commit_with_cuts();
                     }
-                    assert!(run.found.is_empty(), "seed {seed}: {:?}", run.found);
+                    assert!(run.failures.is_empty(), "seed {seed}: {:?}", run.failures);
                     run.assert_log_is_bounded();
                     cuts.fetch_add(run.cuts, Ordering::Relaxed);
                 }
@@ -47,62 +50,62 @@ fn no_power_cut_loses_an_acknowledged_write() {
 /// The opposite, so that the test above is known to see a loss.
 #[test]
 fn without_syncs_the_same_power_cuts_lose_writes() {
-    let mut run = Run::new(1, Syncs::Never);
+    let mut run = CrashRun::new(1, SyncBehavior::Ignored);
     while run.cuts < 100 {
         run.commit_with_cuts();
     }
-    assert!(run.found.len() > 50, "{} of {} cuts lost something: {:?}", run.found.len(), run.cuts, run.found);
+    assert!(run.failures.len() > 50, "{} of {} cuts lost something: {:?}", run.failures.len(), run.cuts, run.failures);
 }
 
 /// All that a store shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Shown {
+struct StoreContents {
     revision: Revision,
-    objects: Vec<Arc<Stored>>,
+    objects: Vec<Arc<StoredObject>>,
 }
 
-fn shown(store: &Store) -> Shown {
-    let listed = store.list(&List::all(&pods()), &mut |_| true).unwrap();
-    Shown { revision: listed.revision, objects: listed.items }
+fn contents(store: &Store) -> StoreContents {
+    let listed = store.list(&ListQuery::all(&pods()), &mut |_| true).unwrap();
+    StoreContents { revision: listed.revision, objects: listed.items }
 }
 
-struct Run {
+struct CrashRun {
     seed: u64,
     random: Random,
-    platter: Platter,
+    platter: SimulatedDisk,
     /// Holds the high-water mark.
-    mark: Platter,
+    mark: SimulatedDisk,
     /// Unset only while it is opened again.
     store: Option<Store>,
     /// How many power cuts there were.
     cuts: usize,
     /// What was wrong after them.
-    found: Vec<String>,
+    failures: Vec<String>,
     written_bytes: u64,
 }
 
-impl Run {
-    fn new(seed: u64, syncs: Syncs) -> Run {
+impl CrashRun {
+    fn new(seed: u64, syncs: SyncBehavior) -> CrashRun {
         let random = Random::seeded(seed);
         // A file is made under another name, so a cut while it is made leaves none. Here it is whole from the start.
-        let made = Platter::new(Vec::new(), Syncs::Honestly, &random);
+        let made = SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random);
         Disk::format(made.clone(), at(0)).unwrap();
-        let platter = Platter::new(made.image(), syncs, &random);
+        let platter = SimulatedDisk::new(made.image(), syncs, &random);
         platter.cut_one_in(4);
-        let mark = Platter::new(Vec::new(), Syncs::Honestly, &random);
+        let mark = SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random);
         let store = Some(open(&platter, &mark, &random).unwrap());
-        Run { seed, random, platter, mark, store, cuts: 0, found: Vec::new(), written_bytes: 0 }
+        CrashRun { seed, random, platter, mark, store, cuts: 0, failures: Vec::new(), written_bytes: 0 }
     }
 
     /// One batch. Cuts while it is under way leave the state before or the one after, cuts behind it the one after.
     fn commit_with_cuts(&mut self) {
         let store = self.store.as_ref().unwrap();
-        let before = shown(store);
+        let before = contents(store);
         let batch = self.batch(&before);
         let mark_before = self.mark.image();
         let answers = store.commit(batch, at(0)).unwrap();
         self.written_bytes += answers.iter().flatten().map(|object| object.size() as u64).sum::<u64>();
-        let after = shown(store);
+        let after = contents(store);
         for image in self.platter.take_images() {
             self.verify(image, mark_before.clone(), &[&before, &after]);
         }
@@ -113,10 +116,10 @@ impl Run {
     }
 
     /// Stops in good order and starts again; cuts meanwhile lose nothing either.
-    fn reopen(&mut self, expected: &Shown) {
+    fn reopen(&mut self, expected: &StoreContents) {
         self.store = None;
         let store = open(&self.platter, &self.mark, &self.random).unwrap();
-        assert_eq!(shown(&store), *expected, "seed {}", self.seed);
+        assert_eq!(contents(&store), *expected, "seed {}", self.seed);
         self.store = Some(store);
         for image in self.platter.take_images() {
             self.verify(image, self.mark.image(), &[expected]);
@@ -125,61 +128,62 @@ impl Run {
 
     /// Opens what a cut left behind. It must be one of `allowed`, and writing must go on from there. That is written
     /// to a disk whose power fails too.
-    fn verify(&mut self, image: Vec<u8>, mark: Vec<u8>, allowed: &[&Shown]) {
+    fn verify(&mut self, image: Vec<u8>, mark: Vec<u8>, allowed: &[&StoreContents]) {
         self.cuts += 1;
-        let platter = Platter::new(image, Syncs::Honestly, &self.random);
-        let mark = Platter::new(mark, Syncs::Honestly, &self.random);
+        let platter = SimulatedDisk::new(image, SyncBehavior::Honest, &self.random);
+        let mark = SimulatedDisk::new(mark, SyncBehavior::Honest, &self.random);
         let cut_again = self.random.below(8) == 0;
         platter.cut_one_in(if cut_again { 6 } else { 0 });
         let store = match open(&platter, &mark, &self.random) {
             Ok(store) => store,
-            Err(error) => return self.found.push(format!("cannot be opened: {error}")),
+            Err(error) => return self.failures.push(format!("cannot be opened: {error}")),
         };
-        let found = shown(&store);
+        let found = contents(&store);
         if !allowed.contains(&&found) {
             let revisions: Vec<Revision> = allowed.iter().map(|shown| shown.revision).collect();
-            return self.found.push(format!("revision {} instead of one of {revisions:?}", found.revision));
+            return self.failures.push(format!("revision {} instead of one of {revisions:?}", found.revision));
         }
         if !cut_again {
             return;
         }
         let mark_then = mark.image();
-        let write = Write { op: Op::Put, ..write("after-the-cut", Expect::Absent, 10) };
+        let write = ObjectWrite { op: Op::Put, ..write("after-the-cut", Precondition::Absent, 10) };
         let made = store.commit(vec![write], at(0)).unwrap().remove(0);
         assert!(made.is_err() || made.unwrap().revision > found.revision, "a revision is given twice");
-        let after = shown(&store);
+        let after = contents(&store);
         for image in platter.take_images() {
             self.cuts += 1;
-            let platter = Platter::new(image, Syncs::Honestly, &self.random);
+            let platter = SimulatedDisk::new(image, SyncBehavior::Honest, &self.random);
             // These cuts came while the store was opened or wrote, when the mark was not yet raised.
-            let mark = Platter::new(mark_then.clone(), Syncs::Honestly, &self.random);
-            match open(&platter, &mark, &self.random).map(|store| shown(&store)) {
+            let mark = SimulatedDisk::new(mark_then.clone(), SyncBehavior::Honest, &self.random);
+            match open(&platter, &mark, &self.random).map(|store| contents(&store)) {
                 Ok(again) if again == found || again == after => {}
-                other => self.found.push(format!("second cut: {other:?}")),
+                other => self.failures.push(format!("second cut: {other:?}")),
             }
         }
     }
 
     /// Up to six creates, updates and deletes over a few names.
-    fn batch(&self, before: &Shown) -> Vec<Write> {
+    fn batch(&self, before: &StoreContents) -> Vec<ObjectWrite> {
         let current: BTreeMap<&str, Revision> =
             before.objects.iter().map(|object| (object.key.name.as_str(), object.revision)).collect();
         (0..=self.random.below(6))
             .map(|_| {
                 let name = format!("pod-{}", self.random.below(12));
-                let expect = current.get(name.as_str()).map_or(Expect::Absent, |&revision| Expect::At(revision));
-                let is_delete = expect != Expect::Absent && self.random.below(3) == 0;
+                let expect =
+                    current.get(name.as_str()).map_or(Precondition::Absent, |&revision| Precondition::At(revision));
+                let is_delete = expect != Precondition::Absent && self.random.below(3) == 0;
                 let op = if is_delete { Op::Delete } else { Op::Put };
-                Write { op, ..write(&name, expect, self.random.below(2_500) as usize) }
+                ObjectWrite { op, ..write(&name, expect, self.random.below(2_500) as usize) }
             })
             .collect()
     }
 
     /// The test is worth something only if checkpoints were cut, too.
     fn assert_log_is_bounded(&self) {
-        let shown = shown(self.store.as_ref().unwrap());
+        let shown = contents(self.store.as_ref().unwrap());
         let live_bytes: u64 = shown.objects.iter().map(|object| object.size() as u64 + 100).sum();
-        let platter = Platter::new(self.platter.image(), Syncs::Honestly, &self.random);
+        let platter = SimulatedDisk::new(self.platter.image(), SyncBehavior::Honest, &self.random);
         let database = Database::builder().create_with_backend(platter).unwrap();
         let batches: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("batches");
         let table = database.begin_read().unwrap().open_table(batches).unwrap();
@@ -190,27 +194,33 @@ impl Run {
     }
 }
 
-fn write(name: &str, expect: Expect, pad: usize) -> Write {
+fn write(name: &str, expect: Precondition, pad: usize) -> ObjectWrite {
     let head = r#"{"metadata":{"resourceVersion":""#;
     let text = format!(r#"{head}"}},"name":"{name}","pad":"{}"}}"#, "x".repeat(pad));
-    let meta = Meta {
+    let meta = StoredMeta {
         uid: format!("uid-{pad}").as_str().into(),
         labels: [("pad", pad.to_string())].into(),
-        ..Meta::default()
+        ..StoredMeta::default()
     };
-    Write { key: pod(name), expect, op: Op::Put, document: Document::new(text.into_bytes(), head.len()), meta }
+    ObjectWrite {
+        key: pod(name),
+        precondition: expect,
+        op: Op::Put,
+        document: Document::new(text.into_bytes(), head.len()),
+        meta,
+    }
 }
 
 /// Room runs out now and then, which makes the store give space back to the file system.
-fn open(platter: &Platter, mark: &Platter, random: &Random) -> Result<Store, String> {
+fn open(platter: &SimulatedDisk, mark: &SimulatedDisk, random: &Random) -> Result<Store, String> {
     let random = random.clone();
     let options = DiskOptions {
-        space: Some(Box::new(move || Ok(if random.below(10) == 0 { 0 } else { u64::MAX }))),
+        free_space_probe: Some(Box::new(move || Ok(if random.below(10) == 0 { 0 } else { u64::MAX }))),
         slack_bytes: SLACK_BYTES,
         step_bytes: 0,
         high_water: Some(Box::new(mark.clone())),
-        ..DiskOptions::at(at(0))
+        ..DiskOptions::new(at(0))
     };
-    let disk = Disk::on(platter.clone(), options).map_err(|error| format!("{error:?}"))?;
-    Store::open(Box::new(disk), Limits::default()).map_err(|error| format!("{error:?}"))
+    let disk = Disk::open_storage(platter.clone(), options).map_err(|error| format!("{error:?}"))?;
+    Store::open(Box::new(disk), HistoryLimits::default()).map_err(|error| format!("{error:?}"))
 }

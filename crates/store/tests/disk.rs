@@ -12,22 +12,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::{Random, Revision};
 use redb::{Database, TableDefinition};
-use store::{BackendError, Disk, DiskOptions, Expect, Limits, List, Meta, OpenError, Refused, Room, Store, Write};
-use world::power::{Platter, Syncs};
+use store::{
+    BackendError, Disk, DiskOptions, FreeSpace, HistoryLimits, ListQuery, ObjectWrite, OpenError, Precondition, Store,
+    StoredMeta, WriteRefusal,
+};
+use world::power::{SimulatedDisk, SyncBehavior};
 use world::{at, commit, create, delete, pod, pods, put};
 
 /// A directory that goes with the test.
-struct Home(PathBuf);
+struct DataDir(PathBuf);
 
-impl Home {
-    fn new(name: &str) -> Home {
+impl DataDir {
+    fn new(name: &str) -> DataDir {
         let path = std::env::temp_dir().join(format!("phalanx-store-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
-        Home(path)
+        DataDir(path)
     }
 
     fn open(&self) -> Store {
-        Store::open(Box::new(Disk::open(&self.0, options()).unwrap()), Limits::default()).unwrap()
+        Store::open(Box::new(Disk::open(&self.0, options()).unwrap()), HistoryLimits::default()).unwrap()
     }
 
     fn file(&self) -> PathBuf {
@@ -35,30 +38,30 @@ impl Home {
     }
 
     /// A directory with what a kill at this moment leaves of another one.
-    fn killed(name: &str, of: &Home) -> Home {
-        let home = Home::new(name);
-        home.make();
+    fn copy_after_kill(name: &str, of: &DataDir) -> DataDir {
+        let home = DataDir::new(name);
+        home.create();
         for file in ["objects.redb", "high-water"] {
             fs::copy(of.0.join(file), home.0.join(file)).unwrap();
         }
         home
     }
 
-    fn make(&self) {
+    fn create(&self) {
         fs::create_dir(&self.0).unwrap();
         #[cfg(unix)]
         fs::set_permissions(&self.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     }
 }
 
-impl Drop for Home {
+impl Drop for DataDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 fn options() -> DiskOptions {
-    DiskOptions::at(at(1_700_000_000))
+    DiskOptions::new(at(1_700_000_000))
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -68,18 +71,22 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 #[test]
 fn a_store_opened_again_has_the_same_objects_and_goes_on_counting() {
-    let home = Home::new("again");
+    let home = DataDir::new("again");
     let store = home.open();
-    let meta = Meta { fields: [("spec.nodeName", "n-1")].into_iter().collect(), deleting: true, ..Meta::default() };
-    commit(&store, Write { meta, ..put(pod("a"), Expect::Absent, 1) }).unwrap();
+    let meta = StoredMeta {
+        fields: [("spec.nodeName", "n-1")].into_iter().collect(),
+        deleting: true,
+        ..StoredMeta::default()
+    };
+    commit(&store, ObjectWrite { meta, ..put(pod("a"), Precondition::Absent, 1) }).unwrap();
     create(&store, "b");
-    commit(&store, put(pod("a"), Expect::At(Revision(1)), 2)).unwrap();
-    commit(&store, delete(pod("b"), Expect::At(Revision(2)), 0)).unwrap();
-    let items = store.list(&List::all(&pods()), &mut |_| true).unwrap().items;
+    commit(&store, put(pod("a"), Precondition::At(Revision(1)), 2)).unwrap();
+    commit(&store, delete(pod("b"), Precondition::At(Revision(2)), 0)).unwrap();
+    let items = store.list(&ListQuery::all(&pods()), &mut |_| true).unwrap().items;
     drop(store);
 
     let store = home.open();
-    let listed = store.list(&List::all(&pods()), &mut |_| true).unwrap();
+    let listed = store.list(&ListQuery::all(&pods()), &mut |_| true).unwrap();
     assert_eq!((listed.revision, listed.items), (Revision(4), items));
     assert_eq!(create(&store, "b"), Revision(5), "the delete was the last write, and still counts");
 }
@@ -88,7 +95,7 @@ fn a_store_opened_again_has_the_same_objects_and_goes_on_counting() {
 #[test]
 fn the_directory_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let home = Home::new("mode");
+    let home = DataDir::new("mode");
     home.open();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&home.0), 0o700);
@@ -104,7 +111,7 @@ fn the_directory_is_its_owners_alone() {
 #[test]
 fn what_others_can_write_is_refused() {
     use std::os::unix::fs::PermissionsExt;
-    let home = Home::new("exposed");
+    let home = DataDir::new("exposed");
     create(&home.open(), "a");
     for mode in [0o777, 0o1777, 0o770, 0o702] {
         fs::set_permissions(&home.0, PermissionsExt::from_mode(mode)).unwrap();
@@ -125,8 +132,8 @@ fn what_others_can_write_is_refused() {
 #[cfg(unix)]
 #[test]
 fn no_link_in_the_directory_is_followed() {
-    let outside = Home::new("links-outside");
-    outside.make();
+    let outside = DataDir::new("links-outside");
+    outside.create();
     type Link = fn(&Path, &Path) -> io::Result<()>;
     let symbolic: Link = |victim, file| std::os::unix::fs::symlink(victim, file);
     let hard: Link = |victim, file| fs::hard_link(victim, file);
@@ -136,8 +143,8 @@ fn no_link_in_the_directory_is_followed() {
     ];
     for file in ["lock", "objects.redb", "objects.redb.new", "high-water"] {
         for (link, why) in kinds {
-            let home = Home::new("links");
-            home.make();
+            let home = DataDir::new("links");
+            home.create();
             if file == "high-water" {
                 home.open();
                 fs::remove_file(home.0.join(file)).unwrap();
@@ -159,8 +166,8 @@ fn no_link_in_the_directory_is_followed() {
 }
 
 #[test]
-fn a_removed_lock_file_lets_nobody_else_in() {
-    let home = Home::new("lock-removed");
+fn a_removed_lock_file_still_excludes_other_processes() {
+    let home = DataDir::new("lock-removed");
     let store = home.open();
     create(&store, "a");
     fs::remove_file(home.0.join("lock")).unwrap();
@@ -177,12 +184,12 @@ fn a_removed_lock_file_lets_nobody_else_in() {
 #[test]
 fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
     const SLOTS: std::ops::Range<usize> = 64..320;
-    let home = Home::new("slots");
+    let home = DataDir::new("slots");
     let store = home.open();
     for number in 0..5 {
         create(&store, &format!("pod-{number}"));
     }
-    let killed = Home::killed("slots-killed", &home);
+    let killed = DataDir::copy_after_kill("slots-killed", &home);
     let (bytes, mark) = (fs::read(killed.file()).unwrap(), fs::read(killed.0.join("high-water")).unwrap());
     let (mut refused, mut unnoticed_without_a_mark) = (0, 0);
     for at in SLOTS.step_by(3) {
@@ -194,7 +201,7 @@ fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
         assert_eq!(fs::read(killed.file()).unwrap(), flipped, "a check changes nothing");
         match Disk::open(&killed.0, options()) {
             Ok(disk) => {
-                let opened = Store::open(Box::new(disk), Limits::default()).unwrap();
+                let opened = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
                 assert_eq!((opened.revision(), checked.unwrap().revision), (Revision(5), Revision(5)), "byte {at}");
             }
             Err(OpenError::RolledBack { found, committed, .. }) => {
@@ -217,7 +224,7 @@ fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
 
 #[test]
 fn the_mark_is_checked_itself_and_made_where_there_is_none() {
-    let home = Home::new("mark");
+    let home = DataDir::new("mark");
     create(&home.open(), "a");
     let mark = home.0.join("high-water");
     let whole = fs::read(&mark).unwrap();
@@ -244,7 +251,7 @@ fn the_mark_is_checked_itself_and_made_where_there_is_none() {
 
 #[test]
 fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
-    let home = Home::new("lock");
+    let home = DataDir::new("lock");
     let store = home.open();
     let refused = Disk::open(&home.0, options()).err().unwrap();
     assert!(matches!(&refused, OpenError::Locked { pid: Some(pid), .. } if *pid == std::process::id()), "{refused}");
@@ -255,8 +262,8 @@ fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
 
 #[test]
 fn what_a_crash_while_making_the_file_left_behind_is_made_anew() {
-    let home = Home::new("making");
-    home.make();
+    let home = DataDir::new("making");
+    home.create();
     fs::write(home.0.join("objects.redb.new"), b"half of it").unwrap();
     create(&home.open(), "a");
     assert!(!home.0.join("objects.redb.new").exists());
@@ -264,7 +271,7 @@ fn what_a_crash_while_making_the_file_left_behind_is_made_anew() {
 
 #[test]
 fn a_file_that_is_empty_is_damaged_and_not_a_fresh_start() {
-    let home = Home::new("empty");
+    let home = DataDir::new("empty");
     drop(home.open());
     fs::write(home.file(), b"").unwrap();
     assert!(matches!(Disk::open(&home.0, options()), Err(OpenError::Damaged { .. })));
@@ -274,7 +281,7 @@ fn a_file_that_is_empty_is_damaged_and_not_a_fresh_start() {
 
 #[test]
 fn a_file_of_another_format_is_refused_by_its_number() {
-    let home = Home::new("format");
+    let home = DataDir::new("format");
     drop(home.open());
     set_format(&home, 3);
     let refused = Disk::open(&home.0, options()).err().unwrap();
@@ -284,7 +291,7 @@ fn a_file_of_another_format_is_refused_by_its_number() {
 
 #[test]
 fn a_file_of_the_format_before_is_read_and_from_then_on_ours() {
-    let home = Home::new("format-before");
+    let home = DataDir::new("format-before");
     create(&home.open(), "a");
     set_format(&home, 1);
     assert_eq!(home.open().revision(), Revision(1));
@@ -292,7 +299,7 @@ fn a_file_of_the_format_before_is_read_and_from_then_on_ours() {
 }
 
 /// Returns the format there was.
-fn set_format(home: &Home, format: u64) -> u64 {
+fn set_format(home: &DataDir, format: u64) -> u64 {
     let database = Database::open(home.file()).unwrap();
     let write = database.begin_write().unwrap();
     let mut about = write.open_table(TableDefinition::<&str, u64>::new("about")).unwrap();
@@ -304,25 +311,25 @@ fn set_format(home: &Home, format: u64) -> u64 {
 
 #[test]
 fn objects_expire_when_they_were_to_whatever_happens_in_between() {
-    let home = Home::new("expiry");
+    let home = DataDir::new("expiry");
     let store = home.open();
     let lasting = |name: &str, expect, value, seconds| {
-        let meta = Meta { expires: Some(at(seconds)), ..Meta::default() };
-        commit(&store, Write { meta, ..put(pod(name), expect, value) }).unwrap().revision
+        let meta = StoredMeta { expires: Some(at(seconds)), ..StoredMeta::default() };
+        commit(&store, ObjectWrite { meta, ..put(pod(name), expect, value) }).unwrap().revision
     };
     let names = |store: &Store, seconds, count| -> Vec<String> {
         store.expired(at(seconds), count).iter().map(|object| object.key.name.clone()).collect()
     };
-    let renewed = lasting("renewed", Expect::Absent, 1, 100);
-    let unchanged = lasting("unchanged", Expect::Absent, 1, 100);
-    let deleted = lasting("deleted", Expect::Absent, 1, 100);
-    let freed = lasting("freed", Expect::Absent, 1, 100);
-    lasting("later", Expect::Absent, 1, 150);
+    let renewed = lasting("renewed", Precondition::Absent, 1, 100);
+    let unchanged = lasting("unchanged", Precondition::Absent, 1, 100);
+    let deleted = lasting("deleted", Precondition::Absent, 1, 100);
+    let freed = lasting("freed", Precondition::Absent, 1, 100);
+    lasting("later", Precondition::Absent, 1, 150);
     create(&store, "eternal");
-    lasting("renewed", Expect::At(renewed), 2, 200);
-    assert_eq!(lasting("unchanged", Expect::At(unchanged), 1, 300), unchanged, "no write, no longer life");
-    commit(&store, delete(pod("deleted"), Expect::At(deleted), 1)).unwrap();
-    commit(&store, put(pod("freed"), Expect::At(freed), 2)).unwrap();
+    lasting("renewed", Precondition::At(renewed), 2, 200);
+    assert_eq!(lasting("unchanged", Precondition::At(unchanged), 1, 300), unchanged, "no write, no longer life");
+    commit(&store, delete(pod("deleted"), Precondition::At(deleted), 1)).unwrap();
+    commit(&store, put(pod("freed"), Precondition::At(freed), 2)).unwrap();
     let looks = |store: &Store| {
         assert_eq!(store.next_expiry(), Some(at(100)));
         assert_eq!(names(store, 99, 9), [""; 0]);
@@ -337,11 +344,11 @@ fn objects_expire_when_they_were_to_whatever_happens_in_between() {
 
 #[test]
 fn check_names_the_record_with_a_flipped_byte() {
-    let home = Home::new("check");
+    let home = DataDir::new("check");
     let store = home.open();
     create(&store, "a");
     create(&store, "b");
-    commit(&store, put(pod("c"), Expect::Absent, 123_454_321)).unwrap();
+    commit(&store, put(pod("c"), Precondition::Absent, 123_454_321)).unwrap();
     drop(store);
     let summary = store::check(&home.0).unwrap();
     assert_eq!((summary.revision, summary.objects, summary.sha256.len()), (Revision(3), 3, 64));
@@ -361,10 +368,10 @@ fn check_names_the_record_with_a_flipped_byte() {
 
 #[test]
 fn a_flipped_bit_anywhere_is_reported_or_changes_nothing() {
-    let home = Home::new("flips");
+    let home = DataDir::new("flips");
     let store = home.open();
     let names = (0..100).map(|number| pod(&format!("pod-{number}")));
-    store.commit(names.map(|key| put(key, Expect::Absent, 0)).collect(), at(0)).unwrap();
+    store.commit(names.map(|key| put(key, Precondition::Absent, 0)).collect(), at(0)).unwrap();
     drop(store);
     let (whole, bytes) = (store::check(&home.0).unwrap(), fs::read(home.file()).unwrap());
     let random = Random::seeded(3);
@@ -392,64 +399,67 @@ fn find_all(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {
 
 #[test]
 fn check_tells_equal_contents_by_their_sum_whatever_the_log_looks_like() {
-    let (one, other) = (Home::new("sum-one"), Home::new("sum-other"));
+    let (one, other) = (DataDir::new("sum-one"), DataDir::new("sum-other"));
     let store = one.open();
     for round in 0..40 {
-        let expect = if round == 0 { Expect::Absent } else { Expect::At(Revision(round)) };
+        let expect = if round == 0 { Precondition::Absent } else { Precondition::At(Revision(round)) };
         commit(&store, put(pod("a"), expect, round as u32)).unwrap();
     }
     drop(store);
-    other.make();
+    other.create();
     fs::copy(one.file(), other.file()).unwrap();
     let before = store::check(&one.0).unwrap();
     assert_eq!(before, store::check(&other.0).unwrap());
     let store = other.open();
-    commit(&store, put(pod("a"), Expect::At(Revision(40)), 7)).unwrap();
+    commit(&store, put(pod("a"), Precondition::At(Revision(40)), 7)).unwrap();
     drop(store);
     assert_ne!(before.sha256, store::check(&other.0).unwrap().sha256);
 }
 
 #[test]
 fn a_full_disk_takes_only_what_frees_room_and_recovers_by_itself() {
-    let home = Home::new("full");
+    let home = DataDir::new("full");
     let free = Arc::new(AtomicU64::new(u64::MAX));
     let asked = Arc::clone(&free);
     let space = Box::new(move || Ok(asked.load(Ordering::Relaxed)));
-    let options = DiskOptions { space: Some(space), reserve_bytes: 1_000, ..options() };
-    let store = Store::open(Box::new(Disk::open(&home.0, options).unwrap()), Limits::default()).unwrap();
-    let a = commit(&store, put(pod("a"), Expect::Absent, 100)).unwrap().revision;
+    let options = DiskOptions { free_space_probe: Some(space), reserve_bytes: 1_000, ..options() };
+    let store = Store::open(Box::new(Disk::open(&home.0, options).unwrap()), HistoryLimits::default()).unwrap();
+    let a = commit(&store, put(pod("a"), Precondition::Absent, 100)).unwrap().revision;
     let b = create(&store, "b");
     create(&store, "c");
 
     free.store(999, Ordering::Relaxed);
-    let full = Err(Refused::Full(Room { free_bytes: 999, reserve_bytes: 1_000 }));
-    assert_eq!(commit(&store, put(pod("d"), Expect::Absent, 0)), full, "a create");
-    assert_eq!(commit(&store, put(pod("a"), Expect::At(a), 1_000)), full, "an update that grows");
-    let a = commit(&store, put(pod("a"), Expect::At(a), 999)).expect("no longer than before").revision;
-    let a = commit(&store, put(pod("a"), Expect::At(a), 1)).expect("shorter").revision;
-    let deleting = Write { meta: Meta { deleting: true, ..Meta::default() }, ..put(pod("b"), Expect::At(b), 9_999) };
+    let full = Err(WriteRefusal::Full(FreeSpace { free_bytes: 999, reserve_bytes: 1_000 }));
+    assert_eq!(commit(&store, put(pod("d"), Precondition::Absent, 0)), full, "a create");
+    assert_eq!(commit(&store, put(pod("a"), Precondition::At(a), 1_000)), full, "an update that grows");
+    let a = commit(&store, put(pod("a"), Precondition::At(a), 999)).expect("no longer than before").revision;
+    let a = commit(&store, put(pod("a"), Precondition::At(a), 1)).expect("shorter").revision;
+    let deleting = ObjectWrite {
+        meta: StoredMeta { deleting: true, ..StoredMeta::default() },
+        ..put(pod("b"), Precondition::At(b), 9_999)
+    };
     let b = commit(&store, deleting).expect("a mark of deletion may grow").revision;
-    commit(&store, delete(pod("b"), Expect::At(b), 0)).expect("a delete");
+    commit(&store, delete(pod("b"), Precondition::At(b), 0)).expect("a delete");
     assert!(store.get(&pod("c")).is_some(), "reading goes on");
 
     free.store(1_000, Ordering::Relaxed);
-    commit(&store, put(pod("a"), Expect::At(a), 1_000)).expect("there is room again");
+    commit(&store, put(pod("a"), Precondition::At(a), 1_000)).expect("there is room again");
 }
 
 #[test]
 fn a_disk_that_fails_ends_writing_and_is_never_taken_for_done() {
     let random = Random::seeded(1);
     for operations in 0..12 {
-        let platter = Platter::new(Vec::new(), Syncs::Honestly, &random);
+        let platter = SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random);
         Disk::format(platter.clone(), at(0)).unwrap();
-        let disk = Disk::on(platter.clone(), options()).unwrap();
-        let store = Store::open(Box::new(disk), Limits::default()).unwrap();
+        let disk = Disk::open_storage(platter.clone(), options()).unwrap();
+        let store = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
         create(&store, "a");
         platter.fail_after(operations);
         let names = (0..100).map(|number| format!("pod-{number}"));
         let (mut kept, mut failed) = (1, None);
         for name in names {
-            match store.commit(vec![put(pod(&name), Expect::Absent, 0)], at(0)) {
+            match store.commit(vec![put(pod(&name), Precondition::Absent, 0)], at(0)) {
                 Ok(_) => kept += 1,
                 Err(error) => {
                     failed = Some(error);
@@ -460,9 +470,9 @@ fn a_disk_that_fails_ends_writing_and_is_never_taken_for_done() {
         assert!(matches!(failed, Some(BackendError::Fatal(_))), "{operations}: {failed:?}");
         assert_eq!(store.revision(), Revision(kept), "{operations}: what failed is not shown");
         drop(store);
-        let image = Platter::new(platter.image(), Syncs::Honestly, &random);
-        let disk = Disk::on(image, options()).unwrap();
-        let store = Store::open(Box::new(disk), Limits::default()).unwrap();
+        let image = SimulatedDisk::new(platter.image(), SyncBehavior::Honest, &random);
+        let disk = Disk::open_storage(image, options()).unwrap();
+        let store = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
         assert!(store.revision() >= Revision(kept), "{operations}: what was answered is there");
     }
 }
@@ -472,55 +482,60 @@ fn a_disk_without_any_room_refuses_deletes_too_and_goes_on() {
     let random = Random::seeded(1);
     let (mut refused, mut taken) = (0, 0);
     for room in (0..400_000).step_by(9_999) {
-        let (platter, mark) =
-            (Platter::new(Vec::new(), Syncs::Honestly, &random), Platter::new(Vec::new(), Syncs::Honestly, &random));
+        let (platter, mark) = (
+            SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random),
+            SimulatedDisk::new(Vec::new(), SyncBehavior::Honest, &random),
+        );
         Disk::format(platter.clone(), at(0)).unwrap();
-        let open = |platter: &Platter, mark: &Platter| {
+        let open = |platter: &SimulatedDisk, mark: &SimulatedDisk| {
             let options = DiskOptions {
                 high_water: Some(Box::new(mark.clone())),
-                space: Some(Box::new(|| Ok(0))),
+                free_space_probe: Some(Box::new(|| Ok(0))),
                 slack_bytes: 2_000,
                 step_bytes: 0,
                 ..options()
             };
-            Store::open(Box::new(Disk::on(platter.clone(), options).unwrap()), Limits::default()).unwrap()
+            Store::open(Box::new(Disk::open_storage(platter.clone(), options).unwrap()), HistoryLimits::default())
+                .unwrap()
         };
         let mut kept: BTreeMap<String, Revision> = BTreeMap::new();
         {
             let plenty = DiskOptions { high_water: Some(Box::new(mark.clone())), ..options() };
-            let disk = Disk::on(platter.clone(), plenty).unwrap();
-            let store = Store::open(Box::new(disk), Limits::default()).unwrap();
+            let disk = Disk::open_storage(platter.clone(), plenty).unwrap();
+            let store = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
             kept.extend(
                 (0..20).map(|number| format!("pod-{number}")).map(|name| (name.clone(), create(&store, &name))),
             );
         }
         let store = open(&platter, &mark);
-        platter.set_room(Some(room));
+        platter.set_free_bytes(Some(room));
         for (name, revision) in kept.clone() {
-            match commit(&store, delete(pod(&name), Expect::At(revision), 0)) {
+            match commit(&store, delete(pod(&name), Precondition::At(revision), 0)) {
                 Ok(_) => {
                     kept.remove(&name);
                     taken += 1;
                 }
-                Err(Refused::Full(_)) => refused += 1,
+                Err(WriteRefusal::Full(_)) => refused += 1,
                 Err(other) => panic!("{room}: {other:?}"),
             }
         }
         let names = |store: &Store| -> Vec<String> {
-            let listed = store.list(&List::all(&pods()), &mut |_| true).unwrap();
+            let listed = store.list(&ListQuery::all(&pods()), &mut |_| true).unwrap();
             listed.items.iter().map(|object| object.key.name.clone()).collect()
         };
         let expected: Vec<String> = kept.keys().cloned().collect();
         assert_eq!(names(&store), expected, "{room}");
         // What a power cut leaves now, and what is written once there is room.
         let (image, mark_image) = (platter.image(), mark.image());
-        let after_a_cut =
-            open(&Platter::new(image, Syncs::Honestly, &random), &Platter::new(mark_image, Syncs::Honestly, &random));
+        let after_a_cut = open(
+            &SimulatedDisk::new(image, SyncBehavior::Honest, &random),
+            &SimulatedDisk::new(mark_image, SyncBehavior::Honest, &random),
+        );
         assert_eq!((names(&after_a_cut), after_a_cut.revision()), (expected, store.revision()), "{room}");
-        platter.set_room(None);
+        platter.set_free_bytes(None);
         // Nothing tells that there is room, so some are refused untried.
         for (name, revision) in &kept {
-            let delete = || commit(&store, delete(pod(name), Expect::At(*revision), 0));
+            let delete = || commit(&store, delete(pod(name), Precondition::At(*revision), 0));
             assert!((0..100).any(|_| delete().is_ok()), "{room}: {name}");
         }
         assert_eq!(names(&store), [""; 0], "{room}");
@@ -530,9 +545,9 @@ fn a_disk_without_any_room_refuses_deletes_too_and_goes_on() {
 
 #[test]
 fn free_space_that_cannot_be_told_is_fatal() {
-    let home = Home::new("space");
+    let home = DataDir::new("space");
     let space = Box::new(|| Err(io::Error::other("gone")));
-    let disk = Disk::open(&home.0, DiskOptions { space: Some(space), ..options() }).unwrap();
-    let store = Store::open(Box::new(disk), Limits::default()).unwrap();
-    assert!(matches!(store.commit(vec![put(pod("a"), Expect::Absent, 0)], at(0)), Err(BackendError::Fatal(_))));
+    let disk = Disk::open(&home.0, DiskOptions { free_space_probe: Some(space), ..options() }).unwrap();
+    let store = Store::open(Box::new(disk), HistoryLimits::default()).unwrap();
+    assert!(matches!(store.commit(vec![put(pod("a"), Precondition::Absent, 0)], at(0)), Err(BackendError::Fatal(_))));
 }

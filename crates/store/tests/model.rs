@@ -10,60 +10,64 @@ use std::time::Duration;
 
 use api::Revision;
 use proptest::prelude::*;
-use store::{Event, Expect, Gone, Key, Limits, List, Op, Refused, Store, Stored};
+use store::{
+    CompactedError, HistoryLimits, ListQuery, Op, Precondition, Store, StoreEvent, StoreKey, StoredObject, WriteRefusal,
+};
 use world::{at, delete, put, value};
 
 /// What the map knows of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Modelled {
+struct ModelObject {
     value: u32,
     created: Revision,
     revision: Revision,
 }
 
-type Model = BTreeMap<Key, Modelled>;
+type StoreModel = BTreeMap<StoreKey, ModelObject>;
 
 /// One write to come; what it expects is settled when the map before it is known.
 #[derive(Clone, Debug)]
-struct Step {
+struct ModelWrite {
     resource: usize,
     namespace: usize,
     name: usize,
     value: u32,
     op: Op,
-    expect: Want,
+    expect: VersionChoice,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Want {
+enum VersionChoice {
     Absent,
-    Right,
-    Wrong,
+    Current,
+    Mismatched,
 }
 
 const RESOURCES: [&str; 2] = ["pods", "scheduling.k8s.io/podgroups"];
 const NAMESPACES: [&str; 3] = ["", "a", "b"];
 const NAMES: [&str; 3] = ["x", "y", "z"];
 
-fn step() -> impl Strategy<Value = Step> {
+fn model_write() -> impl Strategy<Value = ModelWrite> {
     let op = prop_oneof![3 => Just(Op::Put), 1 => Just(Op::Delete)];
-    let expect = prop_oneof![2 => Just(Want::Absent), 4 => Just(Want::Right), 1 => Just(Want::Wrong)];
+    let expect = prop_oneof![2 => Just(VersionChoice::Absent), 4 => Just(VersionChoice::Current), 1 => Just(VersionChoice::Mismatched)];
     (0..RESOURCES.len(), 0..NAMESPACES.len(), 0..NAMES.len(), 0..3_u32, op, expect).prop_map(
-        |(resource, namespace, name, value, op, expect)| Step { resource, namespace, name, value, op, expect },
+        |(resource, namespace, name, value, op, expect)| ModelWrite { resource, namespace, name, value, op, expect },
     )
 }
 
 /// Batches, each with the seconds that pass before it.
-fn history() -> impl Strategy<Value = Vec<(i64, Vec<Step>)>> {
-    prop::collection::vec((0..20_i64, prop::collection::vec(step(), 1..5)), 1..30)
+fn history() -> impl Strategy<Value = Vec<(i64, Vec<ModelWrite>)>> {
+    prop::collection::vec((0..20_i64, prop::collection::vec(model_write(), 1..5)), 1..30)
 }
 
-fn limits() -> impl Strategy<Value = Limits> {
+fn limits() -> impl Strategy<Value = HistoryLimits> {
     // Nothing forgotten; a few events kept; a few seconds kept; nothing kept.
     let bytes = prop_oneof![2 => Just(usize::MAX), 2 => Just(6_000), 1 => Just(0)];
     let seconds = prop_oneof![2 => Just(1_000_000), 1 => Just(60)];
-    (bytes, seconds)
-        .prop_map(|(history_bytes, seconds)| Limits { history_bytes, history_age: Duration::from_secs(seconds) })
+    (bytes, seconds).prop_map(|(history_bytes, seconds)| HistoryLimits {
+        max_history_bytes: history_bytes,
+        max_history_age: Duration::from_secs(seconds),
+    })
 }
 
 proptest! {
@@ -72,7 +76,7 @@ proptest! {
     #[test]
     fn the_store_is_a_map_with_a_past(limits in limits(), batches in history(), page in 1..4_usize) {
         let store = Store::in_memory(limits);
-        let mut past = vec![Model::new()];
+        let mut past = vec![StoreModel::new()];
         let mut seconds = 0;
         for (passed, batch) in batches {
             seconds += passed;
@@ -82,21 +86,21 @@ proptest! {
         prop_assert_eq!(store.revision(), latest);
         for resource in RESOURCES.map(Arc::<str>::from) {
             let now = past.last().unwrap();
-            prop_assert_eq!(&listed(&store, &resource, None, page).unwrap(), &of(&resource, now));
+            prop_assert_eq!(&listed(&store, &resource, None, page).unwrap(), &filter_resource(&resource, now));
             for (revision, then) in past.iter().enumerate() {
                 let revision = Revision(revision as u64);
                 let list = listed(&store, &resource, Some(revision), page);
                 let watch = watched(&store, &resource, revision);
                 match list {
                     Ok(list) => {
-                        let mut map = of(&resource, then);
+                        let mut map = filter_resource(&resource, then);
                         prop_assert_eq!(&list, &map);
                         watch.unwrap().iter().for_each(|event| apply(&mut map, event));
-                        prop_assert_eq!(&map, &of(&resource, now), "a list plus its watch is the later list");
+                        prop_assert_eq!(&map, &filter_resource(&resource, now), "a list plus its watch is the later list");
                     }
                     Err(gone) => {
                         prop_assert!(revision < gone.oldest && gone.oldest <= latest);
-                        prop_assert!(limits.history_bytes < usize::MAX || limits.history_age < Duration::from_secs(100));
+                        prop_assert!(limits.max_history_bytes < usize::MAX || limits.max_history_age < Duration::from_secs(100));
                         prop_assert_eq!(watch.unwrap_err(), gone);
                     }
                 }
@@ -106,30 +110,36 @@ proptest! {
 }
 
 /// Commits a batch and compares every answer with the map's.
-fn write(store: &Store, past: &mut Vec<Model>, batch: Vec<Step>, seconds: i64) {
+fn write(store: &Store, past: &mut Vec<StoreModel>, batch: Vec<ModelWrite>, seconds: i64) {
     let mut wanted = Vec::new();
     let mut writes = Vec::new();
     for step in batch {
         let mut map = past.last().unwrap().clone();
-        let key = Key::new(&Arc::from(RESOURCES[step.resource]), NAMESPACES[step.namespace], NAMES[step.name]);
+        let key = StoreKey::new(&Arc::from(RESOURCES[step.resource]), NAMESPACES[step.namespace], NAMES[step.name]);
         let current = map.get(&key).copied();
         let expect = match step.expect {
-            Want::Absent => Expect::Absent,
-            Want::Right => Expect::At(current.map_or(Revision(past.len() as u64), |current| current.revision)),
-            Want::Wrong => Expect::At(Revision(current.map_or(1, |current| current.revision.0 + 1))),
+            VersionChoice::Absent => Precondition::Absent,
+            VersionChoice::Current => {
+                Precondition::At(current.map_or(Revision(past.len() as u64), |current| current.revision))
+            }
+            VersionChoice::Mismatched => {
+                Precondition::At(Revision(current.map_or(1, |current| current.revision.0 + 1)))
+            }
         };
         let make = if step.op == Op::Put { put } else { delete };
         writes.push(make(key.clone(), expect, step.value));
         let revision = Revision(past.len() as u64);
         let answer = match (expect, current) {
-            (Expect::Absent, Some(current)) => Err(("exists", Some(current.revision))),
-            (Expect::Absent, None) if step.op == Op::Delete => Err(("not found", None)),
-            (Expect::At(_), None) => Err(("not found", None)),
-            (Expect::At(at), Some(current)) if at != current.revision => Err(("conflict", Some(current.revision))),
-            (Expect::At(_), Some(current)) if step.op == Op::Put && current.value == step.value => Ok(current),
+            (Precondition::Absent, Some(current)) => Err(("exists", Some(current.revision))),
+            (Precondition::Absent, None) if step.op == Op::Delete => Err(("not found", None)),
+            (Precondition::At(_), None) => Err(("not found", None)),
+            (Precondition::At(at), Some(current)) if at != current.revision => {
+                Err(("conflict", Some(current.revision)))
+            }
+            (Precondition::At(_), Some(current)) if step.op == Op::Put && current.value == step.value => Ok(current),
             (_, current) => {
                 let created = current.map_or(revision, |current| current.created);
-                let object = Modelled { value: step.value, created, revision };
+                let object = ModelObject { value: step.value, created, revision };
                 match step.op {
                     Op::Put => map.insert(key, object),
                     Op::Delete => map.remove(&key),
@@ -144,53 +154,53 @@ fn write(store: &Store, past: &mut Vec<Model>, batch: Vec<Step>, seconds: i64) {
     let answers: Vec<_> = answers
         .iter()
         .map(|answer| match answer {
-            Ok(object) => Ok(modelled(object)),
-            Err(Refused::Exists(object)) => Err(("exists", Some(object.revision))),
-            Err(Refused::Conflict(object)) => Err(("conflict", Some(object.revision))),
-            Err(Refused::NotFound) => Err(("not found", None)),
-            Err(Refused::Full(_)) => unreachable!("memory is never full"),
+            Ok(object) => Ok(to_model(object)),
+            Err(WriteRefusal::Exists(object)) => Err(("exists", Some(object.revision))),
+            Err(WriteRefusal::Conflict(object)) => Err(("conflict", Some(object.revision))),
+            Err(WriteRefusal::NotFound) => Err(("not found", None)),
+            Err(WriteRefusal::Full(_)) => unreachable!("memory is never full"),
         })
         .collect();
     assert_eq!(answers, wanted);
 }
 
-fn modelled(object: &Stored) -> Modelled {
-    Modelled { value: value(object), created: object.created, revision: object.revision }
+fn to_model(object: &StoredObject) -> ModelObject {
+    ModelObject { value: value(object), created: object.created, revision: object.revision }
 }
 
-fn of(resource: &Arc<str>, model: &Model) -> Model {
+fn filter_resource(resource: &Arc<str>, model: &StoreModel) -> StoreModel {
     model.iter().filter(|(key, _)| key.resource == *resource).map(|(key, object)| (key.clone(), *object)).collect()
 }
 
 /// Lists in pages, over all namespaces and one by one; both must agree.
-fn listed(store: &Store, resource: &Arc<str>, at: Option<Revision>, page: usize) -> Result<Model, Gone> {
-    let all = pages(store, List { at, limit: Some(page), ..List::all(resource) })?;
+fn listed(store: &Store, resource: &Arc<str>, at: Option<Revision>, page: usize) -> Result<StoreModel, CompactedError> {
+    let all = pages(store, ListQuery { at, limit: Some(page), ..ListQuery::all(resource) })?;
     let mut by_namespace = Vec::new();
     for namespace in NAMESPACES.map(|name| Some(name.to_owned())) {
-        by_namespace.extend(pages(store, List { namespace, at, limit: Some(page), ..List::all(resource) })?);
+        by_namespace.extend(pages(store, ListQuery { namespace, at, limit: Some(page), ..ListQuery::all(resource) })?);
     }
     assert_eq!(all, by_namespace, "namespaces follow each other in order");
     Ok(all.into_iter().collect())
 }
 
-fn pages(store: &Store, mut query: List) -> Result<Vec<(Key, Modelled)>, Gone> {
-    let whole = store.list(&List { limit: None, ..query.clone() }, &mut |_| true)?;
+fn pages(store: &Store, mut query: ListQuery) -> Result<Vec<(StoreKey, ModelObject)>, CompactedError> {
+    let whole = store.list(&ListQuery { limit: None, ..query.clone() }, &mut |_| true)?;
     let mut items = Vec::new();
     loop {
         let listed = store.list(&query, &mut |_| true)?;
         assert_eq!(listed.revision, whole.revision);
-        items.extend(listed.items.iter().map(|object| (Key::clone(&object.key), modelled(object))));
+        items.extend(listed.items.iter().map(|object| (StoreKey::clone(&object.key), to_model(object))));
         assert_eq!(listed.remaining, whole.items.len() - items.len());
-        if listed.more.is_none() {
+        if listed.continue_after.is_none() {
             assert_eq!(listed.remaining, 0);
             return Ok(items);
         }
-        (query.at, query.after) = (Some(listed.revision), listed.more);
+        (query.at, query.after) = (Some(listed.revision), listed.continue_after);
     }
 }
 
 /// Everything a watcher from `after` is given until it has caught up.
-fn watched(store: &Store, resource: &Arc<str>, after: Revision) -> Result<Vec<Event>, Gone> {
+fn watched(store: &Store, resource: &Arc<str>, after: Revision) -> Result<Vec<StoreEvent>, CompactedError> {
     let mut watcher = store.watch(resource, after)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut events = Vec::new();
@@ -202,11 +212,11 @@ fn watched(store: &Store, resource: &Arc<str>, after: Revision) -> Result<Vec<Ev
 }
 
 /// Applies an event to a map that must be in the state the event starts from.
-fn apply(map: &mut Model, event: &Event) {
-    let key = Key::clone(&event.object.key);
+fn apply(map: &mut StoreModel, event: &StoreEvent) {
+    let key = StoreKey::clone(&event.object.key);
     let before = match event.op {
-        Op::Put => map.insert(key, modelled(&event.object)),
+        Op::Put => map.insert(key, to_model(&event.object)),
         Op::Delete => map.remove(&key),
     };
-    assert_eq!(before, event.previous.as_deref().map(modelled));
+    assert_eq!(before, event.previous.as_deref().map(to_model));
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Revision;
-use store::{Expect, Gone, Key, Limits, List, Op, Store};
+use store::{CompactedError, HistoryLimits, ListQuery, Op, Precondition, Store, StoreKey};
 use world::{at, commit, commit_at, create, delete, pod, pods, put};
 
 #[tokio::test]
 async fn a_waiting_watcher_wakes_with_the_write() {
-    let store = Store::in_memory(Limits::default());
+    let store = Store::in_memory(HistoryLimits::default());
     let mut watcher = store.watch(&pods(), Revision::ZERO).unwrap();
     let waiting = tokio::spawn(async move { watcher.next().await });
     tokio::task::yield_now().await;
@@ -25,7 +25,7 @@ async fn a_waiting_watcher_wakes_with_the_write() {
 
 #[tokio::test]
 async fn a_write_between_watch_and_next_is_not_slept_through() {
-    let store = Store::in_memory(Limits::default());
+    let store = Store::in_memory(HistoryLimits::default());
     let mut watcher = store.watch(&pods(), Revision::ZERO).unwrap();
     create(&store, "a");
     assert_eq!(watcher.next().await.unwrap().len(), 1);
@@ -33,7 +33,7 @@ async fn a_write_between_watch_and_next_is_not_slept_through() {
 
 #[tokio::test]
 async fn a_watcher_of_another_resource_sleeps_on_but_moves_along() {
-    let store = Store::in_memory(Limits::default());
+    let store = Store::in_memory(HistoryLimits::default());
     let mut nodes = store.watch(&Arc::from("nodes"), Revision::ZERO).unwrap();
     create(&store, "a");
     let revision = create(&store, "b");
@@ -41,14 +41,14 @@ async fn a_watcher_of_another_resource_sleeps_on_but_moves_along() {
     let waiting = tokio::spawn(async move { nodes.next().await });
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
-    commit(&store, put(Key::new(&Arc::from("nodes"), "", "n"), Expect::Absent, 0)).unwrap();
+    commit(&store, put(StoreKey::new(&Arc::from("nodes"), "", "n"), Precondition::Absent, 0)).unwrap();
     assert_eq!(waiting.await.unwrap().unwrap()[0].object.revision, Revision(3));
 }
 
 #[tokio::test]
 async fn a_batch_is_bounded_and_the_next_one_goes_on() {
-    let store = Store::in_memory(Limits::default());
-    let writes = (0..1500).map(|i| put(pod(&format!("p{i}")), Expect::Absent, 0)).collect();
+    let store = Store::in_memory(HistoryLimits::default());
+    let writes = (0..1500).map(|i| put(pod(&format!("p{i}")), Precondition::Absent, 0)).collect();
     store.commit(writes, at(0)).unwrap();
     let mut watcher = store.watch(&pods(), Revision::ZERO).unwrap();
     assert_eq!(watcher.next().await.unwrap().len(), 1000);
@@ -60,34 +60,34 @@ async fn a_batch_is_bounded_and_the_next_one_goes_on() {
 
 #[tokio::test]
 async fn a_watcher_that_history_has_passed_is_told_so() {
-    let store = Store::in_memory(Limits { history_bytes: 300, ..Limits::default() });
+    let store = Store::in_memory(HistoryLimits { max_history_bytes: 300, ..HistoryLimits::default() });
     let mut slow = store.watch(&pods(), Revision::ZERO).unwrap();
     for name in ["a", "b", "c", "d", "e"] {
         create(&store, name);
     }
     let gone = slow.next().await.unwrap_err();
-    assert_eq!(gone, Gone { oldest: Revision(2) }, "three creations of 96 bytes each fit into 300");
+    assert_eq!(gone, CompactedError { oldest: Revision(2) }, "three creations of 96 bytes each fit into 300");
     assert_eq!(slow.position(), Revision::ZERO);
     assert_eq!(store.watch(&pods(), gone.oldest).unwrap().next().await.unwrap().len(), 3);
 }
 
 #[test]
 fn history_is_measured_by_what_only_it_keeps() {
-    let store = Store::in_memory(Limits { history_bytes: 3_000, ..Limits::default() });
+    let store = Store::in_memory(HistoryLimits { max_history_bytes: 3_000, ..HistoryLimits::default() });
     let mut revision = create(&store, "a");
     (0..10).for_each(|n| _ = create(&store, &format!("other-{n}")));
     assert!(store.watch(&pods(), Revision::ZERO).is_ok(), "the objects are there whether history knows of them or not");
     for value in 1..=4 {
-        revision = commit(&store, put(pod("a"), Expect::At(revision), value)).unwrap().revision;
+        revision = commit(&store, put(pod("a"), Precondition::At(revision), value)).unwrap().revision;
     }
     assert!(store.watch(&pods(), Revision::ZERO).is_err(), "old versions of some 900 bytes each are not");
 }
 
 #[tokio::test]
 async fn a_delete_shows_the_last_state_under_its_own_revision() {
-    let store = Store::in_memory(Limits::default());
+    let store = Store::in_memory(HistoryLimits::default());
     let created = create(&store, "a");
-    commit(&store, delete(pod("a"), Expect::At(created), 7)).unwrap();
+    commit(&store, delete(pod("a"), Precondition::At(created), 7)).unwrap();
     let event = store.watch(&pods(), created).unwrap().next().await.unwrap().remove(0);
     assert_eq!((event.op, world::value(&event.object)), (Op::Delete, 7));
     assert_eq!((event.object.created, event.object.revision), (created, Revision(2)));
@@ -96,41 +96,46 @@ async fn a_delete_shows_the_last_state_under_its_own_revision() {
 
 #[test]
 fn events_are_forgotten_once_they_are_too_old() {
-    let store = Store::in_memory(Limits { history_age: Duration::from_secs(300), ..Limits::default() });
-    let create_at = |name, seconds| commit_at(&store, put(pod(name), Expect::Absent, 0), at(seconds)).unwrap();
+    let store =
+        Store::in_memory(HistoryLimits { max_history_age: Duration::from_secs(300), ..HistoryLimits::default() });
+    let create_at = |name, seconds| commit_at(&store, put(pod(name), Precondition::Absent, 0), at(seconds)).unwrap();
     create_at("a", 0);
     create_at("b", 200);
     create_at("c", 300);
     assert!(store.watch(&pods(), Revision::ZERO).is_ok(), "300 seconds are not more than 300");
     create_at("d", 400);
-    assert_eq!(store.watch(&pods(), Revision::ZERO).err(), Some(Gone { oldest: Revision(1) }));
+    assert_eq!(store.watch(&pods(), Revision::ZERO).err(), Some(CompactedError { oldest: Revision(1) }));
     assert!(store.watch(&pods(), Revision(1)).is_ok());
 }
 
 #[test]
 fn history_waits_for_a_list_that_is_under_way() {
     // Each write pushes the one before out of the history, and the list writes while it reads.
-    let store = Store::in_memory(Limits { history_bytes: 0, ..Limits::default() });
-    let writes = (0..3000).map(|i| put(pod(&format!("p{i:04}")), Expect::Absent, 0)).collect();
+    let store = Store::in_memory(HistoryLimits { max_history_bytes: 0, ..HistoryLimits::default() });
+    let writes = (0..3000).map(|i| put(pod(&format!("p{i:04}")), Precondition::Absent, 0)).collect();
     store.commit(writes, at(0)).unwrap();
     let listed = store
-        .list(&List::all(&pods()), &mut |object| {
-            commit(&store, delete(Key::clone(&object.key), Expect::At(object.revision), 0)).unwrap();
+        .list(&ListQuery::all(&pods()), &mut |object| {
+            commit(&store, delete(StoreKey::clone(&object.key), Precondition::At(object.revision), 0)).unwrap();
             true
         })
         .unwrap();
     assert_eq!((listed.items.len(), listed.revision), (3000, Revision(3000)));
-    assert_eq!(store.list(&List::all(&pods()), &mut |_| true).unwrap().items.len(), 0);
+    assert_eq!(store.list(&ListQuery::all(&pods()), &mut |_| true).unwrap().items.len(), 0);
     create(&store, "last");
-    assert_eq!(store.watch(&pods(), Revision(6000)).err(), Some(Gone { oldest: Revision(6001) }), "and goes on after");
+    assert_eq!(
+        store.watch(&pods(), Revision(6000)).err(),
+        Some(CompactedError { oldest: Revision(6001) }),
+        "and goes on after"
+    );
 }
 
 #[tokio::test]
 async fn reached_waits_for_the_revision() {
-    let store = Store::in_memory(Limits::default());
+    let store = Store::in_memory(HistoryLimits::default());
     let waiting = tokio::spawn({
         let store = store.clone();
-        async move { store.reached(Revision(2)).await }
+        async move { store.wait_for_revision(Revision(2)).await }
     });
     create(&store, "a");
     tokio::task::yield_now().await;

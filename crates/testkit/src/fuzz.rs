@@ -4,18 +4,18 @@
 //! Inputs begin with letters that choose (a kind, a form) and go on with the text itself, so that a seed can be read
 //! and written by hand.
 
-mod ask; // one server, and what every answer must be
+mod checked_server; // one server, and what every answer must be
 mod kinds; // a letter for every kind
 pub mod body; // a new object
 pub mod patch; // a change of a stored object
 pub mod selector; // which objects a list is about
 pub mod continue_token; // where a list goes on
 pub mod store_file; // the file of the store
-mod image; // a file in memory
+mod in_memory_file; // a file in memory
 
 /// What became of an input that no check complains about. Seeds say in their names which one they expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum FuzzOutcome {
     /// It was understood, and everything that follows from it was checked.
     Accepted,
     /// It was refused in good order.
@@ -23,10 +23,10 @@ pub enum Outcome {
 }
 
 /// Checks one input.
-pub type Target = fn(&[u8]) -> Outcome;
+pub type FuzzTarget = fn(&[u8]) -> FuzzOutcome;
 
 /// Every target by its name, which is also that of its folder in `fuzz/seeds`.
-pub const TARGETS: [(&str, Target); 5] = [
+pub const TARGETS: [(&str, FuzzTarget); 5] = [
     ("body", body::check),
     ("patch", patch::check),
     ("selector", selector::check),

@@ -6,11 +6,11 @@
 //! never sleeps.
 //! Never: shipped.
 
-pub mod home; // a control plane for one test
-pub mod build; // manifests in a line
+pub mod test_cluster; // a control plane for one test
+pub mod builders; // manifests in a line
 pub mod fault; // what goes wrong between a part and the server
 pub mod fuzz; // what the fuzz targets check
 
-pub use build::{JobBuilder, PodBuilder, job, pod};
-pub use home::{Change, Home, is_on_kube, on_home, on_shared_home, seeds};
+pub use builders::{JobBuilder, PodBuilder, job, pod};
 pub use simulator::on_virtual_time as on_paused_clock;
+pub use test_cluster::{RecordedWrite, TestCluster, is_on_kube, on_shared_test_cluster, on_test_cluster, seeds};

@@ -15,8 +15,8 @@ use workloadbuilder::blocks::{
 };
 use workloadbuilder::field::Path;
 use workloadbuilder::{
-    Blocks, BuildOptions, Builder, DisruptionMode, FieldPaths, Group, PodGroupBlocks, PolicyKind, SchedulingConfig,
-    SchedulingPolicy, WorkloadItem, names,
+    Blocks, BuildOptions, Builder, BuiltGroup, DisruptionMode, FieldPaths, PodGroupBlocks, PolicyKind,
+    SchedulingConfig, SchedulingPolicy, WorkloadItem, names,
 };
 
 /// The custom resource.
@@ -31,12 +31,12 @@ struct TrainingSpec {
     workers: i32,
     /// The names of the fields are the author's own.
     #[serde(default)]
-    placement: Placement,
+    placement: TrainingPlacement,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-struct Placement {
+struct TrainingPlacement {
     start: Option<WorkloadPodGroupSchedulingPolicy>,
     within: Option<WorkloadPodGroupSchedulingConstraints>,
     eviction: Option<WorkloadPodGroupDisruptionMode>,
@@ -135,10 +135,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("{error}");
     }
     println!("{:#}", serde_json::to_value(builder.build_workload()?)?);
-    for group in builder.groups()? {
+    for group in builder.build_groups()? {
         match group {
-            Group::Composite(group) => println!("{:#}", serde_json::to_value(group)?),
-            Group::Pods(group) => println!("{:#}", serde_json::to_value(group)?),
+            BuiltGroup::Composite(group) => println!("{:#}", serde_json::to_value(group)?),
+            BuiltGroup::Pods(group) => println!("{:#}", serde_json::to_value(group)?),
         }
     }
     Ok(())

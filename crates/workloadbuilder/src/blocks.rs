@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     /// Both families, written and read again.
-    fn rewritten<T: Serialize + DeserializeOwned>(document: &Value) -> Value {
+    fn round_trip<T: Serialize + DeserializeOwned>(document: &Value) -> Value {
         let block: T = serde_json::from_value(document.clone()).expect("a block");
         serde_json::to_value(block).expect("JSON")
     }
@@ -244,23 +244,23 @@ mod tests {
     #[test]
     fn both_families_of_blocks_are_written_alike() {
         for document in [json!({}), json!({"basic": {}}), json!({"gang": {}})] {
-            assert_eq!(rewritten::<WorkloadPodGroupSchedulingPolicy>(&document), document);
-            assert_eq!(rewritten::<WorkloadCompositePodGroupSchedulingPolicy>(&document), document);
+            assert_eq!(round_trip::<WorkloadPodGroupSchedulingPolicy>(&document), document);
+            assert_eq!(round_trip::<WorkloadCompositePodGroupSchedulingPolicy>(&document), document);
         }
         let counted = json!({"gang": {"minCount": 3}});
-        assert_eq!(rewritten::<WorkloadPodGroupSchedulingPolicy>(&counted), counted);
+        assert_eq!(round_trip::<WorkloadPodGroupSchedulingPolicy>(&counted), counted);
         let counted = json!({"gang": {"minGroupCount": 3}});
-        assert_eq!(rewritten::<WorkloadCompositePodGroupSchedulingPolicy>(&counted), counted);
+        assert_eq!(round_trip::<WorkloadCompositePodGroupSchedulingPolicy>(&counted), counted);
         for document in [json!({}), json!({"topology": [{"key": "rack"}]})] {
-            assert_eq!(rewritten::<WorkloadPodGroupSchedulingConstraints>(&document), document);
-            assert_eq!(rewritten::<WorkloadCompositePodGroupSchedulingConstraints>(&document), document);
+            assert_eq!(round_trip::<WorkloadPodGroupSchedulingConstraints>(&document), document);
+            assert_eq!(round_trip::<WorkloadCompositePodGroupSchedulingConstraints>(&document), document);
         }
         for document in [json!({}), json!({"single": {}}), json!({"all": {}})] {
-            assert_eq!(rewritten::<WorkloadPodGroupDisruptionMode>(&document), document);
-            assert_eq!(rewritten::<WorkloadCompositePodGroupDisruptionMode>(&document), document);
+            assert_eq!(round_trip::<WorkloadPodGroupDisruptionMode>(&document), document);
+            assert_eq!(round_trip::<WorkloadCompositePodGroupDisruptionMode>(&document), document);
         }
         let claim = json!({"name": "nic", "resourceClaimTemplateName": "nics"});
-        assert_eq!(rewritten::<WorkloadPodGroupResourceClaim>(&claim), claim);
+        assert_eq!(round_trip::<WorkloadPodGroupResourceClaim>(&claim), claim);
     }
 
     // Shows: S004-59

@@ -59,7 +59,7 @@
 //!     }])
 //! );
 //! // One group of each template, the parent first: to be created in this order.
-//! let groups: Vec<String> = builder.groups()?.iter().map(|group| group.template().to_owned()).collect();
+//! let groups: Vec<String> = builder.build_groups()?.iter().map(|group| group.template().to_owned()).collect();
 //! assert_eq!(groups, ["train", "driver", "workers"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -70,7 +70,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use crate::error::BuildError;
 use crate::field::{Error as FieldError, ErrorList, Path};
 use crate::item::{DisruptionModeKind, PolicyKind, WorkloadItem};
-use crate::target::Target;
+use crate::target::BuildTarget;
 use crate::{format, rules, template, tree, validate};
 
 /// What a builder needs besides the items.
@@ -90,19 +90,19 @@ pub struct BuildOptions {
     /// The disruption modes that the controller supports, by the same rule.
     pub allowed_disruption_modes: Vec<DisruptionModeKind>,
     /// What the server can hold.
-    pub target: Target,
+    pub target: BuildTarget,
     /// What users of the controller's resource can do about too many groups side by side, in the words of that resource.
     /// `validate` says it; without it, it says the limit alone, for users know no items.
-    pub limit_advice: Option<String>,
+    pub limit_remedy: Option<String>,
 }
 
 /// Builds the objects of one workload, from items or from the Workload that was built from them earlier.
 pub struct Builder {
-    pub(crate) source: Source,
+    pub(crate) source: BuilderInput,
     pub(crate) options: BuildOptions,
 }
 
-pub(crate) enum Source {
+pub(crate) enum BuilderInput {
     Items(Vec<WorkloadItem>),
     Workload(Box<Workload>),
 }
@@ -116,12 +116,12 @@ impl Builder {
     /// A builder of one Workload with several items at the top, such as a driver and its workers.
     // Upstream: one item at the top, so that components side by side need a Workload each.
     pub fn with_items(items: Vec<WorkloadItem>, options: BuildOptions) -> Builder {
-        Builder { source: Source::Items(items), options }
+        Builder { source: BuilderInput::Items(items), options }
     }
 
     /// A builder of groups from a Workload that is there. Of the options only the owners and the target are looked at.
     pub fn from_workload(workload: Workload, options: BuildOptions) -> Builder {
-        Builder { source: Source::Workload(Box::new(workload)), options }
+        Builder { source: BuilderInput::Workload(Box::new(workload)), options }
     }
 
     /// Everything that is wrong with the items: the form of the user's blocks, the sense of what comes of them, and
@@ -169,13 +169,13 @@ impl Builder {
             Err(error) => return vec![error],
         };
         let root = items.first().map(|item| item.path.clone()).unwrap_or_default();
-        let errors = tree::resolve(items, self.options.target.held_shape()).err().unwrap_or_default();
+        let errors = tree::resolve(items, self.options.target.supported_layout()).err().unwrap_or_default();
         errors.iter().map(|error| self.field_error(error, &root)).collect()
     }
 
     fn field_error(&self, error: &BuildError, root: &Path) -> FieldError {
         let mut field = error.to_field_error(root);
-        if let (BuildError::TooManyTemplates { .. }, Some(advice)) = (error, &self.options.limit_advice) {
+        if let (BuildError::TooManyTemplates { .. }, Some(advice)) = (error, &self.options.limit_remedy) {
             field.detail = format!("{}: {advice}", field.detail);
         }
         field
@@ -183,24 +183,26 @@ impl Builder {
 
     fn items(&self) -> Result<&[WorkloadItem], FieldError> {
         match &self.source {
-            Source::Items(items) => Ok(items),
-            Source::Workload(_) => Err(FieldError::internal(&Path::default(), "a workload has no item to validate")),
+            BuilderInput::Items(items) => Ok(items),
+            BuilderInput::Workload(_) => {
+                Err(FieldError::internal(&Path::default(), "a workload has no item to validate"))
+            }
         }
     }
 
     /// The Workload of the items, owned by the owner, with a template for each item.
     pub fn build_workload(&self) -> Result<Workload, BuildError> {
         let items = match &self.source {
-            Source::Items(items) => items,
-            Source::Workload(workload) => {
-                return Err(BuildError::AlreadyBuilt { name: workload.metadata.name.clone().unwrap_or_default() });
+            BuilderInput::Items(items) => items,
+            BuilderInput::Workload(workload) => {
+                return Err(BuildError::BuiltFromWorkload { name: workload.metadata.name.clone().unwrap_or_default() });
             }
         };
-        let nodes = tree::resolve(items, self.options.target.held_shape());
+        let nodes = tree::resolve(items, self.options.target.supported_layout());
         let nodes = nodes.map_err(|mut errors| errors.swap_remove(0))?;
         let owner = self.options.owner.as_ref().ok_or(BuildError::NoOwner)?;
         let controller_ref = controller_ref(owner)?;
-        let (pod_group_templates, composite_pod_group_templates) = template::lists(&nodes);
+        let (pod_group_templates, composite_pod_group_templates) = template::template_lists(&nodes);
         Ok(Workload {
             metadata: self.metadata(owner)?,
             spec: WorkloadSpec {
@@ -214,12 +216,12 @@ impl Builder {
     fn metadata(&self, owner: &OwnerReference) -> Result<ObjectMeta, BuildError> {
         let BuildOptions { name, namespace, .. } = &self.options;
         let path = Path::new("metadata");
-        let mut refused = rules::required(&path.child("name"), name, format::subdomain);
+        let mut refused = rules::validate_required(&path.child("name"), name, format::subdomain);
         if !namespace.is_empty() {
-            refused.extend(rules::written_as(&path.child("namespace"), namespace, format::label));
+            refused.extend(rules::validate_format(&path.child("namespace"), namespace, format::label));
         }
         match refused.into_iter().next() {
-            Some(error) => Err(BuildError::WorkloadName(error.into())),
+            Some(error) => Err(BuildError::InvalidWorkloadName(error.into())),
             None => Ok(ObjectMeta {
                 name: Some(name.clone()),
                 namespace: Some(namespace.clone()),
@@ -234,14 +236,14 @@ impl Builder {
 fn controller_ref(owner: &OwnerReference) -> Result<TypedLocalObjectReference, BuildError> {
     let OwnerReference { kind, name, uid, .. } = owner;
     if [kind, name, uid].iter().any(|field| field.is_empty()) {
-        return Err(BuildError::OwnerIncomplete { kind: kind.clone(), name: name.clone() });
+        return Err(BuildError::IncompleteOwner { kind: kind.clone(), name: name.clone() });
     }
     let group = match owner.api_version.split('/').collect::<Vec<_>>()[..] {
         [version] if !version.is_empty() => None,
         [group, version] if !group.is_empty() && !version.is_empty() => Some(group.to_owned()),
         _ => {
             let (kind, name, api_version) = (kind.clone(), name.clone(), owner.api_version.clone());
-            return Err(BuildError::OwnerVersion { kind, name, api_version });
+            return Err(BuildError::InvalidOwnerVersion { kind, name, api_version });
         }
     };
     Ok(TypedLocalObjectReference { api_group: group, kind: kind.clone(), name: name.clone() })

@@ -115,12 +115,12 @@ fn does_not_match(rule: &str, pattern: &str, examples: &[&str]) -> String {
 mod tests {
     use super::{label, label_key, path_segment, subdomain};
 
-    type Format = fn(&str) -> Vec<String>;
+    type FormatCheck = fn(&str) -> Vec<String>;
 
     #[test]
     fn what_is_written_right_passes() {
         let long = "a".repeat(63);
-        let cases: [(Format, &str); 10] = [
+        let cases: [(FormatCheck, &str); 10] = [
             (label, "a"),
             (label, "my-name"),
             (label, &long),
@@ -149,7 +149,7 @@ mod tests {
                          character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
                          '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
         let (long_label, long_name) = ("a".repeat(64), "a".repeat(254));
-        let cases: [(Format, &str, Vec<String>); 11] = [
+        let cases: [(FormatCheck, &str, Vec<String>); 11] = [
             (label, "", vec![label_rule.to_owned()]),
             (label, "a.b", vec!["must not contain dots".to_owned()]),
             (label, "-a", vec![label_rule.to_owned()]),

@@ -9,7 +9,7 @@
 //! ```
 //! use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 //! use workloadbuilder::{
-//!     BuildOptions, Builder, Group, SchedulingConfig, SchedulingConstraints, SchedulingPolicy, WorkloadItem,
+//!     BuildOptions, Builder, BuiltGroup, SchedulingConfig, SchedulingConstraints, SchedulingPolicy, WorkloadItem,
 //!     field::Path, names,
 //! };
 //!
@@ -44,8 +44,8 @@
 //! let workload = Builder::new(replica, options.clone()).build_workload()?;
 //!
 //! let builder = Builder::from_workload(workload, options);
-//! let groups: Vec<Group> = (0..3)
-//!     .map(|i| builder.instance("replica", &i.to_string(), None))
+//! let groups: Vec<BuiltGroup> = (0..3)
+//!     .map(|i| builder.build_instance("replica", &i.to_string(), None))
 //!     .collect::<Result<Vec<_>, _>>()?
 //!     .concat();
 //! // Three replicas of three groups each; a parent stands before its children, which name it.
@@ -65,26 +65,26 @@ use k8s_openapi::api::scheduling::v1beta1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::build::{Builder, Source};
+use crate::build::{Builder, BuilderInput};
 use crate::error::BuildError;
 use crate::names;
-use crate::target::Version;
+use crate::target::SchedulingVersion;
 
 /// A group that was made from a template.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Group {
+pub enum BuiltGroup {
     /// A group of groups.
     Composite(Box<CompositePodGroup>),
     /// A group of pods.
     Pods(Box<PodGroup>),
 }
 
-impl Group {
+impl BuiltGroup {
     /// The object's name.
     pub fn name(&self) -> &str {
         let metadata = match self {
-            Group::Composite(group) => &group.metadata,
-            Group::Pods(group) => &group.metadata,
+            BuiltGroup::Composite(group) => &group.metadata,
+            BuiltGroup::Pods(group) => &group.metadata,
         };
         metadata.name.as_deref().unwrap_or_default()
     }
@@ -92,59 +92,59 @@ impl Group {
     /// The template it was made from.
     pub fn template(&self) -> &str {
         match self {
-            Group::Composite(group) => &group.spec.workload_ref.template_name,
-            Group::Pods(group) => group.spec.workload_ref.as_ref().map_or("", |origin| &origin.template_name),
+            BuiltGroup::Composite(group) => &group.spec.workload_ref.template_name,
+            BuiltGroup::Pods(group) => group.spec.workload_ref.as_ref().map_or("", |origin| &origin.template_name),
         }
     }
 
     /// The group of groups that it belongs to.
     pub fn parent(&self) -> Option<&str> {
         match self {
-            Group::Composite(group) => group.spec.parent_composite_pod_group_name.as_deref(),
-            Group::Pods(group) => group.spec.parent_composite_pod_group_name.as_deref(),
+            BuiltGroup::Composite(group) => group.spec.parent_composite_pod_group_name.as_deref(),
+            BuiltGroup::Pods(group) => group.spec.parent_composite_pod_group_name.as_deref(),
         }
     }
 }
 
 /// A template of a Workload, at whatever depth.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Template<'a> {
+pub enum GroupTemplate<'a> {
     /// Of a group of groups.
     Composite(&'a CompositePodGroupTemplate),
     /// Of a group of pods.
     Pods(&'a PodGroupTemplate),
 }
 
-impl<'a> Template<'a> {
+impl<'a> GroupTemplate<'a> {
     /// Its name, unique in the Workload.
     pub fn name(self) -> &'a str {
         match self {
-            Template::Composite(template) => &template.name,
-            Template::Pods(template) => &template.name,
+            GroupTemplate::Composite(template) => &template.name,
+            GroupTemplate::Pods(template) => &template.name,
         }
     }
 
-    fn makes(self) -> &'static str {
+    fn group_kind(self) -> &'static str {
         match self {
-            Template::Composite(_) => "CompositePodGroup",
-            Template::Pods(_) => "PodGroup",
+            GroupTemplate::Composite(_) => "CompositePodGroup",
+            GroupTemplate::Pods(_) => "PodGroup",
         }
     }
 
-    fn children(self) -> Vec<Template<'a>> {
+    fn children(self) -> Vec<GroupTemplate<'a>> {
         match self {
-            Template::Composite(template) => {
-                side_by_side(&template.composite_pod_group_templates, &template.pod_group_templates)
+            GroupTemplate::Composite(template) => {
+                sibling_templates(&template.composite_pod_group_templates, &template.pod_group_templates)
             }
-            Template::Pods(_) => Vec::new(),
+            GroupTemplate::Pods(_) => Vec::new(),
         }
     }
 }
 
 /// All templates of a Workload, parents before children.
-pub fn templates(spec: &WorkloadSpec) -> Vec<Template<'_>> {
+pub fn templates(spec: &WorkloadSpec) -> Vec<GroupTemplate<'_>> {
     let mut found = Vec::new();
-    let mut ahead = side_by_side(&spec.composite_pod_group_templates, &spec.pod_group_templates);
+    let mut ahead = sibling_templates(&spec.composite_pod_group_templates, &spec.pod_group_templates);
     ahead.reverse();
     while let Some(template) = ahead.pop() {
         found.push(template);
@@ -154,20 +154,20 @@ pub fn templates(spec: &WorkloadSpec) -> Vec<Template<'_>> {
 }
 
 /// The template called `name`, at whatever depth.
-pub fn find_template<'a>(spec: &'a WorkloadSpec, name: &str) -> Option<Template<'a>> {
+pub fn find_template<'a>(spec: &'a WorkloadSpec, name: &str) -> Option<GroupTemplate<'a>> {
     templates(spec).into_iter().find(|template| template.name() == name)
 }
 
-fn side_by_side<'a>(
+fn sibling_templates<'a>(
     composites: &'a Option<Vec<CompositePodGroupTemplate>>,
     leaves: &'a Option<Vec<PodGroupTemplate>>,
-) -> Vec<Template<'a>> {
-    let composites = composites.iter().flatten().map(Template::Composite);
-    composites.chain(leaves.iter().flatten().map(Template::Pods)).collect()
+) -> Vec<GroupTemplate<'a>> {
+    let composites = composites.iter().flatten().map(GroupTemplate::Composite);
+    composites.chain(leaves.iter().flatten().map(GroupTemplate::Pods)).collect()
 }
 
 /// The Workload as an owner that neither manages its groups nor waits for them. The server has to have given it a uid.
-pub fn workload_owner(workload: &Workload, version: Version) -> OwnerReference {
+pub fn workload_owner(workload: &Workload, version: SchedulingVersion) -> OwnerReference {
     OwnerReference {
         api_version: version.api_version().to_owned(),
         kind: "Workload".to_owned(),
@@ -181,61 +181,76 @@ pub fn workload_owner(workload: &Workload, version: Version) -> OwnerReference {
 impl Builder {
     /// The PodGroup called `name` of the template called `template`, wherever in the tree that stands. It has no parent:
     /// a caller that makes groups one by one sets `parentCompositePodGroupName` itself.
-    pub fn pod_group(&self, name: &str, template: &str) -> Result<PodGroup, BuildError> {
+    pub fn build_pod_group(&self, name: &str, template: &str) -> Result<PodGroup, BuildError> {
         let workload = self.workload()?;
-        match find(&workload, template)? {
-            Template::Pods(found) => Ok(self.pod_group_of(&workload, name, found, None)),
-            other @ Template::Composite(_) => Err(other_kind(&workload, other, "PodGroup")),
+        match require_template(&workload, template)? {
+            GroupTemplate::Pods(found) => Ok(self.pod_group_from_template(&workload, name, found, None)),
+            other @ GroupTemplate::Composite(_) => Err(template_kind_mismatch(&workload, other, "PodGroup")),
         }
     }
 
     /// The CompositePodGroup called `name` of the template called `template`, without a parent.
-    pub fn composite_pod_group(&self, name: &str, template: &str) -> Result<CompositePodGroup, BuildError> {
+    pub fn build_composite_pod_group(&self, name: &str, template: &str) -> Result<CompositePodGroup, BuildError> {
         let workload = self.workload()?;
-        match find(&workload, template)? {
-            Template::Composite(found) => Ok(self.composite_of(&workload, name, found, None)),
-            other @ Template::Pods(_) => Err(other_kind(&workload, other, "CompositePodGroup")),
+        match require_template(&workload, template)? {
+            GroupTemplate::Composite(found) => Ok(self.composite_from_template(&workload, name, found, None)),
+            other @ GroupTemplate::Pods(_) => Err(template_kind_mismatch(&workload, other, "CompositePodGroup")),
         }
     }
 
     /// One group of every template, parents before children: the order in which to create them. In the reverse order they
     /// are deleted.
-    pub fn groups(&self) -> Result<Vec<Group>, BuildError> {
+    pub fn build_groups(&self) -> Result<Vec<BuiltGroup>, BuildError> {
         let workload = self.workload()?;
         let spec = &workload.spec;
-        let top = side_by_side(&spec.composite_pod_group_templates, &spec.pod_group_templates);
-        Ok(top.into_iter().flat_map(|template| self.below(&workload, template, "", None)).collect())
+        let top = sibling_templates(&spec.composite_pod_group_templates, &spec.pod_group_templates);
+        Ok(top.into_iter().flat_map(|template| self.build_subtree(&workload, template, "", None)).collect())
     }
 
     /// One group of the template called `template` and of every template below it, parents before children, under the
     /// CompositePodGroup called `parent`. `instance` tells groups of the same template apart: the number of a replica or
     /// the name of a child; empty where there is only one.
-    pub fn instance(&self, template: &str, instance: &str, parent: Option<&str>) -> Result<Vec<Group>, BuildError> {
+    pub fn build_instance(
+        &self,
+        template: &str,
+        instance: &str,
+        parent: Option<&str>,
+    ) -> Result<Vec<BuiltGroup>, BuildError> {
         let workload = self.workload()?;
-        let template = find(&workload, template)?;
-        Ok(self.below(&workload, template, instance, parent))
+        let template = require_template(&workload, template)?;
+        Ok(self.build_subtree(&workload, template, instance, parent))
     }
 
     fn workload(&self) -> Result<Workload, BuildError> {
         match &self.source {
-            Source::Items(_) => self.build_workload(),
-            Source::Workload(workload) => Ok((**workload).clone()),
+            BuilderInput::Items(_) => self.build_workload(),
+            BuilderInput::Workload(workload) => Ok((**workload).clone()),
         }
     }
 
-    fn below(&self, workload: &Workload, template: Template<'_>, instance: &str, parent: Option<&str>) -> Vec<Group> {
+    fn build_subtree(
+        &self,
+        workload: &Workload,
+        template: GroupTemplate<'_>,
+        instance: &str,
+        parent: Option<&str>,
+    ) -> Vec<BuiltGroup> {
         let name = names::group_name(workload_name(workload), template.name(), instance);
         let mut groups = vec![match template {
-            Template::Composite(found) => Group::Composite(self.composite_of(workload, &name, found, parent).into()),
-            Template::Pods(found) => Group::Pods(self.pod_group_of(workload, &name, found, parent).into()),
+            GroupTemplate::Composite(found) => {
+                BuiltGroup::Composite(self.composite_from_template(workload, &name, found, parent).into())
+            }
+            GroupTemplate::Pods(found) => {
+                BuiltGroup::Pods(self.pod_group_from_template(workload, &name, found, parent).into())
+            }
         }];
         for child in template.children() {
-            groups.extend(self.below(workload, child, instance, Some(&name)));
+            groups.extend(self.build_subtree(workload, child, instance, Some(&name)));
         }
         groups
     }
 
-    fn metadata_of(&self, workload: &Workload, name: &str) -> ObjectMeta {
+    fn group_metadata(&self, workload: &Workload, name: &str) -> ObjectMeta {
         let owners: Vec<OwnerReference> =
             self.options.owner.iter().chain(&self.options.group_owners).cloned().collect();
         ObjectMeta {
@@ -246,7 +261,7 @@ impl Builder {
         }
     }
 
-    fn pod_group_of(
+    fn pod_group_from_template(
         &self,
         workload: &Workload,
         name: &str,
@@ -255,7 +270,7 @@ impl Builder {
     ) -> PodGroup {
         let (workload_name, template) = (workload_name(workload).to_owned(), template.clone());
         PodGroup {
-            metadata: self.metadata_of(workload, name),
+            metadata: self.group_metadata(workload, name),
             spec: PodGroupSpec {
                 workload_ref: Some(WorkloadReference { workload_name, template_name: template.name }),
                 scheduling_policy: template.scheduling_policy,
@@ -273,7 +288,7 @@ impl Builder {
     }
 
     /// The kind exists in `v1alpha3` only, its template in `v1beta1` too: same fields, other types.
-    fn composite_of(
+    fn composite_from_template(
         &self,
         workload: &Workload,
         name: &str,
@@ -285,7 +300,7 @@ impl Builder {
             list.into_iter().map(|constraint| TopologyConstraint { key: constraint.key }).collect()
         };
         CompositePodGroup {
-            metadata: self.metadata_of(workload, name),
+            metadata: self.group_metadata(workload, name),
             spec: CompositePodGroupSpec {
                 workload_ref: CompositeReference {
                     workload_name: workload_name(workload).to_owned(),
@@ -319,7 +334,7 @@ fn workload_name(workload: &Workload) -> &str {
     workload.metadata.name.as_deref().unwrap_or_default()
 }
 
-fn find<'a>(workload: &'a Workload, template: &str) -> Result<Template<'a>, BuildError> {
+fn require_template<'a>(workload: &'a Workload, template: &str) -> Result<GroupTemplate<'a>, BuildError> {
     find_template(&workload.spec, template).ok_or_else(|| BuildError::NoTemplate {
         workload: workload_name(workload).to_owned(),
         template: template.to_owned(),
@@ -327,11 +342,11 @@ fn find<'a>(workload: &'a Workload, template: &str) -> Result<Template<'a>, Buil
     })
 }
 
-fn other_kind(workload: &Workload, template: Template<'_>, asked: &'static str) -> BuildError {
-    BuildError::OtherKind {
+fn template_kind_mismatch(workload: &Workload, template: GroupTemplate<'_>, asked: &'static str) -> BuildError {
+    BuildError::TemplateKindMismatch {
         workload: workload_name(workload).to_owned(),
         template: template.name().to_owned(),
-        makes: template.makes(),
+        makes: template.group_kind(),
         asked,
     }
 }

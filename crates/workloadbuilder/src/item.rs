@@ -75,14 +75,14 @@ impl WorkloadItem {
     }
 
     /// The same, and where each field comes from.
-    pub fn resolve_with_sources(&self) -> (SchedulingConfig, Sources) {
+    pub fn resolve_with_sources(&self) -> (SchedulingConfig, FieldSources) {
         let mut config = self.merge();
         let merged = config.clone();
         for callback in &self.callbacks {
             callback(&mut config);
         }
         let user = self.input.to_config();
-        let sources = Sources {
+        let sources = FieldSources {
             policy: source(config.policy != merged.policy, user.policy.is_some(), config.policy.is_some()),
             constraints: source(
                 config.constraints != merged.constraints,
@@ -127,7 +127,7 @@ impl WorkloadItem {
 
 /// Where a field of a resolved configuration comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Source {
+pub enum FieldSource {
     /// Nobody has set it.
     #[default]
     Unset,
@@ -142,20 +142,20 @@ pub enum Source {
 /// Where each field of a resolved configuration comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // Each is about the field of the same name.
-pub struct Sources {
-    pub policy: Source,
-    pub constraints: Source,
-    pub disruption_mode: Source,
-    pub resource_claims: Source,
-    pub priority_class_name: Source,
+pub struct FieldSources {
+    pub policy: FieldSource,
+    pub constraints: FieldSource,
+    pub disruption_mode: FieldSource,
+    pub resource_claims: FieldSource,
+    pub priority_class_name: FieldSource,
 }
 
-fn source(changed_by_callback: bool, set_by_user: bool, is_set: bool) -> Source {
+fn source(changed_by_callback: bool, set_by_user: bool, is_set: bool) -> FieldSource {
     match (changed_by_callback, set_by_user, is_set) {
-        (true, _, _) => Source::Callback,
-        (false, true, _) => Source::User,
-        (false, false, true) => Source::Default,
-        (false, false, false) => Source::Unset,
+        (true, _, _) => FieldSource::Callback,
+        (false, true, _) => FieldSource::User,
+        (false, false, true) => FieldSource::Default,
+        (false, false, false) => FieldSource::Unset,
     }
 }
 
@@ -301,8 +301,8 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        DisruptionMode, ResourceClaim, SchedulingConfig, SchedulingConstraints, SchedulingPolicy, Source, Sources,
-        WorkloadItem,
+        DisruptionMode, FieldSource, FieldSources, ResourceClaim, SchedulingConfig, SchedulingConstraints,
+        SchedulingPolicy, WorkloadItem,
     };
     use crate::blocks::{Blocks, PodGroupBlocks};
     use crate::field::Path;
@@ -398,12 +398,12 @@ mod tests {
         item.callbacks = vec![std::sync::Arc::new(|config| config.default_min_count(4))];
         assert_eq!(
             item.resolve_with_sources().1,
-            Sources {
-                policy: Source::Callback,
-                constraints: Source::Default,
-                disruption_mode: Source::User,
-                resource_claims: Source::Unset,
-                priority_class_name: Source::Default,
+            FieldSources {
+                policy: FieldSource::Callback,
+                constraints: FieldSource::Default,
+                disruption_mode: FieldSource::User,
+                resource_claims: FieldSource::Unset,
+                priority_class_name: FieldSource::Default,
             }
         );
     }

@@ -52,7 +52,7 @@
 //!
 //! // The group is made from the Workload as the server took it in, so that what the server dropped stays dropped.
 //! let groups = Builder::from_workload(workload, BuildOptions::default());
-//! let group = groups.pod_group("llama-workers", "workers")?;
+//! let group = groups.build_pod_group("llama-workers", "workers")?;
 //! assert_eq!(group.spec.scheduling_policy.gang.map(|gang| gang.min_count), Some(4));
 //! # Ok::<(), workloadbuilder::BuildError>(())
 //! ```
@@ -62,7 +62,7 @@ pub mod blocks; // what its users write, and its translation
 pub mod build; // items to a Workload
 pub mod groups; // a Workload to groups
 pub mod recompile; // what of a Workload follows a change of its owner
-pub mod links; // annotations for children that make their own groups
+pub mod group_annotations; // annotations for children that make their own groups
 pub mod target; // what the server can hold
 pub mod validate; // what is refused, before anything is built
 pub mod names; // names of objects and templates
@@ -76,12 +76,12 @@ mod error; // why nothing could be built
 pub use blocks::{Blocks, CompositePodGroupBlocks, PodGroupBlocks, map_composite_group_config, map_pod_group_config};
 pub use build::{BuildOptions, Builder};
 pub use error::BuildError;
-pub use groups::Group;
+pub use groups::BuiltGroup;
 pub use item::{
     Callback, DisruptionMode, DisruptionModeKind, FieldPaths, PolicyKind, ResourceClaim, SchedulingConfig,
     SchedulingConstraints, SchedulingPolicy, WorkloadItem,
 };
-pub use target::Target;
+pub use target::BuildTarget;
 
 /// The README's and the guide's examples, compiled and run.
 #[cfg(doctest)]
@@ -91,7 +91,7 @@ struct Documents;
 
 #[cfg(test)]
 mod tests {
-    use crate::target::Version;
+    use crate::target::SchedulingVersion;
 
     // Shows: S004-35
     #[test]
@@ -113,10 +113,10 @@ mod tests {
             "*Centralized*",
             "*Delegated*",
             "**How intent nests.**",
-            crate::links::GROUP_TEMPLATE,
-            crate::links::PARENT_COMPOSITE_POD_GROUP,
+            crate::group_annotations::GROUP_TEMPLATE_ANNOTATION,
+            crate::group_annotations::PARENT_COMPOSITE_POD_GROUP_ANNOTATION,
             "**Conflicts between levels.**",
-            "**Defaults and ways out.**",
+            "**Defaults and opt-outs.**",
         ] {
             assert!(guide.contains(subject), "{subject}");
         }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_readme_names_every_version_that_can_be_written() {
         let readme = include_str!("../README.md");
-        for version in [Version::V1beta1, Version::V1alpha3, Version::V1alpha2] {
+        for version in [SchedulingVersion::V1beta1, SchedulingVersion::V1alpha3, SchedulingVersion::V1alpha2] {
             assert!(readme.contains(version.api_version()), "{version:?}");
         }
         assert!(readme.contains(concat!(

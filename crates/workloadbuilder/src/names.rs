@@ -4,15 +4,15 @@
 //! names: they are for people.
 
 /// The longest name of an object.
-const OBJECT_NAME_MAX: usize = 253;
+const MAX_OBJECT_NAME_LENGTH: usize = 253;
 /// The longest name of a template, which has to be a DNS label.
-const LABEL_MAX: usize = 63;
+const MAX_LABEL_LENGTH: usize = 63;
 
 /// The name of the Workload of an owner: the owner's name, cut if necessary, and a hash of its uid.
 pub fn workload_name(owner_name: &str, owner_uid: &str) -> String {
     // The type name is part of the text that upstream hashes.
     let hash = hash(&["(types.UID)", owner_uid]);
-    let prefix = cut(owner_name, OBJECT_NAME_MAX - hash.len() - 1);
+    let prefix = truncate(owner_name, MAX_OBJECT_NAME_LENGTH - hash.len() - 1);
     format!("{prefix}-{hash}")
 }
 
@@ -30,7 +30,7 @@ pub fn group_name(workload_name: &str, template_name: &str, instance: &str) -> S
         // No name has a slash, so that no two groups hash the same text.
         _ => hash(&[workload_name, "/", template_name, "/", instance]),
     };
-    let room = OBJECT_NAME_MAX - hash.len() - 2;
+    let room = MAX_OBJECT_NAME_LENGTH - hash.len() - 2;
     let half = room / 2;
     let (workload_room, template_room) = match (workload_name.len(), template_name.len()) {
         (workload, template) if workload + template <= room => (workload, template),
@@ -38,7 +38,7 @@ pub fn group_name(workload_name: &str, template_name: &str, instance: &str) -> S
         (_, template) if template <= half => (room - template, template),
         _ => (room - half, half),
     };
-    format!("{}-{}-{hash}", cut(workload_name, workload_room), cut(template_name, template_room))
+    format!("{}-{}-{hash}", truncate(workload_name, workload_room), truncate(template_name, template_room))
 }
 
 /// The name of the template at `index` of a Workload whose owner bears `owner_name`: `<owner>-pgt-<index>`.
@@ -56,18 +56,18 @@ pub fn composite_template_name(owner_name: &str, index: usize) -> String {
 /// `<owner>-<suffix>` as a DNS label.
 fn label(owner_name: &str, suffix: &str) -> String {
     let name = format!("{owner_name}-{suffix}");
-    if name.len() <= LABEL_MAX && !owner_name.contains('.') {
+    if name.len() <= MAX_LABEL_LENGTH && !owner_name.contains('.') {
         return name;
     }
     let suffix = format!("-{}-{suffix}", hash(&[owner_name]));
     let prefix = owner_name.replace('.', "-");
-    format!("{}{suffix}", cut(&prefix, LABEL_MAX - suffix.len()))
+    format!("{}{suffix}", truncate(&prefix, MAX_LABEL_LENGTH - suffix.len()))
 }
 
 /// The first `room` characters of `name`, or one fewer where the last would be a dot: a dot and the dash that follows
 /// make no legal name.
-fn cut(name: &str, room: usize) -> &str {
-    let kept = name.char_indices().nth(room).map_or(name, |(end, _)| &name[..end]);
+fn truncate(name: &str, max_length: usize) -> &str {
+    let kept = name.char_indices().nth(max_length).map_or(name, |(end, _)| &name[..end]);
     kept.strip_suffix('.').unwrap_or(kept)
 }
 

@@ -9,13 +9,13 @@ use crate::format;
 use crate::item::ResourceClaim;
 
 /// The most claims a group may have.
-pub const CLAIMS_MAX: usize = 4;
+pub const MAX_CLAIMS: usize = 4;
 /// The most topology constraints a group may have.
-pub const TOPOLOGY_MAX: usize = 1;
+pub const MAX_TOPOLOGY_CONSTRAINTS: usize = 1;
 /// The most templates in one list.
-pub const TEMPLATES_MAX: usize = 8;
+pub const MAX_TEMPLATES: usize = 8;
 /// The most levels of templates, that of the groups of pods included.
-pub const DEPTH_MAX: usize = 4;
+pub const MAX_DEPTH: usize = 4;
 
 /// Exactly one member of a union is set. The error is about the struct around the members.
 pub fn exactly_one(path: &Path, members: &[(&str, bool)]) -> Option<Error> {
@@ -49,7 +49,7 @@ pub fn immutable(path: &Path) -> Error {
 }
 
 /// A field that may change but neither come nor go has neither come nor gone.
-pub fn presence_kept(path: &Path, new: bool, old: bool) -> Option<Error> {
+pub fn presence_unchanged(path: &Path, new: bool, old: bool) -> Option<Error> {
     match (new, old) {
         (true, false) => Some(Error::invalid(path, Value::Null, "field cannot be set once created")),
         (false, true) => Some(Error::invalid(path, Value::Null, "field cannot be cleared once set")),
@@ -58,29 +58,31 @@ pub fn presence_kept(path: &Path, new: bool, old: bool) -> Option<Error> {
 }
 
 /// A text that has to be there and to be written as `format` says.
-pub fn required(path: &Path, text: &str, format: fn(&str) -> Vec<String>) -> ErrorList {
-    if text.is_empty() { vec![Error::required(path, "")] } else { written_as(path, text, format) }
+pub fn validate_required(path: &Path, text: &str, format: fn(&str) -> Vec<String>) -> ErrorList {
+    if text.is_empty() { vec![Error::required(path, "")] } else { validate_format(path, text, format) }
 }
 
 /// A text that has to be written as `format` says.
-pub fn written_as(path: &Path, text: &str, format: fn(&str) -> Vec<String>) -> ErrorList {
+pub fn validate_format(path: &Path, text: &str, format: fn(&str) -> Vec<String>) -> ErrorList {
     format(text).into_iter().map(|wrong| Error::invalid(path, text, wrong)).collect()
 }
 
 /// Topology constraints, given by their keys: few enough, each a label key.
-pub fn topology<'a>(path: &Path, keys: impl ExactSizeIterator<Item = &'a str>) -> ErrorList {
-    if keys.len() > TOPOLOGY_MAX {
-        return vec![Error::too_many(path, keys.len(), TOPOLOGY_MAX)];
+pub fn validate_topology<'a>(path: &Path, keys: impl ExactSizeIterator<Item = &'a str>) -> ErrorList {
+    if keys.len() > MAX_TOPOLOGY_CONSTRAINTS {
+        return vec![Error::too_many(path, keys.len(), MAX_TOPOLOGY_CONSTRAINTS)];
     }
-    keys.enumerate().flat_map(|(i, key)| required(&path.index(i).child("key"), key, format::label_key)).collect()
+    keys.enumerate()
+        .flat_map(|(i, key)| validate_required(&path.index(i).child("key"), key, format::label_key))
+        .collect()
 }
 
 /// Claims of a group: few enough, names unique, each with exactly one source.
-pub fn claims(path: &Path, claims: &[ResourceClaim]) -> ErrorList {
-    if claims.len() > CLAIMS_MAX {
-        return vec![Error::too_many(path, claims.len(), CLAIMS_MAX)];
+pub fn validate_claims(path: &Path, claims: &[ResourceClaim]) -> ErrorList {
+    if claims.len() > MAX_CLAIMS {
+        return vec![Error::too_many(path, claims.len(), MAX_CLAIMS)];
     }
-    let mut errors = unique_names(path, claims, |claim| &claim.name);
+    let mut errors = validate_unique_names(path, claims, |claim| &claim.name);
     for (i, claim) in claims.iter().enumerate() {
         let path = path.index(i);
         let sources = [
@@ -88,17 +90,17 @@ pub fn claims(path: &Path, claims: &[ResourceClaim]) -> ErrorList {
             ("resourceClaimTemplateName", &claim.resource_claim_template_name),
         ];
         errors.extend(exactly_one(&path, &sources.map(|(name, source)| (name, source.is_some()))));
-        errors.extend(required(&path.child("name"), &claim.name, format::label));
+        errors.extend(validate_required(&path.child("name"), &claim.name, format::label));
         for (name, source) in sources {
             let source = source.iter();
-            errors.extend(source.flat_map(|text| written_as(&path.child(name), text, format::subdomain)));
+            errors.extend(source.flat_map(|text| validate_format(&path.child(name), text, format::subdomain)));
         }
     }
     errors
 }
 
 /// No two items of a list bear the same name. The error is about the later one and shows it whole.
-pub fn unique_names<T: serde::Serialize>(path: &Path, items: &[T], name: fn(&T) -> &String) -> ErrorList {
+pub fn validate_unique_names<T: serde::Serialize>(path: &Path, items: &[T], name: fn(&T) -> &String) -> ErrorList {
     let repeated =
         items.iter().enumerate().filter(|(i, item)| items[..*i].iter().any(|earlier| name(earlier) == name(item)));
     repeated

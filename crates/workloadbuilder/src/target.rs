@@ -7,23 +7,23 @@ use serde_json::{Map, Value, json};
 
 /// The form in which objects are built and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct BuildTarget {
     /// The version in which Workloads and PodGroups are written.
-    pub version: Version,
+    pub version: SchedulingVersion,
     /// Whether groups may hold groups.
-    pub shape: Shape,
+    pub layout: GroupLayout,
 }
 
-impl Target {
+impl BuildTarget {
     /// The shape that this version can have.
-    pub fn held_shape(self) -> Shape {
-        if self.version.has_composites() { self.shape } else { Shape::Flat }
+    pub fn supported_layout(self) -> GroupLayout {
+        if self.version.has_composites() { self.layout } else { GroupLayout::Flat }
     }
 }
 
 /// A version of `scheduling.k8s.io`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
+pub enum SchedulingVersion {
     /// Kubernetes 1.37, on the way to stable.
     #[default]
     V1beta1,
@@ -35,7 +35,7 @@ pub enum Version {
 
 /// Whether groups may hold groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shape {
+pub enum GroupLayout {
     /// A tree becomes a tree of templates.
     #[default]
     Nested,
@@ -44,19 +44,19 @@ pub enum Shape {
     Flat,
 }
 
-impl Version {
+impl SchedulingVersion {
     /// Group and version, as an object writes them.
     pub fn api_version(self) -> &'static str {
         match self {
-            Version::V1beta1 => "scheduling.k8s.io/v1beta1",
-            Version::V1alpha3 => "scheduling.k8s.io/v1alpha3",
-            Version::V1alpha2 => "scheduling.k8s.io/v1alpha2",
+            SchedulingVersion::V1beta1 => "scheduling.k8s.io/v1beta1",
+            SchedulingVersion::V1alpha3 => "scheduling.k8s.io/v1alpha3",
+            SchedulingVersion::V1alpha2 => "scheduling.k8s.io/v1alpha2",
         }
     }
 
     /// Whether a Workload of this version can have composite templates.
     pub fn has_composites(self) -> bool {
-        self != Version::V1alpha2
+        self != SchedulingVersion::V1alpha2
     }
 
     /// A Workload, PodGroup or CompositePodGroup of this library as this version writes it; `None` where the version has
@@ -66,32 +66,32 @@ impl Version {
     ///
     /// ```
     /// use k8s_openapi::api::scheduling::{v1alpha3, v1beta1};
-    /// use workloadbuilder::target::Version;
+    /// use workloadbuilder::target::SchedulingVersion;
     ///
     /// let built = v1beta1::Workload::default();
-    /// let document = Version::V1alpha3.write(&built).expect("v1alpha3 has Workloads");
+    /// let document = SchedulingVersion::V1alpha3.to_document(&built).expect("v1alpha3 has Workloads");
     /// let typed: v1alpha3::Workload = serde_json::from_value(document)?;
     /// # assert_eq!(typed, v1alpha3::Workload::default());
     /// # Ok::<(), serde_json::Error>(())
     /// ```
-    pub fn write(self, object: &impl Serialize) -> Option<Value> {
+    pub fn to_document(self, object: &impl Serialize) -> Option<Value> {
         let mut document = serde_json::to_value(object).expect("an API type becomes JSON");
         if document["kind"] == "CompositePodGroup" {
             return self.has_composites().then_some(document);
         }
         document["apiVersion"] = self.api_version().into();
-        if self == Version::V1alpha2 {
-            put_back(document.get_mut("spec").and_then(Value::as_object_mut)?);
+        if self == SchedulingVersion::V1alpha2 {
+            to_v1alpha2(document.get_mut("spec").and_then(Value::as_object_mut)?);
         }
         Some(document)
     }
 }
 
 /// Writes a spec as 1.36 had it.
-fn put_back(spec: &mut Map<String, Value>) {
+fn to_v1alpha2(spec: &mut Map<String, Value>) {
     for template in spec.get_mut("podGroupTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(template) = template.as_object_mut() {
-            put_back_group(template);
+            group_to_v1alpha2(template);
         }
     }
     if let Some(origin) = spec.remove("workloadRef") {
@@ -99,10 +99,10 @@ fn put_back(spec: &mut Map<String, Value>) {
         spec.insert("podGroupTemplateRef".to_owned(), json!({ "workload": workload }));
     }
     spec.remove("parentCompositePodGroupName");
-    put_back_group(spec);
+    group_to_v1alpha2(spec);
 }
 
-fn put_back_group(group: &mut Map<String, Value>) {
+fn group_to_v1alpha2(group: &mut Map<String, Value>) {
     group.remove("preemptionPolicy");
     if let Some(mode) = group.get_mut("disruptionMode") {
         *mode = if mode.get("all").is_some() { "PodGroup".into() } else { "Pod".into() };
@@ -115,7 +115,7 @@ mod tests {
     use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
     use serde_json::{Value, json};
 
-    use super::Version;
+    use super::SchedulingVersion;
 
     fn workload(template: Value) -> Workload {
         let spec = json!({"controllerRef": {"kind": "Job", "name": "a"}, "podGroupTemplates": [template]});
@@ -129,18 +129,18 @@ mod tests {
     fn an_object_is_written_as_each_version_has_it() {
         let template = json!({"name": "t", "schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}});
         let built = workload(template.clone());
-        for version in [Version::V1beta1, Version::V1alpha3] {
-            let written = version.write(&built).expect("a Workload");
+        for version in [SchedulingVersion::V1beta1, SchedulingVersion::V1alpha3] {
+            let written = version.to_document(&built).expect("a Workload");
             assert_eq!(written["apiVersion"], version.api_version());
             assert_eq!(written["spec"]["podGroupTemplates"][0], template);
         }
-        let written = Version::V1alpha2.write(&built).expect("a Workload");
+        let written = SchedulingVersion::V1alpha2.to_document(&built).expect("a Workload");
         assert_eq!(written["apiVersion"], "scheduling.k8s.io/v1alpha2");
         assert_eq!(written["spec"]["podGroupTemplates"][0]["disruptionMode"], "PodGroup");
 
         let mut group = PodGroup::default();
         group.spec.workload_ref = serde_json::from_value(json!({"workloadName": "w", "templateName": "t"})).ok();
-        let written = Version::V1alpha2.write(&group).expect("a PodGroup");
+        let written = SchedulingVersion::V1alpha2.to_document(&group).expect("a PodGroup");
         let origin = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
         assert_eq!(written["spec"]["podGroupTemplateRef"], origin);
         assert_eq!(written["spec"].get("workloadRef"), None);
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn a_composite_is_written_in_the_one_version_that_has_it() {
         let composite = CompositePodGroup::default();
-        for version in [Version::V1beta1, Version::V1alpha3] {
-            let written = version.write(&composite).expect("a composite");
+        for version in [SchedulingVersion::V1beta1, SchedulingVersion::V1alpha3] {
+            let written = version.to_document(&composite).expect("a composite");
             assert_eq!(written["apiVersion"], "scheduling.k8s.io/v1alpha3");
         }
-        assert_eq!(Version::V1alpha2.write(&composite), None);
+        assert_eq!(SchedulingVersion::V1alpha2.to_document(&composite), None);
     }
 }

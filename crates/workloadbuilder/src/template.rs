@@ -10,17 +10,20 @@ use k8s_openapi::api::scheduling::v1beta1::{
 use serde_json::{Map, Value};
 
 use crate::item::{DisruptionMode, SchedulingConfig, SchedulingConstraints, SchedulingPolicy};
-use crate::tree::Node;
+use crate::tree::ResolvedItem;
 
 /// The lists of templates of nodes that stand side by side: groups of pods, and groups of groups.
-pub(crate) fn lists(nodes: &[Node<'_>]) -> (Option<Vec<PodGroupTemplate>>, Option<Vec<CompositePodGroupTemplate>>) {
-    let (composites, leaves): (Vec<&Node<'_>>, Vec<&Node<'_>>) = nodes.iter().partition(|node| node.is_composite());
+pub(crate) fn template_lists(
+    nodes: &[ResolvedItem<'_>],
+) -> (Option<Vec<PodGroupTemplate>>, Option<Vec<CompositePodGroupTemplate>>) {
+    let (composites, leaves): (Vec<&ResolvedItem<'_>>, Vec<&ResolvedItem<'_>>) =
+        nodes.iter().partition(|node| node.is_composite());
     let leaves = (!leaves.is_empty()).then(|| leaves.into_iter().map(pod_group).collect());
     let composites = (!composites.is_empty()).then(|| composites.into_iter().map(composite_pod_group).collect());
     (leaves, composites)
 }
 
-fn pod_group(node: &Node<'_>) -> PodGroupTemplate {
+fn pod_group(node: &ResolvedItem<'_>) -> PodGroupTemplate {
     let config = node.config.clone();
     PodGroupTemplate {
         name: node.item.name.clone(),
@@ -42,9 +45,9 @@ fn pod_group(node: &Node<'_>) -> PodGroupTemplate {
     }
 }
 
-fn composite_pod_group(node: &Node<'_>) -> CompositePodGroupTemplate {
+fn composite_pod_group(node: &ResolvedItem<'_>) -> CompositePodGroupTemplate {
     let config = node.config.clone();
-    let (pod_group_templates, composite_pod_group_templates) = lists(&node.children);
+    let (pod_group_templates, composite_pod_group_templates) = template_lists(&node.children);
     CompositePodGroupTemplate {
         name: node.item.name.clone(),
         scheduling_policy: match gang_count(&config) {

@@ -9,21 +9,25 @@ use crate::error::BuildError;
 use crate::field::{Error as FieldError, Path};
 use crate::format;
 use crate::item::{DisruptionMode, PolicyKind, SchedulingConfig, SchedulingPolicy, WorkloadItem};
-use crate::rules::{self, DEPTH_MAX, TEMPLATES_MAX};
-use crate::target::Shape;
+use crate::rules::{self, MAX_DEPTH, MAX_TEMPLATES};
+use crate::target::GroupLayout;
 
 /// An item and what holds for it.
 #[derive(Clone)]
-pub(crate) struct Node<'a> {
+pub(crate) struct ResolvedItem<'a> {
     pub item: &'a WorkloadItem,
     pub config: SchedulingConfig,
-    pub children: Vec<Node<'a>>,
+    pub children: Vec<ResolvedItem<'a>>,
 }
 
-impl<'a> Node<'a> {
+impl<'a> ResolvedItem<'a> {
     /// The tree of `item`, resolved.
-    pub fn of(item: &'a WorkloadItem) -> Node<'a> {
-        Node { item, config: item.resolve(), children: item.children.iter().map(Node::of).collect() }
+    pub fn resolve(item: &'a WorkloadItem) -> ResolvedItem<'a> {
+        ResolvedItem {
+            item,
+            config: item.resolve(),
+            children: item.children.iter().map(ResolvedItem::resolve).collect(),
+        }
     }
 
     pub fn is_composite(&self) -> bool {
@@ -38,75 +42,75 @@ impl<'a> Node<'a> {
 
     /// Levels from here down, a leaf being one.
     fn depth(&self) -> usize {
-        1 + self.children.iter().map(Node::depth).max().unwrap_or(0)
+        1 + self.children.iter().map(ResolvedItem::depth).max().unwrap_or(0)
     }
 }
 
 /// The trees of `roots` as they will be written, or everything that keeps them from it.
-pub(crate) fn resolve(roots: &[WorkloadItem], shape: Shape) -> Result<Vec<Node<'_>>, Vec<BuildError>> {
-    let mut nodes: Vec<Node<'_>> = roots.iter().map(Node::of).collect();
+pub(crate) fn resolve(roots: &[WorkloadItem], shape: GroupLayout) -> Result<Vec<ResolvedItem<'_>>, Vec<BuildError>> {
+    let mut nodes: Vec<ResolvedItem<'_>> = roots.iter().map(ResolvedItem::resolve).collect();
     let mut errors = Vec::new();
     if nodes.is_empty() {
-        errors.push(BuildError::NoItem);
+        errors.push(BuildError::NoItems);
     }
     let mut names = BTreeSet::new();
     for node in &nodes {
-        each(node, &mut |node| {
+        visit_all(node, &mut |node| {
             errors.extend(name(node, &mut names));
             errors.extend(level(node));
             errors.extend(config(node));
         });
     }
-    errors.extend(spread_priority(&mut nodes));
-    if shape == Shape::Flat {
+    errors.extend(propagate_priority_class(&mut nodes));
+    if shape == GroupLayout::Flat {
         nodes = nodes.into_iter().flat_map(|node| leaves(node, &mut errors)).collect();
     }
     errors.extend(top(&nodes));
     for node in &nodes {
         errors.extend(depth(node));
-        each(node, &mut |node| errors.extend(children(node)));
+        visit_all(node, &mut |node| errors.extend(children(node)));
     }
     if errors.is_empty() { Ok(nodes) } else { Err(errors) }
 }
 
 /// Parents before children, in the order given.
-fn each<'n, 'a>(node: &'n Node<'a>, visit: &mut impl FnMut(&'n Node<'a>)) {
+fn visit_all<'n, 'a>(node: &'n ResolvedItem<'a>, visit: &mut impl FnMut(&'n ResolvedItem<'a>)) {
     visit(node);
     for child in &node.children {
-        each(child, visit);
+        visit_all(child, visit);
     }
 }
 
-fn name<'a>(node: &Node<'a>, names: &mut BTreeSet<&'a str>) -> Option<BuildError> {
+fn name<'a>(node: &ResolvedItem<'a>, names: &mut BTreeSet<&'a str>) -> Option<BuildError> {
     let (path, item) = (node.item.path.clone(), node.item.name.clone());
     if item.is_empty() {
         return Some(BuildError::NoName { path });
     }
     if let Some(wrong) = format::label(&item).into_iter().next() {
-        return Some(BuildError::BadName { path, item, wrong });
+        return Some(BuildError::InvalidName { path, item, wrong });
     }
     (!names.insert(&node.item.name)).then_some(BuildError::DuplicateName { path, item })
 }
 
 /// The item's blocks and configuration are of its level.
-fn level(node: &Node<'_>) -> Option<BuildError> {
+fn level(node: &ResolvedItem<'_>) -> Option<BuildError> {
     let item = node.item.name.clone();
     match (&node.item.input, node.is_composite()) {
         (Blocks::PodGroup(_), true) => {
-            Some(BuildError::OtherLevel { item, blocks: "PodGroup", level: "a group of groups" })
+            Some(BuildError::LevelMismatch { item, blocks: "PodGroup", level: "a group of groups" })
         }
         (Blocks::CompositePodGroup(_), false) => {
-            Some(BuildError::OtherLevel { item, blocks: "CompositePodGroup", level: "a group of pods" })
+            Some(BuildError::LevelMismatch { item, blocks: "CompositePodGroup", level: "a group of pods" })
         }
         (_, true) if !node.config.resource_claims.is_empty() => {
-            Some(BuildError::ClaimsOfGroups { path: node.item.fields.resource_claims.clone(), item })
+            Some(BuildError::ClaimsOnComposite { path: node.item.fields.resource_claims.clone(), item })
         }
         _ => None,
     }
 }
 
 /// What the API server would refuse in the template of one item.
-fn config(node: &Node<'_>) -> Vec<BuildError> {
+fn config(node: &ResolvedItem<'_>) -> Vec<BuildError> {
     let (item, fields) = (node.item, &node.item.fields);
     let mut refused: Vec<FieldError> = Vec::new();
     let mut errors = Vec::new();
@@ -120,39 +124,41 @@ fn config(node: &Node<'_>) -> Vec<BuildError> {
         }
         Some(SchedulingPolicy::Other(name)) => {
             let (path, item) = (fields.policy.clone(), item.name.clone());
-            errors.push(BuildError::Unknown { path, item, what: "the scheduling policy", name });
+            errors.push(BuildError::NotInApi { path, item, what: "the scheduling policy", name });
         }
         None | Some(SchedulingPolicy::Basic) => {}
     }
     if let Some(DisruptionMode::Other(name)) = node.config.disruption_mode {
         let (path, item) = (fields.disruption_mode.clone(), item.name.clone());
-        errors.push(BuildError::Unknown { path, item, what: "the disruption mode", name });
+        errors.push(BuildError::NotInApi { path, item, what: "the disruption mode", name });
     }
     if let Some(constraints) = &node.config.constraints {
         let path = fields.constraints.child("topology");
-        refused.extend(rules::topology(&path, constraints.topology.iter().map(String::as_str)));
+        refused.extend(rules::validate_topology(&path, constraints.topology.iter().map(String::as_str)));
     }
-    refused.extend(rules::claims(&fields.resource_claims, &node.config.resource_claims));
+    refused.extend(rules::validate_claims(&fields.resource_claims, &node.config.resource_claims));
     if let Some(class) = priority_class(node) {
-        refused.extend(rules::written_as(&item.path.child("priorityClassName"), class, format::subdomain));
+        refused.extend(rules::validate_format(&item.path.child("priorityClassName"), class, format::subdomain));
     }
-    errors.extend(refused.into_iter().map(|error| BuildError::Field { item: item.name.clone(), error: error.into() }));
+    errors.extend(
+        refused.into_iter().map(|error| BuildError::InvalidField { item: item.name.clone(), error: error.into() }),
+    );
     errors
 }
 
-fn priority_class<'n>(node: &'n Node<'_>) -> Option<&'n str> {
+fn priority_class<'n>(node: &'n ResolvedItem<'_>) -> Option<&'n str> {
     node.config.priority_class_name.as_deref().filter(|class| !class.is_empty())
 }
 
 /// Gives all nodes the class that any of them has.
 // Upstream: each template has what its own item says, and the server refuses the Workload unless all say the same.
-fn spread_priority(nodes: &mut [Node<'_>]) -> Vec<BuildError> {
+fn propagate_priority_class(nodes: &mut [ResolvedItem<'_>]) -> Vec<BuildError> {
     let mut first: Option<String> = None;
     let mut errors = Vec::new();
     for node in &*nodes {
-        each(node, &mut |node| match (priority_class(node), &first) {
+        visit_all(node, &mut |node| match (priority_class(node), &first) {
             (Some(class), None) => first = Some(class.to_owned()),
-            (Some(other), Some(first)) if other != first => errors.push(BuildError::Priorities {
+            (Some(other), Some(first)) if other != first => errors.push(BuildError::PriorityClassMismatch {
                 path: node.item.path.clone(),
                 item: node.item.name.clone(),
                 first: first.clone(),
@@ -161,16 +167,16 @@ fn spread_priority(nodes: &mut [Node<'_>]) -> Vec<BuildError> {
             _ => {}
         });
     }
-    fn give(node: &mut Node<'_>, class: Option<&String>) {
+    fn set_priority_class(node: &mut ResolvedItem<'_>, class: Option<&String>) {
         node.config.priority_class_name = class.cloned();
-        node.children.iter_mut().for_each(|child| give(child, class));
+        node.children.iter_mut().for_each(|child| set_priority_class(child, class));
     }
-    nodes.iter_mut().for_each(|node| give(node, first.as_ref()));
+    nodes.iter_mut().for_each(|node| set_priority_class(node, first.as_ref()));
     errors
 }
 
 /// The groups of pods of a tree, side by side.
-fn leaves<'a>(node: Node<'a>, errors: &mut Vec<BuildError>) -> Vec<Node<'a>> {
+fn leaves<'a>(node: ResolvedItem<'a>, errors: &mut Vec<BuildError>) -> Vec<ResolvedItem<'a>> {
     if !node.is_composite() {
         return vec![node];
     }
@@ -187,12 +193,12 @@ fn leaves<'a>(node: Node<'a>, errors: &mut Vec<BuildError>) -> Vec<Node<'a>> {
 }
 
 /// The list at the top of a Workload: of one kind, and not too long.
-fn top(nodes: &[Node<'_>]) -> Option<BuildError> {
+fn top(nodes: &[ResolvedItem<'_>]) -> Option<BuildError> {
     let first = nodes.first()?;
     if let Some(other) = nodes.iter().find(|node| node.is_composite() != first.is_composite()) {
-        return Some(BuildError::MixedTop { item: other.item.name.clone() });
+        return Some(BuildError::MixedTopLevel { item: other.item.name.clone() });
     }
-    (nodes.len() > TEMPLATES_MAX).then(|| BuildError::TooManyTemplates {
+    (nodes.len() > MAX_TEMPLATES).then(|| BuildError::TooManyTemplates {
         path: first.item.path.clone(),
         owner: "the top of the workload".to_owned(),
         count: nodes.len(),
@@ -200,19 +206,19 @@ fn top(nodes: &[Node<'_>]) -> Option<BuildError> {
 }
 
 /// The lists of a composite are not too long.
-fn children(node: &Node<'_>) -> Option<BuildError> {
+fn children(node: &ResolvedItem<'_>) -> Option<BuildError> {
     let composites = node.children.iter().filter(|child| child.is_composite()).count();
     let count = composites.max(node.children.len() - composites);
-    (count > TEMPLATES_MAX).then(|| BuildError::TooManyTemplates {
+    (count > MAX_TEMPLATES).then(|| BuildError::TooManyTemplates {
         path: node.item.path.clone(),
         owner: format!("item {}", node.item.name),
         count,
     })
 }
 
-fn depth(node: &Node<'_>) -> Option<BuildError> {
+fn depth(node: &ResolvedItem<'_>) -> Option<BuildError> {
     let depth = node.depth();
     let (path, item) = (node.item.path.clone(), node.item.name.clone());
     // A group of pods alone is one level, and always allowed.
-    (depth > DEPTH_MAX).then_some(BuildError::TooDeep { path, item, depth })
+    (depth > MAX_DEPTH).then_some(BuildError::TooDeep { path, item, depth })
 }

@@ -12,7 +12,7 @@ use crate::blocks::{
 use crate::field::{Error, ErrorList, Path};
 use crate::item::{DisruptionMode, DisruptionModeKind, FieldPaths, PolicyKind, SchedulingConfig, WorkloadItem};
 use crate::rules;
-use crate::tree::Node;
+use crate::tree::ResolvedItem;
 
 /// The form of what the user wrote at `items` and below. Items are known again by their names, level by level: one that
 /// has moved is new.
@@ -77,7 +77,7 @@ pub fn policy_block(
     new: &WorkloadPodGroupSchedulingPolicy,
     old: Option<&WorkloadPodGroupSchedulingPolicy>,
 ) -> ErrorList {
-    let policy = |block: &WorkloadPodGroupSchedulingPolicy| Policy {
+    let policy = |block: &WorkloadPodGroupSchedulingPolicy| PolicyChoice {
         basic: block.basic.is_some(),
         gang: block.gang.as_ref().map(|gang| gang.min_count),
     };
@@ -90,7 +90,7 @@ pub fn composite_policy_block(
     new: &WorkloadCompositePodGroupSchedulingPolicy,
     old: Option<&WorkloadCompositePodGroupSchedulingPolicy>,
 ) -> ErrorList {
-    let policy = |block: &WorkloadCompositePodGroupSchedulingPolicy| Policy {
+    let policy = |block: &WorkloadCompositePodGroupSchedulingPolicy| PolicyChoice {
         basic: block.basic.is_some(),
         gang: block.gang.as_ref().map(|gang| gang.min_group_count),
     };
@@ -99,13 +99,13 @@ pub fn composite_policy_block(
 
 /// What a policy of either level says.
 #[derive(PartialEq)]
-struct Policy {
+struct PolicyChoice {
     basic: bool,
     gang: Option<Option<i32>>,
 }
 
-fn policy_members(path: &Path, new: &Policy, old: Option<&Policy>, count: &str) -> ErrorList {
-    let members = |policy: &Policy| [("basic", policy.basic), ("gang", policy.gang.is_some())];
+fn policy_members(path: &Path, new: &PolicyChoice, old: Option<&PolicyChoice>, count: &str) -> ErrorList {
+    let members = |policy: &PolicyChoice| [("basic", policy.basic), ("gang", policy.gang.is_some())];
     let mut errors = ErrorList::new();
     if old.map(members) != Some(members(new)) {
         errors.extend(rules::exactly_one(path, &members(new)));
@@ -129,7 +129,7 @@ pub fn composite_constraints_block(path: &Path, block: &WorkloadCompositePodGrou
 
 fn topology(path: &Path, topology: Option<&[TopologyConstraint]>) -> ErrorList {
     let keys = topology.unwrap_or_default().iter().map(|constraint| constraint.key.as_str());
-    rules::topology(&path.child("topology"), keys)
+    rules::validate_topology(&path.child("topology"), keys)
 }
 
 /// A disruption mode: exactly one member.
@@ -168,7 +168,7 @@ pub fn resource_claims_block(
         return ErrorList::new();
     }
     let known = |i: usize| old.is_some_and(|old| old.contains(&new[i]));
-    let errors = rules::claims(path, &new.iter().map(map_claim).collect::<Vec<_>>());
+    let errors = rules::validate_claims(path, &new.iter().map(map_claim).collect::<Vec<_>>());
     let about_known = |error: &Error| {
         (0..new.len()).filter(|i| known(*i)).any(|i| {
             let (claim, at) = (path.index(i), error.path.as_str());
@@ -183,13 +183,13 @@ pub fn resource_claims_block(
 /// within an item and between an item and those above it.
 pub fn resolved(item: &WorkloadItem, policies: &[PolicyKind], modes: &[DisruptionModeKind]) -> ErrorList {
     let mut errors = ErrorList::new();
-    sense(&Node::of(item), None, policies, modes, &mut errors);
+    validate_item_semantics(&ResolvedItem::resolve(item), None, policies, modes, &mut errors);
     errors
 }
 
 /// `above` is the nearest item above that is disrupted as a whole.
-fn sense(
-    node: &Node<'_>,
+fn validate_item_semantics(
+    node: &ResolvedItem<'_>,
     above: Option<&WorkloadItem>,
     policies: &[PolicyKind],
     modes: &[DisruptionModeKind],
@@ -216,7 +216,7 @@ fn sense(
     }
     let above = if as_a_whole { Some(node.item) } else { above };
     for child in &node.children {
-        sense(child, above, policies, modes, errors);
+        validate_item_semantics(child, above, policies, modes, errors);
     }
 }
 
@@ -446,7 +446,7 @@ mod tests {
 
     // Shows: S004-43
     #[test]
-    fn a_policy_or_mode_that_nobody_listed_is_refused_at_every_level() {
+    fn unlisted_policy_or_mode_is_refused_at_every_level() {
         // As if the API had gained them: by the user's block, a default or a callback, it makes no difference.
         let novel = |blocks: Value| WorkloadItem {
             callbacks: vec![Arc::new(|config: &mut SchedulingConfig| {

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use api::gates::Gates;
 use api::{Clock, Random, Timestamp};
-use apiserver::{Identity, Server};
+use apiserver::{ApiServer, Identity};
 use futures::future::try_join_all;
 use runtime::TokioClock;
 use runtime::request::{self, PatchKind};
 use serde_json::{Value, json};
 use store::disk::{Disk, DiskOptions};
-use store::{Committer, Limits, Store};
+use store::{Committer, HistoryLimits, Store};
 
-use crate::up::{Plan, Up};
+use crate::up_process::{UpConfig, UpProcess};
 
 /// Options of `cargo xtask bench api`.
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ const CLIENTS: [usize; 3] = [1, 16, 64];
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// One measured row.
-struct Row {
+struct ApiRow {
     case: String,
     clients: usize,
     per_second: f64,
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             row.case, row.clients, row.per_second, row.p50_ms, row.p99_ms
         );
     }
-    let sizes = load.block_on(sizes(args))?;
+    let sizes = load.block_on(measure_footprint(args))?;
     println!("{:#}", sizes);
     if let Some(file) = &args.json {
         let lines = rows.iter().map(|row| {
@@ -80,30 +80,36 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The server called in place, its store on disk with a writer of its own.
-async fn in_process(args: &Args) -> anyhow::Result<Vec<Row>> {
+async fn in_process(args: &Args) -> anyhow::Result<Vec<ApiRow>> {
     let folder = args.folder.join("in-process");
-    let store = Store::open(Box::new(Disk::open(&folder, DiskOptions::at(Timestamp::now()))?), Limits::default())?;
+    let store =
+        Store::open(Box::new(Disk::open(&folder, DiskOptions::new(Timestamp::now()))?), HistoryLimits::default())?;
     let (committer, writer) = Committer::on_thread(store.clone(), |error| panic!("the disk failed: {error}"));
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Timestamp::now()));
-    let server =
-        Server::new(apiserver::Config { store, committer, clock, random: Random::seeded(1), gates: Gates::default() })?;
-    let rows = rows("in process", args, || async { Ok(server.client(Identity::admin())) }).await?;
+    let server = ApiServer::new(apiserver::Config {
+        store,
+        committer,
+        clock,
+        random: Random::seeded(1),
+        gates: Gates::default(),
+    })?;
+    let rows = measure_requests("in process", args, || async { Ok(server.client(Identity::admin())) }).await?;
     drop(server);
     drop(writer);
     Ok(rows)
 }
 
 /// The real program in a process of its own, asked over TLS; the clients have the rest of the machine.
-async fn over_tls(args: &Args) -> anyhow::Result<Vec<Row>> {
-    let mut plan = Plan::new(&args.phalanx, &args.folder.join("tls"))?;
+async fn over_tls(args: &Args) -> anyhow::Result<Vec<ApiRow>> {
+    let mut plan = UpConfig::new(&args.phalanx, &args.folder.join("tls"))?;
     plan.options = ["--without", "scheduler,controllers,nodes"].map(str::to_owned).to_vec();
-    let up = Up::start(&plan, "127.0.0.1:0")?;
-    let rows = rows("over TLS", args, || async { up.client().await }).await?;
+    let up = UpProcess::start(&plan, "127.0.0.1:0")?;
+    let rows = measure_requests("over TLS", args, || async { up.client().await }).await?;
     up.stop()?;
     Ok(rows)
 }
 
-async fn rows<F>(home: &str, args: &Args, client: impl Fn() -> F) -> anyhow::Result<Vec<Row>>
+async fn measure_requests<F>(home: &str, args: &Args, client: impl Fn() -> F) -> anyhow::Result<Vec<ApiRow>>
 where
     F: Future<Output = anyhow::Result<kube::Client>>,
 {
@@ -133,7 +139,7 @@ async fn measure<F>(
     args: &Args,
     clients: &[kube::Client],
     send: impl Fn(kube::Client, usize, usize) -> F,
-) -> anyhow::Result<Row>
+) -> anyhow::Result<ApiRow>
 where
     F: Future<Output = Result<(), kube::Error>>,
 {
@@ -157,15 +163,15 @@ where
     taken.sort_unstable();
     let at = |share: f64| taken[((taken.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
     let per_second = taken.len() as f64 / elapsed;
-    Ok(Row { case, clients: clients.len(), per_second, p50_ms: at(0.5), p99_ms: at(0.99) })
+    Ok(ApiRow { case, clients: clients.len(), per_second, p50_ms: at(0.5), p99_ms: at(0.99) })
 }
 
 /// Resident memory idle and with all pods running, and how long a start takes with them on disk.
-async fn sizes(args: &Args) -> anyhow::Result<Value> {
-    let mut plan = Plan::new(&args.phalanx, &args.folder.join("sizes"))?;
+async fn measure_footprint(args: &Args) -> anyhow::Result<Value> {
+    let mut plan = UpConfig::new(&args.phalanx, &args.folder.join("sizes"))?;
     plan.options = ["--nodes", "500"].map(str::to_owned).to_vec();
-    let up = Up::start(&plan, "127.0.0.1:0")?;
-    let idle = resident_mb(up.id())?;
+    let up = UpProcess::start(&plan, "127.0.0.1:0")?;
+    let idle = resident_mb(up.pid())?;
     let clients: Vec<kube::Client> = try_join_all((0..32).map(|_| up.client())).await?;
     let next = AtomicUsize::new(0);
     let workers = clients.iter().map(|client| async {
@@ -178,13 +184,13 @@ async fn sizes(args: &Args) -> anyhow::Result<Value> {
         }
     });
     try_join_all(workers).await?;
-    all_run(&clients[0]).await?;
-    let full = resident_mb(up.id())?;
+    wait_until_running(&clients[0]).await?;
+    let full = resident_mb(up.pid())?;
     up.stop()?;
     let started = Instant::now();
-    let again = Up::start(&plan, "127.0.0.1:0")?;
+    let again = UpProcess::start(&plan, "127.0.0.1:0")?;
     let start_seconds = started.elapsed().as_secs_f64();
-    let restarted = resident_mb(again.id())?;
+    let restarted = resident_mb(again.pid())?;
     again.stop()?;
     Ok(
         json!({"case": "sizes", "pods": args.pods, "nodes": 500, "rss_idle_mb": idle.round(), "rss_full_mb": full.round(),
@@ -193,7 +199,7 @@ async fn sizes(args: &Args) -> anyhow::Result<Value> {
 }
 
 /// Waits until no pod is left that does not run.
-async fn all_run(client: &kube::Client) -> anyhow::Result<()> {
+async fn wait_until_running(client: &kube::Client) -> anyhow::Result<()> {
     let path = format!("{PODS}?fieldSelector=status.phase!%3DRunning&limit=1");
     let deadline = Instant::now() + Duration::from_secs(600);
     loop {

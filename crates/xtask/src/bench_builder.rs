@@ -33,7 +33,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let [validate, workload, groups] = [
             mean_us(args.times, || drop(black_box(builder.validate(None)))),
             mean_us(args.times, || drop(black_box(builder.build_workload()))),
-            mean_us(args.times, || drop(black_box(builder.groups()))),
+            mean_us(args.times, || drop(black_box(builder.build_groups()))),
         ];
         anyhow::ensure!(builder.validate(None).is_empty(), "{case} is legal");
         println!("{case:>28} {validate:>12.2} {workload:>12.2} {groups:>12.2}");

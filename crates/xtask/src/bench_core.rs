@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use api::quantity::Quantity;
-use api::views::{ContainerView, Meta, NodeView, ObjectKey, PodGroupView, PodView, SchedulingGroupView};
-use api::{Pairs, Timestamp};
+use api::views::{ContainerView, MetaView, NodeView, ObjectKey, PodGroupView, PodView, SchedulingGroupView};
+use api::{SmallMap, Timestamp};
 use k8s_openapi::api::scheduling::v1beta1::{
     BasicSchedulingPolicy, GangSchedulingPolicy, PodGroupSchedulingConstraints, TopologyConstraint,
 };
-use scheduler_core::{Change, Config, Core, Outcome, Verdict};
+use scheduler_core::{BindOutcome, ClusterChange, Config, Core, DecisionAction};
 
 use crate::bench_life::{peak_mb_of, resident_mb_of};
-use crate::shapes::{Case, NAMESPACE, Policy, RACK, rack};
+use crate::scheduling_cases::{CasePolicy, NAMESPACE, RACK, SchedulingCase, rack};
 
 mod instructions; // counted under valgrind, and held against those that were kept
 
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return json.map_or(Ok(()), |mut file| Ok(writeln!(file, "{}", measured.to_json())?));
     }
     for name in CASES {
-        println!("{}", apart(&name.parse()?, json.as_mut())?);
+        println!("{}", measure_in_child_process(&name.parse()?, json.as_mut())?);
     }
     Ok(())
 }
@@ -88,8 +88,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 const HEADING: &str = "case                         mean ms    p50 ms    p99 ms    max ms    observe µs    pods/s  total s   rss MB  core MB";
 
 /// Measures one case in a process of its own, and returns its row.
-fn apart(case: &Case, json: Option<&mut File>) -> anyhow::Result<String> {
-    let scratch = crate::up::Scratch::new("bench-core")?;
+fn measure_in_child_process(case: &SchedulingCase, json: Option<&mut File>) -> anyhow::Result<String> {
+    let scratch = crate::up_process::ScratchDir::new("bench-core")?;
     let file = scratch.path().join("case.json");
     let output = Command::new(std::env::current_exe()?)
         .args(["bench", "core", "--case", &case.name, "--json"])
@@ -104,27 +104,27 @@ fn apart(case: &Case, json: Option<&mut File>) -> anyhow::Result<String> {
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
 
-struct Measured {
-    case: Case,
-    decides: Vec<Duration>,
-    observing: Duration,
+struct CoreMeasurement {
+    case: SchedulingCase,
+    decision_times: Vec<Duration>,
+    observe_time: Duration,
     /// What the core takes, where the system tells. Names of nodes in the views of bound pods are in it.
     core_mb: Option<f64>,
 }
 
 /// All objects, as the caches of the scheduler's shell keep them: each once, shared with whom it is shown to.
-struct Views {
+struct CoreInput {
     nodes: Vec<Arc<NodeView>>,
     groups: Vec<Arc<PodGroupView>>,
     blocked: Vec<Arc<PodView>>,
     pods: BTreeMap<ObjectKey, Arc<PodView>>,
 }
 
-impl Views {
-    fn of(case: &Case) -> Views {
+impl CoreInput {
+    fn of(case: &SchedulingCase) -> CoreInput {
         let pods = (0..case.groups).flat_map(|group| (0..case.pods_per_group).map(move |index| (group, index)));
         let pods = pods.map(|(group, index)| Arc::new(pod(case, group, index)));
-        Views {
+        CoreInput {
             nodes: (0..case.nodes).map(|index| Arc::new(node(index))).collect(),
             groups: (0..case.groups).filter_map(|group| pod_group(case, group)).map(Arc::new).collect(),
             blocked: (0..case.blocked).map(|index| Arc::new(blocked_pod(index))).collect(),
@@ -132,21 +132,22 @@ impl Views {
         }
     }
 
-    fn show(&self, core: &mut Core) {
-        let nodes = self.nodes.iter().map(|node| Change::Node { old: None, new: Some(Arc::clone(node)) });
-        let groups = self.groups.iter().map(|group| Change::PodGroup { old: None, new: Some(Arc::clone(group)) });
+    fn observe_all(&self, core: &mut Core) {
+        let nodes = self.nodes.iter().map(|node| ClusterChange::Node { old: None, new: Some(Arc::clone(node)) });
+        let groups =
+            self.groups.iter().map(|group| ClusterChange::PodGroup { old: None, new: Some(Arc::clone(group)) });
         let pods = self.blocked.iter().chain(self.pods.values());
-        let pods = pods.map(|pod| Change::Pod { old: None, new: Some(Arc::clone(pod)) });
+        let pods = pods.map(|pod| ClusterChange::Pod { old: None, new: Some(Arc::clone(pod)) });
         nodes.chain(groups).chain(pods).for_each(|change| core.observe(change));
     }
 }
 
-fn measure(case: &Case) -> anyhow::Result<Measured> {
+fn measure(case: &SchedulingCase) -> anyhow::Result<CoreMeasurement> {
     let now = Timestamp::UNIX_EPOCH;
-    let mut views = Views::of(case);
+    let mut views = CoreInput::of(case);
     let own_mb = memory_mb(resident_mb_of);
     let mut core = Core::new(Config::default());
-    views.show(&mut core);
+    views.observe_all(&mut core);
     let (mut decides, mut observing, mut bound, mut refused) = (Vec::new(), Duration::ZERO, 0, 0);
     loop {
         let started = Instant::now();
@@ -154,7 +155,7 @@ fn measure(case: &Case) -> anyhow::Result<Measured> {
         let took = started.elapsed();
         let Some(decision) = decision else { break };
         decides.push(took);
-        let Verdict::Bind(placements) = decision.verdict else {
+        let DecisionAction::Bind(placements) = decision.action else {
             refused += 1;
             continue;
         };
@@ -165,9 +166,9 @@ fn measure(case: &Case) -> anyhow::Result<Measured> {
             new.spec.node_name = placement.node;
             let new = Arc::new(new);
             let old = std::mem::replace(kept, Arc::clone(&new));
-            let change = Change::Pod { old: Some(Arc::clone(&old)), new: Some(new) };
+            let change = ClusterChange::Pod { old: Some(Arc::clone(&old)), new: Some(new) };
             let started = Instant::now();
-            core.settled(Outcome::Bound { pod: placement.pod, uid: placement.uid }, now);
+            core.settled(BindOutcome::Bound { pod: placement.pod, uid: placement.uid }, now);
             core.observe(change);
             observing += started.elapsed();
         }
@@ -177,26 +178,26 @@ fn measure(case: &Case) -> anyhow::Result<Measured> {
     ensure!(refused == case.blocked, "{refused} refusals of {} pods that fit nowhere", case.blocked);
     decides.sort_unstable();
     let core_mb = memory_mb(resident_mb_of).zip(own_mb).map(|(all, own)| all - own);
-    Ok(Measured { case: case.clone(), decides, observing, core_mb })
+    Ok(CoreMeasurement { case: case.clone(), decision_times: decides, observe_time: observing, core_mb })
 }
 
-impl Measured {
+impl CoreMeasurement {
     /// The smallest time that at least `percent` of the decisions did not exceed.
     fn percentile(&self, percent: usize) -> f64 {
-        let rank = (self.decides.len() * percent).div_ceil(100).max(1);
-        self.decides.get(rank - 1).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+        let rank = (self.decision_times.len() * percent).div_ceil(100).max(1);
+        self.decision_times.get(rank - 1).map_or(0.0, |time| time.as_secs_f64() * 1e3)
     }
 
     fn seconds(&self) -> f64 {
-        (self.decides.iter().sum::<Duration>() + self.observing).as_secs_f64()
+        (self.decision_times.iter().sum::<Duration>() + self.observe_time).as_secs_f64()
     }
 
     fn mean(&self) -> f64 {
-        self.decides.iter().sum::<Duration>().as_secs_f64() * 1e3 / self.decides.len().max(1) as f64
+        self.decision_times.iter().sum::<Duration>().as_secs_f64() * 1e3 / self.decision_times.len().max(1) as f64
     }
 
     fn observe_us_per_pod(&self) -> f64 {
-        self.observing.as_secs_f64() * 1e6 / self.case.pods().max(1) as f64
+        self.observe_time.as_secs_f64() * 1e6 / self.case.pods().max(1) as f64
     }
 
     fn to_json(&self) -> serde_json::Value {
@@ -205,7 +206,7 @@ impl Measured {
             "system": "core",
             "nodes": self.case.nodes,
             "pods": self.case.pods(),
-            "groups": if self.case.policy == Policy::Single { 0 } else { self.case.groups },
+            "groups": if self.case.policy == CasePolicy::Single { 0 } else { self.case.groups },
             "seconds": self.seconds(),
             "pods_per_second": self.case.pods() as f64 / self.seconds(),
             "decide_ms_mean": self.mean(),
@@ -218,7 +219,7 @@ impl Measured {
     }
 }
 
-impl fmt::Display for Measured {
+impl fmt::Display for CoreMeasurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [mean, p50, p99, max] =
             [self.mean(), self.percentile(50), self.percentile(99), self.percentile(100)].map(|ms| format!("{ms:.4}"));
@@ -237,12 +238,12 @@ fn memory_mb(which: impl Fn(&Path) -> anyhow::Result<f64>) -> Option<f64> {
 fn node(index: usize) -> NodeView {
     let mut node = NodeView::default();
     node.metadata.name = format!("node-{index:05}");
-    node.metadata.labels = Pairs::from([
+    node.metadata.labels = SmallMap::from([
         ("kubernetes.io/hostname".to_owned(), node.metadata.name.clone()),
         ("topology.kubernetes.io/zone".to_owned(), rack(index).replace("rack", "zone")),
         (RACK.to_owned(), rack(index)),
     ]);
-    node.status.allocatable = Pairs::from([
+    node.status.allocatable = SmallMap::from([
         ("cpu".to_owned(), Quantity::whole(4)),
         ("memory".to_owned(), Quantity::whole(32 << 30)),
         ("pods".to_owned(), Quantity::whole(110)),
@@ -250,32 +251,33 @@ fn node(index: usize) -> NodeView {
     node
 }
 
-fn meta(name: String) -> Meta {
-    Meta { uid: format!("uid-{name}"), name, namespace: NAMESPACE.to_owned(), ..Meta::default() }
+fn meta(name: String) -> MetaView {
+    MetaView { uid: format!("uid-{name}"), name, namespace: NAMESPACE.to_owned(), ..MetaView::default() }
 }
 
-fn pod_group(case: &Case, group: usize) -> Option<PodGroupView> {
-    let mut view = PodGroupView { metadata: meta(Case::group_name(group)), ..PodGroupView::default() };
+fn pod_group(case: &SchedulingCase, group: usize) -> Option<PodGroupView> {
+    let mut view = PodGroupView { metadata: meta(SchedulingCase::group_name(group)), ..PodGroupView::default() };
     match case.policy {
-        Policy::Single => return None,
-        Policy::Basic => view.spec.scheduling_policy.basic = Some(BasicSchedulingPolicy::default()),
-        Policy::Gang | Policy::GangInRack => {
+        CasePolicy::Single => return None,
+        CasePolicy::Basic => view.spec.scheduling_policy.basic = Some(BasicSchedulingPolicy::default()),
+        CasePolicy::Gang | CasePolicy::GangInRack => {
             let gang = GangSchedulingPolicy { min_count: case.pods_per_group as i32 };
             view.spec.scheduling_policy.gang = Some(gang);
         }
     }
-    if case.policy == Policy::GangInRack {
+    if case.policy == CasePolicy::GangInRack {
         let topology = Some(vec![TopologyConstraint { key: RACK.to_owned() }]);
         view.spec.scheduling_constraints = Some(PodGroupSchedulingConstraints { topology });
     }
     Some(view)
 }
 
-fn pod(case: &Case, group: usize, index: usize) -> PodView {
-    let mut pod = PodView { metadata: meta(Case::pod_name(group, index)), ..PodView::default() };
+fn pod(case: &SchedulingCase, group: usize, index: usize) -> PodView {
+    let mut pod = PodView { metadata: meta(SchedulingCase::pod_name(group, index)), ..PodView::default() };
     pod.spec.scheduler_name = "default-scheduler".into();
-    if case.policy != Policy::Single {
-        pod.spec.scheduling_group = Some(SchedulingGroupView { pod_group_name: Some(Case::group_name(group)) });
+    if case.policy != CasePolicy::Single {
+        pod.spec.scheduling_group =
+            Some(SchedulingGroupView { pod_group_name: Some(SchedulingCase::group_name(group)) });
     }
     let milli_cpu = case.milli_cpu(group * case.pods_per_group + index);
     pod.spec.containers = vec![container(Quantity::milli(milli_cpu))];
@@ -294,6 +296,6 @@ fn blocked_pod(index: usize) -> PodView {
 fn container(cpu: Quantity) -> ContainerView {
     let mut container = ContainerView::default();
     container.resources.requests =
-        Pairs::from([("cpu".to_owned(), cpu), ("memory".to_owned(), Quantity::whole(100 << 20))]);
+        SmallMap::from([("cpu".to_owned(), cpu), ("memory".to_owned(), Quantity::whole(100 << 20))]);
     container
 }

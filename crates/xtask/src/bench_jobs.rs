@@ -1,12 +1,12 @@
 //! Jobs from their creation to their end: our controllers beside the real kube-controller-manager.
 
-mod home; // what runs: everything in one process of ours, or the real server with parts beside it
+mod running_system; // what runs: everything in one process of ours, or the real server with parts beside it
 mod load; // Jobs sent, and watched to their end
-mod pairs; // what Workloads and PodGroups take up
-mod vitals; // what a server counted, and what a process took
-mod waiting; // what gangs that wait cost
+mod group_footprint; // what Workloads and PodGroups take up
+mod resource_usage; // what a server counted, and what a process took
+mod waiting_gangs; // what gangs that wait cost
 
-pub use self::vitals::Writes;
+pub use self::resource_usage::WriteCounts;
 
 use std::path::PathBuf;
 
@@ -14,18 +14,18 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use home::Home;
-use load::{Load, Measured};
+use load::{JobLoad, JobsMeasurement};
+use running_system::RunningSystem;
 
 /// Options of `cargo xtask bench jobs`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only this case (may be given several times)
     #[arg(long, value_name = "NAME")]
-    case: Vec<Case>,
+    case: Vec<JobsCase>,
     /// Only this system (may be given several times)
     #[arg(long, value_name = "NAME")]
-    system: Vec<System>,
+    system: Vec<JobsSystem>,
     /// Jobs of the case single
     #[arg(long, default_value_t = 10_000)]
     jobs: usize,
@@ -56,7 +56,7 @@ const WITH_GROUPS: &str = "WorkloadWithJob=true";
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Case {
+enum JobsCase {
     /// Many Jobs of one pod, on every system
     Single,
     /// One Indexed Job
@@ -71,7 +71,7 @@ enum Case {
 
 /// Who runs the Jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum System {
+enum JobsSystem {
     /// All of ours in one process, its data on disk
     PhalanxEmbedded,
     /// Our Job controller, scheduler and nodes on the real server
@@ -80,43 +80,44 @@ enum System {
     KubeControllerManager,
 }
 
-impl System {
+impl JobsSystem {
     fn name(self) -> &'static str {
         match self {
-            System::PhalanxEmbedded => "phalanx-embedded",
-            System::Phalanx => "phalanx",
-            System::KubeControllerManager => "kube-controller-manager",
+            JobsSystem::PhalanxEmbedded => "phalanx-embedded",
+            JobsSystem::Phalanx => "phalanx",
+            JobsSystem::KubeControllerManager => "kube-controller-manager",
         }
     }
 }
 
 /// One measurement.
-struct Row {
+struct JobsRow {
     case: String,
-    system: System,
-    load: Load,
-    measured: Measured,
+    system: JobsSystem,
+    load: JobLoad,
+    measured: JobsMeasurement,
 }
 
 /// Runs the cases and prints them.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let chosen = |case: Case| args.case.is_empty() || args.case.contains(&case);
-    let on = |system: System| args.system.is_empty() || args.system.contains(&system);
+    let chosen = |case: JobsCase| args.case.is_empty() || args.case.contains(&case);
+    let on = |system: JobsSystem| args.system.is_empty() || args.system.contains(&system);
     let _ = std::fs::remove_dir_all(&args.folder);
     std::fs::create_dir_all(&args.folder).with_context(|| args.folder.display().to_string())?;
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
-    for system in System::value_variants().iter().copied().filter(|system| chosen(Case::Single) && on(*system)) {
+    for system in JobsSystem::value_variants().iter().copied().filter(|system| chosen(JobsCase::Single) && on(*system))
+    {
         let jobs = match system {
-            System::PhalanxEmbedded => args.jobs,
+            JobsSystem::PhalanxEmbedded => args.jobs,
             _ if args.kube_jobs == 0 => args.jobs,
             _ => args.kube_jobs.min(args.jobs),
         };
-        rows.extend(measure(args, format!("single-{jobs}"), system, Load::single(jobs), WITH_GROUPS)?);
+        rows.extend(measure(args, format!("single-{jobs}"), system, JobLoad::single(jobs), WITH_GROUPS)?);
     }
-    if on(System::PhalanxEmbedded) {
-        let here = System::PhalanxEmbedded;
-        if chosen(Case::Gangs) {
-            let (gangs, named) = (Load::gangs(1_000, 4), Load::named(1_000, 4));
+    if on(JobsSystem::PhalanxEmbedded) {
+        let here = JobsSystem::PhalanxEmbedded;
+        if chosen(JobsCase::Gangs) {
+            let (gangs, named) = (JobLoad::gangs(1_000, 4), JobLoad::gangs_with_workload_ref(1_000, 4));
             for (case, load, gates) in [
                 ("gangs-1000x4", gangs, WITH_GROUPS),
                 ("gangs-1000x4-off", gangs, "WorkloadWithJob=false"),
@@ -125,25 +126,25 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 rows.extend(measure(args, case.to_owned(), here, load, gates)?);
             }
         }
-        if chosen(Case::Indexed) {
-            let load = Load::indexed(args.completions, args.completions.div_ceil(100));
+        if chosen(JobsCase::Indexed) {
+            let load = JobLoad::indexed(args.completions, args.completions.div_ceil(100));
             rows.extend(measure(args, format!("indexed-{}", args.completions), here, load, WITH_GROUPS)?);
         }
     }
     print(&rows);
     lines.extend(rows.iter().map(|row| line(args, row)));
-    if chosen(Case::Pairs) {
-        let size = pairs::measure(10_000)?;
+    if chosen(JobsCase::Pairs) {
+        let size = group_footprint::measure(10_000)?;
         println!("\n{}", size.text());
         lines.push(size.line());
     }
-    if chosen(Case::Waiting) && on(System::PhalanxEmbedded) {
+    if chosen(JobsCase::Waiting) && on(JobsSystem::PhalanxEmbedded) {
         let mut rows = Vec::new();
         for gangs in [0, 200] {
-            rows.extend(waiting::measure(args, gangs)?);
+            rows.extend(waiting_gangs::measure(args, gangs)?);
         }
-        println!("\n{}", waiting::text(&rows));
-        lines.extend(rows.iter().map(waiting::line));
+        println!("\n{}", waiting_gangs::text(&rows));
+        lines.extend(rows.iter().map(waiting_gangs::line));
     }
     if let Some(file) = &args.json {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
@@ -154,22 +155,28 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Starts a system, sends it the Jobs, and stops it again. `None` where the real programs cannot be had.
-fn measure(args: &Args, case: String, system: System, load: Load, gates: &str) -> anyhow::Result<Option<Row>> {
+fn measure(
+    args: &Args,
+    case: String,
+    system: JobsSystem,
+    load: JobLoad,
+    gates: &str,
+) -> anyhow::Result<Option<JobsRow>> {
     eprintln!("{case}, {}: starting", system.name());
-    let Some(mut home) = Home::start(args, system, gates)? else { return Ok(None) };
+    let Some(mut home) = RunningSystem::start(args, system, gates)? else { return Ok(None) };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let measured = runtime.block_on(load.run(&home)).with_context(|| format!("{case}, {}", system.name()));
-    let measured = measured.map_err(|error| error.context(home.last_words()))?;
-    home.still_runs()?;
+    let measured = measured.map_err(|error| error.context(home.log_tail()))?;
+    home.check_running()?;
     drop(runtime);
     home.stop()?;
     ensure!(measured.seconds > 0.0, "no time passed");
     let (seconds, per_second) = (measured.seconds, load.jobs as f64 / measured.seconds);
     eprintln!("{case}, {}: {seconds:.1} s, {per_second:.0} Jobs/s", system.name());
-    Ok(Some(Row { case, system, load, measured }))
+    Ok(Some(JobsRow { case, system, load, measured }))
 }
 
-fn print(rows: &[Row]) {
+fn print(rows: &[JobsRow]) {
     if rows.is_empty() {
         return;
     }
@@ -177,7 +184,7 @@ fn print(rows: &[Row]) {
         "{:<20} {:<24} {:>7} {:>8} {:>8} {:>8} {:>9} {:>9} {:>10} {:>7} {:>6}",
         "case", "system", "s", "Jobs/s", "pods/s", "create/s", "pod p50", "pod p99", "writes/Job", "cpu s", "MB"
     );
-    for Row { case, system, load, measured } in rows {
+    for JobsRow { case, system, load, measured } in rows {
         let (jobs, pods) = (load.jobs as f64, (load.jobs * load.pods) as f64);
         println!(
             "{case:<20} {:<24} {:>7.1} {:>8.0} {:>8.0} {:>8.0} {:>9.0} {:>9.0} {:>10.1} {:>7.1} {:>6.0}",
@@ -194,13 +201,13 @@ fn print(rows: &[Row]) {
         );
     }
     println!("\nCPU and memory are those of the process with the Job controller. Writes per Job:");
-    for Row { case, system, load, measured } in rows {
-        println!("{case:<20} {:<24} {}", system.name(), measured.writes.per(load.jobs));
+    for JobsRow { case, system, load, measured } in rows {
+        println!("{case:<20} {:<24} {}", system.name(), measured.writes.per_job_text(load.jobs));
     }
 }
 
-fn line(args: &Args, row: &Row) -> Value {
-    let Row { case, system, load, measured } = row;
+fn line(args: &Args, row: &JobsRow) -> Value {
+    let JobsRow { case, system, load, measured } = row;
     json!({
         "case": case, "system": system.name(), "nodes": args.nodes, "jobs": load.jobs, "pods": load.jobs * load.pods,
         "seconds": measured.seconds, "jobs_per_second": load.jobs as f64 / measured.seconds,

@@ -7,13 +7,13 @@ use std::time::Instant;
 use anyhow::Context;
 use api::views::{PodPhase, PodView};
 use api::{Random, Timestamp};
-use controlplane::{Config, ControlPlane, CoreRuns, World};
+use controlplane::{Config, ControlPlane, ControlPlaneEnvironment, CoreMode};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use nodes::cluster::Cluster;
 use runtime::TokioClock;
 use serde_json::json;
-use store::{Committer, Limits, Store};
+use store::{Committer, HistoryLimits, Store};
 
 /// Options of `cargo xtask bench life`.
 #[derive(clap::Args)]
@@ -38,7 +38,7 @@ pub struct Args {
 /// Runs the load and prints what a pod costs.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (cpu, wall) = runtime.block_on(lives(args))?;
+    let (cpu, wall) = runtime.block_on(run_pods(args))?;
     let per_pod_ms = cpu * 1000.0 / args.pods as f64;
     let resident = resident_mb_of(std::path::Path::new("/proc/self/status"))?;
     println!("{:>8} {:>7} {:>12} {:>12} {:>10} {:>8}", "pods", "nodes", "cpu ms/pod", "cpu s", "wall s", "rss MB");
@@ -52,17 +52,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// CPU and wall seconds from the first create to the last delete.
-async fn lives(args: &Args) -> anyhow::Result<(f64, f64)> {
-    let store = Store::in_memory(Limits::default());
-    let world = World {
+async fn run_pods(args: &Args) -> anyhow::Result<(f64, f64)> {
+    let store = Store::in_memory(HistoryLimits::default());
+    let world = ControlPlaneEnvironment {
         clock: Arc::new(TokioClock::starting_at(Timestamp::now())),
         random: Random::seeded(1),
         committer: Committer::in_place(store.clone()),
         store,
     };
-    let mut config = Config::on(Cluster::default_of(args.nodes));
+    let mut config = Config::for_cluster(Cluster::default_of(args.nodes));
     if args.core_thread {
-        config.scheduler.core_runs = CoreRuns::OnThread;
+        config.scheduler.core_mode = CoreMode::OnThread;
     }
     let plane = ControlPlane::start(world, config).await?;
     let client = plane.client();
@@ -101,9 +101,9 @@ fn has_succeeded(pod: &PodView) -> bool {
     pod.status.phase == PodPhase::Succeeded
 }
 
-type Answer = futures::future::BoxFuture<'static, anyhow::Result<()>>;
+type WriteFuture = futures::future::BoxFuture<'static, anyhow::Result<()>>;
 
-fn create(client: kube::Client, index: usize) -> Answer {
+fn create(client: kube::Client, index: usize) -> WriteFuture {
     Box::pin(async move {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -123,7 +123,7 @@ fn create(client: kube::Client, index: usize) -> Answer {
     })
 }
 
-fn delete(client: kube::Client, name: String) -> Answer {
+fn delete(client: kube::Client, name: String) -> WriteFuture {
     Box::pin(async move {
         let path = format!("/api/v1/namespaces/default/pods/{name}");
         runtime::request::delete(&client, &path, &json!({})).await?;

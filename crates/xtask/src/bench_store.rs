@@ -9,7 +9,9 @@ use anyhow::{Context, ensure};
 use api::{Revision, Timestamp};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
-use store::{Committer, Disk, DiskOptions, Document, Expect, Key, Limits, Meta, Op, Store, Write};
+use store::{
+    Committer, Disk, DiskOptions, Document, HistoryLimits, ObjectWrite, Op, Precondition, Store, StoreKey, StoredMeta,
+};
 
 /// Options of `bench store`.
 #[derive(clap::Args)]
@@ -39,15 +41,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         // Beside the program, so that it is the disk that the build uses and not a file system in memory.
         None => std::env::current_exe()?.parent().context("a program lies in a folder")?.to_owned(),
     };
-    let home = Home(directory.join(format!("bench-store-{}", std::process::id())));
+    let home = BenchDataDir(directory.join(format!("bench-store-{}", std::process::id())));
     let mut lines = Vec::new();
     println!("{:>8} {:>8} {:>12} {:>10} {:>10} {:>10}", "op", "clients", "commits/s", "p50 ms", "p99 ms", "max ms");
     for op in ["create", "update"] {
         for clients in CLIENTS {
-            lines.push(commits(&home.0, op, clients, Duration::from_secs_f64(args.seconds))?);
+            lines.push(measure_commits(&home.0, op, clients, Duration::from_secs_f64(args.seconds))?);
         }
     }
-    lines.extend(starts(&home.0, args.objects)?);
+    lines.extend(measure_starts(&home.0, args.objects)?);
     if let Some(file) = &args.json {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         fs::write(file, text).with_context(|| file.display().to_string())?;
@@ -56,21 +58,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// A directory that goes with the benchmark.
-struct Home(PathBuf);
+struct BenchDataDir(PathBuf);
 
-impl Drop for Home {
+impl Drop for BenchDataDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 fn open(directory: &Path) -> anyhow::Result<Store> {
-    let disk = Disk::open(directory, DiskOptions::at(Timestamp::now()))?;
-    Ok(Store::open(Box::new(disk), Limits::default())?)
+    let disk = Disk::open(directory, DiskOptions::new(Timestamp::now()))?;
+    Ok(Store::open(Box::new(disk), HistoryLimits::default())?)
 }
 
 /// Each client commits one write after the other, on one thread as the control loops do.
-fn commits(home: &Path, op: &str, clients: usize, length: Duration) -> anyhow::Result<Value> {
+fn measure_commits(home: &Path, op: &str, clients: usize, length: Duration) -> anyhow::Result<Value> {
     let directory = home.join(format!("{op}-{clients}"));
     let (committer, writer) = Committer::on_thread(open(&directory)?, |error| eprintln!("error: {error:?}"));
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -104,8 +106,8 @@ async fn one_client(
             break;
         }
         let name = if updates { format!("pod-{client}") } else { format!("pod-{client}-{round}") };
-        let expect = current.filter(|_| updates).map_or(Expect::Absent, Expect::At);
-        let write = write(Key::new(&pods, "default", name), expect, OBJECT_BYTES, round);
+        let expect = current.filter(|_| updates).map_or(Precondition::Absent, Precondition::At);
+        let write = write(StoreKey::new(&pods, "default", name), expect, OBJECT_BYTES, round);
         let answer = committer.commit(vec![write], Timestamp::UNIX_EPOCH).await?.pop();
         let stored = answer.context("every write is answered")?;
         current = Some(stored.map_err(|refused| anyhow::anyhow!("{refused:?}"))?.revision);
@@ -115,23 +117,24 @@ async fn one_client(
 }
 
 /// An object of about `bytes` bytes; no two rounds are equal.
-fn write(key: Key, expect: Expect, bytes: usize, round: usize) -> Write {
+fn write(key: StoreKey, expect: Precondition, bytes: usize, round: usize) -> ObjectWrite {
     let head = r#"{"metadata":{"resourceVersion":""#;
     let text = format!(r#"{head}"}},"round":{round},"pad":""#);
     let text = format!(r#"{text}{}"}}"#, "x".repeat(bytes.saturating_sub(text.len() + 2)));
-    let meta = Meta { uid: format!("00000000-0000-4000-8000-{round:012}").as_str().into(), ..Meta::default() };
-    Write { key, expect, op: Op::Put, document: Document::new(text.into_bytes(), head.len()), meta }
+    let meta =
+        StoredMeta { uid: format!("00000000-0000-4000-8000-{round:012}").as_str().into(), ..StoredMeta::default() };
+    ObjectWrite { key, precondition: expect, op: Op::Put, document: Document::new(text.into_bytes(), head.len()), meta }
 }
 
 /// Opens a store with many objects: one that was closed, and one whose process was killed.
-fn starts(home: &Path, objects: usize) -> anyhow::Result<Vec<Value>> {
+fn measure_starts(home: &Path, objects: usize) -> anyhow::Result<Vec<Value>> {
     let (closed, killed) = (home.join("closed"), home.join("killed"));
     let store = open(&closed)?;
     let pods: Arc<str> = Arc::from("pods");
     let names: Vec<usize> = (0..objects).collect();
     for chunk in names.chunks(64) {
-        let key = |number: usize| Key::new(&pods, "default", format!("pod-{number}"));
-        let batch = chunk.iter().map(|&number| write(key(number), Expect::Absent, START_OBJECT_BYTES, number));
+        let key = |number: usize| StoreKey::new(&pods, "default", format!("pod-{number}"));
+        let batch = chunk.iter().map(|&number| write(key(number), Precondition::Absent, START_OBJECT_BYTES, number));
         store.commit(batch.collect(), Timestamp::UNIX_EPOCH)?;
     }
     fs::create_dir(&killed)?;

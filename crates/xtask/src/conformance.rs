@@ -9,17 +9,17 @@ mod scheduler; // filters and scores of the real kube-scheduler, and ours
 mod go_program; // a Go program that answers the questions of those two
 mod kinds; // what is asked about
 mod corpus; // objects that a server accepts
-mod place; // where something stands in a document
+mod document_path; // where something stands in a document
 mod mutate; // everything that can be done to a document
 mod cases; // which questions are asked
-mod ask; // one server's answer
+mod requests; // one server's answer
 mod compare; // two answers held against each other
 mod tables; // objects as they are shown to people
-mod expected; // differences that are wanted
-mod shown; // which test shows what, and where
+mod expected_differences; // differences that are wanted
+mod test_index; // which test shows what, and where
 mod inventory; // what upstream tests
-mod suites; // how upstream's own suites ended on our components
-mod open; // why a rule has no test yet
+mod upstream_suites; // how upstream's own suites ended on our components
+mod open_rules; // why a rule has no test yet
 mod report; // what came of it
 
 use std::collections::BTreeSet;
@@ -28,9 +28,9 @@ use std::fs;
 
 use anyhow::{Context, bail, ensure};
 
-use self::inventory::Area;
-use self::open::Open;
-use self::shown::Shown;
+use self::inventory::InventoryArea;
+use self::open_rules::OpenRules;
+use self::test_index::TestIndex;
 
 /// Options of `cargo xtask conformance`.
 #[derive(clap::Args)]
@@ -40,12 +40,12 @@ pub struct Args {
     #[arg(long)]
     pub check: bool,
     #[command(subcommand)]
-    part: Option<Part>,
+    suite: Option<ConformanceSuite>,
 }
 
 /// What is held against the real Kubernetes.
 #[derive(clap::Subcommand)]
-enum Part {
+enum ConformanceSuite {
     /// Sends mutated objects to the real kube-apiserver and to ours, and compares what they say
     Api(api::Args),
     /// Lets the real controllers make Workloads and PodGroups of generated Jobs, and compares them with ours
@@ -88,22 +88,22 @@ row is a rule by its id and the tests that show it; *open* means that no test sh
 
 /// Writes or checks the file, or compares a part.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.part {
-        Some(Part::Api(args)) => api::run(args),
-        Some(Part::Builder(args)) => builder::run(args),
-        Some(Part::Cron(args)) => cron::run(args),
-        Some(Part::Scheduler(args)) => scheduler::run(args),
-        None => document(args),
+    match &args.suite {
+        Some(ConformanceSuite::Api(args)) => api::run(args),
+        Some(ConformanceSuite::Builder(args)) => builder::run(args),
+        Some(ConformanceSuite::Cron(args)) => cron::run(args),
+        Some(ConformanceSuite::Scheduler(args)) => scheduler::run(args),
+        None => update_report(args),
     }
 }
 
-fn document(args: &Args) -> anyhow::Result<()> {
+fn update_report(args: &Args) -> anyhow::Result<()> {
     let root = crate::repository_root()?;
     let requirements = fs::read_to_string(root.join("docs/requirements.md")).context("docs/requirements.md")?;
-    let shown = shown::tests_by_id(&root)?;
-    let text = render(&requirements, &inventory::read(&root)?, &shown, &open::read(&root)?)?
-        + &suites::render(&crate::kube::suite_records(&root)?)?
-        + &expected::render(&expected::read(&root)?)?
+    let shown = test_index::tests_by_id(&root)?;
+    let text = render(&requirements, &inventory::read(&root)?, &shown, &open_rules::read(&root)?)?
+        + &upstream_suites::render(&crate::kube::suite_records(&root)?)?
+        + &expected_differences::render(&expected_differences::read(&root)?)?
         + &cron::render()?;
     let file = root.join("docs/conformance.md");
     if args.check {
@@ -117,7 +117,12 @@ fn document(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn render(requirements: &str, inventory: &[Area], shown: &Shown, open: &Open) -> anyhow::Result<String> {
+fn render(
+    requirements: &str,
+    inventory: &[InventoryArea],
+    shown: &TestIndex,
+    open: &OpenRules,
+) -> anyhow::Result<String> {
     let mut text = HEAD.to_owned();
     let (mut known, mut areas, mut area) = (BTreeSet::new(), BTreeSet::new(), "");
     for line in requirements.lines() {
@@ -128,7 +133,7 @@ fn render(requirements: &str, inventory: &[Area], shown: &Shown, open: &Open) ->
         } else if let Some((id, rule)) = line.strip_prefix("- **").and_then(|rest| rest.split_once("** ")) {
             let by = match shown.get(id) {
                 Some(tests) => tests.iter().map(|test| test.name.as_str()).collect::<Vec<_>>().join("<br>"),
-                None => format!("*open*: {}", open.why(area, id)?),
+                None => format!("*open*: {}", open.reason(area, id)?),
             };
             writeln!(text, "| {id} | {} | {} |", rule.replace('|', "\\|"), by.replace('|', "\\|"))?;
             known.insert(id.to_owned());
@@ -146,31 +151,31 @@ fn render(requirements: &str, inventory: &[Area], shown: &Shown, open: &Open) ->
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::inventory::{Area, Row};
-    use super::open::Open;
-    use super::shown::{Shown, Test};
+    use super::inventory::{InventoryArea, InventoryRow};
+    use super::open_rules::OpenRules;
+    use super::test_index::{IndexedTest, TestIndex};
 
     const REQUIREMENTS: &str = "## Now\n- **S1** A rule. *(Later)*\n- **S2** Another.\n## Later\n- **S3** One more.\n";
 
-    fn shown(ids: &[&str]) -> Shown {
-        let test = Test { name: "api: `t`".to_owned(), homes: &["unit"] };
+    fn index_of(ids: &[&str]) -> TestIndex {
+        let test = IndexedTest { name: "api: `t`".to_owned(), environments: &["unit"] };
         ids.iter().chain(&["U-x"]).map(|id| ((*id).to_owned(), [test.clone()].into())).collect()
     }
 
-    fn render(requirements: &str, shown: &Shown, open: &Open) -> anyhow::Result<String> {
-        let row = Row { id: "U-x".to_owned(), claim: "More.".to_owned(), suite: None };
-        super::render(requirements, &[Area { area: "Theirs".to_owned(), rows: vec![row] }], shown, open)
+    fn render(requirements: &str, shown: &TestIndex, open: &OpenRules) -> anyhow::Result<String> {
+        let row = InventoryRow { id: "U-x".to_owned(), claim: "More.".to_owned(), suite: None };
+        super::render(requirements, &[InventoryArea { area: "Theirs".to_owned(), rows: vec![row] }], shown, open)
     }
 
-    fn open(areas: &[(&str, &str)], rules: &[(&str, &str)]) -> Open {
+    fn open_rules(areas: &[(&str, &str)], rules: &[(&str, &str)]) -> OpenRules {
         let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
-        Open { reasons: map(&[("Soon", "comes soon")]), areas: map(areas), rules: map(rules) }
+        OpenRules { reasons: map(&[("Soon", "comes soon")]), areas: map(areas), rules: map(rules) }
     }
 
     #[test]
     fn a_rule_is_shown_or_open_for_a_reason_of_its_own_or_of_its_area() {
-        let reasons = open(&[("Later", "Soon")], &[("S2", "Soon")]);
-        let text = render(REQUIREMENTS, &shown(&["S1"]), &reasons).unwrap();
+        let reasons = open_rules(&[("Later", "Soon")], &[("S2", "Soon")]);
+        let text = render(REQUIREMENTS, &index_of(&["S1"]), &reasons).unwrap();
         for line in ["| S1 | A rule. *(Later)* | api: `t` |", "| S2 | Another. | *open*: comes soon |"] {
             assert!(text.contains(line), "{line} in {text}");
         }
@@ -181,15 +186,15 @@ mod tests {
     fn what_fits_no_rule_is_refused_with_what_to_do() {
         let later = ("Later", "Soon");
         for (ids, reasons, want) in [
-            (vec!["S1"], open(&[later], &[]), "S2 is shown by no test"),
-            (vec!["S1", "S2"], open(&[later], &[("S2", "Soon")]), "S2 is shown by a test"),
-            (vec!["S1", "S2", "S9"], open(&[later], &[]), "tests name ids"),
-            (vec!["S1", "S2"], open(&[later], &[("S9", "Soon")]), "S9 is no rule"),
-            (vec!["S1", "S2"], open(&[later, ("Never", "Soon")], &[]), "no heading \"Never\""),
-            (vec!["S1", "S2"], open(&[("Later", "Sooner")], &[]), "there is no reason \"Sooner\""),
-            (vec!["S1", "S2", "S3"], open(&[], &[]), "nothing is open for the reason \"Soon\""),
+            (vec!["S1"], open_rules(&[later], &[]), "S2 is shown by no test"),
+            (vec!["S1", "S2"], open_rules(&[later], &[("S2", "Soon")]), "S2 is shown by a test"),
+            (vec!["S1", "S2", "S9"], open_rules(&[later], &[]), "tests name ids"),
+            (vec!["S1", "S2"], open_rules(&[later], &[("S9", "Soon")]), "S9 is no rule"),
+            (vec!["S1", "S2"], open_rules(&[later, ("Never", "Soon")], &[]), "no heading \"Never\""),
+            (vec!["S1", "S2"], open_rules(&[("Later", "Sooner")], &[]), "there is no reason \"Sooner\""),
+            (vec!["S1", "S2", "S3"], open_rules(&[], &[]), "nothing is open for the reason \"Soon\""),
         ] {
-            let error = render(REQUIREMENTS, &shown(&ids), &reasons).unwrap_err().to_string();
+            let error = render(REQUIREMENTS, &index_of(&ids), &reasons).unwrap_err().to_string();
             assert!(error.contains(want), "{error}");
         }
     }

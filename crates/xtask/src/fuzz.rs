@@ -33,7 +33,7 @@ pub struct Args {
 const CARGO_FUZZ: &str = "^0.13";
 
 /// An input that takes longer than this is a finding, too.
-const INPUT_SECONDS_MAX: u32 = 20;
+const INPUT_TIMEOUT_SECONDS: u32 = 20;
 
 /// Most of the code here is safe Rust, so a sanitizer finds little, and without one twice as many inputs are tried.
 const SANITIZER: &str = "none";
@@ -41,7 +41,7 @@ const SANITIZER: &str = "none";
 /// Runs the targets and prints a table; fails when something was found.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let folder = crate::repository_root()?.join("fuzz");
-    let targets = chosen(&args.targets, &known(&folder)?)?;
+    let targets = select_targets(&args.targets, &fuzz_targets(&folder)?)?;
     check_nightly()?;
     let fuzzer = Fuzzer { program: cargo_fuzz()?, folder };
     for target in &targets {
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     println!("{}", table(&reports));
-    let found: Vec<&PathBuf> = reports.iter().flat_map(|report| &report.found).collect();
+    let found: Vec<&PathBuf> = reports.iter().flat_map(|report| &report.new_artifacts).collect();
     for file in &found {
         println!("found: {}", file.display());
     }
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The targets there are, by the files in `fuzz/fuzz_targets`.
-fn known(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
+fn fuzz_targets(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
     let folder = folder.join("fuzz_targets");
     let mut known = BTreeSet::new();
     for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
@@ -81,7 +81,7 @@ fn known(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
     Ok(known)
 }
 
-fn chosen(named: &[String], known: &BTreeSet<String>) -> anyhow::Result<Vec<String>> {
+fn select_targets(named: &[String], known: &BTreeSet<String>) -> anyhow::Result<Vec<String>> {
     if let Some(unknown) = named.iter().find(|name| !known.contains(*name)) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         bail!("no fuzz target {unknown:?}; there are {}", known.join(", "));
@@ -148,13 +148,13 @@ impl Fuzzer {
         Ok(())
     }
 
-    fn run(&self, target: &str, minutes: u64) -> anyhow::Result<Report> {
+    fn run(&self, target: &str, minutes: u64) -> anyhow::Result<TargetReport> {
         let corpus = self.folder.join("corpus").join(target);
         let artifacts = self.folder.join("artifacts").join(target);
         for folder in [&corpus, &artifacts] {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         }
-        let before = files(&artifacts)?;
+        let before = failing_inputs(&artifacts)?;
         let log = self.log(target);
         let file = File::create(&log).with_context(|| log.display().to_string())?;
         let status = self
@@ -162,22 +162,22 @@ impl Fuzzer {
             .args([&corpus, &self.folder.join("seeds").join(target)])
             .arg("--")
             .arg(format!("-max_total_time={}", minutes * 60))
-            .arg(format!("-timeout={INPUT_SECONDS_MAX}"))
+            .arg(format!("-timeout={INPUT_TIMEOUT_SECONDS}"))
             .arg("-print_final_stats=1")
             .stdout(file.try_clone()?)
             .stderr(file)
             .status()
             .context("cargo-fuzz run")?;
-        let found: Vec<PathBuf> = files(&artifacts)?.difference(&before).cloned().collect();
+        let found: Vec<PathBuf> = failing_inputs(&artifacts)?.difference(&before).cloned().collect();
         let text = fs::read_to_string(&log).with_context(|| log.display().to_string())?;
         ensure!(!text.contains("libFuzzer: run interrupted"), "{target} was stopped before its time was over");
         ensure!(status.success() || !found.is_empty(), "{target} ended with {status}; see {}", log.display());
-        Ok(Report { target: target.to_owned(), figures: Figures::read(&text), found })
+        Ok(TargetReport { target: target.to_owned(), stats: FuzzStats::read(&text), new_artifacts: found })
     }
 }
 
 /// The inputs that failed. A slow one is kept there as well, but a machine that slept makes any input slow.
-fn files(folder: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
+fn failing_inputs(folder: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let entry = entry?;
@@ -189,16 +189,16 @@ fn files(folder: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
 }
 
 /// What became of a target.
-struct Report {
+struct TargetReport {
     target: String,
-    figures: Figures,
+    stats: FuzzStats,
     /// New files in its folder of artifacts.
-    found: Vec<PathBuf>,
+    new_artifacts: Vec<PathBuf>,
 }
 
 /// What libFuzzer says about a run.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Figures {
+struct FuzzStats {
     executions: u64,
     per_second: u64,
     /// How many edges of the program were taken.
@@ -207,10 +207,10 @@ struct Figures {
     corpus: u64,
 }
 
-impl Figures {
+impl FuzzStats {
     /// Reads `#12 NEW cov: 345 ft: 678 corp: 9/12Kb …` and `stat::number_of_executed_units: 12`; the last one counts.
-    fn read(log: &str) -> Figures {
-        let mut figures = Figures::default();
+    fn read(log: &str) -> FuzzStats {
+        let mut figures = FuzzStats::default();
         for line in log.lines() {
             let after = |name: &str| {
                 let text = line.split_once(name)?.1.trim_start();
@@ -228,11 +228,11 @@ impl Figures {
     }
 }
 
-fn table(reports: &[Report]) -> String {
+fn table(reports: &[TargetReport]) -> String {
     let head = ["target", "executions", "per second", "coverage", "corpus", "findings"].map(str::to_owned);
-    let row = |report: &Report| {
-        let Figures { executions, per_second, coverage, corpus } = report.figures;
-        let numbers = [executions, per_second, coverage, corpus, report.found.len() as u64];
+    let row = |report: &TargetReport| {
+        let FuzzStats { executions, per_second, coverage, corpus } = report.stats;
+        let numbers = [executions, per_second, coverage, corpus, report.new_artifacts.len() as u64];
         let [executions, per_second, coverage, corpus, found] = numbers.map(|number| number.to_string());
         [report.target.clone(), executions, per_second, coverage, corpus, found]
     };
@@ -255,30 +255,31 @@ mod tests {
                    #4096\tNEW    cov: 1234 ft: 5678 corp: 56/7890b lim: 43 exec/s: 2048 rss: 60Mb L: 9/43\n\
                    stat::number_of_executed_units: 5000\n\
                    stat::average_exec_per_sec:     2500\n";
-        let want = Figures { executions: 5000, per_second: 2500, coverage: 1234, corpus: 56 };
-        assert_eq!(Figures::read(log), want);
-        assert_eq!(Figures::read(""), Figures::default());
+        let want = FuzzStats { executions: 5000, per_second: 2500, coverage: 1234, corpus: 56 };
+        assert_eq!(FuzzStats::read(log), want);
+        assert_eq!(FuzzStats::read(""), FuzzStats::default());
     }
 
     #[test]
     fn targets_are_the_files_there_are_and_each_has_seeds() {
         let folder = crate::repository_root().expect("the workspace").join("fuzz");
-        let known = known(&folder).expect("the targets");
+        let known = fuzz_targets(&folder).expect("the targets");
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("the manifest");
         assert!(!known.is_empty());
         for target in &known {
             assert!(folder.join("seeds").join(target).is_dir(), "{target} has no seeds");
             assert!(manifest.contains(&format!("name = \"{target}\"")), "{target} is not in fuzz/Cargo.toml");
         }
-        assert_eq!(chosen(&[], &known).expect("all"), known.iter().cloned().collect::<Vec<_>>());
-        let error = chosen(&["bodies".to_owned()], &known).expect_err("no such target").to_string();
+        assert_eq!(select_targets(&[], &known).expect("all"), known.iter().cloned().collect::<Vec<_>>());
+        let error = select_targets(&["bodies".to_owned()], &known).expect_err("no such target").to_string();
         assert!(error.contains("\"bodies\"; there are body, continue_token"), "{error}");
     }
 
     #[test]
     fn a_report_is_one_line_in_columns() {
-        let figures = Figures { executions: 5, per_second: 1, coverage: 7, corpus: 2 };
-        let report = Report { target: "body".to_owned(), figures, found: vec![PathBuf::from("crash-1")] };
+        let figures = FuzzStats { executions: 5, per_second: 1, coverage: 7, corpus: 2 };
+        let report =
+            TargetReport { target: "body".to_owned(), stats: figures, new_artifacts: vec![PathBuf::from("crash-1")] };
         let text = table(&[report]);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["body", "5", "1", "7", "2", "1"]);

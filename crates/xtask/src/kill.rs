@@ -1,7 +1,7 @@
 //! Real SIGKILLs of `phalanx up` while Jobs are submitted: no acknowledged write is lost, and every Job is counted exactly.
 
 mod ledger; // what was acknowledged, and what must be there
-mod submit; // one client
+mod submitter; // one client
 mod verify; // what is there
 
 use std::path::PathBuf;
@@ -12,17 +12,17 @@ use api::Random;
 use futures::future::join_all;
 use kube::ResourceExt;
 
-use crate::up::{Plan, Scratch, Up};
-use ledger::Ledger;
-use submit::Submitter;
-use verify::Held;
+use crate::up_process::{ScratchDir, UpConfig, UpProcess};
+use ledger::ClientLedger;
+use submitter::Submitter;
+use verify::ServerSnapshot;
 
 /// How long the last Jobs may stand still once nothing kills the server any more.
-const STANDSTILL_MAX: Duration = Duration::from_secs(60);
+const MAX_STANDSTILL: Duration = Duration::from_secs(60);
 /// How long after a kill a client may still wait for an answer: every connection is closed by then.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The switch that acknowledges writes before they are on disk: the loss that this check must see.
-const ACKNOWLEDGE_EARLY: (&str, &str) = ("PHALANX_TEST_ACK_EARLY", "1");
+const EARLY_ACK_ENV: (&str, &str) = ("PHALANX_TEST_ACK_EARLY", "1");
 
 /// Options of `cargo xtask kill`.
 #[derive(clap::Args)]
@@ -53,18 +53,18 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let seed = args.seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("kill: seed {seed}, {} rounds of {} Jobs by {} clients", args.rounds, args.jobs, args.clients);
-    let scratch = Scratch::new("kill")?;
-    let mut plan = Plan::new(&args.phalanx, scratch.path())?;
+    let scratch = ScratchDir::new("kill")?;
+    let mut plan = UpConfig::new(&args.phalanx, scratch.path())?;
     plan.options = ["--nodes", "64"].map(String::from).to_vec();
     if args.planted {
-        plan.environment.push(ACKNOWLEDGE_EARLY);
+        plan.environment.push(EARLY_ACK_ENV);
     }
     let runtime = tokio::runtime::Runtime::new()?;
-    let result = runtime.block_on(Test::new(args, seed, plan).all_rounds());
+    let result = runtime.block_on(CrashTest::new(args, seed, plan).run_rounds());
     match (result, args.planted) {
         (Ok(()), false) => Ok(()),
         (Ok(()), true) => bail!("kill: writes were acknowledged early, and no loss was seen"),
-        (Err(error), true) if error.is::<Lost>() => {
+        (Err(error), true) if error.is::<LostWrites>() => {
             println!("kill: the planted loss is seen: {error}");
             Ok(())
         }
@@ -77,43 +77,45 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// What must never be: the promise of the store is broken.
 #[derive(Debug)]
-struct Lost(String);
+struct LostWrites(String);
 
-impl std::fmt::Display for Lost {
+impl std::fmt::Display for LostWrites {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for LostWrites {}
 
-struct Test<'a> {
+struct CrashTest<'a> {
     args: &'a Args,
-    plan: Plan,
+    plan: UpConfig,
     random: Random,
     submitters: Vec<Submitter>,
     start: Instant,
 }
 
-impl Test<'_> {
-    fn new(args: &Args, seed: u64, plan: Plan) -> Test<'_> {
+impl CrashTest<'_> {
+    fn new(args: &Args, seed: u64, plan: UpConfig) -> CrashTest<'_> {
         let submitter = |id| {
             let random = Random::seeded(seed.wrapping_mul(1000) + id as u64);
-            Submitter { id, ledger: Ledger::default(), random, begun: 0 }
+            Submitter { id, ledger: ClientLedger::default(), random, jobs_started: 0 }
         };
         let submitters = (0..args.clients).map(submitter).collect();
-        Test { args, plan, random: Random::seeded(seed), submitters, start: Instant::now() }
+        CrashTest { args, plan, random: Random::seeded(seed), submitters, start: Instant::now() }
     }
 
-    async fn all_rounds(mut self) -> anyhow::Result<()> {
+    async fn run_rounds(mut self) -> anyhow::Result<()> {
         for round in 1..=self.args.rounds {
             let up = self.restart(round)?;
             self.verify(&up).await?;
             self.work_until_killed(up).await?;
-            let revision = self.plan.check().with_context(|| format!("round {round}"))?;
+            let revision = self.plan.store_check().with_context(|| format!("round {round}"))?;
             let acknowledged = self.acknowledged();
             if revision < acknowledged {
-                bail!(Lost(format!("round {round}: the store ends at {revision}, acknowledged was {acknowledged}")));
+                bail!(LostWrites(format!(
+                    "round {round}: the store ends at {revision}, acknowledged was {acknowledged}"
+                )));
             }
             let (created, deleted) = self.totals();
             let seconds = self.start.elapsed().as_secs_f64();
@@ -121,10 +123,10 @@ impl Test<'_> {
                 "round {round:>3}: {seconds:>6.1} s, {created:>6} created, {deleted:>6} deleted, revision {revision}"
             );
         }
-        let up = Up::start(&self.plan, "127.0.0.1:0")?;
-        self.settle(&up).await?;
+        let up = UpProcess::start(&self.plan, "127.0.0.1:0")?;
+        self.wait_for_completion(&up).await?;
         up.stop()?;
-        self.plan.check()?;
+        self.plan.store_check()?;
         let (created, deleted) = self.totals();
         println!(
             "kill: {} kills, {created} Jobs created, {deleted} deleted: 0 acknowledged writes lost, every count exact",
@@ -134,17 +136,17 @@ impl Test<'_> {
     }
 
     /// Starts the server; now and then it is killed once more while it starts.
-    fn restart(&mut self, round: u32) -> anyhow::Result<Up> {
+    fn restart(&mut self, round: u32) -> anyhow::Result<UpProcess> {
         if round > 1 && self.random.below(4) == 0 {
-            let up = Up::spawn(&self.plan, "127.0.0.1:0")?;
+            let up = UpProcess::spawn(&self.plan, "127.0.0.1:0")?;
             std::thread::sleep(Duration::from_millis(self.random.below(200)));
             up.kill()?;
         }
-        Up::start(&self.plan, "127.0.0.1:0").with_context(|| format!("round {round}"))
+        UpProcess::start(&self.plan, "127.0.0.1:0").with_context(|| format!("round {round}"))
     }
 
     /// All clients work until the server dies under them.
-    async fn work_until_killed(&mut self, up: Up) -> anyhow::Result<()> {
+    async fn work_until_killed(&mut self, up: UpProcess) -> anyhow::Result<()> {
         let life = Duration::from_millis(self.random.below(self.args.life_ms_max));
         let share = self.args.jobs.div_ceil(self.args.clients.max(1));
         let mut clients = Vec::new();
@@ -154,50 +156,51 @@ impl Test<'_> {
         let work = self.submitters.iter_mut().zip(&clients).map(|(submitter, client)| {
             // A server that is killed so often falls behind; a few new Jobs come in every round all the same.
             let budget = share.saturating_sub(submitter.ledger.unfinished()).max(share.div_ceil(8));
-            submitter.work(client, budget)
+            submitter.submit_until_down(client, budget)
         });
         let kill = async {
             tokio::time::sleep(life).await;
             up.kill()
         };
-        let (results, killed) = tokio::join!(tokio::time::timeout(life + ANSWER_MAX, join_all(work)), kill);
+        let (results, killed) = tokio::join!(tokio::time::timeout(life + RESPONSE_TIMEOUT, join_all(work)), kill);
         killed?;
-        let waits =
-            || format!("a client still waits for an answer {} s after the server was killed", ANSWER_MAX.as_secs());
+        let waits = || {
+            format!("a client still waits for an answer {} s after the server was killed", RESPONSE_TIMEOUT.as_secs())
+        };
         results.with_context(waits)?.into_iter().collect()
     }
 
     /// Every book agrees with what is there, and what is complete is counted exactly.
-    async fn verify(&mut self, up: &Up) -> anyhow::Result<usize> {
-        let held = Held::read(&up.client().await?).await?;
+    async fn verify(&mut self, up: &UpProcess) -> anyhow::Result<usize> {
+        let held = ServerSnapshot::read(&up.client().await?).await?;
         let acknowledged = self.acknowledged();
         let mut losses = Vec::new();
         if held.revision < acknowledged {
             losses.push(format!("the store is at {}, acknowledged was {acknowledged}", held.revision));
         }
-        let found = held.found();
+        let found = held.stored_jobs();
         for submitter in &mut self.submitters {
-            losses.extend(submitter.ledger.settle(&found));
+            losses.extend(submitter.ledger.reconcile(&found));
         }
         let mut waiting = 0;
         for job in &held.jobs {
             let name = job.name_any();
-            let owner = self.submitters.iter_mut().find(|submitter| submitter.ledger.knows(&name));
+            let owner = self.submitters.iter_mut().find(|submitter| submitter.ledger.contains(&name));
             match (owner, held.is_complete(job)) {
                 (None, _) => losses.push(format!("job {name}: nobody created it")),
                 (_, Err(text)) => losses.push(text),
-                (Some(owner), Ok(true)) => owner.ledger.finished(&name),
+                (Some(owner), Ok(true)) => owner.ledger.mark_finished(&name),
                 (Some(_), Ok(false)) => waiting += 1,
             }
         }
         if !losses.is_empty() {
-            bail!(Lost(format!("{} broken promises:\n{}", losses.len(), losses.join("\n"))));
+            bail!(LostWrites(format!("{} broken promises:\n{}", losses.len(), losses.join("\n"))));
         }
         Ok(waiting)
     }
 
     /// Nothing is killed any more: every Job must complete.
-    async fn settle(&mut self, up: &Up) -> anyhow::Result<()> {
+    async fn wait_for_completion(&mut self, up: &UpProcess) -> anyhow::Result<()> {
         let (mut least, mut since) = (usize::MAX, Instant::now());
         loop {
             let waiting = self.verify(up).await.context("after the last kill")?;
@@ -208,7 +211,7 @@ impl Test<'_> {
                 (least, since) = (waiting, Instant::now());
             }
             ensure!(
-                since.elapsed() < STANDSTILL_MAX,
+                since.elapsed() < MAX_STANDSTILL,
                 "{waiting} Jobs do not complete, {} s after the last that did",
                 since.elapsed().as_secs()
             );

@@ -19,7 +19,7 @@ pub struct Args {
     minutes: Option<u64>,
     /// Only this member (may be given several times)
     #[arg(long, value_name = "NAME")]
-    only: Vec<Member>,
+    only: Vec<LongSuite>,
     /// Write results into docs/, where a member has a place for them there
     #[arg(long)]
     record: bool,
@@ -27,26 +27,26 @@ pub struct Args {
 
 /// Something that takes long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Member {
+enum LongSuite {
     /// Kubernetes' own integration suites on our components, all of them, each on all its homes
     Upstream,
     /// Each fault of a bind at every bind of a gang of 80, on virtual time
     LostBinds,
 }
 
-impl Member {
+impl LongSuite {
     /// The time within which it ends on two cores.
-    fn minutes_least(self) -> u64 {
+    fn min_minutes(self) -> u64 {
         match self {
-            Member::Upstream => 60,
-            Member::LostBinds => 10,
+            LongSuite::Upstream => 60,
+            LongSuite::LostBinds => 10,
         }
     }
 
     fn run(self, record: bool) -> anyhow::Result<()> {
         match self {
-            Member::Upstream => kube::run_upstream(record),
-            Member::LostBinds => lost_binds(),
+            LongSuite::Upstream => kube::run_upstream(record),
+            LongSuite::LostBinds => lost_binds(),
         }
     }
 }
@@ -54,10 +54,10 @@ impl Member {
 /// Runs the members; an error when one of them failed.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let start = Instant::now();
-    let chosen = |member: &&Member| args.only.is_empty() || args.only.contains(member);
+    let chosen = |member: &&LongSuite| args.only.is_empty() || args.only.contains(member);
     let (mut failed, mut left_out) = (Vec::new(), Vec::new());
-    for &member in Member::value_variants().iter().filter(chosen) {
-        if !has_time(args.minutes, start.elapsed(), member.minutes_least()) {
+    for &member in LongSuite::value_variants().iter().filter(chosen) {
+        if !has_time(args.minutes, start.elapsed(), member.min_minutes()) {
             left_out.push(member);
             continue;
         }
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         println!("{member:?}: {} s", start.elapsed().as_secs());
     }
     for member in &left_out {
-        println!("left out: {member:?}, which takes {} minutes", member.minutes_least());
+        println!("left out: {member:?}, which takes {} minutes", member.min_minutes());
     }
     ensure!(failed.is_empty(), "failed: {failed:?}");
     Ok(())

@@ -12,14 +12,14 @@ mod fuzz; // runs the fuzz targets
 mod kill; // real SIGKILLs while Jobs are submitted
 mod long; // what is too long for CI
 mod kube; // the real Kubernetes programs: built, and run as a throw-away control plane
-mod part; // a part of ours as a child process
+mod spawned_component; // a part of ours as a child process
 mod picture; // the README's picture, made from what the program prints
 mod protobuf; // the protobuf form of the kinds, written and checked
 mod schema; // reads the Kubernetes schema file from the Go module
-mod shapes; // the loads that benchmarks of scheduling share
+mod scheduling_cases; // the loads that benchmarks of scheduling share
 mod tidy; // house rules that no compiler checks
 mod tour; // a real kubectl, every command's output checked
-mod up; // `phalanx up` as a child process
+mod up_process; // `phalanx up` as a child process
 mod watch_check; // watches under cuts and restarts
 
 use clap::{Parser, Subcommand};
@@ -32,11 +32,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(name = "cargo xtask", about = "Checks, benchmarks and generators of this repository")]
 struct Cli {
     #[command(subcommand)]
-    task: Task,
+    command: XtaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Task {
+enum XtaskCommand {
     /// Measures; prints a table and, with --json, one object a line
     #[command(subcommand)]
     Bench(Bench),
@@ -50,10 +50,10 @@ enum Task {
     Schema(schema::Args),
     /// The protobuf form of the kinds that the server takes
     #[command(subcommand)]
-    Protobuf(protobuf::Task),
+    Protobuf(protobuf::ProtobufTask),
     /// The real Kubernetes programs, for the suites that run against the real thing
     #[command(subcommand)]
-    Kube(kube::Task),
+    Kube(kube::KubeTask),
     /// Takes a kubectl through `phalanx up` and checks what every command says
     Tour(tour::Args),
     /// Fuzzes what comes from outside: bodies, patches, selectors, continue tokens, the file of the store
@@ -85,7 +85,7 @@ enum Bench {
 }
 
 fn main() -> std::process::ExitCode {
-    match run(Cli::parse().task) {
+    match run(Cli::parse().command) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -94,32 +94,32 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-fn run(task: Task) -> anyhow::Result<()> {
+fn run(task: XtaskCommand) -> anyhow::Result<()> {
     match task {
-        Task::Bench(_) if cfg!(debug_assertions) => again_in_release(),
-        Task::Bench(Bench::Core(args)) => bench_core::run(&args),
-        Task::Bench(Bench::Api(args)) => bench_api::run(&args),
-        Task::Bench(Bench::Life(args)) => bench_life::run(&args),
-        Task::Bench(Bench::Jobs(args)) => bench_jobs::run(&args),
-        Task::Bench(Bench::Kube(args)) => bench_kube::run(&args),
-        Task::Bench(Bench::Store(args)) => bench_store::run(&args),
-        Task::Bench(Bench::Builder(args)) => bench_builder::run(&args),
-        Task::Tidy => tidy::run(),
-        Task::Conformance(args) => conformance::run(&args),
-        Task::Picture(args) => picture::run(&args),
-        Task::Schema(args) => schema::run(&args),
-        Task::Protobuf(task) => protobuf::run(&task),
-        Task::Kube(task) => kube::run(&task),
-        Task::Tour(args) => tour::run(&args),
-        Task::Fuzz(args) => fuzz::run(&args),
-        Task::Kill(args) => kill::run(&args),
-        Task::Long(args) => long::run(&args),
-        Task::WatchCheck(args) => watch_check::run(&args),
+        XtaskCommand::Bench(_) if cfg!(debug_assertions) => rerun_in_release(),
+        XtaskCommand::Bench(Bench::Core(args)) => bench_core::run(&args),
+        XtaskCommand::Bench(Bench::Api(args)) => bench_api::run(&args),
+        XtaskCommand::Bench(Bench::Life(args)) => bench_life::run(&args),
+        XtaskCommand::Bench(Bench::Jobs(args)) => bench_jobs::run(&args),
+        XtaskCommand::Bench(Bench::Kube(args)) => bench_kube::run(&args),
+        XtaskCommand::Bench(Bench::Store(args)) => bench_store::run(&args),
+        XtaskCommand::Bench(Bench::Builder(args)) => bench_builder::run(&args),
+        XtaskCommand::Tidy => tidy::run(),
+        XtaskCommand::Conformance(args) => conformance::run(&args),
+        XtaskCommand::Picture(args) => picture::run(&args),
+        XtaskCommand::Schema(args) => schema::run(&args),
+        XtaskCommand::Protobuf(task) => protobuf::run(&task),
+        XtaskCommand::Kube(task) => kube::run(&task),
+        XtaskCommand::Tour(args) => tour::run(&args),
+        XtaskCommand::Fuzz(args) => fuzz::run(&args),
+        XtaskCommand::Kill(args) => kill::run(&args),
+        XtaskCommand::Long(args) => long::run(&args),
+        XtaskCommand::WatchCheck(args) => watch_check::run(&args),
     }
 }
 
 /// Measures nothing in a debug build: calls the same command, built for speed.
-fn again_in_release() -> anyhow::Result<()> {
+fn rerun_in_release() -> anyhow::Result<()> {
     let status = std::process::Command::new(env!("CARGO"))
         .args(["run", "--release", "--quiet", "--package", "xtask", "--"])
         .args(std::env::args_os().skip(1))

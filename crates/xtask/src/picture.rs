@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
-use terminal::{Cell, Screen};
+use terminal::{Cell, TerminalScreen};
 
 /// The picture, from the repository's folder.
 const FILE: &str = "docs/images/run.svg";
@@ -37,10 +37,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let phalanx = args.phalanx.canonicalize().with_context(|| args.phalanx.display().to_string())?;
     let mut lines = Vec::new();
     for command in COMMANDS {
-        lines.push(Line::Command(format!("$ phalanx {command}")));
-        lines.extend(shown(&phalanx, command, &root)?.into_iter().map(Line::Output));
+        lines.push(PictureLine::Command(format!("$ phalanx {command}")));
+        lines.extend(run_on_terminal(&phalanx, command, &root)?.into_iter().map(PictureLine::Output));
     }
-    let picture = draw(&lines);
+    let picture = render_svg(&lines);
     let file = root.join(FILE);
     if !args.check {
         std::fs::write(&file, picture)?;
@@ -60,13 +60,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// A line of the picture.
-enum Line {
+enum PictureLine {
     Command(String),
     Output(Vec<Cell>),
 }
 
 /// What a terminal shows when `phalanx ARGUMENTS` has ended.
-fn shown(phalanx: &Path, arguments: &str, folder: &Path) -> anyhow::Result<Vec<Vec<Cell>>> {
+fn run_on_terminal(phalanx: &Path, arguments: &str, folder: &Path) -> anyhow::Result<Vec<Vec<Cell>>> {
     let terminal = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     rustix::pty::grantpt(&terminal)?;
     rustix::pty::unlockpt(&terminal)?;
@@ -94,13 +94,13 @@ fn shown(phalanx: &Path, arguments: &str, folder: &Path) -> anyhow::Result<Vec<V
         written.extend_from_slice(&bytes[..count]);
     }
     child.wait()?;
-    let mut screen = Screen::new(COLUMNS.into());
+    let mut screen = TerminalScreen::new(COLUMNS.into());
     screen.write(&String::from_utf8(written)?);
     Ok(screen.into_lines())
 }
 
 /// An SVG of a terminal with these lines.
-fn draw(lines: &[Line]) -> String {
+fn render_svg(lines: &[PictureLine]) -> String {
     let height = 56 + 20 * lines.len();
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"880\" height=\"{height}\" viewBox=\"0 0 880 {height}\" role=\"img\" \
@@ -115,8 +115,8 @@ fn draw(lines: &[Line]) -> String {
     for (row, line) in lines.iter().enumerate() {
         let y = 48 + 20 * row;
         let (colour, text) = match line {
-            Line::Command(text) => ("#9ece6a\" font-weight=\"bold", escaped(text)),
-            Line::Output(cells) => ("#c0caf5", spans(cells)),
+            PictureLine::Command(text) => ("#9ece6a\" font-weight=\"bold", escaped(text)),
+            PictureLine::Output(cells) => ("#c0caf5", spans(cells)),
         };
         // Writing to a text cannot fail.
         _ = writeln!(svg, "<text x=\"18\" y=\"{y}\" fill=\"{colour}\">{text}</text>");
@@ -127,7 +127,7 @@ fn draw(lines: &[Line]) -> String {
 /// The cells of a line, with what is green in a span of its own.
 fn spans(cells: &[Cell]) -> String {
     let run = |cells: &[Cell]| {
-        let text: String = cells.iter().map(|cell| cell.sign).collect();
+        let text: String = cells.iter().map(|cell| cell.character).collect();
         match cells.first() {
             Some(cell) if cell.is_green => format!("<tspan fill=\"#9ece6a\">{}</tspan>", escaped(&text)),
             _ => escaped(&text),
@@ -165,11 +165,12 @@ mod tests {
 
     #[test]
     fn the_texts_of_a_picture_are_those_of_the_terminal() {
-        let mut screen = Screen::new(20);
+        let mut screen = TerminalScreen::new(20);
         screen.write("[\u{1b}[32m██\u{1b}[0m░] a<b\r\n1 done in 3.4 s\r\n");
-        let output = screen.into_lines().into_iter().map(Line::Output);
-        let lines: Vec<Line> = [Line::Command("$ phalanx run".to_owned())].into_iter().chain(output).collect();
-        let svg = draw(&lines);
+        let output = screen.into_lines().into_iter().map(PictureLine::Output);
+        let lines: Vec<PictureLine> =
+            [PictureLine::Command("$ phalanx run".to_owned())].into_iter().chain(output).collect();
+        let svg = render_svg(&lines);
         assert_eq!(texts(&svg), ["$ phalanx run", "[██░] a&lt;b", "1 done in … s"]);
         assert!(svg.contains("[<tspan fill=\"#9ece6a\">██</tspan>░]"), "{svg}");
     }

@@ -15,7 +15,7 @@ use crate::schema::{VERSION, module_folder};
 
 /// What `cargo xtask protobuf` can do.
 #[derive(clap::Subcommand)]
-pub enum Task {
+pub enum ProtobufTask {
     /// Writes the file of messages and fields from the types of the Go module k8s.io/api
     Table,
     /// Reads an object with every field, filled and zero, of each kind that the server takes, and compares it with its
@@ -23,10 +23,10 @@ pub enum Task {
     Check,
 }
 
-pub fn run(task: &Task) -> anyhow::Result<()> {
+pub fn run(task: &ProtobufTask) -> anyhow::Result<()> {
     match task {
-        Task::Table => write_table(),
-        Task::Check => check(),
+        ProtobufTask::Table => write_table(),
+        ProtobufTask::Check => check(),
     }
 }
 
@@ -36,13 +36,13 @@ fn file() -> PathBuf {
 
 /// What the Go program says, and what the file holds.
 #[derive(Deserialize)]
-struct Messages {
+struct MessageTable {
     kinds: BTreeMap<String, String>,
     messages: BTreeMap<String, Vec<String>>,
 }
 
 /// What the Go program in tests/kube/wire says.
-fn ask_go<T: DeserializeOwned>(arguments: &[&str]) -> anyhow::Result<T> {
+fn run_go<T: DeserializeOwned>(arguments: &[&str]) -> anyhow::Result<T> {
     let output = Command::new("go")
         .args(["run", "-mod=readonly", "./wire"])
         .args(arguments)
@@ -54,7 +54,7 @@ fn ask_go<T: DeserializeOwned>(arguments: &[&str]) -> anyhow::Result<T> {
 }
 
 fn write_table() -> anyhow::Result<()> {
-    let found: Messages = ask_go(&[])?;
+    let found: MessageTable = run_go(&[])?;
     let text = render(&found);
     std::fs::write(file(), &text).with_context(|| format!("writing {}", file().display()))?;
     println!("{} kinds, {} messages, {} bytes", found.kinds.len(), found.messages.len(), text.len());
@@ -62,7 +62,7 @@ fn write_table() -> anyhow::Result<()> {
 }
 
 /// One message a line, so that a new version of Kubernetes reads as a diff.
-fn render(found: &Messages) -> String {
+fn render(found: &MessageTable) -> String {
     let lines = |entries: Vec<(&String, Value)>| {
         let lines: Vec<String> = entries.iter().map(|(name, value)| format!("{}:{value}", json!(name))).collect();
         lines.join(",\n")
@@ -78,7 +78,7 @@ fn render(found: &Messages) -> String {
 
 /// An object with every field there and zero, in both forms.
 #[derive(Deserialize)]
-struct Zeros {
+struct ZeroObject {
     json: Value,
     protobuf: String,
 }
@@ -86,8 +86,8 @@ struct Zeros {
 /// The objects that k8s.io/api publishes have every field set, each to a value of its own. Those that Go makes for us
 /// have every field there and zero, which shows what JSON leaves out.
 fn check() -> anyhow::Result<()> {
-    let known: Messages = serde_json::from_slice(&std::fs::read(file())?)?;
-    let zeros: BTreeMap<String, Zeros> = ask_go(&["zeros"])?;
+    let known: MessageTable = serde_json::from_slice(&std::fs::read(file())?)?;
+    let zeros: BTreeMap<String, ZeroObject> = run_go(&["zeros"])?;
     let minor_patch = VERSION.strip_prefix("1.").context("the modules are v0 of version 1")?;
     let folder = module_folder(&format!("k8s.io/api@v0.{minor_patch}"))?.join("testdata/HEAD");
     let mut wrong = 0;
@@ -99,9 +99,9 @@ fn check() -> anyhow::Result<()> {
             std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
         };
         let published: Value = serde_json::from_slice(&read("json")?)?;
-        wrong += usize::from(!is_same(kind, "filled", &published, &read("pb")?)?);
+        wrong += usize::from(!matches_document(kind, "filled", &published, &read("pb")?)?);
         let zero = zeros.get(kind).with_context(|| format!("Go made no {kind}"))?;
-        wrong += usize::from(!is_same(kind, "zero", &zero.json, &from_hex(&zero.protobuf)?)?);
+        wrong += usize::from(!matches_document(kind, "zero", &zero.json, &from_hex(&zero.protobuf)?)?);
     }
     ensure!(wrong == 0, "{wrong} objects differ from their JSON");
     println!("protobuf: {} kinds, filled and zero, all equal to their JSON", known.kinds.len());
@@ -109,7 +109,7 @@ fn check() -> anyhow::Result<()> {
 }
 
 /// Whether a body is the document that is wanted; says where not.
-fn is_same(kind: &str, what: &str, wanted: &Value, body: &[u8]) -> anyhow::Result<bool> {
+fn matches_document(kind: &str, what: &str, wanted: &Value, body: &[u8]) -> anyhow::Result<bool> {
     let [group, version, name] = kind.split('/').collect::<Vec<_>>()[..] else { bail!("{kind} is no kind") };
     let found = Envelope::read(body)?.document(group, version, name, usize::MAX)?;
     let result = if found == *wanted { "ok" } else { "DIFFERS" };

@@ -135,7 +135,7 @@ fn reachable<'a>(
 
 /// A field's type, alone or with its marks.
 fn field_entry(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) -> anyhow::Result<Value> {
-    let shape = Value::String(shape(schemas, of, refers_to)?);
+    let shape = Value::String(type_text(schemas, of, refers_to)?);
     let mut entry = Map::new();
     for (upstream, ours) in MARKS {
         if let Some(mark) = of.get(upstream) {
@@ -153,7 +153,7 @@ fn field_entry(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) 
 }
 
 /// A type in a word: `int32`, `[]string`, `{}quantity`, `#core.v1.Container`.
-fn shape(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) -> anyhow::Result<String> {
+fn type_text(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) -> anyhow::Result<String> {
     let reference = of.get("$ref").or_else(|| of.pointer("/allOf/0/$ref")).and_then(Value::as_str);
     if let Some(name) = reference.and_then(|path| path.rsplit('/').next()) {
         let target = schemas.get(name).with_context(|| format!("no schema {name}"))?;
@@ -163,7 +163,7 @@ fn shape(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) -> any
             refers_to.insert(name.to_owned());
             Ok(format!("#{}", short(name)))
         } else {
-            shape(schemas, target, refers_to)
+            type_text(schemas, target, refers_to)
         };
     }
     Ok(match (of["type"].as_str(), of["format"].as_str()) {
@@ -172,9 +172,9 @@ fn shape(schemas: &Schemas, of: &Value, refers_to: &mut BTreeSet<String>) -> any
         (Some("string"), None) => "string".to_owned(),
         (Some("boolean"), None) => "boolean".to_owned(),
         (Some("integer"), Some(format @ ("int32" | "int64"))) => format.to_owned(),
-        (Some("array"), None) => format!("[]{}", shape(schemas, &of["items"], refers_to)?),
+        (Some("array"), None) => format!("[]{}", type_text(schemas, &of["items"], refers_to)?),
         (Some("object"), None) => match of.get("additionalProperties") {
-            Some(values) => format!("{{}}{}", shape(schemas, values, refers_to)?),
+            Some(values) => format!("{{}}{}", type_text(schemas, values, refers_to)?),
             None => "any".to_owned(),
         },
         other => bail!("no form for the type {other:?}"),

@@ -1,7 +1,7 @@
 //! A scripted tour: a real kubectl against `phalanx up`, every command's output checked.
 
 mod steps; // the commands and what they must say, as data
-mod want; // the ways to say what is expected
+mod output_check; // the ways to say what is expected
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use crate::up::{Plan, Scratch, Up, wait_until};
-use want::Said;
+use crate::up_process::{ScratchDir, UpConfig, UpProcess, wait_with_deadline};
+use output_check::CommandOutput;
 
 /// How long something may take to become true, and a command to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
 
 /// Options of `cargo xtask tour`.
@@ -33,20 +33,20 @@ pub struct Args {
 
 /// A command of the tour and what it must say.
 #[derive(Clone, Copy)]
-pub struct Step<'a> {
+pub struct TourStep<'a> {
     /// What it shows.
     pub name: &'a str,
     /// The words behind `kubectl`; leading `NAME=value` words go into its environment, single quotes keep words together.
     pub command: &'a str,
     /// When its output is looked at.
-    pub when: When,
+    pub when: CheckTime,
     /// All of these must hold.
-    pub wants: &'static [want::Want],
+    pub checks: &'static [output_check::OutputCheck],
 }
 
 /// When a command's output is looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum CheckTime {
     /// Once, at its end.
     AtEnd,
     /// The command is repeated until its output is as expected.
@@ -57,9 +57,9 @@ pub enum When {
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let kubectl = find_program(&args.kubectl)?;
-    let scratch = Scratch::new("tour")?;
-    let up = Up::start(&Plan::new(&args.phalanx, scratch.path())?, "127.0.0.1:0")?;
-    let guide = Guide {
+    let scratch = ScratchDir::new("tour")?;
+    let up = UpProcess::start(&UpConfig::new(&args.phalanx, scratch.path())?, "127.0.0.1:0")?;
+    let guide = TourRunner {
         kubectl,
         kubeconfig: up.kubeconfig.canonicalize()?,
         manifests: crate::repository_root()?.join("tests/kube/tour"),
@@ -69,15 +69,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let readme = readme_commands(&std::fs::read_to_string(root.join("README.md"))?);
     anyhow::ensure!(!readme.is_empty(), "README.md has no kubectl command");
     // The README's commands go by its own folder, and only have to succeed.
-    let of_readme = Guide { manifests: root, ..guide.clone() };
-    let of_readme = readme
-        .iter()
-        .map(|command| (&of_readme, Step { name: "a command of the README", command, when: When::AtEnd, wants: &[] }));
+    let of_readme = TourRunner { manifests: root, ..guide.clone() };
+    let of_readme = readme.iter().map(|command| {
+        (&of_readme, TourStep { name: "a command of the README", command, when: CheckTime::AtEnd, checks: &[] })
+    });
     let mut differences = Vec::new();
     println!("{:<7} {:>6}  {:<58} command", "result", "s", "step");
     for (guide, step) in steps::all().map(|step| (&guide, *step)).chain(of_readme) {
         let start = Instant::now();
-        let difference = guide.take(&step)?;
+        let difference = guide.check_step(&step)?;
         let result = if difference.is_some() { "DIFFERS" } else { "ok" };
         let seconds = start.elapsed().as_secs_f64();
         println!("{result:<7} {seconds:>6.2}  {:<58} kubectl {}", step.name, step.command);
@@ -117,23 +117,23 @@ fn readme_commands(text: &str) -> Vec<String> {
 
 /// Runs steps.
 #[derive(Clone)]
-struct Guide {
+struct TourRunner {
     kubectl: PathBuf,
     kubeconfig: PathBuf,
     manifests: PathBuf,
     home: PathBuf,
 }
 
-impl Guide {
+impl TourRunner {
     /// Runs one step; returns how it differs from what is expected.
-    fn take(&self, step: &Step) -> anyhow::Result<Option<String>> {
-        let deadline = Instant::now() + PATIENCE;
+    fn check_step(&self, step: &TourStep) -> anyhow::Result<Option<String>> {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            let said = self.run(step, Instant::now() + PATIENCE)?;
-            let Some(difference) = want::difference(step.wants, &said) else { return Ok(None) };
-            if step.when != When::Eventually || Instant::now() > deadline {
-                let Said { out, err, .. } = said;
-                let Step { name, command, .. } = step;
+            let said = self.run_command(step, Instant::now() + TIMEOUT)?;
+            let Some(difference) = output_check::difference(step.checks, &said) else { return Ok(None) };
+            if step.when != CheckTime::Eventually || Instant::now() > deadline {
+                let CommandOutput { stdout: out, stderr: err, .. } = said;
+                let TourStep { name, command, .. } = step;
                 return Ok(Some(format!(
                     "{name}: kubectl {command}\n  {difference}\n--- standard output\n{out}\n--- standard error\n{err}"
                 )));
@@ -142,7 +142,7 @@ impl Guide {
         }
     }
 
-    fn run(&self, step: &Step, deadline: Instant) -> anyhow::Result<Said> {
+    fn run_command(&self, step: &TourStep, deadline: Instant) -> anyhow::Result<CommandOutput> {
         let (out, err) = (self.home.join("stdout"), self.home.join("stderr"));
         let mut words = words(step.command);
         let arguments = words.split_off(words.iter().take_while(|word| is_assignment(word)).count());
@@ -159,12 +159,16 @@ impl Guide {
             .stderr(File::create(&err)?)
             .spawn()
             .with_context(|| self.kubectl.display().to_string())?;
-        let read = |success| -> anyhow::Result<Said> {
-            Ok(Said { success, out: std::fs::read_to_string(&out)?, err: std::fs::read_to_string(&err)? })
+        let read = |success| -> anyhow::Result<CommandOutput> {
+            Ok(CommandOutput {
+                success,
+                stdout: std::fs::read_to_string(&out)?,
+                stderr: std::fs::read_to_string(&err)?,
+            })
         };
-        if step.when == When::Streaming {
+        if step.when == CheckTime::Streaming {
             while child.try_wait()?.is_none() && Instant::now() < deadline {
-                if want::difference(step.wants, &read(None)?).is_none() {
+                if output_check::difference(step.checks, &read(None)?).is_none() {
                     child.kill()?;
                     child.wait()?;
                     return read(None);
@@ -172,11 +176,11 @@ impl Guide {
                 std::thread::sleep(POLL);
             }
         }
-        let Some(status) = wait_until(&mut child, deadline)? else {
+        let Some(status) = wait_with_deadline(&mut child, deadline)? else {
             child.kill()?;
             child.wait()?;
             let mut said = read(Some(false))?;
-            said.err.push_str(&format!("(stopped after {} s)", PATIENCE.as_secs()));
+            said.stderr.push_str(&format!("(stopped after {} s)", TIMEOUT.as_secs()));
             return Ok(said);
         };
         read(Some(status.success()))
@@ -226,7 +230,7 @@ mod tests {
         let names: std::collections::BTreeSet<&str> = steps::all().map(|step| step.name).collect();
         assert_eq!(names.len(), steps::all().count());
         for step in steps::all() {
-            assert!(!step.wants.is_empty(), "{}", step.name);
+            assert!(!step.checks.is_empty(), "{}", step.name);
         }
     }
 }

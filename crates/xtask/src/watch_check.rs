@@ -1,6 +1,6 @@
 //! Watches under fire: clients write, watchers are cut off, the server is restarted, and nobody misses or invents a thing.
 
-mod truth; // what was written, and what a watcher must have seen
+mod write_history; // what was written, and what a watcher must have seen
 mod watcher; // one watcher
 mod writer; // one client that writes
 
@@ -15,21 +15,21 @@ use kube::Client;
 use runtime::request;
 use serde_json::json;
 
-use crate::up::{Plan, Scratch, Up};
-use truth::{Scope, Side, Truth, Write, faults};
-use watcher::{LAST, Watcher};
-use writer::{NAMESPACES, SIDES, Writer};
+use crate::up_process::{ScratchDir, UpConfig, UpProcess};
+use watcher::{PodWatcher, SENTINEL_PREFIX};
+use write_history::{SideSelector, WatchScope, WriteHistory, WriteRecord, faults};
+use writer::{NAMESPACES, PodWriter, SIDES};
 
 /// What the watchers ask for, in turn.
-const SCOPES: [Scope; 8] = [
-    Scope { namespace: None, side: None },
-    Scope { namespace: None, side: None },
-    Scope { namespace: None, side: Some(Side::Is("left")) },
-    Scope { namespace: None, side: Some(Side::IsNot("left")) },
-    Scope { namespace: Some("default"), side: None },
-    Scope { namespace: Some("other"), side: None },
-    Scope { namespace: Some("other"), side: Some(Side::Is("right")) },
-    Scope { namespace: None, side: None },
+const SCOPES: [WatchScope; 8] = [
+    WatchScope { namespace: None, side: None },
+    WatchScope { namespace: None, side: None },
+    WatchScope { namespace: None, side: Some(SideSelector::Is("left")) },
+    WatchScope { namespace: None, side: Some(SideSelector::IsNot("left")) },
+    WatchScope { namespace: Some("default"), side: None },
+    WatchScope { namespace: Some("other"), side: None },
+    WatchScope { namespace: Some("other"), side: Some(SideSelector::Is("right")) },
+    WatchScope { namespace: None, side: None },
 ];
 
 /// Options of `cargo xtask watch-check`.
@@ -61,8 +61,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         "watch-check: seed {seed}, {} events, {} watchers, {} restarts",
         args.events, args.watchers, args.restarts
     );
-    let scratch = Scratch::new("watch-check")?;
-    let mut plan = Plan::new(&args.phalanx, scratch.path())?;
+    let scratch = ScratchDir::new("watch-check")?;
+    let mut plan = UpConfig::new(&args.phalanx, scratch.path())?;
     // Every pod is written by this check alone.
     plan.options = ["--without", "scheduler,controllers,nodes"].map(String::from).to_vec();
     let result = tokio::runtime::Runtime::new()?.block_on(check(args, seed, &plan));
@@ -72,9 +72,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     result
 }
 
-async fn check(args: &Args, seed: u64, plan: &Plan) -> anyhow::Result<()> {
+async fn check(args: &Args, seed: u64, plan: &UpConfig) -> anyhow::Result<()> {
     let start = Instant::now();
-    let up = Up::start(plan, "127.0.0.1:0")?;
+    let up = UpProcess::start(plan, "127.0.0.1:0")?;
     let client = up.client().await?;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACES[1]}});
     request::post(&client, "/api/v1/namespaces", &namespace).await?;
@@ -82,25 +82,25 @@ async fn check(args: &Args, seed: u64, plan: &Plan) -> anyhow::Result<()> {
     let random = |id: usize| Random::seeded(seed.wrapping_mul(1000) + id as u64);
     let (mut writers, mut watchers) = (Vec::new(), Vec::new());
     for id in 0..args.clients {
-        writers.push(Writer::new(id, up.client().await?, random(id)));
+        writers.push(PodWriter::new(id, up.client().await?, random(id)));
     }
     for (id, scope) in (0..args.watchers).zip(SCOPES.iter().cycle()) {
-        watchers.push(Watcher::new(*scope, up.client().await?, random(500 + id), last_count(scope)));
+        watchers.push(PodWatcher::new(*scope, up.client().await?, random(500 + id), sentinel_count(scope)));
     }
     let done = AtomicUsize::new(0);
     let writing = try_join_all(writers.into_iter().map(|writer| writer.work(&done, args.events)));
     let work = async {
-        let (truths, up) = tokio::try_join!(writing, restarts(args, random(999), plan, up, &done))?;
-        let mut truth: Truth = truths.into_iter().flatten().collect();
+        let (truths, up) = tokio::try_join!(writing, restart_server(args, random(999), plan, up, &done))?;
+        let mut truth: WriteHistory = truths.into_iter().flatten().collect();
         println!("{:>6.1} s: {} events written", start.elapsed().as_secs_f64(), args.events);
-        write_the_last(&client, &mut truth).await?;
+        write_sentinels(&client, &mut truth).await?;
         anyhow::Ok((truth, up))
     };
     let watching = try_join_all(watchers.into_iter().map(|watcher| tokio::spawn(watcher.work())));
     let (watchers, (truth, up)) = tokio::try_join!(async { anyhow::Ok(watching.await?) }, work)?;
     let mut wrong = 0;
     for (id, watcher) in watchers.into_iter().enumerate() {
-        wrong += judge(id, &watcher?, &truth, &client).await?;
+        wrong += report_faults(id, &watcher?, &truth, &client).await?;
     }
     up.stop()?;
     ensure!(wrong == 0, "watch-check: {wrong} faults");
@@ -109,7 +109,13 @@ async fn check(args: &Args, seed: u64, plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Restarts the server at drawn moments, on the same address.
-async fn restarts(args: &Args, random: Random, plan: &Plan, up: Up, done: &AtomicUsize) -> anyhow::Result<Up> {
+async fn restart_server(
+    args: &Args,
+    random: Random,
+    plan: &UpConfig,
+    up: UpProcess,
+    done: &AtomicUsize,
+) -> anyhow::Result<UpProcess> {
     let mut up = up;
     let apart = args.events / (args.restarts + 1);
     for number in 0..args.restarts {
@@ -125,7 +131,7 @@ async fn restarts(args: &Args, random: Random, plan: &Plan, up: Up, done: &Atomi
         std::thread::spawn(move || {
             let ended = if way == "SIGTERM" { up.stop() } else { up.kill() };
             // The receiver is gone only when the check has already failed.
-            let _ = sender.send(ended.and_then(|()| Up::start(&plan, &address)));
+            let _ = sender.send(ended.and_then(|()| UpProcess::start(&plan, &address)));
         });
         up = receiver.await??;
         println!("restart {:>3} by {way} after {} events", number + 1, done.load(Ordering::Relaxed));
@@ -134,38 +140,43 @@ async fn restarts(args: &Args, random: Random, plan: &Plan, up: Up, done: &Atomi
 }
 
 /// The objects whose sight ends a watcher's work: one for each namespace and side.
-fn last_objects() -> impl Iterator<Item = (&'static str, &'static str)> {
+fn sentinel_objects() -> impl Iterator<Item = (&'static str, &'static str)> {
     NAMESPACES.into_iter().flat_map(|namespace| SIDES.into_iter().map(move |side| (namespace, side)))
 }
 
-fn last_count(scope: &Scope) -> usize {
-    last_objects().filter(|(namespace, side)| scope.holds(namespace, Some(side))).count()
+fn sentinel_count(scope: &WatchScope) -> usize {
+    sentinel_objects().filter(|(namespace, side)| scope.includes(namespace, Some(side))).count()
 }
 
-async fn write_the_last(client: &Client, truth: &mut Truth) -> anyhow::Result<()> {
-    for (namespace, side) in last_objects() {
-        let key = (namespace.to_owned(), format!("{LAST}{side}"));
+async fn write_sentinels(client: &Client, truth: &mut WriteHistory) -> anyhow::Result<()> {
+    for (namespace, side) in sentinel_objects() {
+        let key = (namespace.to_owned(), format!("{SENTINEL_PREFIX}{side}"));
         let revision = writer::create(client, &key, side).await?.revision.0;
-        truth.insert(key, vec![Write { side: Some(side), low: revision, high: revision }]);
+        truth.insert(key, vec![WriteRecord { side: Some(side), min_revision: revision, max_revision: revision }]);
     }
     Ok(())
 }
 
 /// Prints what one watcher saw; returns the number of faults.
-async fn judge(id: usize, watcher: &Watcher, truth: &Truth, client: &Client) -> anyhow::Result<usize> {
+async fn report_faults(
+    id: usize,
+    watcher: &PodWatcher,
+    truth: &WriteHistory,
+    client: &Client,
+) -> anyhow::Result<usize> {
     let mut found: Vec<String> = Vec::new();
-    for stretch in &watcher.stretches {
+    for stretch in &watcher.segments {
         found.extend(faults(&watcher.scope, stretch, truth));
     }
     let (list, _) = watcher::list(client, &watcher.scope).await?;
-    if list != watcher.state {
-        let differing = list.iter().filter(|(key, revision)| watcher.state.get(*key) != Some(*revision)).count();
-        let extra = watcher.state.keys().filter(|key| !list.contains_key(*key)).count();
+    if list != watcher.objects {
+        let differing = list.iter().filter(|(key, revision)| watcher.objects.get(*key) != Some(*revision)).count();
+        let extra = watcher.objects.keys().filter(|key| !list.contains_key(*key)).count();
         found.push(format!("its state differs from the last list: {differing} objects differ, {extra} are not there"));
     }
-    let events: usize = watcher.stretches.iter().map(|stretch| stretch.events.len()).sum();
-    let lists = watcher.stretches.len();
-    let resumes = watcher.watches.saturating_sub(lists);
+    let events: usize = watcher.segments.iter().map(|stretch| stretch.events.len()).sum();
+    let lists = watcher.segments.len();
+    let resumes = watcher.watch_count.saturating_sub(lists);
     println!("watcher {id}: {events} events, {lists} lists, {resumes} resumes, {} faults", found.len());
     for fault in found.iter().take(10) {
         println!("  {fault}");

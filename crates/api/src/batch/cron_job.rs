@@ -5,8 +5,8 @@ pub mod validation; // what may be written, and what may change
 
 use serde_json::{Value, json};
 
-use super::defaults::{default, default_text, part, set_template_defaults};
-use super::prepare::drop_gated_fields;
+use super::defaults::{default, default_text, object_or_default, set_template_defaults};
+use super::prepare::drop_disabled_fields;
 use crate::gates::Gates;
 
 /// Where the spec of the Jobs stands.
@@ -14,12 +14,14 @@ const JOB_SPEC: &str = "/spec/jobTemplate/spec";
 
 /// Fills in what a CronJob leaves out. Its Jobs get theirs when they are made; only their pods are filled in here.
 pub fn set_defaults(doc: &mut Value, _gates: &Gates) {
-    if let Some(spec) = doc.as_object_mut().and_then(|doc| part(doc, "spec")) {
+    if let Some(spec) = doc.as_object_mut().and_then(|doc| object_or_default(doc, "spec")) {
         default_text(spec, "concurrencyPolicy", "Allow");
         default(spec, "suspend", json!(false));
         default(spec, "successfulJobsHistoryLimit", json!(3));
         default(spec, "failedJobsHistoryLimit", json!(1));
-        if let Some(job) = part(spec, "jobTemplate").and_then(|template| part(template, "spec")) {
+        if let Some(job) =
+            object_or_default(spec, "jobTemplate").and_then(|template| object_or_default(template, "spec"))
+        {
             set_template_defaults(job);
         }
     }
@@ -30,12 +32,12 @@ pub fn prepare_create(doc: &mut Value, gates: &Gates) {
     if let Some(doc) = doc.as_object_mut() {
         doc.remove("status");
     }
-    drop_gated_fields(doc.pointer_mut(JOB_SPEC), None, gates);
+    drop_disabled_fields(doc.pointer_mut(JOB_SPEC), None, gates);
 }
 
 /// Settles what an update may not bring.
 pub fn prepare_update(doc: &mut Value, old: &Value, gates: &Gates) {
-    drop_gated_fields(doc.pointer_mut(JOB_SPEC), old.pointer(JOB_SPEC), gates);
+    drop_disabled_fields(doc.pointer_mut(JOB_SPEC), old.pointer(JOB_SPEC), gates);
 }
 
 #[cfg(test)]

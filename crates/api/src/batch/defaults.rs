@@ -12,7 +12,7 @@ pub fn set_defaults(doc: &mut Value, _gates: &Gates) {
     if has_selector || doc.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
         labels_from_template(doc);
     }
-    let Some(spec) = doc.as_object_mut().and_then(|doc| part(doc, "spec")) else { return };
+    let Some(spec) = doc.as_object_mut().and_then(|doc| object_or_default(doc, "spec")) else { return };
     if !has(spec, "parallelism") {
         // Without completions the first success ends the Job; one pod is then all it ever needs.
         if !has(spec, "completions") {
@@ -41,8 +41,8 @@ pub(super) fn set_template_defaults(spec: &mut Map<String, Value>) {
     for pattern in pod_condition_patterns(spec) {
         default_text(pattern, "status", "True");
     }
-    if let Some(template) = part(spec, "template") {
-        part(template, "spec");
+    if let Some(template) = object_or_default(spec, "template") {
+        object_or_default(template, "spec");
         if let Some(pod) = template.get_mut("spec") {
             set_pod_spec_defaults(pod);
         }
@@ -51,7 +51,10 @@ pub(super) fn set_template_defaults(spec: &mut Map<String, Value>) {
 
 /// The part called `name`, which every object of the kind has: left out, it is there and says nothing, so that what is
 /// missing in it is told and not what would have been filled in.
-pub(super) fn part<'a>(object: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<String, Value>> {
+pub(super) fn object_or_default<'a>(
+    object: &'a mut Map<String, Value>,
+    name: &str,
+) -> Option<&'a mut Map<String, Value>> {
     default(object, name, json!({}));
     object.get_mut(name).and_then(Value::as_object_mut)
 }
@@ -101,14 +104,15 @@ mod tests {
     use super::set_defaults;
     use crate::gates::Gates;
 
-    fn defaulted(mut job: Value) -> Value {
+    fn with_defaults(mut job: Value) -> Value {
         set_defaults(&mut job, &Gates::default());
         job
     }
 
     #[test]
     fn a_job_that_says_nothing_runs_one_pod_once() {
-        let mut job = defaulted(json!({"metadata": {}, "spec": {"scheduling": {"schedulingPolicy": {"gang": {}}}}}));
+        let mut job =
+            with_defaults(json!({"metadata": {}, "spec": {"scheduling": {"schedulingPolicy": {"gang": {}}}}}));
         let template = job["spec"]["template"].take();
         assert_eq!(
             job,
@@ -119,7 +123,7 @@ mod tests {
             }})
         );
         assert_eq!(template["spec"]["dnsPolicy"], "ClusterFirst", "a pod that says nothing is filled in too");
-        assert_eq!(defaulted(json!({}))["spec"]["template"], template, "as is a Job without a spec");
+        assert_eq!(with_defaults(json!({}))["spec"]["template"], template, "as is a Job without a spec");
     }
 
     #[test]
@@ -131,18 +135,18 @@ mod tests {
             (json!({"parallelism": 4}), json!(4), Value::Null),
             (json!({"parallelism": 0, "completions": 2}), json!(0), json!(2)),
         ] {
-            let job = defaulted(json!({"spec": spec}));
+            let job = with_defaults(json!({"spec": spec}));
             assert_eq!((&job["spec"]["parallelism"], &job["spec"]["completions"]), (&parallelism, &completions));
         }
     }
 
     #[test]
     fn other_defaults_follow_what_is_set() {
-        let job = defaulted(json!({"spec": {
+        let job = with_defaults(json!({"spec": {
             "backoffLimitPerIndex": 1,
             "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": ""}]}]},
         }}));
-        let without_rules = defaulted(json!({"spec": {"podFailurePolicy": {"rules": []}}}));
+        let without_rules = with_defaults(json!({"spec": {"podFailurePolicy": {"rules": []}}}));
         assert_eq!(without_rules["spec"]["podFailurePolicy"], json!({"rules": null}));
         assert_eq!(job["spec"]["backoffLimit"], json!(2_147_483_647));
         assert_eq!(job["spec"]["podReplacementPolicy"], "Failed");
@@ -152,13 +156,13 @@ mod tests {
     #[test]
     fn a_job_without_labels_gets_its_templates() {
         let template = json!({"metadata": {"labels": {"app": "trainer"}}, "spec": {"containers": []}});
-        let job = defaulted(json!({"metadata": {}, "spec": {"template": template}}));
+        let job = with_defaults(json!({"metadata": {}, "spec": {"template": template}}));
         assert_eq!(job["metadata"].get("labels"), None, "it waits for those that are made with its selector");
-        let job = defaulted(json!({"metadata": {}, "spec": {"manualSelector": true, "template": template}}));
+        let job = with_defaults(json!({"metadata": {}, "spec": {"manualSelector": true, "template": template}}));
         assert_eq!(job["metadata"]["labels"], json!({"app": "trainer"}));
         assert_eq!(job["spec"]["template"]["spec"]["restartPolicy"], "Always");
         let job =
-            defaulted(json!({"metadata": {"labels": {"a": "b"}}, "spec": {"selector": {}, "template": template}}));
+            with_defaults(json!({"metadata": {"labels": {"a": "b"}}, "spec": {"selector": {}, "template": template}}));
         assert_eq!(job["metadata"]["labels"], json!({"a": "b"}));
     }
 }

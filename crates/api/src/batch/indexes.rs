@@ -1,22 +1,22 @@
 //! Sets of indexes as text: `0-3,5`, increasing, as `completedIndexes` and `succeededIndexes` have them.
 
 /// Runs of indexes, first and last included, in increasing order.
-pub type Runs = Vec<(i32, i32)>;
+pub type IndexRanges = Vec<(i32, i32)>;
 
 /// Reads a set whose indexes are all below `completions`, or says what is wrong with the text.
-pub fn parse(text: &str, completions: i32) -> Result<Runs, String> {
-    let mut runs = Runs::new();
+pub fn parse(text: &str, completions: i32) -> Result<IndexRanges, String> {
+    let mut runs = IndexRanges::new();
     if text.is_empty() {
         return Ok(runs);
     }
     for part in text.split(',') {
         let run = match part.split('-').collect::<Vec<_>>()[..] {
             [one] => {
-                let index = number(one, completions)?;
+                let index = parse_index(one, completions)?;
                 (index, index)
             }
             [first, last] => {
-                let (first, last) = (number(first, completions)?, number(last, completions)?);
+                let (first, last) = (parse_index(first, completions)?, parse_index(last, completions)?);
                 if first >= last {
                     return Err(format!("non-increasing order, previous: {first}, current: {last}"));
                 }
@@ -37,7 +37,7 @@ pub fn parse(text: &str, completions: i32) -> Result<Runs, String> {
     Ok(runs)
 }
 
-fn number(text: &str, completions: i32) -> Result<i32, String> {
+fn parse_index(text: &str, completions: i32) -> Result<i32, String> {
     let index: i32 = text.parse().map_err(|_| format!("cannot convert string to integer for index: {text:?}"))?;
     if index >= completions { Err(format!("too large index: {text:?}")) } else { Ok(index) }
 }
@@ -48,7 +48,7 @@ pub fn count(runs: &[(i32, i32)]) -> i32 {
 }
 
 /// The first index that is in both sets.
-pub fn overlap(one: &[(i32, i32)], other: &[(i32, i32)]) -> Option<i32> {
+pub fn first_common_index(one: &[(i32, i32)], other: &[(i32, i32)]) -> Option<i32> {
     let shared =
         |(first, last): &(i32, i32), (low, high): &(i32, i32)| (first <= high && low <= last).then(|| *first.max(low));
     one.iter().flat_map(|run| other.iter().filter_map(move |with| shared(run, with))).min()
@@ -56,7 +56,7 @@ pub fn overlap(one: &[(i32, i32)], other: &[(i32, i32)]) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{count, overlap, parse};
+    use super::{count, first_common_index, parse};
 
     #[test]
     fn sets_are_read_run_by_run() {
@@ -64,8 +64,8 @@ mod tests {
         assert_eq!(runs, [(0, 3), (5, 5), (7, 8)]);
         assert_eq!(count(&runs), 7);
         assert_eq!(parse("", 9), Ok(vec![]));
-        assert_eq!(overlap(&runs, &[(4, 5)]), Some(5));
-        assert_eq!(overlap(&runs, &[(4, 4), (6, 6)]), None);
+        assert_eq!(first_common_index(&runs, &[(4, 5)]), Some(5));
+        assert_eq!(first_common_index(&runs, &[(4, 4), (6, 6)]), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn prepare_create(doc: &mut Value, gates: &Gates) {
     if let Some(doc) = doc.as_object_mut() {
         doc.remove("status");
     }
-    drop_gated_fields(doc.get_mut("spec"), None, gates);
+    drop_disabled_fields(doc.get_mut("spec"), None, gates);
     if doc.pointer("/spec/manualSelector") != Some(&Value::Bool(true)) {
         generate_selector(doc);
         // Every later reading of the Job would give it these, so it has them from the start: or the first write that
@@ -31,7 +31,7 @@ pub fn prepare_create(doc: &mut Value, gates: &Gates) {
 
 /// Settles what an update may not bring.
 pub fn prepare_update(doc: &mut Value, old: &Value, gates: &Gates) {
-    drop_gated_fields(doc.get_mut("spec"), old.get("spec"), gates);
+    drop_disabled_fields(doc.get_mut("spec"), old.get("spec"), gates);
     // While its gate is off, a stored reference stays whatever is written. The types of Kubernetes lack the field, and a
     // client that writes them back would be refused for having removed it.
     let stored = old.pointer("/spec/workloadRef").filter(|_| !gates.enabled(Gate::JobWorkloadRef));
@@ -69,7 +69,7 @@ fn child<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<Stri
 }
 
 /// A field of a Job's spec (or of a template of one) whose gate is off goes, unless it was there already.
-pub(super) fn drop_gated_fields(spec: Option<&mut Value>, old: Option<&Value>, gates: &Gates) {
+pub(super) fn drop_disabled_fields(spec: Option<&mut Value>, old: Option<&Value>, gates: &Gates) {
     let Some(spec) = spec.and_then(Value::as_object_mut) else { return };
     for (field, gate) in [("scheduling", Gate::WorkloadWithJob), ("workloadRef", Gate::JobWorkloadRef)] {
         let was_there = old.and_then(|old| old.get(field)).is_some_and(|value| !value.is_null());

@@ -14,9 +14,9 @@ use crate::gates::{AutoGang, Gate, Gates};
 use crate::views::{JobView, OwnerRef};
 
 /// The policies a Job may ask for.
-pub const POLICIES: [PolicyKind; 2] = [PolicyKind::Basic, PolicyKind::Gang];
+pub const JOB_POLICIES: [PolicyKind; 2] = [PolicyKind::Basic, PolicyKind::Gang];
 /// The disruption modes a Job may ask for.
-pub const DISRUPTION_MODES: [DisruptionModeKind; 2] = [DisruptionModeKind::Single, DisruptionModeKind::All];
+pub const JOB_DISRUPTION_MODES: [DisruptionModeKind; 2] = [DisruptionModeKind::Single, DisruptionModeKind::All];
 
 /// Label of a Namespace or a Job that says whether Jobs get groups: `enabled` or `disabled`.
 pub const GROUPS_LABEL: &str = "phalanx.dev/groups";
@@ -37,7 +37,7 @@ pub struct JobIntent<'a> {
     /// Priority class of the pods.
     pub priority_class_name: Option<&'a str>,
     /// Whether the pod template names a PodGroup that somebody else looks after.
-    pub brings_group: bool,
+    pub names_pod_group: bool,
     /// Whether the Job is a gang where it does not say; see [`JobIntent::under`].
     pub auto_gang: bool,
 }
@@ -45,7 +45,7 @@ pub struct JobIntent<'a> {
 impl JobIntent<'_> {
     /// The same intent where `gates` hold.
     #[must_use]
-    pub fn under(self, gates: &Gates) -> Self {
+    pub fn with_gates(self, gates: &Gates) -> Self {
         JobIntent { auto_gang: self.is_auto_gang(gates), ..self }
     }
 
@@ -61,12 +61,12 @@ impl JobIntent<'_> {
             && parallelism > 1
             && self.completions == Some(parallelism)
             && policy.is_none_or(|policy| policy.basic.is_none())
-            && !self.brings_group
+            && !self.names_pod_group
     }
 
     /// Whether the Job is to have a Workload and a PodGroup. By default every Job has; under `autoGang: indexed` only one
     /// that is a gang, or that says itself how it is to be scheduled.
-    pub fn wants_objects(&self, gates: &Gates) -> bool {
+    pub fn needs_scheduling_objects(&self, gates: &Gates) -> bool {
         gates.auto_gang == AutoGang::Explicit || self.scheduling.is_some() || self.is_auto_gang(gates)
     }
 }
@@ -74,7 +74,7 @@ impl JobIntent<'_> {
 /// Whether the Job itself says that the objects of its pods are not made for it alone: its label opts out, an owner other
 /// than a CronJob controls it, it names a Workload, or its pod template names a PodGroup. What settings, the namespace and
 /// Workloads of users say comes on top.
-pub fn has_no_own_objects(job: &JobView, gates: &Gates) -> bool {
+pub fn has_no_own_scheduling_objects(job: &JobView, gates: &Gates) -> bool {
     let opts_out = job.metadata.labels.get(GROUPS_LABEL).is_some_and(|say| say == "disabled");
     let is_cron_job = |owner: &OwnerRef| owner.kind == "CronJob" && owner.api_version.starts_with("batch/");
     let is_child = job.metadata.controller().is_some_and(|owner| !is_cron_job(owner));
@@ -91,7 +91,7 @@ impl<'a> From<&'a JobView> for JobIntent<'a> {
             completion_mode: job.spec.completion_mode.as_deref(),
             scheduling: job.spec.scheduling.as_ref(),
             priority_class_name: job.spec.template.priority_class_name.as_deref(),
-            brings_group: job.spec.template.scheduling_group.is_some(),
+            names_pod_group: job.spec.template.scheduling_group.is_some(),
             auto_gang: false,
         }
     }
@@ -108,7 +108,7 @@ impl<'a> From<&'a Job> for JobIntent<'a> {
             completion_mode: spec.and_then(|spec| spec.completion_mode.as_deref()),
             scheduling: spec.and_then(|spec| spec.scheduling.as_ref()),
             priority_class_name: pod.and_then(|pod| pod.priority_class_name.as_deref()),
-            brings_group: pod.is_some_and(|pod| pod.scheduling_group.is_some()),
+            names_pod_group: pod.is_some_and(|pod| pod.scheduling_group.is_some()),
             auto_gang: false,
         }
     }
@@ -147,7 +147,7 @@ pub fn job_blocks(scheduling: Option<&JobSchedulingConfiguration>) -> Blocks {
 }
 
 /// The Job called `name` that a CronJob makes. It is a root like any other Job: a CronJob has no Workload of its own.
-pub fn job_of_cron_job(cron_job: &CronJob, name: &str) -> Job {
+pub fn job_from_cron_job(cron_job: &CronJob, name: &str) -> Job {
     let (template, maker) = (cron_job.spec.job_template.clone(), &cron_job.metadata);
     let metadata = template.metadata.unwrap_or_default();
     Job {
@@ -180,7 +180,7 @@ mod tests {
     use serde_json::{Value, json};
     use workloadbuilder::{BuildOptions, Builder, DisruptionMode, SchedulingPolicy, names};
 
-    use super::{DISRUPTION_MODES, JobIntent, POLICIES, item_for_job, job_of_cron_job};
+    use super::{JOB_DISRUPTION_MODES, JOB_POLICIES, JobIntent, item_for_job, job_from_cron_job};
     use crate::gates::{AutoGang, Gate, Gates};
     use crate::scheduling::validation::{pod_group, workload};
     use crate::views::{JobView, View};
@@ -253,9 +253,16 @@ mod tests {
             let typed: Job = serde_json::from_value(job(spec.clone())).expect("a Job");
             let view = JobView::decode(job(spec).to_string().as_bytes()).expect("a Job");
             for (form, intent) in [("typed", JobIntent::from(&typed)), ("view", JobIntent::from(&view))] {
-                let found = item_for_job(intent.under(&indexed)).resolve().policy;
-                assert_eq!((found, intent.wants_objects(&indexed)), (policy.clone(), objects), "{case}, {form}");
-                assert!(intent.wants_objects(&Gates::default()) && !intent.is_auto_gang(&Gates::default()), "{case}");
+                let found = item_for_job(intent.with_gates(&indexed)).resolve().policy;
+                assert_eq!(
+                    (found, intent.needs_scheduling_objects(&indexed)),
+                    (policy.clone(), objects),
+                    "{case}, {form}"
+                );
+                assert!(
+                    intent.needs_scheduling_objects(&Gates::default()) && !intent.is_auto_gang(&Gates::default()),
+                    "{case}"
+                );
                 assert!(!intent.is_auto_gang(&indexed.with(Gate::WorkloadWithJob, false)), "{case}");
             }
         }
@@ -318,7 +325,7 @@ mod tests {
             let workload_name = options.name.clone();
             let builder = Builder::new(item, options);
             let workload = builder.build_workload().expect("a Workload");
-            let group = builder.pod_group(&names::pod_group_name(&workload_name, &template), &template);
+            let group = builder.build_pod_group(&names::pod_group_name(&workload_name, &template), &template);
             let gates = Gates::default();
             assert_eq!(workload::validate_create(&workload, &gates), vec![], "{name}");
             assert_eq!(pod_group::validate_create(&group.expect("a PodGroup"), &gates), vec![], "{name}");
@@ -332,8 +339,8 @@ mod tests {
         let mut item = item_for_job(JobIntent::from(&typed));
         item.callbacks.push(Arc::new(|config| config.policy = Some(SchedulingPolicy::Other("Elastic"))));
         let options = BuildOptions {
-            allowed_policies: POLICIES.to_vec(),
-            allowed_disruption_modes: DISRUPTION_MODES.to_vec(),
+            allowed_policies: JOB_POLICIES.to_vec(),
+            allowed_disruption_modes: JOB_DISRUPTION_MODES.to_vec(),
             ..BuildOptions::default()
         };
         let errors: Vec<String> =
@@ -354,7 +361,7 @@ mod tests {
             }},
         }))
         .expect("a CronJob");
-        let job = job_of_cron_job(&cron_job, "nightly-1");
+        let job = job_from_cron_job(&cron_job, "nightly-1");
         assert_eq!((job.metadata.name.as_deref(), job.metadata.namespace.as_deref()), (Some("nightly-1"), Some("ml")));
         assert_eq!(job.metadata.labels.as_ref().map(|labels| labels["a"].as_str()), Some("b"));
         assert_eq!(job.metadata.owner_references.as_ref().map(|owners| owners[0].uid.as_str()), Some("c1"));

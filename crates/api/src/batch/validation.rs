@@ -14,10 +14,10 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use crate::batch::prepare::{CONTROLLER_UID_LABEL, JOB_NAME_LABEL, LEGACY_CONTROLLER_UID_LABEL, LEGACY_JOB_NAME_LABEL};
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{json_of, names, validate_object_meta, validate_object_meta_update};
-use crate::selector::Labels;
+use crate::metadata::{names, to_json, validate_object_meta, validate_object_meta_update};
+use crate::selector::ParsedLabelSelector;
 
-pub use scheduling::parallelism_kept;
+pub use scheduling::validate_parallelism_unchanged;
 pub use status::validate_status_update;
 
 /// What is wrong with a new Job, after its defaults and its selector have been filled in.
@@ -34,8 +34,8 @@ pub fn validate_create(job: &Job, gates: &Gates) -> ErrorList {
     }
     errors.extend(generated_selector(job, &spec));
     errors.extend(spec::validate(job, &spec, gates));
-    errors.extend(names_of_indexed_pods(job, &spec));
-    errors.extend(scheduling::declared(spec.scheduling.as_ref(), None, gates));
+    errors.extend(validate_indexed_pod_names(job, &spec));
+    errors.extend(scheduling::validate_declarative(spec.scheduling.as_ref(), None, gates));
     errors
 }
 
@@ -45,19 +45,23 @@ pub fn validate_update(new: &Job, old: &Job, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(spec::validate(new, &new_spec, gates));
     errors.extend(update::validate(&new_spec, old, &old_spec));
-    errors.extend(names_of_indexed_pods(new, &new_spec));
-    errors.extend(scheduling::declared(new_spec.scheduling.as_ref(), Some(old_spec.scheduling.as_ref()), gates));
+    errors.extend(validate_indexed_pod_names(new, &new_spec));
+    errors.extend(scheduling::validate_declarative(
+        new_spec.scheduling.as_ref(),
+        Some(old_spec.scheduling.as_ref()),
+        gates,
+    ));
     errors
 }
 
 /// What is wrong with the template of a Job, whose spec `job` has: the rules written by hand.
-pub(super) fn template_problems(job: &Job, gates: &Gates) -> ErrorList {
+pub(super) fn validate_template_handwritten(job: &Job, gates: &Gates) -> ErrorList {
     spec::template(job, &spec_of(job), gates)
 }
 
 /// What is wrong with the template of a Job: the rules that the types declare.
-pub(super) fn template_scheduling_problems(new: &JobSpec, old: Option<&JobSpec>, gates: &Gates) -> ErrorList {
-    scheduling::declared(new.scheduling.as_ref(), old.map(|old| old.scheduling.as_ref()), gates)
+pub(super) fn validate_template_declarative(new: &JobSpec, old: Option<&JobSpec>, gates: &Gates) -> ErrorList {
+    scheduling::validate_declarative(new.scheduling.as_ref(), old.map(|old| old.scheduling.as_ref()), gates)
 }
 
 /// A Job without a spec is judged as one whose spec is empty.
@@ -87,21 +91,21 @@ fn generated_selector(job: &Job, spec: &JobSpec) -> ErrorList {
         match labels.get(label) {
             None => errors.push(Error::required(&path.key(label), detail)),
             Some(given) if given != value => {
-                errors.push(Error::invalid(&path.key(label), json_of(&labels), detail));
+                errors.push(Error::invalid(&path.key(label), to_json(&labels), detail));
             }
             Some(_) => {}
         }
     }
     let expected = expected.map(|(label, value)| (label.to_owned(), value.clone())).into();
-    if Labels::from_label_selector(selector).is_ok_and(|selector| !selector.matches(&expected)) {
+    if ParsedLabelSelector::from_label_selector(selector).is_ok_and(|selector| !selector.matches(&expected)) {
         let path = Path::new("spec").child("selector");
-        errors.push(Error::invalid(&path, json_of(selector), "`selector` not auto-generated"));
+        errors.push(Error::invalid(&path, to_json(selector), "`selector` not auto-generated"));
     }
     errors
 }
 
 /// The pods of an Indexed Job are named after it and their index, and a pod's name becomes a host name.
-fn names_of_indexed_pods(job: &Job, spec: &JobSpec) -> Option<Error> {
+fn validate_indexed_pod_names(job: &Job, spec: &JobSpec) -> Option<Error> {
     let completions = spec.completions.filter(|completions| *completions > 0)?;
     if spec.completion_mode.as_deref() != Some("Indexed") {
         return None;

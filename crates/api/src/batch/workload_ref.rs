@@ -27,7 +27,7 @@ pub fn validate(doc: &Value, old: Option<&Value>, spec: &str) -> ErrorList {
         None => ErrorList::new(),
         Some(reference) => {
             let namespace = doc.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
-            judge(reference, namespace, &path)
+            validate_reference(reference, namespace, &path)
         }
     }
 }
@@ -45,9 +45,9 @@ pub fn warning(doc: &Value, spec: &str) -> Option<String> {
     })
 }
 
-fn judge(reference: &Value, namespace: &str, path: &Path) -> ErrorList {
+fn validate_reference(reference: &Value, namespace: &str, path: &Path) -> ErrorList {
     let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
-    let mut errors = rules::required(&path.child("name"), text("name"), format::subdomain);
+    let mut errors = rules::validate_required(&path.child("name"), text("name"), format::subdomain);
     for (field, supported) in [("kind", &["Workload"][..]), ("apiVersion", &API_VERSIONS)] {
         if !text(field).is_empty() && !supported.contains(&text(field)) {
             errors.push(Error::not_supported(&path.child(field), text(field), supported));

@@ -3,51 +3,51 @@
 
 use serde_json::{Value, json};
 
-use super::{Object, child, items, present_api_version, rename, spec_of, text};
+use super::{JsonObject, child, current_api_version, items, rename, spec_of, text};
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 
 /// Warnings about what was put right, or what is wrong.
-type Told = Result<Vec<String>, ErrorList>;
+type DraftResult = Result<Vec<String>, ErrorList>;
 
 /// The fields of a Job's `scheduling`: as the draft has them, and as they are.
 const SCHEDULING: [(&str, &str); 3] =
     [("policy", "schedulingPolicy"), ("constraints", "schedulingConstraints"), ("disruption", "disruptionMode")];
 
 /// Puts a document of whatever kind right. For those who have no server at hand to do it.
-pub fn put_right(group: &str, kind: &str, doc: &mut Value, gates: &Gates) -> Told {
+pub fn normalize_drafts(group: &str, kind: &str, doc: &mut Value, gates: &Gates) -> DraftResult {
     match (group, kind) {
-        ("", "Pod") => pod_drafts(doc, gates),
-        ("batch", "Job") => job_drafts(doc, gates),
-        ("batch", "CronJob") => cron_job_drafts(doc, gates),
-        ("scheduling.k8s.io", "Workload") => workload_drafts(doc, gates),
-        ("jobset.x-k8s.io", "JobSet") => job_set_drafts(doc, gates),
+        ("", "Pod") => normalize_pod_drafts(doc, gates),
+        ("batch", "Job") => normalize_job_drafts(doc, gates),
+        ("batch", "CronJob") => normalize_cron_job_drafts(doc, gates),
+        ("scheduling.k8s.io", "Workload") => normalize_workload_drafts(doc, gates),
+        ("jobset.x-k8s.io", "JobSet") => normalize_job_set_drafts(doc, gates),
         _ => Ok(Vec::new()),
     }
 }
 
 /// Puts a Job right.
-pub fn job_drafts(doc: &mut Value, gates: &Gates) -> Told {
-    let mut found = Found::default();
+pub fn normalize_job_drafts(doc: &mut Value, gates: &Gates) -> DraftResult {
+    let mut found = DraftFindings::default();
     if let Some(spec) = spec_of(doc) {
         found.job_spec(spec, &Path::new("spec"), gates);
     }
-    found.told()
+    found.into_result()
 }
 
 /// Puts the Jobs of a CronJob right.
-pub fn cron_job_drafts(doc: &mut Value, gates: &Gates) -> Told {
-    let mut found = Found::default();
+pub fn normalize_cron_job_drafts(doc: &mut Value, gates: &Gates) -> DraftResult {
+    let mut found = DraftFindings::default();
     let template = spec_of(doc).and_then(|spec| child(spec, "jobTemplate"));
     if let Some(spec) = template.and_then(|template| child(template, "spec")) {
         found.job_spec(spec, &Path::new("spec").child("jobTemplate").child("spec"), gates);
     }
-    found.told()
+    found.into_result()
 }
 
 /// Puts a JobSet right: its own scheduling, that of its entries, and its Jobs.
-pub fn job_set_drafts(doc: &mut Value, gates: &Gates) -> Told {
-    let mut found = Found::default();
+pub fn normalize_job_set_drafts(doc: &mut Value, gates: &Gates) -> DraftResult {
+    let mut found = DraftFindings::default();
     if let Some(spec) = spec_of(doc) {
         let path = Path::new("spec");
         if let Some(scheduling) = child(spec, "scheduling") {
@@ -65,23 +65,23 @@ pub fn job_set_drafts(doc: &mut Value, gates: &Gates) -> Told {
             }
         }
     }
-    found.told()
+    found.into_result()
 }
 
 /// Puts a pod right.
-pub fn pod_drafts(doc: &mut Value, _gates: &Gates) -> Told {
-    let mut found = Found::default();
+pub fn normalize_pod_drafts(doc: &mut Value, _gates: &Gates) -> DraftResult {
+    let mut found = DraftFindings::default();
     if let Some(spec) = spec_of(doc)
         && let Some(Value::Object(reference)) = spec.remove("workloadRef")
     {
         found.pod_reference(&reference, spec, &Path::new("spec"));
     }
-    found.told()
+    found.into_result()
 }
 
 /// Puts a Workload right; refuses the form that had its groups inside.
-pub fn workload_drafts(doc: &mut Value, _gates: &Gates) -> Told {
-    let mut found = Found::default();
+pub fn normalize_workload_drafts(doc: &mut Value, _gates: &Gates) -> DraftResult {
+    let mut found = DraftFindings::default();
     if let Some(spec) = spec_of(doc) {
         let path = Path::new("spec");
         if spec.contains_key("podGroups") {
@@ -89,24 +89,24 @@ pub fn workload_drafts(doc: &mut Value, _gates: &Gates) -> Told {
                           schedulingPolicy, and make a PodGroup for each group that runs";
             found.errors.push(Error::forbidden(&path.child("podGroups"), advice));
         }
-        found.respell(spec, &path, "podGroupTemplate", "podGroupTemplates");
+        found.rename_draft_field(spec, &path, "podGroupTemplate", "podGroupTemplates");
     }
-    found.told()
+    found.into_result()
 }
 
 #[derive(Default)]
-struct Found {
+struct DraftFindings {
     warnings: Vec<String>,
     errors: ErrorList,
 }
 
-impl Found {
-    fn told(self) -> Told {
+impl DraftFindings {
+    fn into_result(self) -> DraftResult {
         if self.errors.is_empty() { Ok(self.warnings) } else { Err(self.errors) }
     }
 
     /// Gives a field its present name.
-    fn respell(&mut self, object: &mut Object, path: &Path, from: &str, to: &str) {
+    fn rename_draft_field(&mut self, object: &mut JsonObject, path: &Path, from: &str, to: &str) {
         match rename(object, path, from, to) {
             Ok(false) => {}
             Ok(true) => self.warnings.push(format!("{}: a draft's spelling; write {to}", path.child(from))),
@@ -115,19 +115,19 @@ impl Found {
     }
 
     /// The blocks of a Job, or of one of the levels of a JobSet.
-    fn scheduling(&mut self, scheduling: &mut Object, path: &Path) {
+    fn scheduling(&mut self, scheduling: &mut JsonObject, path: &Path) {
         for (from, to) in SCHEDULING {
-            self.respell(scheduling, path, from, to);
+            self.rename_draft_field(scheduling, path, from, to);
         }
         let topology_path = path.child("schedulingConstraints").child("topology");
         if let Some(constraints) = child(scheduling, "schedulingConstraints") {
             for (i, constraint) in items(constraints, "topology").enumerate() {
-                self.respell(constraint, &topology_path.index(i), "level", "key");
+                self.rename_draft_field(constraint, &topology_path.index(i), "level", "key");
             }
         }
     }
 
-    fn job_spec(&mut self, spec: &mut Object, path: &Path, gates: &Gates) {
+    fn job_spec(&mut self, spec: &mut JsonObject, path: &Path, gates: &Gates) {
         if let Some(scheduling) = child(spec, "scheduling") {
             self.scheduling(scheduling, &path.child("scheduling"));
         }
@@ -148,7 +148,7 @@ impl Found {
     }
 
     /// The examples of KEP-5547's first draft have the Job's reference in its pods.
-    fn job_reference_in_pod(&mut self, spec: &mut Object, reference: Object, path: &Path, gates: &Gates) {
+    fn job_reference_in_pod(&mut self, spec: &mut JsonObject, reference: JsonObject, path: &Path, gates: &Gates) {
         let (here, there) = (path.child("template").child("spec").child("workloadRef"), path.child("workloadRef"));
         if !gates.enabled(Gate::JobWorkloadRef) {
             self.warnings
@@ -168,7 +168,7 @@ impl Found {
         }
     }
 
-    fn job_reference(&mut self, reference: &mut Object, path: &Path, gates: &Gates) {
+    fn job_reference(&mut self, reference: &mut JsonObject, path: &Path, gates: &Gates) {
         if !gates.enabled(Gate::JobWorkloadRef) {
             let gate = Gate::JobWorkloadRef.name();
             self.warnings.push(format!(
@@ -176,14 +176,14 @@ impl Found {
             ));
             return;
         }
-        if let Some(present) = present_api_version(text(reference, "apiVersion")) {
+        if let Some(present) = current_api_version(text(reference, "apiVersion")) {
             self.warnings.push(format!("{}: a draft's spelling; write {present}", path.child("apiVersion")));
             reference.insert("apiVersion".to_owned(), json!(present));
         }
     }
 
     /// KEP-5832's draft has a pod name its group beside its Workload; now the group is enough.
-    fn pod_reference(&mut self, reference: &Object, pod: &mut Object, path: &Path) {
+    fn pod_reference(&mut self, reference: &JsonObject, pod: &mut JsonObject, path: &Path) {
         let (from, to) = (path.child("workloadRef"), path.child("schedulingGroup").child("podGroupName"));
         for field in ["podGroupReplicaKey", "podGroup"] {
             if reference.contains_key(field) {
@@ -215,6 +215,6 @@ impl Found {
 }
 
 /// Whether a pod's reference is the one that belongs to its Job.
-fn names_workload_only(reference: &Object) -> bool {
+fn names_workload_only(reference: &JsonObject) -> bool {
     !["podGroupName", "podGroup", "podGroupReplicaKey"].iter().any(|field| reference.contains_key(*field))
 }

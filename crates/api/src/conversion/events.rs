@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::Around;
+use super::ConversionContext;
 use crate::field::ErrorList;
 
 /// Fields by their name here and in the core group. All others have the same name in both.
@@ -17,12 +17,12 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingController", "reportingComponent"),
 ];
 
-pub(super) fn inward(doc: &mut Value, _around: &Around<'_>) -> Result<(), ErrorList> {
+pub(super) fn to_storage(doc: &mut Value, _around: &ConversionContext<'_>) -> Result<(), ErrorList> {
     rename_all(doc, NAMES);
     Ok(())
 }
 
-pub(super) fn outward(doc: &mut Value) {
+pub(super) fn from_storage(doc: &mut Value) {
     rename_all(doc, NAMES.map(|(here, in_core)| (in_core, here)));
 }
 
@@ -42,11 +42,11 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::schema::{Shape, table};
+    use crate::schema::{ValueType, table};
 
     fn fields_in(group: &str) -> BTreeSet<String> {
         let shape = table().kind(group, "v1", "Event").expect("it is served");
-        let Shape::Object(number) = shape else { panic!("an Event is an object") };
+        let ValueType::Object(number) = shape else { panic!("an Event is an object") };
         table().object(number).fields.iter().map(|field| field.name.to_string()).collect()
     }
 
@@ -55,10 +55,10 @@ mod tests {
         let of_core = fields_in("").into_iter().map(|name| (name.clone(), json!(name)));
         let event = Value::Object(of_core.collect::<Map<_, _>>());
         let mut there = event.clone();
-        outward(&mut there);
+        from_storage(&mut there);
         let names = there.as_object().expect("still an object").keys().cloned().collect::<BTreeSet<_>>();
         assert_eq!(names, fields_in("events.k8s.io"));
-        let around = Around { namespace: "training", old: None, workload: &|_| None };
-        assert_eq!((inward(&mut there, &around), there), (Ok(()), event));
+        let around = ConversionContext { namespace: "training", old: None, workload: &|_| None };
+        assert_eq!((to_storage(&mut there, &around), there), (Ok(()), event));
     }
 }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    Around, Conversion, POD_GROUP, WORKLOAD, cron_job_drafts, job_drafts, pod_drafts, present_api_version,
-    workload_drafts,
+    Conversion, ConversionContext, POD_GROUP_CONVERSIONS, WORKLOAD_CONVERSIONS, current_api_version,
+    normalize_cron_job_drafts, normalize_job_drafts, normalize_pod_drafts, normalize_workload_drafts,
 };
 use crate::field::ErrorList;
 use crate::gates::{Gate, Gates};
@@ -14,18 +14,23 @@ fn conversion(of: &'static [Conversion], version: &str) -> &'static Conversion {
     of.iter().find(|conversion| conversion.version == version).expect("an older version")
 }
 
-fn alone() -> Around<'static> {
-    Around { namespace: "training", old: None, workload: &|_| None }
+fn empty_context() -> ConversionContext<'static> {
+    ConversionContext { namespace: "training", old: None, workload: &|_| None }
 }
 
 #[track_caller]
-fn inward(of: &'static [Conversion], version: &str, mut doc: Value, around: &Around<'_>) -> Value {
-    (conversion(of, version).inward)(&mut doc, around).expect("it converts");
+fn convert_to_storage(
+    of: &'static [Conversion],
+    version: &str,
+    mut doc: Value,
+    around: &ConversionContext<'_>,
+) -> Value {
+    (conversion(of, version).to_storage)(&mut doc, around).expect("it converts");
     doc
 }
 
-fn outward(of: &'static [Conversion], version: &str, mut doc: Value) -> Value {
-    (conversion(of, version).outward)(&mut doc);
+fn convert_from_storage(of: &'static [Conversion], version: &str, mut doc: Value) -> Value {
+    (conversion(of, version).from_storage)(&mut doc);
     doc
 }
 
@@ -35,7 +40,7 @@ fn render(errors: &ErrorList) -> Vec<String> {
 
 #[track_caller]
 fn refused(of: &'static [Conversion], version: &str, mut doc: Value, wants: &[&str]) {
-    let errors = (conversion(of, version).inward)(&mut doc, &alone()).expect_err("it is refused");
+    let errors = (conversion(of, version).to_storage)(&mut doc, &empty_context()).expect_err("it is refused");
     assert_eq!(render(&errors), wants);
 }
 
@@ -58,10 +63,10 @@ fn a_group_of_v1alpha2_says_the_same_in_other_words() {
         },
         "status": {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True"}, {"type": "Other"}]},
     });
-    assert_eq!(inward(POD_GROUP, "v1alpha2", old.clone(), &alone()), new);
-    assert_eq!(outward(POD_GROUP, "v1alpha2", new), old);
+    assert_eq!(convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha2", old.clone(), &empty_context()), new);
+    assert_eq!(convert_from_storage(POD_GROUP_CONVERSIONS, "v1alpha2", new), old);
     refused(
-        POD_GROUP,
+        POD_GROUP_CONVERSIONS,
         "v1alpha2",
         json!({"spec": {"podGroupTemplateRef": {}, "disruptionMode": "All"}}),
         &[
@@ -84,11 +89,17 @@ fn the_templates_of_v1alpha2_have_their_modes_as_words_at_any_depth() {
         }})
     };
     for (word, member) in [("Pod", "single"), ("PodGroup", "all")] {
-        assert_eq!(inward(WORKLOAD, "v1alpha2", tree(json!(word)), &alone()), tree(json!({member: {}})));
-        assert_eq!(outward(WORKLOAD, "v1alpha2", tree(json!({member: {}}))), tree(json!(word)));
+        assert_eq!(
+            convert_to_storage(WORKLOAD_CONVERSIONS, "v1alpha2", tree(json!(word)), &empty_context()),
+            tree(json!({member: {}}))
+        );
+        assert_eq!(
+            convert_from_storage(WORKLOAD_CONVERSIONS, "v1alpha2", tree(json!({member: {}}))),
+            tree(json!(word))
+        );
     }
     refused(
-        WORKLOAD,
+        WORKLOAD_CONVERSIONS,
         "v1alpha2",
         json!({"spec": {"podGroupTemplates": [{"name": "a"}, {"name": "b", "disruptionMode": ""}]}}),
         &["spec.podGroupTemplates[1].disruptionMode: Unsupported value: \"\": supported values: \"Pod\", \"PodGroup\""],
@@ -102,15 +113,23 @@ fn a_workload_of_the_drafts_is_taken_in_and_read_back() {
     let mut draft = json!({"spec": {
         "controllerRef": {"apiVersion": "batch/v1", "kind": "Job", "name": "j"}, "podGroupTemplate": [template],
     }});
-    let warned = workload_drafts(&mut draft, &Gates::default()).expect("it is put right");
+    let warned = normalize_workload_drafts(&mut draft, &Gates::default()).expect("it is put right");
     assert_eq!(warned, ["spec.podGroupTemplate: a draft's spelling; write podGroupTemplates"]);
     let kept = json!({"spec": {
         "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": "j"}, "podGroupTemplates": [template],
     }});
-    assert_eq!(inward(WORKLOAD, "v1alpha1", draft, &alone()), kept);
-    assert_eq!(inward(WORKLOAD, "v1alpha1", outward(WORKLOAD, "v1alpha1", kept.clone()), &alone()), kept);
+    assert_eq!(convert_to_storage(WORKLOAD_CONVERSIONS, "v1alpha1", draft, &empty_context()), kept);
+    assert_eq!(
+        convert_to_storage(
+            WORKLOAD_CONVERSIONS,
+            "v1alpha1",
+            convert_from_storage(WORKLOAD_CONVERSIONS, "v1alpha1", kept.clone()),
+            &empty_context()
+        ),
+        kept
+    );
     refused(
-        WORKLOAD,
+        WORKLOAD_CONVERSIONS,
         "v1alpha1",
         json!({"spec": {"controllerRef": {"apiVersion": "batch/v1", "apiGroup": "apps"}}}),
         &[
@@ -133,17 +152,20 @@ fn every_way_in_which_the_drafts_name_a_template_is_understood() {
         json!({"schedulingPolicy": policy, "workloadRef": {"name": "w"}, "podGroupTemplateRef": {"name": "t"}}),
         json!({"schedulingPolicy": policy, "workloadRef": {"name": "w"}, "podGroupTemplateName": "t"}),
     ] {
-        assert_eq!(inward(POD_GROUP, "v1alpha1", json!({"spec": spec}), &alone()), kept);
+        assert_eq!(
+            convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", json!({"spec": spec}), &empty_context()),
+            kept
+        );
     }
-    let read = outward(POD_GROUP, "v1alpha1", kept.clone());
+    let read = convert_from_storage(POD_GROUP_CONVERSIONS, "v1alpha1", kept.clone());
     assert_eq!(read["spec"]["workloadRef"], json!({"name": "w"}));
     assert_eq!(read["spec"]["podGroupTemplateName"], "t");
     assert_eq!(read["spec"]["podGroupTemplateRef"]["name"], "t");
     assert_eq!(read["spec"]["podGroupTemplateRef"]["workload"], nested["workload"]);
-    assert_eq!(inward(POD_GROUP, "v1alpha1", read, &alone()), kept);
+    assert_eq!(convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", read, &empty_context()), kept);
     let group = |spec: Value| json!({"spec": spec});
     refused(
-        POD_GROUP,
+        POD_GROUP_CONVERSIONS,
         "v1alpha1",
         group(json!({"workloadRef": {"name": "other"}, "podGroupTemplateRef": nested})),
         &[
@@ -151,13 +173,13 @@ fn every_way_in_which_the_drafts_name_a_template_is_understood() {
         ],
     );
     refused(
-        POD_GROUP,
+        POD_GROUP_CONVERSIONS,
         "v1alpha1",
         group(json!({"podGroupTemplateName": "t"})),
         &["spec.workloadRef.name: Required value: a template is one of a Workload"],
     );
     refused(
-        POD_GROUP,
+        POD_GROUP_CONVERSIONS,
         "v1alpha1",
         group(
             json!({"workloadRef": {"name": "w", "kind": "Job", "namespace": "elsewhere"}, "podGroupTemplateName": "t"}),
@@ -177,9 +199,9 @@ fn a_group_that_states_no_policy_has_that_of_its_template() {
         "schedulingConstraints": {"topology": [{"key": "rack"}]},
     }]}]}});
     let find = |name: &str| (name == "w").then(|| workload.clone());
-    let around = Around { workload: &find, ..alone() };
+    let around = ConversionContext { workload: &find, ..empty_context() };
     let draft = json!({"spec": {"workloadRef": {"name": "w"}, "podGroupTemplateRef": {"name": "t"}}});
-    let kept = inward(POD_GROUP, "v1alpha1", draft.clone(), &around);
+    let kept = convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", draft.clone(), &around);
     assert_eq!(
         kept["spec"],
         json!({
@@ -191,10 +213,15 @@ fn a_group_that_states_no_policy_has_that_of_its_template() {
     // The group was made with another count since: it keeps it.
     let mut old = kept.clone();
     old["spec"]["schedulingPolicy"]["gang"]["minCount"] = json!(3);
-    let again = inward(POD_GROUP, "v1alpha1", draft.clone(), &Around { old: Some(&old), ..alone() });
+    let again = convert_to_storage(
+        POD_GROUP_CONVERSIONS,
+        "v1alpha1",
+        draft.clone(),
+        &ConversionContext { old: Some(&old), ..empty_context() },
+    );
     assert_eq!(again["spec"], old["spec"]);
     refused(
-        POD_GROUP,
+        POD_GROUP_CONVERSIONS,
         "v1alpha1",
         draft,
         &[
@@ -219,24 +246,30 @@ fn the_drafts_condition_is_unknown_until_something_is_decided() {
             condition("PodGroupScheduled", "False", "Unschedulable"),
         ),
     ] {
-        assert_eq!(outward(POD_GROUP, "v1alpha1", group(json!([kept]))), group(json!([draft])));
-        assert_eq!(inward(POD_GROUP, "v1alpha1", group(json!([draft])), &alone()), group(json!([kept])));
+        assert_eq!(
+            convert_from_storage(POD_GROUP_CONVERSIONS, "v1alpha1", group(json!([kept]))),
+            group(json!([draft]))
+        );
+        assert_eq!(
+            convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", group(json!([draft])), &empty_context()),
+            group(json!([kept]))
+        );
     }
     let bare = json!({"metadata": {"creationTimestamp": "2030-01-01T00:00:00Z"}, "spec": {}});
-    let read = outward(POD_GROUP, "v1alpha1", bare.clone());
+    let read = convert_from_storage(POD_GROUP_CONVERSIONS, "v1alpha1", bare.clone());
     let condition = &read["status"]["conditions"][0];
     assert_eq!((&condition["type"], &condition["status"]), (&json!("PodGroupScheduled"), &json!("Unknown")));
-    assert_eq!(inward(POD_GROUP, "v1alpha1", read, &alone()), bare);
+    assert_eq!(convert_to_storage(POD_GROUP_CONVERSIONS, "v1alpha1", read, &empty_context()), bare);
 }
 
 // Shows: S001-07
 #[test]
 fn the_drafts_group_is_known_by_its_short_name() {
-    assert_eq!(present_api_version("scheduling/v1alpha1").as_deref(), Some("scheduling.k8s.io/v1alpha1"));
-    assert_eq!(present_api_version("scheduling.k8s.io/v1alpha1"), None);
+    assert_eq!(current_api_version("scheduling/v1alpha1").as_deref(), Some("scheduling.k8s.io/v1alpha1"));
+    assert_eq!(current_api_version("scheduling.k8s.io/v1alpha1"), None);
 }
 
-fn drafted() -> Value {
+fn draft_scheduling() -> Value {
     json!({
         "policy": {"gang": {}}, "constraints": {"topology": [{"level": "topology.kubernetes.io/zone"}]},
         "disruption": {"all": {}},
@@ -260,12 +293,12 @@ fn a_drafts_spelling_becomes_the_present_one_and_the_user_is_told() {
             format!("{path}.schedulingConstraints.topology[0].level: a draft's spelling; write key"),
         ]
     };
-    let mut job = json!({"spec": {"scheduling": drafted()}});
-    assert_eq!(job_drafts(&mut job, &Gates::default()), Ok(told("spec.scheduling")));
+    let mut job = json!({"spec": {"scheduling": draft_scheduling()}});
+    assert_eq!(normalize_job_drafts(&mut job, &Gates::default()), Ok(told("spec.scheduling")));
     assert_eq!(job, json!({"spec": {"scheduling": present}}));
-    assert_eq!(job_drafts(&mut job, &Gates::default()), Ok(vec![]), "nothing is left to put right");
-    let mut cron_job = json!({"spec": {"jobTemplate": {"spec": {"scheduling": drafted()}}}});
-    let warned = cron_job_drafts(&mut cron_job, &Gates::default());
+    assert_eq!(normalize_job_drafts(&mut job, &Gates::default()), Ok(vec![]), "nothing is left to put right");
+    let mut cron_job = json!({"spec": {"jobTemplate": {"spec": {"scheduling": draft_scheduling()}}}});
+    let warned = normalize_cron_job_drafts(&mut cron_job, &Gates::default());
     assert_eq!(warned, Ok(told("spec.jobTemplate.spec.scheduling")));
     assert_eq!(cron_job["spec"]["jobTemplate"]["spec"]["scheduling"], present);
 }
@@ -273,10 +306,11 @@ fn a_drafts_spelling_becomes_the_present_one_and_the_user_is_told() {
 // Shows: S004-13
 #[test]
 fn both_spellings_at_once_are_refused() {
-    let mut scheduling = drafted();
+    let mut scheduling = draft_scheduling();
     scheduling["schedulingPolicy"] = json!({"basic": {}});
     scheduling["constraints"]["topology"][0]["key"] = json!("rack");
-    let errors = job_drafts(&mut json!({"spec": {"scheduling": scheduling}}), &Gates::default()).expect_err("refused");
+    let errors =
+        normalize_job_drafts(&mut json!({"spec": {"scheduling": scheduling}}), &Gates::default()).expect_err("refused");
     let together =
         |name: &str| format!("Forbidden: may not be set together with {name}, of which it is an older spelling");
     assert_eq!(
@@ -292,12 +326,12 @@ fn both_spellings_at_once_are_refused() {
 #[test]
 fn a_pod_may_name_its_group_as_the_draft_does() {
     let mut pod = json!({"spec": {"workloadRef": {"name": "w", "podGroupName": "g"}}});
-    let warned = pod_drafts(&mut pod, &Gates::default()).expect("it is put right");
+    let warned = normalize_pod_drafts(&mut pod, &Gates::default()).expect("it is put right");
     assert_eq!(warned, ["spec.workloadRef: a draft's spelling; write spec.schedulingGroup.podGroupName"]);
     assert_eq!(pod, json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}}));
     let refusal = |reference: Value| {
         let mut pod = json!({"spec": {"workloadRef": reference, "schedulingGroup": {"podGroupName": "other"}}});
-        render(&pod_drafts(&mut pod, &Gates::default()).expect_err("it is refused"))
+        render(&normalize_pod_drafts(&mut pod, &Gates::default()).expect_err("it is refused"))
     };
     assert!(refusal(json!({"podGroupName": "other"}))[0].starts_with("spec.workloadRef.name: Required value"));
     let another = refusal(json!({"name": "w", "podGroupName": "g"}));
@@ -306,7 +340,7 @@ fn a_pod_may_name_its_group_as_the_draft_does() {
         ["spec.workloadRef: Forbidden: may not be set together with another spec.schedulingGroup.podGroupName"]
     );
     let mut job = json!({"spec": {"template": {"spec": {"workloadRef": {"name": "w", "podGroupName": "g"}}}}});
-    assert_eq!(job_drafts(&mut job, &Gates::default()).map(|warnings| warnings.len()), Ok(1));
+    assert_eq!(normalize_job_drafts(&mut job, &Gates::default()).map(|warnings| warnings.len()), Ok(1));
     assert_eq!(job["spec"]["template"]["spec"], json!({"schedulingGroup": {"podGroupName": "g"}}));
 }
 
@@ -315,7 +349,7 @@ fn a_pod_may_name_its_group_as_the_draft_does() {
 #[test]
 fn replicas_inside_a_group_and_groups_inside_a_workload_are_refused_with_advice() {
     let mut pod = json!({"spec": {"workloadRef": {"name": "w", "podGroup": "g", "podGroupReplicaKey": "0"}}});
-    let errors = render(&pod_drafts(&mut pod, &Gates::default()).expect_err("it is refused"));
+    let errors = render(&normalize_pod_drafts(&mut pod, &Gates::default()).expect_err("it is refused"));
     assert_eq!(errors.len(), 2);
     assert_eq!(
         errors[0],
@@ -323,7 +357,7 @@ fn replicas_inside_a_group_and_groups_inside_a_workload_are_refused_with_advice(
          name it in spec.schedulingGroup.podGroupName of its pods"
     );
     let mut workload = json!({"spec": {"podGroups": [{"name": "a", "policy": {"basic": {}}}]}});
-    let errors = render(&workload_drafts(&mut workload, &Gates::default()).expect_err("it is refused"));
+    let errors = render(&normalize_workload_drafts(&mut workload, &Gates::default()).expect_err("it is refused"));
     assert!(
         errors[0].starts_with("spec.podGroups: Forbidden:") && errors[0].contains("podGroupTemplates"),
         "{errors:?}"
@@ -338,12 +372,12 @@ fn a_jobs_workload_ref_needs_its_gate_wherever_it_stands() {
     let off = Gates::default();
     let on = off.with(Gate::JobWorkloadRef, true);
     let mut job = in_pod.clone();
-    let warned = job_drafts(&mut job, &off).expect("it is dropped");
+    let warned = normalize_job_drafts(&mut job, &off).expect("it is dropped");
     let path = "spec.template.spec.workloadRef";
     assert_eq!(warned, [format!("{path}: dropped, because the feature gate JobWorkloadRef is off")]);
     assert_eq!(job, json!({"spec": {"template": {"spec": {}}}}));
     let mut job = in_pod.clone();
-    let warned = job_drafts(&mut job, &on).expect("it is moved");
+    let warned = normalize_job_drafts(&mut job, &on).expect("it is moved");
     assert_eq!(
         warned,
         [
@@ -354,14 +388,14 @@ fn a_jobs_workload_ref_needs_its_gate_wherever_it_stands() {
     assert_eq!(job["spec"]["workloadRef"]["apiVersion"], "scheduling.k8s.io/v1alpha1");
     let mut both = in_pod.clone();
     both["spec"]["workloadRef"] = reference;
-    assert!(job_drafts(&mut both.clone(), &on).is_ok(), "they agree");
+    assert!(normalize_job_drafts(&mut both.clone(), &on).is_ok(), "they agree");
     both["spec"]["workloadRef"]["name"] = json!("other");
-    let errors = render(&job_drafts(&mut both, &on).expect_err("they do not"));
+    let errors = render(&normalize_job_drafts(&mut both, &on).expect_err("they do not"));
     assert!(errors[0].ends_with("must be the same as spec.workloadRef"), "{errors:?}");
 }
 
 /// A PodGroup in the storage form, with some of its fields.
-fn kept_group() -> impl Strategy<Value = Value> {
+fn stored_pod_group() -> impl Strategy<Value = Value> {
     let modes = prop_oneof![Just(json!({"single": {}})), Just(json!({"all": {}}))];
     let conditions = prop::collection::vec(
         (
@@ -398,7 +432,7 @@ fn kept_group() -> impl Strategy<Value = Value> {
 }
 
 /// A tree of templates in the storage form.
-fn kept_workload() -> impl Strategy<Value = Value> {
+fn stored_workload() -> impl Strategy<Value = Value> {
     let leaf = ("[a-z]{1,6}", prop::option::of(prop_oneof![Just("single"), Just("all")])).prop_map(|(name, mode)| {
         let mut leaf = json!({"name": name, "schedulingPolicy": {"basic": {}}});
         if let Some(mode) = mode {
@@ -428,38 +462,38 @@ fn kept_workload() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_group_is_the_same_after_a_way_through_any_older_version(group in kept_group()) {
-        for conversion in POD_GROUP {
+    fn a_group_is_the_same_after_a_way_through_any_older_version(group in stored_pod_group()) {
+        for conversion in POD_GROUP_CONVERSIONS {
             let mut there = group.clone();
-            (conversion.outward)(&mut there);
+            (conversion.from_storage)(&mut there);
             let older = there.clone();
-            prop_assert_eq!((conversion.inward)(&mut there, &alone()), Ok(()));
+            prop_assert_eq!((conversion.to_storage)(&mut there, &empty_context()), Ok(()));
             prop_assert_eq!(&there, &group, "{}", conversion.version);
-            (conversion.outward)(&mut there);
+            (conversion.from_storage)(&mut there);
             prop_assert_eq!(there, older, "and the older form is the same after a way through the present one");
         }
     }
 
     #[test]
-    fn a_workload_is_the_same_after_a_way_through_any_older_version(workload in kept_workload()) {
-        for conversion in WORKLOAD {
+    fn a_workload_is_the_same_after_a_way_through_any_older_version(workload in stored_workload()) {
+        for conversion in WORKLOAD_CONVERSIONS {
             let mut there = workload.clone();
-            (conversion.outward)(&mut there);
-            prop_assert_eq!((conversion.inward)(&mut there, &alone()), Ok(()));
+            (conversion.from_storage)(&mut there);
+            prop_assert_eq!((conversion.to_storage)(&mut there, &empty_context()), Ok(()));
             prop_assert_eq!(&there, &workload, "{}", conversion.version);
         }
     }
 
     #[test]
-    fn one_older_version_says_the_same_after_a_way_through_another(group in kept_group(), workload in kept_workload()) {
-        for (conversions, kept) in [(POD_GROUP, group), (WORKLOAD, workload)] {
+    fn one_older_version_says_the_same_after_a_way_through_another(group in stored_pod_group(), workload in stored_workload()) {
+        for (conversions, kept) in [(POD_GROUP_CONVERSIONS, group), (WORKLOAD_CONVERSIONS, workload)] {
             for (from, through) in conversions.iter().flat_map(|from| conversions.iter().map(move |to| (from, to))) {
                 let mut older = kept.clone();
-                (from.outward)(&mut older);
+                (from.from_storage)(&mut older);
                 let mut there = older.clone();
                 for (inward, outward) in [(from, through), (through, from)] {
-                    prop_assert_eq!((inward.inward)(&mut there, &alone()), Ok(()));
-                    (outward.outward)(&mut there);
+                    prop_assert_eq!((inward.to_storage)(&mut there, &empty_context()), Ok(()));
+                    (outward.from_storage)(&mut there);
                 }
                 prop_assert_eq!(there, older, "{} through {}", from.version, through.version);
             }
@@ -467,11 +501,11 @@ proptest! {
     }
 
     #[test]
-    fn what_is_given_out_in_an_older_version_has_only_fields_of_that_version(group in kept_group(), workload in kept_workload()) {
-        for (kind, conversions, document) in [("PodGroup", POD_GROUP, group), ("Workload", WORKLOAD, workload)] {
+    fn what_is_given_out_in_an_older_version_has_only_fields_of_that_version(group in stored_pod_group(), workload in stored_workload()) {
+        for (kind, conversions, document) in [("PodGroup", POD_GROUP_CONVERSIONS, group), ("Workload", WORKLOAD_CONVERSIONS, workload)] {
             for conversion in conversions {
                 let mut older = document.clone();
-                (conversion.outward)(&mut older);
+                (conversion.from_storage)(&mut older);
                 let findings = crate::schema::check("scheduling.k8s.io", conversion.version, kind, &mut older);
                 prop_assert_eq!(findings.unknown, Vec::<String>::new());
                 let typed: Vec<String> = findings.type_errors.iter().map(ToString::to_string).collect();

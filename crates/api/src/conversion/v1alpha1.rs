@@ -3,16 +3,16 @@
 
 use serde_json::{Value, json};
 
-use super::v1alpha2::{self, SCHEDULED, exchange};
-use super::{Around, Object, child, items, spec_of, text};
+use super::v1alpha2::{self, SCHEDULED_CONDITION, swap_text};
+use super::{ConversionContext, JsonObject, child, items, spec_of, text};
 use crate::field::{Error, ErrorList, Path};
 
 /// Reasons of a group that was placed: of the drafts, and present.
-const PLACED: [&str; 2] = ["MinCountSatisfied", "Scheduled"];
+const SCHEDULED_REASONS: [&str; 2] = ["MinCountSatisfied", "Scheduled"];
 /// The reason of the condition that the drafts have while nothing is decided yet. It is not kept.
 const IN_PROGRESS: &str = "SchedulingInProgress";
 /// What a group takes over from its template where it does not say it itself.
-const FROM_TEMPLATE: [&str; 7] = [
+const INHERITED_FIELDS: [&str; 7] = [
     "schedulingPolicy",
     "schedulingConstraints",
     "resourceClaims",
@@ -22,19 +22,19 @@ const FROM_TEMPLATE: [&str; 7] = [
     "preemptionPolicy",
 ];
 
-pub(super) fn pod_group_inward(doc: &mut Value, around: &Around<'_>) -> Result<(), ErrorList> {
-    status_inward(doc);
+pub(super) fn pod_group_to_storage(doc: &mut Value, around: &ConversionContext<'_>) -> Result<(), ErrorList> {
+    status_to_storage(doc);
     let origin = match spec_of(doc) {
-        Some(spec) => origin_inward(spec, around)?,
+        Some(spec) => origin_to_storage(spec, around)?,
         None => None,
     };
-    v1alpha2::pod_group_inward(doc, around)?;
+    v1alpha2::pod_group_to_storage(doc, around)?;
     let Some(spec) = spec_of(doc).filter(|spec| !spec.contains_key("schedulingPolicy")) else { return Ok(()) };
-    let Some(template) = template(origin.as_ref(), around) else {
+    let Some(template) = inherited_spec(origin.as_ref(), around) else {
         // A group from nowhere that states no policy is for validation to refuse, as in any version.
-        return origin.as_ref().map_or(Ok(()), |origin| Err(vec![no_policy(origin)]));
+        return origin.as_ref().map_or(Ok(()), |origin| Err(vec![missing_policy_error(origin)]));
     };
-    for field in FROM_TEMPLATE {
+    for field in INHERITED_FIELDS {
         if let (Some(value), false) = (template.get(field), spec.contains_key(field)) {
             spec.insert(field.to_owned(), value.clone());
         }
@@ -42,9 +42,9 @@ pub(super) fn pod_group_inward(doc: &mut Value, around: &Around<'_>) -> Result<(
     Ok(())
 }
 
-pub(super) fn pod_group_outward(doc: &mut Value) {
-    v1alpha2::pod_group_outward(doc);
-    status_outward(doc);
+pub(super) fn pod_group_from_storage(doc: &mut Value) {
+    v1alpha2::pod_group_from_storage(doc);
+    status_from_storage(doc);
     let Some(spec) = spec_of(doc) else { return };
     let workload = child(spec, "podGroupTemplateRef").and_then(|reference| child(reference, "workload"));
     let Some(workload) = workload.map(|workload| workload.clone()) else { return };
@@ -56,22 +56,22 @@ pub(super) fn pod_group_outward(doc: &mut Value) {
     }
 }
 
-pub(super) fn workload_inward(doc: &mut Value, around: &Around<'_>) -> Result<(), ErrorList> {
+pub(super) fn workload_to_storage(doc: &mut Value, around: &ConversionContext<'_>) -> Result<(), ErrorList> {
     if let Some(spec) = spec_of(doc) {
         let path = Path::new("spec").child("controllerRef");
         if let Some(reference) = child(spec, "controllerRef") {
-            controller_ref_inward(reference, &path).map_err(|error| vec![error])?;
+            controller_ref_to_storage(reference, &path).map_err(|error| vec![error])?;
         }
     }
-    v1alpha2::workload_inward(doc, around)
+    v1alpha2::workload_to_storage(doc, around)
 }
 
-pub(super) fn workload_outward(doc: &mut Value) {
-    v1alpha2::workload_outward(doc);
+pub(super) fn workload_from_storage(doc: &mut Value) {
+    v1alpha2::workload_from_storage(doc);
 }
 
 /// Of `apiVersion` the group is kept.
-fn controller_ref_inward(reference: &mut Object, path: &Path) -> Result<(), Error> {
+fn controller_ref_to_storage(reference: &mut JsonObject, path: &Path) -> Result<(), Error> {
     let Some(version) = reference.remove("apiVersion") else { return Ok(()) };
     let version = version.as_str().unwrap_or_default();
     let group = version.split_once('/').map_or("", |(group, _)| group);
@@ -87,37 +87,40 @@ fn controller_ref_inward(reference: &mut Object, path: &Path) -> Result<(), Erro
 }
 
 /// The Workload and the template that a group comes from.
-struct Origin {
+struct TemplateOrigin {
     workload: String,
     template: String,
 }
 
 /// Reads the origin from wherever the drafts have it, and leaves it where `v1alpha2` has it.
-fn origin_inward(spec: &mut Object, around: &Around<'_>) -> Result<Option<Origin>, ErrorList> {
+fn origin_to_storage(
+    spec: &mut JsonObject,
+    around: &ConversionContext<'_>,
+) -> Result<Option<TemplateOrigin>, ErrorList> {
     let path = Path::new("spec");
     let (reference_path, template_path) = (path.child("workloadRef"), path.child("podGroupTemplateRef"));
-    let mut workload = Agreed::default();
-    let mut template = Agreed::default();
+    let mut workload = ConsistentName::default();
+    let mut template = ConsistentName::default();
     let mut errors = ErrorList::new();
     if let Some(Value::Object(reference)) = spec.remove("workloadRef") {
-        errors.extend(other_object(&reference, &reference_path, around.namespace));
-        workload.hear(&reference_path.child("name"), text(&reference, "name"), &mut errors);
+        errors.extend(validate_workload_reference(&reference, &reference_path, around.namespace));
+        workload.record(&reference_path.child("name"), text(&reference, "name"), &mut errors);
     }
     if let Some(Value::Object(mut reference)) = spec.remove("podGroupTemplateRef") {
-        template.hear(&template_path.child("name"), text(&reference, "name"), &mut errors);
+        template.record(&template_path.child("name"), text(&reference, "name"), &mut errors);
         let path = template_path.child("workload");
         if let Some(nested) = child(&mut reference, "workload") {
-            workload.hear(&path.child("workloadName"), text(nested, "workloadName"), &mut errors);
+            workload.record(&path.child("workloadName"), text(nested, "workloadName"), &mut errors);
             let name = text(nested, "podGroupTemplateName");
-            template.hear(&path.child("podGroupTemplateName"), name, &mut errors);
+            template.record(&path.child("podGroupTemplateName"), name, &mut errors);
         }
     }
     let name = spec.remove("podGroupTemplateName");
     let name = name.as_ref().and_then(Value::as_str).unwrap_or_default();
-    template.hear(&path.child("podGroupTemplateName"), name, &mut errors);
+    template.record(&path.child("podGroupTemplateName"), name, &mut errors);
     let origin = match (workload.0, template.0) {
         (None, None) => None,
-        (Some((_, workload)), Some((_, template))) => Some(Origin { workload, template }),
+        (Some((_, workload)), Some((_, template))) => Some(TemplateOrigin { workload, template }),
         (None, Some(_)) => {
             errors.push(Error::required(&reference_path.child("name"), "a template is one of a Workload"));
             None
@@ -130,7 +133,7 @@ fn origin_inward(spec: &mut Object, around: &Around<'_>) -> Result<Option<Origin
     if !errors.is_empty() {
         return Err(errors);
     }
-    if let Some(Origin { workload, template }) = &origin {
+    if let Some(TemplateOrigin { workload, template }) = &origin {
         let nested = json!({"workloadName": workload, "podGroupTemplateName": template});
         spec.insert("podGroupTemplateRef".to_owned(), json!({"workload": nested}));
     }
@@ -138,7 +141,7 @@ fn origin_inward(spec: &mut Object, around: &Around<'_>) -> Result<Option<Origin
 }
 
 /// A reference to something that is no Workload of this namespace.
-fn other_object(reference: &Object, path: &Path, namespace: &str) -> ErrorList {
+fn validate_workload_reference(reference: &JsonObject, path: &Path, namespace: &str) -> ErrorList {
     let (kind, place) = (text(reference, "kind"), text(reference, "namespace"));
     let mut errors = ErrorList::new();
     if !matches!(kind, "" | "Workload") {
@@ -153,10 +156,10 @@ fn other_object(reference: &Object, path: &Path, namespace: &str) -> ErrorList {
 
 /// A name that may be given in several places, and must be the same in all of them.
 #[derive(Default)]
-struct Agreed(Option<(Path, String)>);
+struct ConsistentName(Option<(Path, String)>);
 
-impl Agreed {
-    fn hear(&mut self, path: &Path, name: &str, errors: &mut ErrorList) {
+impl ConsistentName {
+    fn record(&mut self, path: &Path, name: &str, errors: &mut ErrorList) {
         if name.is_empty() {
             return;
         }
@@ -171,11 +174,11 @@ impl Agreed {
 }
 
 /// What stands in for a policy that the group does not state: what it was before, or what its template says now.
-fn template(origin: Option<&Origin>, around: &Around<'_>) -> Option<Value> {
+fn inherited_spec(origin: Option<&TemplateOrigin>, around: &ConversionContext<'_>) -> Option<Value> {
     if let Some(old) = around.old {
         return old.get("spec").cloned();
     }
-    let Origin { workload, template } = origin?;
+    let TemplateOrigin { workload, template } = origin?;
     let workload = (around.workload)(workload)?;
     find_template(workload.get("spec")?, template).cloned()
 }
@@ -187,7 +190,7 @@ fn find_template<'a>(parent: &'a Value, name: &str) -> Option<&'a Value> {
     leaf.or_else(|| list("compositePodGroupTemplates").find_map(|template| find_template(template, name)))
 }
 
-fn no_policy(Origin { workload, template }: &Origin) -> Error {
+fn missing_policy_error(TemplateOrigin { workload, template }: &TemplateOrigin) -> Error {
     let detail = format!(
         "this form takes it from the Workload, and there is no Workload \"{workload}\" with a template \"{template}\" \
          yet: create it first, or state the policy here"
@@ -195,15 +198,17 @@ fn no_policy(Origin { workload, template }: &Origin) -> Error {
     Error::required(&Path::new("spec").child("schedulingPolicy"), detail)
 }
 
-fn status_inward(doc: &mut Value) {
+fn status_to_storage(doc: &mut Value) {
     let Some(status) = doc.get_mut("status").and_then(Value::as_object_mut) else { return };
     // A count for readers; whoever wants to know counts the pods.
     status.remove("scheduledPods");
     for condition in items(status, "conditions") {
-        exchange_reason(condition);
+        swap_reason(condition);
     }
     if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
-        conditions.retain(|condition| !(is(condition, "type", SCHEDULED) && is(condition, "reason", IN_PROGRESS)));
+        conditions.retain(|condition| {
+            !(field_equals(condition, "type", SCHEDULED_CONDITION) && field_equals(condition, "reason", IN_PROGRESS))
+        });
         if conditions.is_empty() {
             status.remove("conditions");
         }
@@ -216,30 +221,30 @@ fn status_inward(doc: &mut Value) {
 }
 
 /// The drafts have the condition from the start: `Unknown` until something is decided.
-fn status_outward(doc: &mut Value) {
+fn status_from_storage(doc: &mut Value) {
     let created = doc.pointer("/metadata/creationTimestamp").cloned();
     let Some(doc) = doc.as_object_mut() else { return };
     let status = doc.entry("status").or_insert_with(|| json!({}));
     let Some(status) = status.as_object_mut() else { return };
     for condition in items(status, "conditions") {
-        exchange_reason(condition);
+        swap_reason(condition);
     }
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
     let Some(conditions) = conditions.as_array_mut() else { return };
-    if !conditions.iter().any(|condition| is(condition, "type", SCHEDULED)) {
+    if !conditions.iter().any(|condition| field_equals(condition, "type", SCHEDULED_CONDITION)) {
         conditions.push(json!({
-            "type": SCHEDULED, "status": "Unknown", "reason": IN_PROGRESS,
+            "type": SCHEDULED_CONDITION, "status": "Unknown", "reason": IN_PROGRESS,
             "message": "the group has not been looked at yet", "lastTransitionTime": created,
         }));
     }
 }
 
-fn exchange_reason(condition: &mut Object) {
-    if text(condition, "type") == SCHEDULED && text(condition, "status") == "True" {
-        exchange(condition, "reason", PLACED);
+fn swap_reason(condition: &mut JsonObject) {
+    if text(condition, "type") == SCHEDULED_CONDITION && text(condition, "status") == "True" {
+        swap_text(condition, "reason", SCHEDULED_REASONS);
     }
 }
 
-fn is(object: &Value, field: &str, wanted: &str) -> bool {
+fn field_equals(object: &Value, field: &str, wanted: &str) -> bool {
     object.get(field).is_some_and(|value| value == wanted)
 }

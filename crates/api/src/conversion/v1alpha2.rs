@@ -3,18 +3,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Around, Object, items, spec_of};
+use super::{ConversionContext, JsonObject, items, spec_of};
 use crate::field::{Error, ErrorList, Path};
 
 /// Disruption modes: the word of this version and the member of the present union.
 const MODES: [(&str, &str); 2] = [("Pod", "single"), ("PodGroup", "all")];
 
 /// The name of the condition in this version.
-pub(super) const SCHEDULED: &str = "PodGroupScheduled";
+pub(super) const SCHEDULED_CONDITION: &str = "PodGroupScheduled";
 /// Its present name.
 const INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
 
-pub(super) fn pod_group_inward(doc: &mut Value, _around: &Around<'_>) -> Result<(), ErrorList> {
+pub(super) fn pod_group_to_storage(doc: &mut Value, _around: &ConversionContext<'_>) -> Result<(), ErrorList> {
     swap_condition(doc);
     let Some(spec) = spec_of(doc) else { return Ok(()) };
     let path = Path::new("spec");
@@ -31,11 +31,11 @@ pub(super) fn pod_group_inward(doc: &mut Value, _around: &Around<'_>) -> Result<
             None => errors.push(Error::required(&path.child("podGroupTemplateRef").child("workload"), "")),
         }
     }
-    errors.extend(mode_inward(spec, &path));
+    errors.extend(disruption_mode_to_storage(spec, &path));
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-pub(super) fn pod_group_outward(doc: &mut Value) {
+pub(super) fn pod_group_from_storage(doc: &mut Value) {
     swap_condition(doc);
     let Some(spec) = spec_of(doc) else { return };
     if let Some(reference) = spec.remove("workloadRef") {
@@ -44,35 +44,37 @@ pub(super) fn pod_group_outward(doc: &mut Value) {
         });
         spec.insert("podGroupTemplateRef".to_owned(), json!({"workload": without_nulls(workload)}));
     }
-    mode_outward(spec);
+    disruption_mode_from_storage(spec);
 }
 
-pub(super) fn workload_inward(doc: &mut Value, _around: &Around<'_>) -> Result<(), ErrorList> {
+pub(super) fn workload_to_storage(doc: &mut Value, _around: &ConversionContext<'_>) -> Result<(), ErrorList> {
     let mut errors = ErrorList::new();
     if let Some(spec) = spec_of(doc) {
-        each_template(spec, &Path::new("spec"), &mut |template, path| errors.extend(mode_inward(template, path)));
+        visit_templates(spec, &Path::new("spec"), &mut |template, path| {
+            errors.extend(disruption_mode_to_storage(template, path))
+        });
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-pub(super) fn workload_outward(doc: &mut Value) {
+pub(super) fn workload_from_storage(doc: &mut Value) {
     if let Some(spec) = spec_of(doc) {
-        each_template(spec, &Path::new("spec"), &mut |template, _| mode_outward(template));
+        visit_templates(spec, &Path::new("spec"), &mut |template, _| disruption_mode_from_storage(template));
     }
 }
 
 /// Every template of a group of pods in the tree below `parent`. Composites came later; they have the present form.
-fn each_template(parent: &mut Object, path: &Path, visit: &mut dyn FnMut(&mut Object, &Path)) {
+fn visit_templates(parent: &mut JsonObject, path: &Path, visit: &mut dyn FnMut(&mut JsonObject, &Path)) {
     let (leaves, composites) = ("podGroupTemplates", "compositePodGroupTemplates");
     for (i, template) in items(parent, leaves).enumerate() {
         visit(template, &path.child(leaves).index(i));
     }
     for (i, template) in items(parent, composites).enumerate() {
-        each_template(template, &path.child(composites).index(i), visit);
+        visit_templates(template, &path.child(composites).index(i), visit);
     }
 }
 
-fn mode_inward(group: &mut Object, path: &Path) -> Option<Error> {
+fn disruption_mode_to_storage(group: &mut JsonObject, path: &Path) -> Option<Error> {
     let mode = group.get_mut("disruptionMode")?;
     let word = mode.as_str().unwrap_or_default();
     match MODES.iter().find(|(known, _)| *known == word) {
@@ -84,7 +86,7 @@ fn mode_inward(group: &mut Object, path: &Path) -> Option<Error> {
     }
 }
 
-fn mode_outward(group: &mut Object) {
+fn disruption_mode_from_storage(group: &mut JsonObject) {
     if let Some(mode) = group.get_mut("disruptionMode")
         && let Some((word, _)) = MODES.iter().find(|(_, member)| mode.get(member).is_some())
     {
@@ -96,12 +98,12 @@ fn mode_outward(group: &mut Object) {
 fn swap_condition(doc: &mut Value) {
     let Some(status) = doc.get_mut("status").and_then(Value::as_object_mut) else { return };
     for condition in items(status, "conditions") {
-        exchange(condition, "type", [SCHEDULED, INITIALLY_SCHEDULED]);
+        swap_text(condition, "type", [SCHEDULED_CONDITION, INITIALLY_SCHEDULED]);
     }
 }
 
 /// Replaces one of two texts by the other.
-pub(super) fn exchange(object: &mut Object, field: &str, [one, other]: [&str; 2]) {
+pub(super) fn swap_text(object: &mut JsonObject, field: &str, [one, other]: [&str; 2]) {
     if let Some(text) = object.get_mut(field) {
         if text == one {
             *text = json!(other);

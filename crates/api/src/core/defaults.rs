@@ -6,182 +6,188 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{image, pod_level};
+use super::{image, pod_level_resources};
 use crate::gates::Gates;
 
-use Given::{Empty, Flag, Follows, Number, Text};
-use Rule::{Change, Count, Each, Field, Inside, When};
+use DefaultRule::{Apply, Field, InList, InObject, NonZeroField, When};
+use DefaultValue::{Computed, Empty, Flag, Number, Text};
 
 /// Completes a Pod.
 pub fn set_pod_defaults(doc: &mut Value, _gates: &Gates) {
-    complete(doc, &[Inside("spec", POD_ALONE), Inside("spec", POD_SPEC)]);
+    apply_to_value(doc, &[InObject("spec", POD_ONLY), InObject("spec", POD_SPEC)]);
 }
 
 /// Completes the spec of a pod template, and with more above it that of a Pod.
 pub fn set_pod_spec_defaults(spec: &mut Value) {
-    complete(spec, POD_SPEC);
+    apply_to_value(spec, POD_SPEC);
 }
 
 /// Completes a Node: what is not said to be allocatable apart is the whole capacity.
 pub fn set_node_defaults(doc: &mut Value, _gates: &Gates) {
-    complete(doc, NODE);
+    apply_to_value(doc, NODE);
 }
 
 /// Completes a Namespace: it is active, and carries its own name as a label so that selectors can name it.
 pub fn set_namespace_defaults(doc: &mut Value, _gates: &Gates) {
-    complete(doc, NAMESPACE);
+    apply_to_value(doc, NAMESPACE);
 }
 
 /// Completes an Event: fields that are always written, even when empty.
 pub fn set_event_defaults(doc: &mut Value, _gates: &Gates) {
-    complete(doc, EVENT);
+    apply_to_value(doc, EVENT);
 }
 
-type Object = Map<String, Value>;
-type Rules = &'static [Rule];
+type JsonMap = Map<String, Value>;
+type DefaultRules = &'static [DefaultRule];
 
 /// What happens to one object of a document. The rules of a table are carried out in order.
-enum Rule {
+enum DefaultRule {
     /// The field is given a value if it was left out.
-    Field(&'static str, Given),
+    Field(&'static str, DefaultValue),
     /// As `Field`, for a number of which 0 says nothing.
-    Count(&'static str, Given),
+    NonZeroField(&'static str, DefaultValue),
     /// The rules hold for the object in this field.
-    Inside(&'static str, Rules),
+    InObject(&'static str, DefaultRules),
     /// The rules hold for each object in the list in this field.
-    Each(&'static str, Rules),
+    InList(&'static str, DefaultRules),
     /// The rules hold for this object if it looks like this.
-    When(fn(&Object) -> bool, Rules),
+    When(fn(&JsonMap) -> bool, DefaultRules),
     /// The object is changed in a way of its own.
-    Change(fn(&mut Object)),
+    Apply(fn(&mut JsonMap)),
 }
 
 /// The value of a field that was left out.
-enum Given {
+enum DefaultValue {
     Text(&'static str),
     Number(i64),
     Flag(bool),
     /// An object with nothing in it.
     Empty,
     /// It follows from the object the field stands in; `None`: the field stays out.
-    Follows(fn(&Object) -> Option<Value>),
+    Computed(fn(&JsonMap) -> Option<Value>),
 }
 
 /// What holds for pods only: a template's pod gets it when it is created.
-const POD_ALONE: Rules = &[
+const POD_ONLY: DefaultRules = &[
     Field("enableServiceLinks", Flag(true)),
-    Change(a_negative_grace_period_is_one_second),
-    Each("containers", LIMITED),
-    Each("initContainers", LIMITED),
-    Change(pod_level::set_defaults),
-    When(is_on_host_network, &[Each("containers", ON_HOST_NETWORK), Each("initContainers", ON_HOST_NETWORK)]),
+    Apply(clamp_grace_period),
+    InList("containers", REQUESTS_FROM_LIMITS),
+    InList("initContainers", REQUESTS_FROM_LIMITS),
+    Apply(pod_level_resources::set_defaults),
+    When(is_on_host_network, &[InList("containers", HOST_NETWORK_PORTS), InList("initContainers", HOST_NETWORK_PORTS)]),
 ];
 
-const POD_SPEC: Rules = &[
+const POD_SPEC: DefaultRules = &[
     Field("restartPolicy", Text("Always")),
     Field("dnsPolicy", Text("ClusterFirst")),
     Field("schedulerName", Text("default-scheduler")),
     Field("terminationGracePeriodSeconds", Number(30)),
     Field("securityContext", Empty),
     // The old and the new name of one field; both are written, and the new one wins.
-    Field("serviceAccountName", Follows(|spec| text(spec, "serviceAccount"))),
-    Change(the_old_account_name_is_the_new),
-    Each("containers", CONTAINER),
-    Each("initContainers", CONTAINER),
-    Each("ephemeralContainers", CONTAINER),
-    Each("volumes", VOLUME),
+    Field("serviceAccountName", Computed(|spec| text(spec, "serviceAccount"))),
+    Apply(copy_service_account_name),
+    InList("containers", CONTAINER),
+    InList("initContainers", CONTAINER),
+    InList("ephemeralContainers", CONTAINER),
+    InList("volumes", VOLUME),
 ];
 
-const CONTAINER: Rules = &[
-    Field("imagePullPolicy", Follows(pull_policy)),
+const CONTAINER: DefaultRules = &[
+    Field("imagePullPolicy", Computed(pull_policy)),
     Field("terminationMessagePath", Text("/dev/termination-log")),
     Field("terminationMessagePolicy", Text("File")),
     Field("resources", Empty),
-    Each("ports", &[Field("protocol", Text("TCP"))]),
-    Each("env", &[Inside("valueFrom", VARIABLE)]),
-    Inside("livenessProbe", PROBE),
-    Inside("readinessProbe", PROBE),
-    Inside("startupProbe", PROBE),
-    Inside("lifecycle", &[Inside("postStart", HANDLER), Inside("preStop", HANDLER)]),
+    InList("ports", &[Field("protocol", Text("TCP"))]),
+    InList("env", &[InObject("valueFrom", ENV_VAR_SOURCE)]),
+    InObject("livenessProbe", PROBE),
+    InObject("readinessProbe", PROBE),
+    InObject("startupProbe", PROBE),
+    InObject("lifecycle", &[InObject("postStart", HANDLER), InObject("preStop", HANDLER)]),
 ];
 
-const VARIABLE: Rules =
-    &[Inside("fieldRef", &[Field("apiVersion", Text("v1"))]), Inside("fileKeyRef", &[Field("optional", Flag(false))])];
-
-const LIMITED: Rules = &[Inside("resources", &[Change(a_limit_is_a_request_too)])];
-
-const ON_HOST_NETWORK: Rules =
-    &[Each("ports", &[Count("hostPort", Follows(|port| port.get("containerPort").cloned()))])];
-
-const PROBE: Rules = &[
-    Count("timeoutSeconds", Number(1)),
-    Count("periodSeconds", Number(10)),
-    Count("successThreshold", Number(1)),
-    Count("failureThreshold", Number(3)),
-    Inside("httpGet", HTTP_GET),
-    Inside("grpc", &[Field("service", Text(""))]),
+const ENV_VAR_SOURCE: DefaultRules = &[
+    InObject("fieldRef", &[Field("apiVersion", Text("v1"))]),
+    InObject("fileKeyRef", &[Field("optional", Flag(false))]),
 ];
 
-const HANDLER: Rules = &[Inside("httpGet", HTTP_GET)];
+const REQUESTS_FROM_LIMITS: DefaultRules = &[InObject("resources", &[Apply(default_requests_to_limits)])];
 
-const HTTP_GET: Rules = &[Field("path", Text("/")), Field("scheme", Text("HTTP"))];
+const HOST_NETWORK_PORTS: DefaultRules =
+    &[InList("ports", &[NonZeroField("hostPort", Computed(|port| port.get("containerPort").cloned()))])];
 
-const VOLUME: Rules = &[
-    When(says_only_its_name, &[Field("emptyDir", Empty)]),
-    Inside("secret", READABLE),
-    Inside("configMap", READABLE),
-    Inside("downwardAPI", READABLE),
-    Inside("downwardAPI", FACTS),
-    Inside("projected", READABLE),
-    Inside("projected", &[Each("sources", &[Inside("downwardAPI", FACTS), Inside("serviceAccountToken", TOKEN)])]),
-    Inside("hostPath", &[Field("type", Text(""))]),
-    Inside("ephemeral", &[Inside("volumeClaimTemplate", &[Inside("spec", CLAIM)])]),
+const PROBE: DefaultRules = &[
+    NonZeroField("timeoutSeconds", Number(1)),
+    NonZeroField("periodSeconds", Number(10)),
+    NonZeroField("successThreshold", Number(1)),
+    NonZeroField("failureThreshold", Number(3)),
+    InObject("httpGet", HTTP_GET),
+    InObject("grpc", &[Field("service", Text(""))]),
 ];
 
-const READABLE: Rules = &[Field("defaultMode", Number(0o644))];
+const HANDLER: DefaultRules = &[InObject("httpGet", HTTP_GET)];
 
-const FACTS: Rules = &[Each("items", &[Inside("fieldRef", &[Field("apiVersion", Text("v1"))])])];
+const HTTP_GET: DefaultRules = &[Field("path", Text("/")), Field("scheme", Text("HTTP"))];
 
-const TOKEN: Rules = &[Field("expirationSeconds", Number(3600))];
+const VOLUME: DefaultRules = &[
+    When(has_no_source, &[Field("emptyDir", Empty)]),
+    InObject("secret", DEFAULT_FILE_MODE),
+    InObject("configMap", DEFAULT_FILE_MODE),
+    InObject("downwardAPI", DEFAULT_FILE_MODE),
+    InObject("downwardAPI", DOWNWARD_API_ITEMS),
+    InObject("projected", DEFAULT_FILE_MODE),
+    InObject(
+        "projected",
+        &[InList("sources", &[InObject("downwardAPI", DOWNWARD_API_ITEMS), InObject("serviceAccountToken", TOKEN)])],
+    ),
+    InObject("hostPath", &[Field("type", Text(""))]),
+    InObject("ephemeral", &[InObject("volumeClaimTemplate", &[InObject("spec", CLAIM)])]),
+];
 
-const CLAIM: Rules = &[Field("volumeMode", Text("Filesystem"))];
+const DEFAULT_FILE_MODE: DefaultRules = &[Field("defaultMode", Number(0o644))];
 
-const NODE: Rules = &[Inside("status", &[Field("allocatable", Follows(capacity))])];
+const DOWNWARD_API_ITEMS: DefaultRules =
+    &[InList("items", &[InObject("fieldRef", &[Field("apiVersion", Text("v1"))])])];
 
-const NAMESPACE: Rules = &[
+const TOKEN: DefaultRules = &[Field("expirationSeconds", Number(3600))];
+
+const CLAIM: DefaultRules = &[Field("volumeMode", Text("Filesystem"))];
+
+const NODE: DefaultRules = &[InObject("status", &[Field("allocatable", Computed(capacity))])];
+
+const NAMESPACE: DefaultRules = &[
     Field("status", Empty),
-    Inside("status", &[Field("phase", Text("Active"))]),
-    When(is_named, &[Inside("metadata", &[Field("labels", Empty), Change(the_name_is_a_label)])]),
+    InObject("status", &[Field("phase", Text("Active"))]),
+    When(has_name, &[InObject("metadata", &[Field("labels", Empty), Apply(set_name_label)])]),
 ];
 
-const EVENT: Rules =
+const EVENT: DefaultRules =
     &[Field("source", Empty), Field("reportingComponent", Text("")), Field("reportingInstance", Text(""))];
 
-fn complete(value: &mut Value, rules: &[Rule]) {
+fn apply_to_value(value: &mut Value, rules: &[DefaultRule]) {
     if let Value::Object(object) = value {
-        fill(object, rules);
+        apply_rules(object, rules);
     }
 }
 
-fn fill(object: &mut Object, rules: &[Rule]) {
+fn apply_rules(object: &mut JsonMap, rules: &[DefaultRule]) {
     for rule in rules {
         match rule {
-            Field(name, given) => give(object, name, given, |value| *value == ""),
-            Count(name, given) => give(object, name, given, |value| *value == 0),
-            Inside(name, rules) => object.get_mut(*name).into_iter().for_each(|part| complete(part, rules)),
-            Each(name, rules) => {
+            Field(name, given) => set_if_unset(object, name, given, |value| *value == ""),
+            NonZeroField(name, given) => set_if_unset(object, name, given, |value| *value == 0),
+            InObject(name, rules) => object.get_mut(*name).into_iter().for_each(|part| apply_to_value(part, rules)),
+            InList(name, rules) => {
                 let items = object.get_mut(*name).and_then(Value::as_array_mut);
-                items.into_iter().flatten().for_each(|item| complete(item, rules));
+                items.into_iter().flatten().for_each(|item| apply_to_value(item, rules));
             }
-            When(holds, rules) if holds(object) => fill(object, rules),
+            When(holds, rules) if holds(object) => apply_rules(object, rules),
             When(..) => {}
-            Change(change) => change(object),
+            Apply(change) => change(object),
         }
     }
 }
 
-fn give(object: &mut Object, name: &str, given: &Given, says_nothing: fn(&Value) -> bool) {
-    if object.get(name).is_some_and(|value| !value.is_null() && !says_nothing(value)) {
+fn set_if_unset(object: &mut JsonMap, name: &str, given: &DefaultValue, is_unset: fn(&Value) -> bool) {
+    if object.get(name).is_some_and(|value| !value.is_null() && !is_unset(value)) {
         return;
     }
     let value = match given {
@@ -189,40 +195,40 @@ fn give(object: &mut Object, name: &str, given: &Given, says_nothing: fn(&Value)
         Number(number) => Some(json!(number)),
         Flag(flag) => Some(json!(flag)),
         Empty => Some(json!({})),
-        Follows(from) => from(object),
+        Computed(from) => from(object),
     };
     object.extend(value.map(|value| (name.to_owned(), value)));
 }
 
-fn text(object: &Object, name: &str) -> Option<Value> {
+fn text(object: &JsonMap, name: &str) -> Option<Value> {
     object.get(name).filter(|value| value.as_str().is_some_and(|text| !text.is_empty())).cloned()
 }
 
-fn is_on_host_network(spec: &Object) -> bool {
+fn is_on_host_network(spec: &JsonMap) -> bool {
     spec.get("hostNetwork") == Some(&Value::Bool(true))
 }
 
 /// A volume that says only its name is an empty directory.
-fn says_only_its_name(volume: &Object) -> bool {
+fn has_no_source(volume: &JsonMap) -> bool {
     volume.iter().all(|(name, value)| name == "name" || value.is_null())
 }
 
-fn is_named(namespace: &Object) -> bool {
+fn has_name(namespace: &JsonMap) -> bool {
     namespace.get("metadata").and_then(Value::as_object).and_then(|metadata| text(metadata, "name")).is_some()
 }
 
-fn capacity(status: &Object) -> Option<Value> {
+fn capacity(status: &JsonMap) -> Option<Value> {
     status.get("capacity").filter(|capacity| capacity.is_object()).cloned()
 }
 
 /// An image that may move, the `latest`, said or implied, is pulled again each time.
-fn pull_policy(container: &Object) -> Option<Value> {
+fn pull_policy(container: &JsonMap) -> Option<Value> {
     let tag = container.get("image").and_then(Value::as_str).and_then(image::tag);
     let moves = tag == Some("latest");
     Some(json!(if moves { "Always" } else { "IfNotPresent" }))
 }
 
-fn a_negative_grace_period_is_one_second(spec: &mut Object) {
+fn clamp_grace_period(spec: &mut JsonMap) {
     if let Some(seconds) = spec.get_mut("terminationGracePeriodSeconds")
         && seconds.as_i64().is_some_and(i64::is_negative)
     {
@@ -230,23 +236,23 @@ fn a_negative_grace_period_is_one_second(spec: &mut Object) {
     }
 }
 
-fn the_old_account_name_is_the_new(spec: &mut Object) {
+fn copy_service_account_name(spec: &mut JsonMap) {
     spec.extend(text(spec, "serviceAccountName").map(|account| ("serviceAccount".to_owned(), account)));
 }
 
-fn a_limit_is_a_request_too(resources: &mut Object) {
+fn default_requests_to_limits(resources: &mut JsonMap) {
     let limits = resources.get("limits").and_then(Value::as_object).cloned().unwrap_or_default();
     if limits.is_empty() {
         return;
     }
-    fill(resources, &[Field("requests", Empty)]);
+    apply_rules(resources, &[Field("requests", Empty)]);
     if let Some(Value::Object(requests)) = resources.get_mut("requests") {
-        let unsaid: Object = limits.into_iter().filter(|(name, _)| !requests.contains_key(name)).collect();
+        let unsaid: JsonMap = limits.into_iter().filter(|(name, _)| !requests.contains_key(name)).collect();
         requests.extend(unsaid);
     }
 }
 
-fn the_name_is_a_label(metadata: &mut Object) {
+fn set_name_label(metadata: &mut JsonMap) {
     let name = text(metadata, "name");
     if let Some(Value::Object(labels)) = metadata.get_mut("labels") {
         labels.extend(name.map(|name| ("kubernetes.io/metadata.name".to_owned(), name)));

@@ -1,11 +1,11 @@
 //! The name of an image, as far as it tells whether the image may move: `host:5000/team/name:tag@sha256:…`.
 
 /// What a path may measure at most, and what an image without a registry and without a slash has in front.
-const PATH_BYTES_MAX: usize = 255;
-const UNSAID_FOLDER: &str = "library/";
-const TAG_BYTES_MAX: usize = 128;
+const MAX_PATH_BYTES: usize = 255;
+const DEFAULT_REPOSITORY_PREFIX: &str = "library/";
+const MAX_TAG_BYTES: usize = 128;
 /// The digests there are, and how many digits each has.
-const DIGESTS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
+const DIGEST_LENGTHS: [(&str, usize); 3] = [("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
 /// The tag of an image: `latest` unless the name has another, or a digest. A name that is not well formed has none.
 pub(super) fn tag(image: &str) -> Option<&str> {
@@ -24,16 +24,16 @@ fn is_repository(name: &str) -> bool {
     if name.len() == 64 && name.bytes().all(is_hex) {
         return false;
     }
-    let registry = name.split_once('/').filter(|(first, _)| is_meant_as_host(first));
+    let registry = name.split_once('/').filter(|(first, _)| looks_like_host(first));
     let path = registry.map_or(name, |(_, path)| path);
-    let folder = if registry.is_none() && !path.contains('/') { UNSAID_FOLDER.len() } else { 0 };
+    let folder = if registry.is_none() && !path.contains('/') { DEFAULT_REPOSITORY_PREFIX.len() } else { 0 };
     registry.is_none_or(|(host, _)| is_host(host))
-        && path.split('/').all(is_part)
-        && path.len() + folder <= PATH_BYTES_MAX
+        && path.split('/').all(is_path_component)
+        && path.len() + folder <= MAX_PATH_BYTES
 }
 
 /// What cannot be the first folder is the registry.
-fn is_meant_as_host(first: &str) -> bool {
+fn looks_like_host(first: &str) -> bool {
     first == "localhost" || first.contains(['.', ':']) || first.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
@@ -53,7 +53,7 @@ fn is_host(host: &str) -> bool {
 }
 
 /// Letters and digits, with `.`, `_`, `__` or any number of `-` between them.
-fn is_part(part: &str) -> bool {
+fn is_path_component(part: &str) -> bool {
     let is_plain = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
     let between = part.trim_matches(is_plain);
     let separators = between.split(is_plain).filter(|separator| !separator.is_empty());
@@ -65,12 +65,12 @@ fn is_part(part: &str) -> bool {
 fn is_tag(tag: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let known = |byte: u8| is_word(byte) || matches!(byte, b'.' | b'-');
-    tag.len() <= TAG_BYTES_MAX && tag.bytes().next().is_some_and(is_word) && tag.bytes().all(known)
+    tag.len() <= MAX_TAG_BYTES && tag.bytes().next().is_some_and(is_word) && tag.bytes().all(known)
 }
 
 fn is_digest(digest: &str) -> bool {
     let Some((kind, digits)) = digest.split_once(':') else { return false };
-    DIGESTS.contains(&(kind, digits.len())) && digits.bytes().all(is_hex)
+    DIGEST_LENGTHS.contains(&(kind, digits.len())) && digits.bytes().all(is_hex)
 }
 
 fn is_hex(byte: u8) -> bool {

@@ -19,24 +19,24 @@ pub fn drop_disabled_pod_spec_fields(spec: Option<&mut Value>, old: Option<&Valu
             spec.remove(field);
         }
     }
-    drop_fields_of_no_feature(spec);
+    drop_unsupported_fields(spec);
 }
 
 /// Drops what the schema knows and no feature here gives a meaning to, as it is upstream while the gates are off: nobody
 /// can have used it before.
-fn drop_fields_of_no_feature(spec: &mut Map<String, Value>) {
+fn drop_unsupported_fields(spec: &mut Map<String, Value>) {
     for volume in items(spec.get_mut("volumes")) {
         if let Some(Value::Object(directory)) = volume.get_mut("emptyDir") {
             directory.remove("mode");
         }
         for source in ["configMap", "secret", "downwardAPI", "projected"] {
-            volume.get_mut(source).into_iter().for_each(|source| drop_everywhere(source, &["user", "defaultUser"]));
+            volume.get_mut(source).into_iter().for_each(|source| drop_recursively(source, &["user", "defaultUser"]));
         }
     }
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in items(spec.get_mut(list)) {
             for part in ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle"] {
-                container.get_mut(part).into_iter().for_each(|part| drop_everywhere(part, &["protocol"]));
+                container.get_mut(part).into_iter().for_each(|part| drop_recursively(part, &["protocol"]));
             }
             items(container.get_mut("volumeMounts")).for_each(|mount| drop(mount.remove("bindMountOptions")));
             let Some(Value::Object(lifecycle)) = container.get_mut("lifecycle") else { continue };
@@ -47,13 +47,13 @@ fn drop_fields_of_no_feature(spec: &mut Map<String, Value>) {
     }
 }
 
-fn drop_everywhere(value: &mut Value, names: &[&str]) {
+fn drop_recursively(value: &mut Value, names: &[&str]) {
     match value {
         Value::Object(fields) => {
             names.iter().for_each(|name| drop(fields.remove(*name)));
-            fields.values_mut().for_each(|value| drop_everywhere(value, names));
+            fields.values_mut().for_each(|value| drop_recursively(value, names));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| drop_everywhere(item, names)),
+        Value::Array(items) => items.iter_mut().for_each(|item| drop_recursively(item, names)),
         _ => {}
     }
 }
@@ -96,7 +96,7 @@ fn merge_into_selector(term: &mut Map<String, Value>, labels: &Map<String, Value
 }
 
 /// Makes the two fields for a pod's addresses agree. The older one, with one address, wins.
-pub fn settle_addresses(status: &mut Value) {
+pub fn normalize_pod_ips(status: &mut Value) {
     let first = status.pointer("/podIPs/0/ip").and_then(Value::as_str).unwrap_or_default().to_owned();
     let one = status.get("podIP").and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(status) = status.as_object_mut() else { return };
@@ -108,7 +108,7 @@ pub fn settle_addresses(status: &mut Value) {
 }
 
 /// Drops from a report what the schema knows and no feature here gives a meaning to, and keeps what only grows.
-pub fn settle_status(status: &mut Value, old: &Value) {
+pub fn normalize_pod_status(status: &mut Value, old: &Value) {
     let Some(fields) = status.as_object_mut() else { return };
     fields.remove("nodeAllocatableResourceClaimStatuses");
     fields.remove("volumeHealth");
@@ -124,7 +124,7 @@ pub fn settle_status(status: &mut Value, old: &Value) {
 }
 
 /// A user who leaves out what the pod asks for as a whole does not change it.
-pub fn keep_pod_resources(pod: &mut Value, old: &Value) {
+pub fn keep_pod_level_resources(pod: &mut Value, old: &Value) {
     let Some(before) = old.pointer("/spec/resources") else { return };
     if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
         spec.entry("resources").or_insert_with(|| before.clone());
@@ -157,7 +157,8 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        drop_disabled_pod_fields, keep_pod_resources, merge_label_keys, qos_class, settle_addresses, settle_status,
+        drop_disabled_pod_fields, keep_pod_level_resources, merge_label_keys, normalize_pod_ips, normalize_pod_status,
+        qos_class,
     };
     use crate::gates::{Gate, Gates};
 
@@ -235,19 +236,19 @@ mod tests {
             (both("1.1.1.1", &["1.1.1.1", "::1"]), both("1.1.1.1", &["1.1.1.1", "::1"])),
             (json!({}), json!({})),
         ] {
-            settle_addresses(&mut status);
+            normalize_pod_ips(&mut status);
             assert_eq!(status, want);
         }
     }
 
     #[test]
-    fn a_report_keeps_its_generation_and_loses_what_nobody_reads() {
+    fn status_update_keeps_generation_and_drops_unsupported_fields() {
         let mut status = json!({
             "volumeHealth": [], "containerStatuses": [{"volumeMounts": [{"name": "v", "volumeStatus": {}}]}]});
-        settle_status(&mut status, &json!({"observedGeneration": 3}));
+        normalize_pod_status(&mut status, &json!({"observedGeneration": 3}));
         let want = json!({"observedGeneration": 3, "containerStatuses": [{"volumeMounts": [{"name": "v"}]}]});
         assert_eq!(status, want);
-        settle_status(&mut status, &json!({"observedGeneration": 4}));
+        normalize_pod_status(&mut status, &json!({"observedGeneration": 4}));
         assert_eq!(status, want, "what is said counts");
     }
 
@@ -258,7 +259,7 @@ mod tests {
             (json!({"spec": {}}), old.clone()),
             (json!({"spec": {"resources": {}}}), json!({"spec": {"resources": {}}})),
         ] {
-            keep_pod_resources(&mut pod, &old);
+            keep_pod_level_resources(&mut pod, &old);
             assert_eq!(pod, want);
         }
     }

@@ -4,35 +4,35 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::Pairs;
+use crate::SmallMap;
 use crate::quantity::Quantity;
 
 /// Amounts by resource: CPU in thousandths, all others in whole units (bytes, devices).
-pub type Amounts = BTreeMap<String, i64>;
+pub type ResourceAmounts = BTreeMap<String, i64>;
 
 /// What a pod with this spec takes: the larger of what the init steps need one after another and what the containers need
 /// together, then overhead. Sidecars run through all of it. Requests of the pod as a whole replace the sums of its
 /// containers. Read from the document, because the server asks with every bind.
-pub fn total(spec: &Value) -> Amounts {
-    let mut together = Amounts::new();
+pub fn pod_requests(spec: &Value) -> ResourceAmounts {
+    let mut together = ResourceAmounts::new();
     for container in items(&spec["containers"]) {
-        add(&mut together, requested(container));
+        add(&mut together, requests_of(container));
     }
-    let mut sidecars = Amounts::new();
-    let mut largest_step = Amounts::new();
+    let mut sidecars = ResourceAmounts::new();
+    let mut largest_step = ResourceAmounts::new();
     for container in items(&spec["initContainers"]) {
         if container["restartPolicy"] == "Always" {
-            add(&mut together, requested(container));
-            add(&mut sidecars, requested(container));
-            raise(&mut largest_step, &sidecars);
+            add(&mut together, requests_of(container));
+            add(&mut sidecars, requests_of(container));
+            raise_to_max(&mut largest_step, &sidecars);
         } else {
             let mut step = sidecars.clone();
-            add(&mut step, requested(container));
-            raise(&mut largest_step, &step);
+            add(&mut step, requests_of(container));
+            raise_to_max(&mut largest_step, &step);
         }
     }
-    raise(&mut together, &largest_step);
-    together.extend(requested(spec).map(|(resource, amount)| (resource.clone(), amount)));
+    raise_to_max(&mut together, &largest_step);
+    together.extend(requests_of(spec).map(|(resource, amount)| (resource.clone(), amount)));
     add(&mut together, amounts_in(&spec["overhead"]));
     together.retain(|_, amount| *amount > 0);
     together
@@ -43,7 +43,7 @@ fn items(list: &Value) -> &[Value] {
 }
 
 /// What a container, or the pod as a whole, requests.
-fn requested(of: &Value) -> impl Iterator<Item = (&String, i64)> {
+fn requests_of(of: &Value) -> impl Iterator<Item = (&String, i64)> {
     amounts_in(&of["resources"]["requests"])
 }
 
@@ -55,21 +55,21 @@ fn amounts_in(quantities: &Value) -> impl Iterator<Item = (&String, i64)> {
             Value::String(text) => Quantity::parse(text).ok()?,
             number => Quantity::parse(&number.to_string()).ok()?,
         };
-        Some((resource, in_unit(resource, quantity)))
+        Some((resource, to_resource_unit(resource, quantity)))
     })
 }
 
-fn in_unit(resource: &str, quantity: Quantity) -> i64 {
+fn to_resource_unit(resource: &str, quantity: Quantity) -> i64 {
     if resource == "cpu" { quantity.milli_value() } else { quantity.value() }
 }
 
 /// Quantities in the unit of their resource.
-pub fn amounts(quantities: &Pairs<Quantity>) -> Amounts {
-    quantities.iter().map(|(resource, quantity)| (resource.to_owned(), in_unit(resource, *quantity))).collect()
+pub fn amounts(quantities: &SmallMap<Quantity>) -> ResourceAmounts {
+    quantities.iter().map(|(resource, quantity)| (resource.to_owned(), to_resource_unit(resource, *quantity))).collect()
 }
 
 /// An amount as people write it: `500m`, `1Gi`, `8`.
-pub fn written(resource: &str, amount: i64) -> String {
+pub fn format_amount(resource: &str, amount: i64) -> String {
     let is_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
     if resource == "cpu" {
         Quantity::milli(amount).to_string()
@@ -80,14 +80,14 @@ pub fn written(resource: &str, amount: i64) -> String {
     }
 }
 
-fn add<'a>(sum: &mut Amounts, more: impl Iterator<Item = (&'a String, i64)>) {
+fn add<'a>(sum: &mut ResourceAmounts, more: impl Iterator<Item = (&'a String, i64)>) {
     for (resource, amount) in more {
         let total = sum.entry(resource.clone()).or_default();
         *total = total.saturating_add(amount);
     }
 }
 
-fn raise(floor: &mut Amounts, other: &Amounts) {
+fn raise_to_max(floor: &mut ResourceAmounts, other: &ResourceAmounts) {
     for (resource, amount) in other {
         let value = floor.entry(resource.clone()).or_default();
         *value = (*value).max(*amount);
@@ -98,7 +98,7 @@ fn raise(floor: &mut Amounts, other: &Amounts) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{total, written};
+    use super::{format_amount, pod_requests};
 
     fn cpu(amount: &str) -> Value {
         json!({"requests": {"cpu": amount}})
@@ -129,7 +129,7 @@ mod tests {
                 json!({"cpu": 3000}),
             ),
         ] {
-            assert_eq!(json!(total(&spec)), want, "{case}");
+            assert_eq!(json!(pod_requests(&spec)), want, "{case}");
         }
     }
 
@@ -142,7 +142,7 @@ mod tests {
             ("memory", 1000, "1000"),
             ("pods", 1024, "1024"),
         ] {
-            assert_eq!(written(resource, amount), want, "{resource}");
+            assert_eq!(format_amount(resource, amount), want, "{resource}");
         }
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn parse(text: &str) -> Result<SignedDuration, String> {
         let Some((_, size)) = UNITS.iter().find(|(name, _)| *name == unit) else {
             return Err(format!("time: unknown unit {} in duration {quoted}", quote::span(unit)));
         };
-        nanos += amount(whole, fraction, *size).ok_or_else(invalid)?;
+        nanos += unit_nanos(whole, fraction, *size).ok_or_else(invalid)?;
         rest = after;
     }
     let nanos = if negative { -nanos } else { nanos };
@@ -58,7 +58,7 @@ fn split_digits(text: &str) -> (&str, &str) {
 }
 
 /// `whole.fraction` of a unit that has `size` nanoseconds, cut off below a nanosecond.
-fn amount(whole: &str, fraction: &str, size: i128) -> Option<i128> {
+fn unit_nanos(whole: &str, fraction: &str, size: i128) -> Option<i128> {
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     // Digits beyond the eighteenth are worth less than a nanosecond in any unit.
     let digits = &fraction[..fraction.len().min(18)];

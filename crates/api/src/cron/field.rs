@@ -3,41 +3,41 @@
 use super::quote;
 
 /// What numbers a field may have, and by what names.
-pub(super) struct Bounds {
+pub(super) struct FieldBounds {
     min: u32,
     max: u32,
     /// Names of the numbers from `min` on.
     names: &'static [&'static str],
 }
 
-pub(super) const MINUTES: Bounds = Bounds { min: 0, max: 59, names: &[] };
-pub(super) const HOURS: Bounds = Bounds { min: 0, max: 23, names: &[] };
-pub(super) const DAYS_OF_MONTH: Bounds = Bounds { min: 1, max: 31, names: &[] };
-pub(super) const MONTHS: Bounds = Bounds {
+pub(super) const MINUTES: FieldBounds = FieldBounds { min: 0, max: 59, names: &[] };
+pub(super) const HOURS: FieldBounds = FieldBounds { min: 0, max: 23, names: &[] };
+pub(super) const DAYS_OF_MONTH: FieldBounds = FieldBounds { min: 1, max: 31, names: &[] };
+pub(super) const MONTHS: FieldBounds = FieldBounds {
     min: 1,
     max: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
-pub(super) const DAYS_OF_WEEK: Bounds =
-    Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+pub(super) const DAYS_OF_WEEK: FieldBounds =
+    FieldBounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
 /// The numbers of one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Field {
+pub(super) struct CronField {
     /// One bit per number.
     bits: u64,
     /// Whether the user left the field open by `*` or `?`, which matters where two fields speak of days.
-    open: bool,
+    is_wildcard: bool,
 }
 
-impl Field {
+impl CronField {
     /// Reads `*`, `5`, `mon-fri`, `*/15`, `5/15`, `1-9/2`, or a list of these. Empty entries of a list are overlooked, so
     /// a lone comma names nothing.
-    pub(super) fn parse(text: &str, bounds: &Bounds) -> Result<Field, String> {
-        let mut field = Field { bits: 0, open: false };
+    pub(super) fn parse(text: &str, bounds: &FieldBounds) -> Result<CronField, String> {
+        let mut field = CronField { bits: 0, is_wildcard: false };
         for entry in text.split(',').filter(|entry| !entry.is_empty()) {
-            let Field { bits, open } = range(entry, bounds)?;
-            field = Field { bits: field.bits | bits, open: field.open || open };
+            let CronField { bits, is_wildcard: open } = range(entry, bounds)?;
+            field = CronField { bits: field.bits | bits, is_wildcard: field.is_wildcard || open };
         }
         Ok(field)
     }
@@ -48,12 +48,12 @@ impl Field {
     }
 
     /// Whether the user left the field open.
-    pub(super) fn is_open(self) -> bool {
-        self.open
+    pub(super) fn is_wildcard(self) -> bool {
+        self.is_wildcard
     }
 }
 
-fn range(entry: &str, bounds: &Bounds) -> Result<Field, String> {
+fn range(entry: &str, bounds: &FieldBounds) -> Result<CronField, String> {
     let (ends, step_text) = match entry.split('/').collect::<Vec<_>>()[..] {
         [ends] => (ends, None),
         [ends, step] => (ends, Some(step)),
@@ -75,7 +75,7 @@ fn range(entry: &str, bounds: &Bounds) -> Result<Field, String> {
         // `5/15` means from 5 on.
         last = bounds.max;
     }
-    let Bounds { min, max, .. } = bounds;
+    let FieldBounds { min, max, .. } = bounds;
     if first < *min {
         return Err(format!("beginning of range ({first}) below minimum ({min}): {entry}"));
     }
@@ -89,10 +89,10 @@ fn range(entry: &str, bounds: &Bounds) -> Result<Field, String> {
         return Err(format!("step of range should be a positive number: {entry}"));
     }
     let numbers = (first..=last).step_by(usize::try_from(step).unwrap_or(usize::MAX));
-    Ok(Field { bits: numbers.fold(0, |bits, number| bits | 1 << number), open: is_star && step == 1 })
+    Ok(CronField { bits: numbers.fold(0, |bits, number| bits | 1 << number), is_wildcard: is_star && step == 1 })
 }
 
-fn number_or_name(text: &str, bounds: &Bounds) -> Result<u32, String> {
+fn number_or_name(text: &str, bounds: &FieldBounds) -> Result<u32, String> {
     let named = bounds.names.iter().zip(bounds.min..).find(|(name, _)| name.eq_ignore_ascii_case(text));
     named.map_or_else(|| number(text), |(_, number)| Ok(number))
 }

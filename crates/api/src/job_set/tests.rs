@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{API_VERSION, JobSet};
 use crate::gates::Gates;
 use crate::scheduling::validation::{composite_pod_group, pod_group, workload};
-use workloadbuilder::Group;
+use workloadbuilder::BuiltGroup;
 
 fn job(name: &str, replicas: i32, scheduling: Value) -> Value {
     let pod = json!({"spec": {"containers": [{"name": "main"}]}});
@@ -235,13 +235,13 @@ fn fields_that_no_block_and_no_job_of_a_job_set_has_are_found() {
 fn a_job_set_becomes_a_composite_and_a_group_for_each_component() {
     let gang = json!({"schedulingPolicy": {"gang": {}}});
     let groups = job_set(json!({}), vec![job("driver", 1, Value::Null), job("workers", 3, gang)]);
-    let groups = groups.builder(owner()).groups().expect("groups");
+    let groups = groups.builder(owner()).build_groups().expect("groups");
     let found: Vec<(&str, bool)> = groups.iter().map(|group| (group.template(), group.parent().is_some())).collect();
     assert_eq!(found, [("train-cpgt-0", false), ("driver", true), ("workers", true)]);
     for group in &groups {
         let problems = match group {
-            Group::Composite(group) => composite_pod_group::validate_create(group, true, &Gates::default()),
-            Group::Pods(group) => pod_group::validate_create(group, &Gates::default()),
+            BuiltGroup::Composite(group) => composite_pod_group::validate_create(group, true, &Gates::default()),
+            BuiltGroup::Pods(group) => pod_group::validate_create(group, &Gates::default()),
         };
         assert_eq!(problems, vec![], "{}", group.name());
     }

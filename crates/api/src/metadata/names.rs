@@ -5,24 +5,24 @@ use workloadbuilder::format;
 /// A rule for names: `dns_label`, `dns_subdomain`, …
 pub type NameRule = fn(&str) -> Vec<String>;
 
-const LABEL_MAX: usize = 63;
-const SUBDOMAIN_MAX: usize = 253;
+const MAX_LABEL_LENGTH: usize = 63;
+const MAX_SUBDOMAIN_LENGTH: usize = 253;
 
 /// A name of one part: lower case letters, digits and `-`, at most 63 (RFC 1123).
 pub fn dns_label(name: &str) -> Vec<String> {
-    in_characters(format::label(name))
+    bytes_to_characters(format::label(name))
 }
 
 /// Labels with dots between them, at most 253 (RFC 1123). Most kinds are named so.
 pub fn dns_subdomain(name: &str) -> Vec<String> {
-    in_characters(format::subdomain(name))
+    bytes_to_characters(format::subdomain(name))
 }
 
 /// A subdomain whose labels may begin with `_` and have it inside, as names of services have.
 pub fn dns_subdomain_with_underscores(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
-    if name.len() > SUBDOMAIN_MAX {
-        problems.push(format!("must be no more than {SUBDOMAIN_MAX} characters"));
+    if name.len() > MAX_SUBDOMAIN_LENGTH {
+        problems.push(format!("must be no more than {MAX_SUBDOMAIN_LENGTH} characters"));
     }
     let is_plain = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
     let is_label = |label: &str| {
@@ -57,10 +57,10 @@ pub fn qualified_name(name: &str) -> Vec<String> {
 /// The value of a label: empty, or letters, digits, `-`, `_` and `.`, at most 63.
 pub fn label_value(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
-    if value.len() > LABEL_MAX {
-        problems.push(format!("must be no more than {LABEL_MAX} bytes"));
+    if value.len() > MAX_LABEL_LENGTH {
+        problems.push(format!("must be no more than {MAX_LABEL_LENGTH} bytes"));
     }
-    if !value.is_empty() && !has_value_form(value) {
+    if !value.is_empty() && !is_label_value(value) {
         problems.push(
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
              start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used \
@@ -102,14 +102,14 @@ pub fn prefix(generate_name: &str, rule: NameRule) -> Vec<String> {
 }
 
 /// The API counts the length of these names in characters where it counts that of other texts in bytes.
-fn in_characters(problems: Vec<String>) -> Vec<String> {
+fn bytes_to_characters(problems: Vec<String>) -> Vec<String> {
     let problems = problems.into_iter();
     problems
         .map(|problem| problem.strip_suffix("bytes").map(|start| format!("{start}characters")).unwrap_or(problem))
         .collect()
 }
 
-fn has_value_form(value: &str) -> bool {
+fn is_label_value(value: &str) -> bool {
     let bytes = value.as_bytes();
     match (bytes.first(), bytes.last()) {
         (Some(first), Some(last)) if first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() => {

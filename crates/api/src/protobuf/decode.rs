@@ -2,32 +2,43 @@
 
 use serde_json::{Map, Value};
 
-use super::Malformed;
-use super::table::{Field, Many, Table, Type, table};
-use super::wire::{Reader, Wire};
+use super::DecodeError;
+use super::table::{Cardinality, DescriptorTable, FieldDescriptor, FieldType, table};
+use super::wire::{WireReader, WireType};
 use crate::Timestamp;
 use crate::clock::{rfc3339, rfc3339_micros};
 
 /// So deep may messages stand in messages. A list of messages is two levels of JSON, of which its reader takes 127.
-const DEPTH_MAX: usize = 60;
+const MAX_DEPTH: usize = 60;
 
 /// Reads a message into a document, of which about `bytes_max` of JSON may be made.
-pub fn message(of: u16, bytes: &[u8], bytes_max: usize, into: &mut Map<String, Value>) -> Result<(), Malformed> {
+pub fn decode_message(
+    of: u16,
+    bytes: &[u8],
+    bytes_max: usize,
+    into: &mut Map<String, Value>,
+) -> Result<(), DecodeError> {
     Decoder { table: table(), bytes_left: bytes_max }.message(of, bytes, into, 0)
 }
 
 struct Decoder {
-    table: &'static Table,
+    table: &'static DescriptorTable,
     /// Two bytes can make an object of a list: memory is bounded by what is made, not by what is read.
     bytes_left: usize,
 }
 
 impl Decoder {
-    fn message(&mut self, of: u16, bytes: &[u8], into: &mut Map<String, Value>, depth: usize) -> Result<(), Malformed> {
-        if depth > DEPTH_MAX {
-            return Err(Malformed::TooDeep);
+    fn message(
+        &mut self,
+        of: u16,
+        bytes: &[u8],
+        into: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), DecodeError> {
+        if depth > MAX_DEPTH {
+            return Err(DecodeError::TooDeep);
         }
-        let mut reader = Reader::new(bytes);
+        let mut reader = WireReader::new(bytes);
         while let Some((number, wire)) = reader.tag()? {
             match self.table.field(of, number) {
                 Some(field) => self.field(field, wire, &mut reader, into, depth)?,
@@ -39,26 +50,26 @@ impl Decoder {
 
     fn field(
         &mut self,
-        field: &'static Field,
-        wire: Wire,
-        reader: &mut Reader<'_>,
+        field: &'static FieldDescriptor,
+        wire: WireType,
+        reader: &mut WireReader<'_>,
         into: &mut Map<String, Value>,
         depth: usize,
-    ) -> Result<(), Malformed> {
-        if let (Type::Message(of), "") = (field.of, field.name) {
+    ) -> Result<(), DecodeError> {
+        if let (FieldType::Message(of), "") = (field.field_type, field.name) {
             return self.message(of, reader.bytes(wire, "")?, into, depth + 1);
         }
-        match field.many {
-            Many::One => self.one(field, wire, reader, into, depth),
-            Many::List => {
-                self.spend_name(field, into)?;
+        match field.cardinality {
+            Cardinality::One => self.decode_singular(field, wire, reader, into, depth),
+            Cardinality::List => {
+                self.charge_name(field, into)?;
                 let list = into.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
                 let list = list.as_array_mut().expect("only this field has this name");
                 self.items(field, wire, reader, list, depth)
             }
-            Many::Map => {
-                self.spend_name(field, into)?;
-                let (key, value) = self.pair(field, reader.bytes(wire, field.name)?, depth)?;
+            Cardinality::Map => {
+                self.charge_name(field, into)?;
+                let (key, value) = self.decode_map_entry(field, reader.bytes(wire, field.name)?, depth)?;
                 let map = into.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
                 map.as_object_mut().expect("only this field has this name").insert(key, value);
                 Ok(())
@@ -67,17 +78,17 @@ impl Decoder {
     }
 
     /// The last value counts; messages are merged.
-    fn one(
+    fn decode_singular(
         &mut self,
-        field: &'static Field,
-        wire: Wire,
-        reader: &mut Reader<'_>,
+        field: &'static FieldDescriptor,
+        wire: WireType,
+        reader: &mut WireReader<'_>,
         into: &mut Map<String, Value>,
         depth: usize,
-    ) -> Result<(), Malformed> {
-        if let Type::Message(of) = field.of {
+    ) -> Result<(), DecodeError> {
+        if let FieldType::Message(of) = field.field_type {
             let bytes = reader.bytes(wire, field.name)?;
-            self.spend_name(field, into)?;
+            self.charge_name(field, into)?;
             let part = into.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
             return self.message(of, bytes, part.as_object_mut().expect("messages are objects"), depth + 1);
         }
@@ -85,7 +96,7 @@ impl Decoder {
         if field.omits_zero && is_zero(&value) {
             into.remove(field.name);
         } else {
-            self.spend_name(field, into)?;
+            self.charge_name(field, into)?;
             into.insert(field.name.to_owned(), value);
         }
         Ok(())
@@ -94,29 +105,34 @@ impl Decoder {
     /// One item, or the numbers of a list in one piece.
     fn items(
         &mut self,
-        field: &'static Field,
-        wire: Wire,
-        reader: &mut Reader<'_>,
+        field: &'static FieldDescriptor,
+        wire: WireType,
+        reader: &mut WireReader<'_>,
         list: &mut Vec<Value>,
         depth: usize,
-    ) -> Result<(), Malformed> {
-        let is_numeric = matches!(field.of, Type::Boolean | Type::Int32 | Type::Int64);
-        if !is_numeric || wire != Wire::Bytes {
-            self.spend(2)?;
+    ) -> Result<(), DecodeError> {
+        let is_numeric = matches!(field.field_type, FieldType::Boolean | FieldType::Int32 | FieldType::Int64);
+        if !is_numeric || wire != WireType::Bytes {
+            self.charge_bytes(2)?;
             list.push(self.value(field, wire, reader, depth)?);
             return Ok(());
         }
-        let mut packed = Reader::new(reader.bytes(wire, field.name)?);
+        let mut packed = WireReader::new(reader.bytes(wire, field.name)?);
         while !packed.is_at_end() {
-            self.spend(2)?;
-            list.push(self.value(field, Wire::Varint, &mut packed, depth)?);
+            self.charge_bytes(2)?;
+            list.push(self.value(field, WireType::Varint, &mut packed, depth)?);
         }
         Ok(())
     }
 
     /// An entry of a map is a message with the key as 1 and the value as 2; either may be left out.
-    fn pair(&mut self, field: &'static Field, bytes: &[u8], depth: usize) -> Result<(String, Value), Malformed> {
-        let mut reader = Reader::new(bytes);
+    fn decode_map_entry(
+        &mut self,
+        field: &'static FieldDescriptor,
+        bytes: &[u8],
+        depth: usize,
+    ) -> Result<(String, Value), DecodeError> {
+        let mut reader = WireReader::new(bytes);
         let (mut key, mut value) = ("", None);
         while let Some((number, wire)) = reader.tag()? {
             match number {
@@ -125,11 +141,11 @@ impl Decoder {
                 _ => reader.skip(number, wire)?,
             }
         }
-        self.spend(key.len() + 4)?;
+        self.charge_bytes(key.len() + 4)?;
         let value = match value {
             Some(value) => value,
             // Texts and amounts are all that maps hold; left out, they are empty.
-            None => self.value(field, Wire::Bytes, &mut Reader::new(&[0]), depth)?,
+            None => self.value(field, WireType::Bytes, &mut WireReader::new(&[0]), depth)?,
         };
         Ok((key.to_owned(), value))
     }
@@ -137,45 +153,51 @@ impl Decoder {
     /// One value.
     fn value(
         &mut self,
-        field: &'static Field,
-        wire: Wire,
-        reader: &mut Reader<'_>,
+        field: &'static FieldDescriptor,
+        wire: WireType,
+        reader: &mut WireReader<'_>,
         depth: usize,
-    ) -> Result<Value, Malformed> {
+    ) -> Result<Value, DecodeError> {
         let name = field.name;
-        Ok(match field.of {
-            Type::Text => self.text(reader.text(wire, name)?)?,
-            Type::Boolean => Value::Bool(reader.varint(wire, name)? != 0),
+        Ok(match field.field_type {
+            FieldType::Text => self.text(reader.text(wire, name)?)?,
+            FieldType::Boolean => Value::Bool(reader.varint(wire, name)? != 0),
             // As upstream: what 32 bits hold of it.
-            Type::Int32 => Value::from(reader.varint(wire, name)? as i32),
-            Type::Int64 => Value::from(reader.varint(wire, name)? as i64),
-            Type::Quantity => self.text(single(reader.bytes(wire, name)?, |part, wire| part.text(wire, name))?)?,
-            Type::Json => {
-                let text = single(reader.bytes(wire, name)?, |part, wire| part.bytes(wire, name))?;
-                self.spend(text.len())?;
-                let null = Value::Null;
-                if text.is_empty() { null } else { serde_json::from_slice(text).map_err(|_| Malformed::Value(name))? }
+            FieldType::Int32 => Value::from(reader.varint(wire, name)? as i32),
+            FieldType::Int64 => Value::from(reader.varint(wire, name)? as i64),
+            FieldType::Quantity => {
+                self.text(decode_wrapper(reader.bytes(wire, name)?, |part, wire| part.text(wire, name))?)?
             }
-            Type::Time => time(reader.bytes(wire, name)?, name, rfc3339)?,
-            Type::MicroTime => time(reader.bytes(wire, name)?, name, rfc3339_micros)?,
-            Type::IntOrString => self.int_or_string(reader.bytes(wire, name)?, name)?,
-            Type::Message(of) => {
+            FieldType::Json => {
+                let text = decode_wrapper(reader.bytes(wire, name)?, |part, wire| part.bytes(wire, name))?;
+                self.charge_bytes(text.len())?;
+                let null = Value::Null;
+                if text.is_empty() {
+                    null
+                } else {
+                    serde_json::from_slice(text).map_err(|_| DecodeError::Value(name))?
+                }
+            }
+            FieldType::Time => time(reader.bytes(wire, name)?, name, rfc3339)?,
+            FieldType::MicroTime => time(reader.bytes(wire, name)?, name, rfc3339_micros)?,
+            FieldType::IntOrString => self.int_or_string(reader.bytes(wire, name)?, name)?,
+            FieldType::Message(of) => {
                 let mut object = Map::new();
-                self.spend(1)?;
+                self.charge_bytes(1)?;
                 self.message(of, reader.bytes(wire, name)?, &mut object, depth + 1)?;
                 Value::Object(object)
             }
         })
     }
 
-    fn text(&mut self, text: &str) -> Result<Value, Malformed> {
-        self.spend(text.len())?;
+    fn text(&mut self, text: &str) -> Result<Value, DecodeError> {
+        self.charge_bytes(text.len())?;
         Ok(text.into())
     }
 
     /// Which of the two it is, the number, the text.
-    fn int_or_string(&mut self, bytes: &[u8], name: &'static str) -> Result<Value, Malformed> {
-        let mut reader = Reader::new(bytes);
+    fn int_or_string(&mut self, bytes: &[u8], name: &'static str) -> Result<Value, DecodeError> {
+        let mut reader = WireReader::new(bytes);
         let (mut which, mut number, mut text) = (0, 0, "");
         while let Some((field, wire)) = reader.tag()? {
             match field {
@@ -188,28 +210,28 @@ impl Decoder {
         match which {
             0 => Ok(number.into()),
             1 => self.text(text),
-            _ => Err(Malformed::Value(name)),
+            _ => Err(DecodeError::Value(name)),
         }
     }
 
     /// Counts a name that is not there yet, with its quotes and colon and the least that a value takes.
-    fn spend_name(&mut self, field: &Field, into: &Map<String, Value>) -> Result<(), Malformed> {
-        if into.contains_key(field.name) { Ok(()) } else { self.spend(field.name.len() + 4) }
+    fn charge_name(&mut self, field: &FieldDescriptor, into: &Map<String, Value>) -> Result<(), DecodeError> {
+        if into.contains_key(field.name) { Ok(()) } else { self.charge_bytes(field.name.len() + 4) }
     }
 
     /// Counts what is certain to stand in the document; what it takes in the end is for those who write it out.
-    fn spend(&mut self, bytes: usize) -> Result<(), Malformed> {
-        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(Malformed::TooLarge)?;
+    fn charge_bytes(&mut self, bytes: usize) -> Result<(), DecodeError> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(DecodeError::TooLarge)?;
         Ok(())
     }
 }
 
 /// The only field of a message around a single value; empty when it is left out.
-fn single<'a, T: Default>(
+fn decode_wrapper<'a, T: Default>(
     bytes: &'a [u8],
-    read: impl Fn(&mut Reader<'a>, Wire) -> Result<T, Malformed>,
-) -> Result<T, Malformed> {
-    let mut reader = Reader::new(bytes);
+    read: impl Fn(&mut WireReader<'a>, WireType) -> Result<T, DecodeError>,
+) -> Result<T, DecodeError> {
+    let mut reader = WireReader::new(bytes);
     let mut value = T::default();
     while let Some((number, wire)) = reader.tag()? {
         match number {
@@ -221,11 +243,11 @@ fn single<'a, T: Default>(
 }
 
 /// Seconds and nanoseconds. An empty message is the time that was never set, not the beginning of 1970.
-fn time(bytes: &[u8], name: &'static str, text: fn(Timestamp) -> String) -> Result<Value, Malformed> {
+fn time(bytes: &[u8], name: &'static str, text: fn(Timestamp) -> String) -> Result<Value, DecodeError> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
-    let mut reader = Reader::new(bytes);
+    let mut reader = WireReader::new(bytes);
     let (mut seconds, mut nanoseconds) = (0, 0);
     while let Some((number, wire)) = reader.tag()? {
         match number {
@@ -235,7 +257,7 @@ fn time(bytes: &[u8], name: &'static str, text: fn(Timestamp) -> String) -> Resu
         }
     }
     let time = Timestamp::new(seconds, nanoseconds).ok().filter(|time| time.as_second() >= YEAR_ZERO);
-    time.map(|time| text(time).into()).ok_or(Malformed::Value(name))
+    time.map(|time| text(time).into()).ok_or(DecodeError::Value(name))
 }
 
 /// RFC 3339 knows no year before this.

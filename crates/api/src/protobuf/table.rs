@@ -7,35 +7,35 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-const FILE: &str = include_str!("../schema/protobuf-1.37.1.json");
+const PROTOBUF_JSON: &str = include_str!("../schema/protobuf-1.37.1.json");
 
 /// All that is known of all kinds. Made once.
-pub struct Table {
+pub struct DescriptorTable {
     kinds: BTreeMap<&'static str, &'static str>,
     names: BTreeMap<&'static str, u16>,
-    messages: Vec<Message>,
+    messages: Vec<MessageDescriptor>,
 }
 
 /// A message: its fields, in order of number.
-pub struct Message(Box<[Field]>);
+pub struct MessageDescriptor(Box<[FieldDescriptor]>);
 
 /// One field of a message.
-pub struct Field {
+pub struct FieldDescriptor {
     /// The number on the wire.
     pub number: i32,
     /// The name in JSON. Empty: JSON has the fields of this message in its place.
     pub name: &'static str,
     /// How many values there are.
-    pub many: Many,
+    pub cardinality: Cardinality,
     /// What one value is.
-    pub of: Type,
+    pub field_type: FieldType,
     /// Whether JSON leaves the field out when it has the zero value.
     pub omits_zero: bool,
 }
 
 /// How many values a field has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Many {
+pub enum Cardinality {
     /// One: the last, or all of them merged.
     One,
     /// Any number.
@@ -46,7 +46,7 @@ pub enum Many {
 
 /// What one value of a field is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
+pub enum FieldType {
     /// A text.
     Text,
     /// `true` or `false`.
@@ -69,47 +69,48 @@ pub enum Type {
     Message(u16),
 }
 
-impl Table {
+impl DescriptorTable {
     /// The number of a kind's message.
-    pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<u16> {
+    pub fn message_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<u16> {
         let name = self.kinds.get(format!("{group}/{version}/{kind}").as_str())?;
         self.names.get(name).copied()
     }
 
     /// The field of this number, if the message has one.
-    pub fn field(&self, message: u16, number: i32) -> Option<&Field> {
-        let Message(fields) = &self.messages[usize::from(message)];
+    pub fn field(&self, message: u16, number: i32) -> Option<&FieldDescriptor> {
+        let MessageDescriptor(fields) = &self.messages[usize::from(message)];
         let at = fields.binary_search_by_key(&number, |field| field.number).ok()?;
         Some(&fields[at])
     }
 }
 
 /// The table of the built-in file.
-pub fn table() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
+pub fn table() -> &'static DescriptorTable {
+    static TABLE: OnceLock<DescriptorTable> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let file: File = serde_json::from_str(FILE).expect("the protobuf file is the one that xtask wrote");
+        let file: DescriptorFile =
+            serde_json::from_str(PROTOBUF_JSON).expect("the protobuf file is the one that xtask wrote");
         let names: BTreeMap<&str, u16> = file.messages.keys().copied().zip(0..).collect();
         let messages = file.messages.values().map(|fields| message(fields, &names)).collect();
-        Table { kinds: file.kinds, names, messages }
+        DescriptorTable { kinds: file.kinds, names, messages }
     })
 }
 
 #[derive(Deserialize)]
-struct File {
+struct DescriptorFile {
     #[serde(borrow)]
     kinds: BTreeMap<&'static str, &'static str>,
     messages: BTreeMap<&'static str, Vec<&'static str>>,
 }
 
-fn message(fields: &[&'static str], names: &BTreeMap<&str, u16>) -> Message {
-    let mut fields: Box<[Field]> = fields.iter().map(|text| field(text, names)).collect();
+fn message(fields: &[&'static str], names: &BTreeMap<&str, u16>) -> MessageDescriptor {
+    let mut fields: Box<[FieldDescriptor]> = fields.iter().map(|text| field(text, names)).collect();
     fields.sort_by_key(|field| field.number);
-    Message(fields)
+    MessageDescriptor(fields)
 }
 
 /// `NUMBER NAME TYPE`, as the file writes it.
-fn field(text: &'static str, names: &BTreeMap<&str, u16>) -> Field {
+fn field(text: &'static str, names: &BTreeMap<&str, u16>) -> FieldDescriptor {
     let mut words = text.split(' ');
     let mut word = || words.next().expect("a field has three words");
     let number = word().parse().expect("a field begins with its number");
@@ -120,26 +121,26 @@ fn field(text: &'static str, names: &BTreeMap<&str, u16>) -> Field {
     let word = word();
     let (word, omits_zero) = word.strip_suffix('?').map_or((word, false), |word| (word, true));
     let (word, many) = match (word.strip_prefix("[]"), word.strip_prefix("{}")) {
-        (Some(items), _) => (items, Many::List),
-        (_, Some(values)) => (values, Many::Map),
-        _ => (word, Many::One),
+        (Some(items), _) => (items, Cardinality::List),
+        (_, Some(values)) => (values, Cardinality::Map),
+        _ => (word, Cardinality::One),
     };
     let of = match word {
-        "string" => Type::Text,
-        "bool" => Type::Boolean,
-        "int32" => Type::Int32,
-        "int64" => Type::Int64,
-        "quantity" => Type::Quantity,
-        "time" => Type::Time,
-        "micro-time" => Type::MicroTime,
-        "int-or-string" => Type::IntOrString,
-        "json" => Type::Json,
+        "string" => FieldType::Text,
+        "bool" => FieldType::Boolean,
+        "int32" => FieldType::Int32,
+        "int64" => FieldType::Int64,
+        "quantity" => FieldType::Quantity,
+        "time" => FieldType::Time,
+        "micro-time" => FieldType::MicroTime,
+        "int-or-string" => FieldType::IntOrString,
+        "json" => FieldType::Json,
         other => {
             let name = other.strip_prefix('#').expect("the file uses the words above, or names a message");
-            Type::Message(*names.get(name).expect("the protobuf file names only messages that it has"))
+            FieldType::Message(*names.get(name).expect("the protobuf file names only messages that it has"))
         }
     };
-    Field { number, name, many, of, omits_zero }
+    FieldDescriptor { number, name, cardinality: many, field_type: of, omits_zero }
 }
 
 #[cfg(test)]
@@ -150,7 +151,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::schema::{self, Shape};
+    use crate::schema::{self, ValueType};
 
     /// The two files come from two descriptions of the same kinds, OpenAPI and the types in Go.
     #[test]
@@ -160,25 +161,30 @@ mod tests {
         for kind in table.kinds.keys() {
             let [group, version, name] = kind.split('/').collect::<Vec<_>>().try_into().unwrap();
             let shape = schema.kind(group, version, name).unwrap();
-            compare(kind, Type::Message(table.kind(group, version, name).unwrap()), shape, &mut seen);
+            assert_same_fields(
+                kind,
+                FieldType::Message(table.message_of_kind(group, version, name).unwrap()),
+                shape,
+                &mut seen,
+            );
         }
         assert!(seen.len() > 200, "{}", seen.len());
         let file: Value = serde_json::from_str(include_str!("../schema/kubernetes-1.37.1.json")).unwrap();
         assert_eq!(file["types"].as_object().unwrap().len(), seen.len(), "types that protobuf does not reach");
     }
 
-    fn compare(place: &str, of: Type, shape: Shape, seen: &mut BTreeSet<u32>) {
-        let (Type::Message(message), Shape::Object(object)) = (of, shape) else {
+    fn assert_same_fields(place: &str, of: FieldType, shape: ValueType, seen: &mut BTreeSet<u32>) {
+        let (FieldType::Message(message), ValueType::Object(object)) = (of, shape) else {
             let alike = match of {
-                Type::Text => shape == Shape::Text,
-                Type::Boolean => shape == Shape::Boolean,
-                Type::Int32 => shape == Shape::Int32,
-                Type::Int64 => shape == Shape::Int64,
-                Type::Quantity => shape == Shape::Quantity,
-                Type::Time | Type::MicroTime => shape == Shape::Time,
-                Type::IntOrString => shape == Shape::IntOrString,
-                Type::Json => shape == Shape::Any,
-                Type::Message(_) => false,
+                FieldType::Text => shape == ValueType::Text,
+                FieldType::Boolean => shape == ValueType::Boolean,
+                FieldType::Int32 => shape == ValueType::Int32,
+                FieldType::Int64 => shape == ValueType::Int64,
+                FieldType::Quantity => shape == ValueType::Quantity,
+                FieldType::Time | FieldType::MicroTime => shape == ValueType::Time,
+                FieldType::IntOrString => shape == ValueType::IntOrString,
+                FieldType::Json => shape == ValueType::Any,
+                FieldType::Message(_) => false,
             };
             assert!(alike, "{place}: {of:?}, {shape:?}");
             return;
@@ -189,16 +195,16 @@ mod tests {
         let schema = schema::table();
         let known = schema.object(object);
         let mut names: BTreeSet<&str> = known.fields.iter().map(|field| &*field.name).collect();
-        for field in in_json(message) {
+        for field in json_fields(message) {
             let place = format!("{place}.{}", field.name);
             assert!(names.remove(field.name), "{place} is in protobuf alone, or there twice");
-            let shape = match (field.many, known.field(field.name).unwrap().shape) {
-                (Many::One, shape) => shape,
-                (Many::List, Shape::List(items)) => schema.inner(items),
-                (Many::Map, Shape::Map(values)) => schema.inner(values),
+            let shape = match (field.cardinality, known.field(field.name).unwrap().value_type) {
+                (Cardinality::One, shape) => shape,
+                (Cardinality::List, ValueType::List(items)) => schema.element_type(items),
+                (Cardinality::Map, ValueType::Map(values)) => schema.element_type(values),
                 (many, shape) => panic!("{place}: {many:?}, {shape:?}"),
             };
-            compare(&place, field.of, shape, seen);
+            assert_same_fields(&place, field.field_type, shape, seen);
         }
         // The envelope says the first two; the third is a draft's, of which no client has a message.
         names.retain(|name| !matches!(*name, "apiVersion" | "kind" | "workloadRef"));
@@ -206,10 +212,10 @@ mod tests {
     }
 
     /// The fields of a message and of those that JSON has in their place.
-    fn in_json(message: u16) -> Vec<&'static Field> {
-        let Message(fields) = &table().messages[usize::from(message)];
-        let inner = |field: &'static Field| match (field.name, field.of) {
-            ("", Type::Message(inner)) => in_json(inner),
+    fn json_fields(message: u16) -> Vec<&'static FieldDescriptor> {
+        let MessageDescriptor(fields) = &table().messages[usize::from(message)];
+        let inner = |field: &'static FieldDescriptor| match (field.name, field.field_type) {
+            ("", FieldType::Message(inner)) => json_fields(inner),
             _ => vec![field],
         };
         fields.iter().flat_map(inner).collect()

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Envelope, Malformed};
+use super::{DecodeError, Envelope};
 
 /// Room for any document of these tests.
 const ROOM: usize = 3 << 20;
@@ -30,7 +30,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 /// A number on the wire.
-fn number(mut value: u64) -> Vec<u8> {
+fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -41,26 +41,26 @@ fn number(mut value: u64) -> Vec<u8> {
 }
 
 /// A field that is a number.
-fn int(field: u64, value: i64) -> Vec<u8> {
-    [number(field << 3), number(value as u64)].concat()
+fn varint_field(field: u64, value: i64) -> Vec<u8> {
+    [varint(field << 3), varint(value as u64)].concat()
 }
 
 /// A field that is a text or a message.
-fn part(field: u64, value: impl AsRef<[u8]>) -> Vec<u8> {
+fn bytes_field(field: u64, value: impl AsRef<[u8]>) -> Vec<u8> {
     let value = value.as_ref();
-    [number(field << 3 | 2), number(value.len() as u64), value.to_vec()].concat()
+    [varint(field << 3 | 2), varint(value.len() as u64), value.to_vec()].concat()
 }
 
 /// A body around an object that does not say what it is.
 fn body(raw: impl AsRef<[u8]>) -> Vec<u8> {
-    [b"k8s\0".to_vec(), part(2, raw)].concat()
+    [b"k8s\0".to_vec(), bytes_field(2, raw)].concat()
 }
 
-fn read(kind: &str, body: &[u8]) -> Result<Value, Malformed> {
+fn read(kind: &str, body: &[u8]) -> Result<Value, DecodeError> {
     read_within(ROOM, kind, body)
 }
 
-fn read_within(bytes_max: usize, kind: &str, body: &[u8]) -> Result<Value, Malformed> {
+fn read_within(bytes_max: usize, kind: &str, body: &[u8]) -> Result<Value, DecodeError> {
     let [group, version, kind] = kind.split('/').collect::<Vec<_>>().try_into().unwrap();
     Envelope::read(body)?.document(group, version, kind, bytes_max)
 }
@@ -98,25 +98,25 @@ fn what_kubectl_makes_is_what_it_shows_as_json() {
 
 /// A Job whose `spec` has these fields.
 fn job_spec(fields: &[Vec<u8>]) -> Value {
-    read("batch/v1/Job", &body(part(2, fields.concat()))).unwrap()["spec"].take()
+    read("batch/v1/Job", &body(bytes_field(2, fields.concat()))).unwrap()["spec"].take()
 }
 
 #[test]
 fn a_zero_that_was_said_is_kept_and_one_that_go_always_sends_is_not() {
     // Pointers in Go: whoever sends them means them.
-    assert_eq!(job_spec(&[int(1, 0), int(10, 0)]), json!({"parallelism": 0, "suspend": false}));
+    assert_eq!(job_spec(&[varint_field(1, 0), varint_field(10, 0)]), json!({"parallelism": 0, "suspend": false}));
     // No pointers: name, generation and creation time of metadata are sent whatever they are.
-    let metadata = [part(1, ""), int(7, 0), part(8, "")].concat();
-    assert_eq!(read("/v1/Pod", &body(part(1, metadata))), Ok(json!({"metadata": {}})));
+    let metadata = [bytes_field(1, ""), varint_field(7, 0), bytes_field(8, "")].concat();
+    assert_eq!(read("/v1/Pod", &body(bytes_field(1, metadata))), Ok(json!({"metadata": {}})));
     // No pointer, but JSON says it all the same.
-    assert_eq!(read("scheduling.k8s.io/v1/PriorityClass", &body(int(2, 0))), Ok(json!({"value": 0})));
+    assert_eq!(read("scheduling.k8s.io/v1/PriorityClass", &body(varint_field(2, 0))), Ok(json!({"value": 0})));
 }
 
 #[test]
 fn of_several_values_the_last_counts_and_messages_are_merged() {
-    assert_eq!(job_spec(&[int(1, 2), int(1, 3)]), json!({"parallelism": 3}));
-    let metadata = |name| part(1, part(1, name));
-    let twice = [metadata("a"), part(1, part(3, "b")), metadata("c")].concat();
+    assert_eq!(job_spec(&[varint_field(1, 2), varint_field(1, 3)]), json!({"parallelism": 3}));
+    let metadata = |name| bytes_field(1, bytes_field(1, name));
+    let twice = [metadata("a"), bytes_field(1, bytes_field(3, "b")), metadata("c")].concat();
     assert_eq!(read("/v1/Pod", &body(twice)), Ok(json!({"metadata": {"name": "c", "namespace": "b"}})));
     let emptied = [metadata("a"), metadata("")].concat();
     assert_eq!(read("/v1/Pod", &body(emptied)), Ok(json!({"metadata": {}})));
@@ -124,20 +124,37 @@ fn of_several_values_the_last_counts_and_messages_are_merged() {
 
 #[test]
 fn what_is_a_message_on_the_wire_and_a_value_in_json_becomes_that_value() {
-    let pair = |key: &str, value: Vec<u8>| [part(1, key), value].concat();
-    let limits = part(1, pair("cpu", part(2, part(1, "500m"))));
-    let port = |port: Vec<u8>| part(2, port);
-    let handler = |port: Vec<u8>| part(1, part(2, port));
+    let pair = |key: &str, value: Vec<u8>| [bytes_field(1, key), value].concat();
+    let limits = bytes_field(1, pair("cpu", bytes_field(2, bytes_field(1, "500m"))));
+    let port = |port: Vec<u8>| bytes_field(2, port);
+    let handler = |port: Vec<u8>| bytes_field(1, bytes_field(2, port));
     let container = [
-        part(8, limits),
-        part(10, [handler(port([int(1, 0), int(2, 80)].concat())), int(3, 0), int(4, 7)].concat()),
-        part(11, handler(port([int(1, 1), int(2, 0), part(3, "web")].concat()))),
+        bytes_field(8, limits),
+        bytes_field(
+            10,
+            [handler(port([varint_field(1, 0), varint_field(2, 80)].concat())), varint_field(3, 0), varint_field(4, 7)]
+                .concat(),
+        ),
+        bytes_field(11, handler(port([varint_field(1, 1), varint_field(2, 0), bytes_field(3, "web")].concat()))),
     ];
-    let managed = part(17, [part(1, "kubectl"), part(7, part(1, br#"{"f:spec":{}}"#))].concat());
-    let metadata = [part(9, [int(1, 1_893_456_000), int(2, 999)].concat()), part(11, pair("a", part(2, "b"))), managed];
-    let volume = part(1, [part(1, "v"), part(2, part(2, part(1, "Memory")))].concat());
-    let security = part(14, [int(4, -1), int(4, 1 << 40), part(4, [number(7), number(8)].concat())].concat());
-    let pod = [part(1, metadata.concat()), part(2, [part(2, container.concat()), volume, security].concat())].concat();
+    let managed =
+        bytes_field(17, [bytes_field(1, "kubectl"), bytes_field(7, bytes_field(1, br#"{"f:spec":{}}"#))].concat());
+    let metadata = [
+        bytes_field(9, [varint_field(1, 1_893_456_000), varint_field(2, 999)].concat()),
+        bytes_field(11, pair("a", bytes_field(2, "b"))),
+        managed,
+    ];
+    let volume =
+        bytes_field(1, [bytes_field(1, "v"), bytes_field(2, bytes_field(2, bytes_field(1, "Memory")))].concat());
+    let security = bytes_field(
+        14,
+        [varint_field(4, -1), varint_field(4, 1 << 40), bytes_field(4, [varint(7), varint(8)].concat())].concat(),
+    );
+    let pod = [
+        bytes_field(1, metadata.concat()),
+        bytes_field(2, [bytes_field(2, container.concat()), volume, security].concat()),
+    ]
+    .concat();
     assert_eq!(
         read("/v1/Pod", &body(pod)).unwrap(),
         json!({
@@ -156,18 +173,18 @@ fn what_is_a_message_on_the_wire_and_a_value_in_json_becomes_that_value() {
             },
         })
     );
-    let event = body(part(10, [int(1, 1_893_456_000), int(2, 1_234_567)].concat()));
+    let event = body(bytes_field(10, [varint_field(1, 1_893_456_000), varint_field(2, 1_234_567)].concat()));
     assert_eq!(read("/v1/Event", &event), Ok(json!({"eventTime": "2030-01-01T00:00:00.001234Z"})));
 }
 
 #[test]
 fn maps_take_entries_without_a_key_or_a_value() {
-    let labels = |entry: Vec<u8>| body(part(1, part(11, entry)));
+    let labels = |entry: Vec<u8>| body(bytes_field(1, bytes_field(11, entry)));
     for (entry, want) in [
         (Vec::new(), json!({"": ""})),
-        (part(1, "a"), json!({"a": ""})),
-        (part(2, "b"), json!({"": "b"})),
-        ([part(2, "b"), part(1, "a"), int(3, 1)].concat(), json!({"a": "b"})),
+        (bytes_field(1, "a"), json!({"a": ""})),
+        (bytes_field(2, "b"), json!({"": "b"})),
+        ([bytes_field(2, "b"), bytes_field(1, "a"), varint_field(3, 1)].concat(), json!({"a": "b"})),
     ] {
         assert_eq!(read("/v1/Pod", &labels(entry)), Ok(json!({"metadata": {"labels": want}})));
     }
@@ -175,51 +192,70 @@ fn maps_take_entries_without_a_key_or_a_value() {
 
 #[test]
 fn unknown_fields_are_passed_over() {
-    let unknown = [int(1000, 7), part(1001, "x"), number(1002 << 3 | 3), int(1, 1), number(1002 << 3 | 4)].concat();
+    let unknown = [
+        varint_field(1000, 7),
+        bytes_field(1001, "x"),
+        varint(1002 << 3 | 3),
+        varint_field(1, 1),
+        varint(1002 << 3 | 4),
+    ]
+    .concat();
     let envelope = [bytes(KUBECTL_NAMESPACE), unknown.clone()].concat();
     assert_eq!(read("/v1/Namespace", &envelope), read("/v1/Namespace", &bytes(KUBECTL_NAMESPACE)));
-    assert_eq!(job_spec(&[unknown, int(1, 2)]), json!({"parallelism": 2}));
+    assert_eq!(job_spec(&[unknown, varint_field(1, 2)]), json!({"parallelism": 2}));
 }
 
 #[test]
 fn what_is_no_object_is_refused() {
-    let pod = |raw: Vec<u8>| body(part(1, raw));
-    let deep = (0..200).fold(Vec::new(), |inner, _| part(9, inner));
+    let pod = |raw: Vec<u8>| body(bytes_field(1, raw));
+    let deep = (0..200).fold(Vec::new(), |inner, _| bytes_field(9, inner));
     for (case, body, want) in [
         ("nothing", Vec::new(), "does not appear to be a protobuf message, expected prefix [107 56 115 0]"),
         ("JSON", b"{}".to_vec(), "does not appear to be a protobuf message"),
         ("a length beyond the end", pod(vec![0x0a, 0x7f]), "unexpected EOF"),
         ("a length beyond memory", [&b"k8s\0\x12"[..], &[0xff; 9], &[0x01]].concat(), "unexpected EOF"),
-        ("an endless number", pod([number(7 << 3), vec![0x80; 10]].concat()), "integer overflow"),
-        ("a number for a text", pod(int(1, 5)), "wrong wireType = 0 for field name"),
-        ("a text for a number", pod(part(7, "5")), "wrong wireType = 2 for field generation"),
-        ("a number for a map", pod(int(11, 5)), "wrong wireType = 0 for field labels"),
+        ("an endless number", pod([varint(7 << 3), vec![0x80; 10]].concat()), "integer overflow"),
+        ("a number for a text", pod(varint_field(1, 5)), "wrong wireType = 0 for field name"),
+        ("a text for a number", pod(bytes_field(7, "5")), "wrong wireType = 2 for field generation"),
+        ("a number for a map", pod(varint_field(11, 5)), "wrong wireType = 0 for field labels"),
         ("field zero", pod(vec![0x02, 0x00]), "illegal tag 0 (wire type 2)"),
         ("an unknown wire type", pod(vec![0x0f]), "illegal tag 1 (wire type 7)"),
-        ("the end of no group", pod(number(1000 << 3 | 4)), "end group for non-group"),
-        ("no text", pod(part(1, [0xff])), "field name contains invalid UTF-8"),
-        ("no JSON", pod(part(17, part(7, part(1, "{")))), "field fieldsV1 has no form in JSON"),
-        ("a time beyond all years", pod(part(9, int(1, i64::MAX))), "field deletionTimestamp has no form in JSON"),
-        ("a time before all years", pod(part(9, int(1, -62_167_219_201))), "field deletionTimestamp has no form"),
-        ("a compressed object", [b"k8s\0".to_vec(), part(3, "gzip")].concat(), "compressed"),
+        ("the end of no group", pod(varint(1000 << 3 | 4)), "end group for non-group"),
+        ("no text", pod(bytes_field(1, [0xff])), "field name contains invalid UTF-8"),
+        ("no JSON", pod(bytes_field(17, bytes_field(7, bytes_field(1, "{")))), "field fieldsV1 has no form in JSON"),
+        (
+            "a time beyond all years",
+            pod(bytes_field(9, varint_field(1, i64::MAX))),
+            "field deletionTimestamp has no form in JSON",
+        ),
+        (
+            "a time before all years",
+            pod(bytes_field(9, varint_field(1, -62_167_219_201))),
+            "field deletionTimestamp has no form",
+        ),
+        ("a compressed object", [b"k8s\0".to_vec(), bytes_field(3, "gzip")].concat(), "compressed"),
     ] {
         let why = read("/v1/Pod", &body).unwrap_err().to_string();
         assert!(why.contains(want), "{case}: {why}");
     }
-    let nested = body(part(2, part(3, deep)));
-    assert_eq!(read("scheduling.k8s.io/v1alpha3/Workload", &nested), Err(Malformed::TooDeep));
-    assert_eq!(read("apps/v1/Deployment", &body("")), Err(Malformed::Kind));
+    let nested = body(bytes_field(2, bytes_field(3, deep)));
+    assert_eq!(read("scheduling.k8s.io/v1alpha3/Workload", &nested), Err(DecodeError::TooDeep));
+    assert_eq!(read("apps/v1/Deployment", &body("")), Err(DecodeError::Kind));
 }
 
 #[test]
 fn what_json_takes_decides_what_is_too_large() {
     // A container takes two bytes here and `{},` there; the zeros that Go always sends take nothing there.
-    let name = part(1, [part(1, "a"), part(2, ""), part(3, "").repeat(1000), int(7, 0).repeat(1000)].concat());
-    let pod = body([name, part(2, part(2, []).repeat(100_000))].concat());
+    let name = bytes_field(
+        1,
+        [bytes_field(1, "a"), bytes_field(2, ""), bytes_field(3, "").repeat(1000), varint_field(7, 0).repeat(1000)]
+            .concat(),
+    );
+    let pod = body([name, bytes_field(2, bytes_field(2, []).repeat(100_000))].concat());
     let text = read("/v1/Pod", &pod).unwrap().to_string();
     assert!(text.starts_with(r#"{"metadata":{"name":"a"},"spec":{"containers":[{},{},"#));
     assert!((300_000..300_100).contains(&text.len()), "{}", text.len());
-    assert_eq!(read_within(text.len() - 100, "/v1/Pod", &pod), Err(Malformed::TooLarge));
+    assert_eq!(read_within(text.len() - 100, "/v1/Pod", &pod), Err(DecodeError::TooLarge));
     assert!(read_within(text.len() + 1, "/v1/Pod", &pod).is_ok());
 }
 
@@ -232,7 +268,7 @@ fn a_body_cut_anywhere_is_an_object_or_refused() {
 }
 
 /// A body of kubectl's with some bytes changed, put in or left out.
-fn spoiled() -> impl Strategy<Value = Vec<u8>> {
+fn corrupted_body() -> impl Strategy<Value = Vec<u8>> {
     let whole = bytes(KUBECTL_JOB);
     let edit = (0..whole.len(), 0..3_u8, any::<u8>());
     prop::collection::vec(edit, 1..6).prop_map(move |edits| {
@@ -252,7 +288,7 @@ fn spoiled() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn no_body_makes_it_panic_or_makes_what_json_cannot_read(
-        spoiled in spoiled(),
+        spoiled in corrupted_body(),
         raw in prop::collection::vec(any::<u8>(), 0..80),
     ) {
         let kinds = ["batch/v1/Job", "/v1/Pod", "/v1/Event", "/v1/DeleteOptions", "scheduling.k8s.io/v1alpha3/Workload"];

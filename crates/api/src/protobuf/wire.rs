@@ -1,10 +1,10 @@
 //! The wire: tags, numbers, and pieces with a length. A reader never looks beyond its bytes.
 
-use super::Malformed;
+use super::DecodeError;
 
 /// How a value is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub enum WireType {
     /// A number, seven bits a byte.
     Varint,
     /// Eight bytes.
@@ -19,21 +19,21 @@ pub enum Wire {
     Fixed32,
 }
 
-impl Wire {
-    fn parse(bits: u8) -> Option<Wire> {
-        use Wire::{Bytes, EndGroup, Fixed32, Fixed64, StartGroup, Varint};
+impl WireType {
+    fn parse(bits: u8) -> Option<WireType> {
+        use WireType::{Bytes, EndGroup, Fixed32, Fixed64, StartGroup, Varint};
         [Varint, Fixed64, Bytes, StartGroup, EndGroup, Fixed32].get(usize::from(bits)).copied()
     }
 }
 
 /// Reads the fields of one message.
-pub struct Reader<'a> {
+pub struct WireReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { rest: bytes }
+impl<'a> WireReader<'a> {
+    pub fn new(bytes: &'a [u8]) -> WireReader<'a> {
+        WireReader { rest: bytes }
     }
 
     /// Whether everything is read.
@@ -42,85 +42,85 @@ impl<'a> Reader<'a> {
     }
 
     /// The number of the next field and how its value is announced; `None` at the end.
-    pub fn tag(&mut self) -> Result<Option<(i32, Wire)>, Malformed> {
+    pub fn tag(&mut self) -> Result<Option<(i32, WireType)>, DecodeError> {
         if self.is_at_end() {
             return Ok(None);
         }
-        let tag = self.number()?;
+        let tag = self.raw_varint()?;
         // As upstream: the number is what 32 bits hold of it.
         let (number, wire) = ((tag >> 3) as i32, (tag & 7) as u8);
-        match Wire::parse(wire) {
+        match WireType::parse(wire) {
             Some(wire) if number > 0 => Ok(Some((number, wire))),
-            _ => Err(Malformed::Tag { number, wire }),
+            _ => Err(DecodeError::Tag { number, wire }),
         }
     }
 
     /// A number by itself.
-    pub fn number(&mut self) -> Result<u64, Malformed> {
+    pub fn raw_varint(&mut self) -> Result<u64, DecodeError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.rest.split_first().ok_or(Malformed::Truncated)?;
+            let (&byte, rest) = self.rest.split_first().ok_or(DecodeError::Truncated)?;
             self.rest = rest;
             number |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(number);
             }
         }
-        Err(Malformed::Overflow)
+        Err(DecodeError::Overflow)
     }
 
     /// The number of a field.
-    pub fn varint(&mut self, wire: Wire, field: &'static str) -> Result<u64, Malformed> {
-        expect(Wire::Varint, wire, field)?;
-        self.number()
+    pub fn varint(&mut self, wire: WireType, field: &'static str) -> Result<u64, DecodeError> {
+        expect(WireType::Varint, wire, field)?;
+        self.raw_varint()
     }
 
     /// The bytes of a field.
-    pub fn bytes(&mut self, wire: Wire, field: &'static str) -> Result<&'a [u8], Malformed> {
-        expect(Wire::Bytes, wire, field)?;
-        let length = self.number()?;
+    pub fn bytes(&mut self, wire: WireType, field: &'static str) -> Result<&'a [u8], DecodeError> {
+        expect(WireType::Bytes, wire, field)?;
+        let length = self.raw_varint()?;
         self.take(length)
     }
 
     /// The text of a field.
     // Upstream: keeps bytes that are no text, and its JSON then shows other bytes than it was given. Here they are refused,
     // as they are in a body of JSON.
-    pub fn text(&mut self, wire: Wire, field: &'static str) -> Result<&'a str, Malformed> {
-        std::str::from_utf8(self.bytes(wire, field)?).map_err(|_| Malformed::Utf8(field))
+    pub fn text(&mut self, wire: WireType, field: &'static str) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes(wire, field)?).map_err(|_| DecodeError::Utf8(field))
     }
 
     /// Passes over the value of a field. Groups may be as deep as they like.
-    pub fn skip(&mut self, number: i32, wire: Wire) -> Result<(), Malformed> {
+    pub fn skip(&mut self, number: i32, wire: WireType) -> Result<(), DecodeError> {
         let (mut next, mut open) = ((number, wire), 0_usize);
         loop {
             match next.1 {
-                Wire::Varint => drop(self.number()?),
-                Wire::Fixed64 => drop(self.take(8)?),
-                Wire::Fixed32 => drop(self.take(4)?),
-                Wire::Bytes => {
-                    let length = self.number()?;
+                WireType::Varint => drop(self.raw_varint()?),
+                WireType::Fixed64 => drop(self.take(8)?),
+                WireType::Fixed32 => drop(self.take(4)?),
+                WireType::Bytes => {
+                    let length = self.raw_varint()?;
                     self.take(length)?;
                 }
-                Wire::StartGroup => open += 1,
-                Wire::EndGroup => open = open.checked_sub(1).ok_or(Malformed::EndGroup)?,
+                WireType::StartGroup => open += 1,
+                WireType::EndGroup => open = open.checked_sub(1).ok_or(DecodeError::EndGroup)?,
             }
             if open == 0 {
                 return Ok(());
             }
-            next = self.tag()?.ok_or(Malformed::Truncated)?;
+            next = self.tag()?.ok_or(DecodeError::Truncated)?;
         }
     }
 
-    fn take(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(length).map_err(|_| Malformed::Truncated)?;
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Malformed::Truncated)?;
+    fn take(&mut self, length: u64) -> Result<&'a [u8], DecodeError> {
+        let length = usize::try_from(length).map_err(|_| DecodeError::Truncated)?;
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 }
 
-fn expect(wanted: Wire, found: Wire, field: &'static str) -> Result<(), Malformed> {
-    if found == wanted { Ok(()) } else { Err(Malformed::WireType { wire: found as u8, field }) }
+fn expect(wanted: WireType, found: WireType, field: &'static str) -> Result<(), DecodeError> {
+    if found == wanted { Ok(()) } else { Err(DecodeError::WireType { wire: found as u8, field }) }
 }
 
 #[cfg(test)]
@@ -137,24 +137,24 @@ mod tests {
             (&[0xac, 0x02], Ok(300)),
             (&[0x80, 0x80, 0x00], Ok(0)),
             (&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], Ok(u64::MAX)),
-            (&[0x80; 10], Err(Malformed::Overflow)),
-            (&[0x80; 9], Err(Malformed::Truncated)),
-            (&[], Err(Malformed::Truncated)),
+            (&[0x80; 10], Err(DecodeError::Overflow)),
+            (&[0x80; 9], Err(DecodeError::Truncated)),
+            (&[], Err(DecodeError::Truncated)),
         ] {
-            assert_eq!(Reader::new(bytes).number(), want, "{bytes:x?}");
+            assert_eq!(WireReader::new(bytes).raw_varint(), want, "{bytes:x?}");
         }
     }
 
     #[test]
     fn tags_and_lengths_that_cannot_be_are_refused() {
-        let tag = |bytes: &[u8]| Reader::new(bytes).tag();
-        assert_eq!(tag(&[0x00]), Err(Malformed::Tag { number: 0, wire: 0 }));
-        assert_eq!(tag(&[0x0e]), Err(Malformed::Tag { number: 1, wire: 6 }));
-        assert_eq!(tag(&[0x80, 0x80, 0x80, 0x80, 0x40]), Err(Malformed::Tag { number: i32::MIN, wire: 0 }));
+        let tag = |bytes: &[u8]| WireReader::new(bytes).tag();
+        assert_eq!(tag(&[0x00]), Err(DecodeError::Tag { number: 0, wire: 0 }));
+        assert_eq!(tag(&[0x0e]), Err(DecodeError::Tag { number: 1, wire: 6 }));
+        assert_eq!(tag(&[0x80, 0x80, 0x80, 0x80, 0x40]), Err(DecodeError::Tag { number: i32::MIN, wire: 0 }));
         let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, b'a'];
-        assert_eq!(Reader::new(&huge).bytes(Wire::Bytes, "a"), Err(Malformed::Truncated));
-        let wrong = Malformed::WireType { wire: 5, field: "a" };
-        assert_eq!(Reader::new(&huge).bytes(Wire::Fixed32, "a"), Err(wrong));
+        assert_eq!(WireReader::new(&huge).bytes(WireType::Bytes, "a"), Err(DecodeError::Truncated));
+        let wrong = DecodeError::WireType { wire: 5, field: "a" };
+        assert_eq!(WireReader::new(&huge).bytes(WireType::Fixed32, "a"), Err(wrong));
     }
 
     #[test]
@@ -168,20 +168,20 @@ mod tests {
             ("a group with a group", &[0x0b, 0x08, 0x01, 0x13, 0x14, 0x0c]),
             ("groups beyond any stack", &deep),
         ] {
-            let mut reader = Reader::new(bytes);
+            let mut reader = WireReader::new(bytes);
             let (number, wire) = reader.tag().unwrap().unwrap();
             assert_eq!((reader.skip(number, wire), reader.is_at_end()), (Ok(()), true), "{case}");
-            let mut cut = Reader::new(&bytes[..bytes.len() - 1]);
+            let mut cut = WireReader::new(&bytes[..bytes.len() - 1]);
             let (number, wire) = cut.tag().unwrap().unwrap();
-            assert_eq!(cut.skip(number, wire), Err(Malformed::Truncated), "{case}");
+            assert_eq!(cut.skip(number, wire), Err(DecodeError::Truncated), "{case}");
         }
-        assert_eq!(Reader::new(&[]).skip(1, Wire::EndGroup), Err(Malformed::EndGroup));
+        assert_eq!(WireReader::new(&[]).skip(1, WireType::EndGroup), Err(DecodeError::EndGroup));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_passed_over_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let mut reader = Reader::new(&bytes);
+            let mut reader = WireReader::new(&bytes);
             while let Ok(Some((number, wire))) = reader.tag() {
                 if reader.skip(number, wire).is_err() {
                     break;

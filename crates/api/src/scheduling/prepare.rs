@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::gates::{Gate, Gates};
 
-type Object = Map<String, Value>;
+type JsonObject = Map<String, Value>;
 
 /// Settles what a new Workload may not say for itself.
 pub fn prepare_workload_create(doc: &mut Value, gates: &Gates) {
@@ -26,14 +26,14 @@ pub fn prepare_pod_group_create(doc: &mut Value, gates: &Gates) {
 
 /// Settles what an update of a PodGroup may not bring: its status stays as it was.
 pub fn prepare_pod_group_update(doc: &mut Value, old: &Value, gates: &Gates) {
-    keep_old(doc, old, "status");
+    restore_field(doc, old, "status");
     drop_pod_group_fields(doc, Some(old), gates);
 }
 
 /// Settles what an update of a PodGroup's status may not bring: all else stays as it was.
 pub fn prepare_pod_group_status_update(doc: &mut Value, old: &Value, gates: &Gates) {
-    keep_all_but_status(doc, old);
-    let has_claims = old.pointer("/spec/resourceClaims").is_some_and(in_use);
+    restore_all_but_status(doc, old);
+    let has_claims = old.pointer("/spec/resourceClaims").is_some_and(is_set);
     if !gates.enabled(Gate::DRAWorkloadResourceClaims)
         && !has_claims
         && let Some(status) = doc.get_mut("status").and_then(Value::as_object_mut)
@@ -52,13 +52,13 @@ pub fn prepare_composite_create(doc: &mut Value, gates: &Gates) {
 
 /// Settles what an update of a CompositePodGroup may not bring: its status stays as it was.
 pub fn prepare_composite_update(doc: &mut Value, old: &Value, gates: &Gates) {
-    keep_old(doc, old, "status");
+    restore_field(doc, old, "status");
     drop_composite_fields(doc, Some(old), gates);
 }
 
 /// Settles what an update of a CompositePodGroup's status may not bring: all else stays as it was.
 pub fn prepare_composite_status_update(doc: &mut Value, old: &Value, _gates: &Gates) {
-    keep_all_but_status(doc, old);
+    restore_all_but_status(doc, old);
 }
 
 fn drop_composite_fields(doc: &mut Value, old: Option<&Value>, gates: &Gates) {
@@ -67,16 +67,16 @@ fn drop_composite_fields(doc: &mut Value, old: Option<&Value>, gates: &Gates) {
     drop_unless(spec, old, "preemptionPolicy", gates.enabled(Gate::PodGroupPreemptionPolicy));
 }
 
-fn keep_all_but_status(doc: &mut Value, old: &Value) {
-    keep_old(doc, old, "spec");
+fn restore_all_but_status(doc: &mut Value, old: &Value) {
+    restore_field(doc, old, "spec");
     if let (Some(new), Some(old)) = (doc.get_mut("metadata"), old.get("metadata")) {
         for field in ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "generation"] {
-            keep_old(new, old, field);
+            restore_field(new, old, field);
         }
     }
 }
 
-fn keep_old(new: &mut Value, old: &Value, field: &str) {
+fn restore_field(new: &mut Value, old: &Value, field: &str) {
     let Some(new) = new.as_object_mut() else { return };
     match old.get(field) {
         Some(value) => drop(new.insert(field.to_owned(), value.clone())),
@@ -90,7 +90,7 @@ fn drop_workload_fields(doc: &mut Value, old: Option<&Value>, gates: &Gates) {
 }
 
 /// Drops fields of the templates in `parent`, which is a Workload's spec or a composite template.
-fn drop_template_fields(parent: &mut Object, old: Option<&Value>, gates: &Gates) {
+fn drop_template_fields(parent: &mut JsonObject, old: Option<&Value>, gates: &Gates) {
     // Leaf templates have kept their place since creation; composite ones are found by name.
     for (i, template) in items(parent, "podGroupTemplates").enumerate() {
         let old = old.and_then(|old| old.get("podGroupTemplates")).and_then(|templates| templates.get(i));
@@ -116,20 +116,20 @@ fn drop_pod_group_fields(doc: &mut Value, old: Option<&Value>, gates: &Gates) {
 }
 
 /// Drops fields that groups and templates of groups share.
-fn drop_group_fields(group: &mut Object, old: Option<&Value>, gates: &Gates) {
+fn drop_group_fields(group: &mut JsonObject, old: Option<&Value>, gates: &Gates) {
     drop_unless(group, old, "schedulingConstraints", gates.enabled(Gate::TopologyAwareWorkloadScheduling));
     drop_unless(group, old, "resourceClaims", gates.enabled(Gate::DRAWorkloadResourceClaims));
     drop_unless(group, old, "preemptionPolicy", gates.enabled(Gate::PodGroupPreemptionPolicy));
 }
 
-fn drop_unless(object: &mut Object, old: Option<&Value>, field: &str, enabled: bool) {
-    if !enabled && !old.and_then(|old| old.get(field)).is_some_and(in_use) {
+fn drop_unless(object: &mut JsonObject, old: Option<&Value>, field: &str, enabled: bool) {
+    if !enabled && !old.and_then(|old| old.get(field)).is_some_and(is_set) {
         object.remove(field);
     }
 }
 
 /// Whether a field says anything: an empty list does not.
-fn in_use(value: &Value) -> bool {
+fn is_set(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Array(items) => !items.is_empty(),
@@ -137,7 +137,7 @@ fn in_use(value: &Value) -> bool {
     }
 }
 
-fn items<'a>(object: &'a mut Object, list: &str) -> impl Iterator<Item = &'a mut Object> {
+fn items<'a>(object: &'a mut JsonObject, list: &str) -> impl Iterator<Item = &'a mut JsonObject> {
     let items = object.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
     items.filter_map(Value::as_object_mut)
 }
@@ -152,7 +152,7 @@ mod tests {
     };
     use crate::gates::{Gate, Gates};
 
-    fn off(gate: Gate) -> Gates {
+    fn without_gate(gate: Gate) -> Gates {
         Gates::default().with(gate, false)
     }
 
@@ -181,13 +181,13 @@ mod tests {
             let full = want.clone();
             want["spec"].as_object_mut().expect("a spec").remove(field);
             let mut group = full.clone();
-            prepare_pod_group_create(&mut group, &off(gate));
+            prepare_pod_group_create(&mut group, &without_gate(gate));
             assert_eq!(group, want, "created without {field}");
             let mut group = full.clone();
-            prepare_pod_group_update(&mut group, &bare, &off(gate));
+            prepare_pod_group_update(&mut group, &bare, &without_gate(gate));
             assert_eq!(group, want, "updated without {field}");
             let mut group = full.clone();
-            prepare_pod_group_update(&mut group, &full, &off(gate));
+            prepare_pod_group_update(&mut group, &full, &without_gate(gate));
             assert_eq!(group, full, "{field} was in use");
             let mut group = full.clone();
             prepare_pod_group_create(&mut group, &Gates::default());
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_composite_keeps_its_halves_apart_and_its_policy_behind_the_gate() {
-        let off = off(Gate::PodGroupPreemptionPolicy);
+        let off = without_gate(Gate::PodGroupPreemptionPolicy);
         let with = json!({"metadata": {}, "spec": {"preemptionPolicy": "Never"}, "status": {"a": 1}});
         let mut group = with.clone();
         prepare_composite_create(&mut group, &off);
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn claim_statuses_go_where_claims_do_not_work() {
-        let gates = off(Gate::DRAWorkloadResourceClaims);
+        let gates = without_gate(Gate::DRAWorkloadResourceClaims);
         let written = json!({"metadata": {}, "status": {"resourceClaimStatuses": [{"name": "a"}]}});
         for (old, want) in [
             (json!({"metadata": {}, "spec": {}}), json!({})),
@@ -246,7 +246,7 @@ mod tests {
     fn templates_are_compared_with_what_they_were() {
         let template = |name: &str| json!({"name": name, "schedulingConstraints": {}});
         let bare = |name: &str| json!({"name": name});
-        let gates = off(Gate::TopologyAwareWorkloadScheduling);
+        let gates = without_gate(Gate::TopologyAwareWorkloadScheduling);
         let old = json!({"spec": {"podGroupTemplates": [template("a"), bare("b")]}});
         let mut workload = json!({"spec": {"podGroupTemplates": [template("a"), template("b")]}});
         prepare_workload_update(&mut workload, &old, &gates);
@@ -264,13 +264,13 @@ mod tests {
             ]}})
         };
         let mut workload = tree(json!({"name": "z"}));
-        prepare_workload_create(&mut workload, &off(Gate::CompositePodGroup));
+        prepare_workload_create(&mut workload, &without_gate(Gate::CompositePodGroup));
         assert_eq!(workload, json!({"spec": {}}));
         let old = tree(json!({"name": "z"}));
         let mut reordered = old.clone();
         reordered["spec"]["compositePodGroupTemplates"].as_array_mut().expect("a list").reverse();
         let want = reordered.clone();
-        prepare_workload_update(&mut reordered, &old, &off(Gate::PodGroupPreemptionPolicy));
+        prepare_workload_update(&mut reordered, &old, &without_gate(Gate::PodGroupPreemptionPolicy));
         assert_eq!(reordered, want);
     }
 }

@@ -10,10 +10,10 @@ pub mod priority_class;
 mod group; // what groups and templates of groups have in common
 pub(crate) mod conditions; // conditions in a status
 
-pub use conditions::with_times;
+pub use conditions::with_transition_times;
 
 /// The highest priority a user may give.
-pub const USER_PRIORITY_MAX: i32 = 1_000_000_000;
+pub const MAX_USER_PRIORITY: i32 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests;

@@ -7,22 +7,22 @@ pub fn description(type_name: &str, field: Option<&str>) -> Option<&'static str>
     let (group, _version, name) = (parts.next()?, parts.next()?, parts.next()?);
     let told = group == "scheduling" || name == "JobSchedulingConfiguration";
     match field {
-        None if told => find(TYPES, name),
+        None if told => find(TYPE_DESCRIPTIONS, name),
         None => None,
         Some("apiVersion" | "kind" | "metadata") => None,
-        Some(field) if told => find(FIELDS, &format!("{name}.{field}")).or_else(|| find(SHARED, field)),
-        Some(field) => find(FIELDS, &format!("{name}.{field}")),
+        Some(field) if told => find(FIELD_DESCRIPTIONS, &format!("{name}.{field}")).or_else(|| find(SHARED, field)),
+        Some(field) => find(FIELD_DESCRIPTIONS, &format!("{name}.{field}")),
     }
 }
 
-type Sentences = &'static [(&'static str, &'static str)];
+type DescriptionTable = &'static [(&'static str, &'static str)];
 
-fn find(sentences: Sentences, key: &str) -> Option<&'static str> {
+fn find(sentences: DescriptionTable, key: &str) -> Option<&'static str> {
     sentences.iter().find(|(known, _)| *known == key).map(|(_, sentence)| *sentence)
 }
 
 /// What each type is for. The versions of a type mean the same.
-const TYPES: Sentences = &[
+const TYPE_DESCRIPTIONS: DescriptionTable = &[
     ("AllCompositeDisruptionMode", "The groups of the composite are disrupted together. It has no fields."),
     ("AllDisruptionMode", "The pods of the group are disrupted together. It has no fields."),
     ("BasicSchedulingPolicy", "Each pod is scheduled by itself. It has no fields."),
@@ -86,7 +86,7 @@ const TYPES: Sentences = &[
 ];
 
 /// Fields whose meaning depends on the type that has them.
-const FIELDS: Sentences = &[
+const FIELD_DESCRIPTIONS: DescriptionTable = &[
     ("CompositeDisruptionMode.all", "The groups of the composite are disrupted together."),
     ("CompositeDisruptionMode.single", "Each group of the composite may be disrupted by itself."),
     ("CompositePodGroupSchedulingPolicy.basic", "Each group is scheduled as soon as it fits; none waits for another."),
@@ -146,7 +146,7 @@ const FIELDS: Sentences = &[
 ];
 
 /// Fields that mean the same wherever they stand.
-const SHARED: Sentences = &[
+const SHARED: DescriptionTable = &[
     ("all", "The pods of the group are disrupted together."),
     ("basic", "Each pod is scheduled by itself, as soon as it fits."),
     ("compositePodGroupTemplates", "Patterns of composites; at most 8, told apart by name."),
@@ -205,15 +205,16 @@ mod tests {
         let has_field = |name: &str, field: &str| {
             table().types().any(|of| of.name.ends_with(&format!(".{name}")) && of.field(field).is_some())
         };
-        for (name, sentence) in TYPES {
+        for (name, sentence) in TYPE_DESCRIPTIONS {
             assert!(is_type(name) && sentence.ends_with('.'), "{name}");
         }
-        for (path, sentence) in FIELDS {
+        for (path, sentence) in FIELD_DESCRIPTIONS {
             let (name, field) = path.split_once('.').expect("a type and a field");
             assert!(has_field(name, field) && sentence.ends_with('.'), "{path}");
         }
         for (field, sentence) in SHARED {
-            let used = |of: &crate::schema::Type| of.name.starts_with("scheduling.") && of.field(field).is_some();
+            let used =
+                |of: &crate::schema::ObjectSchema| of.name.starts_with("scheduling.") && of.field(field).is_some();
             assert!(table().types().any(used) && sentence.ends_with('.'), "{field}");
         }
     }

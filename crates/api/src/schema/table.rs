@@ -6,47 +6,47 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::form::{Form, Forms};
+use super::empty_values::{EmptyValueEncoding, EmptyValueRules};
 
 /// What Kubernetes ships.
-const FILE: &str = include_str!("kubernetes-1.37.1.json");
+const KUBERNETES_JSON: &str = include_str!("kubernetes-1.37.1.json");
 /// What it no longer ships, or never did, and this server takes all the same: older versions, and fields of drafts.
 const OLDER: &str = include_str!("older.json");
 
 /// All that is known of all kinds. Made once.
-pub struct Table {
+pub struct SchemaTable {
     /// The version of Kubernetes whose structure this is.
-    pub kubernetes: String,
-    kinds: Vec<(String, Shape)>,
-    types: Vec<Type>,
+    pub kubernetes_version: String,
+    kinds: Vec<(String, ValueType)>,
+    types: Vec<ObjectSchema>,
     /// What lists and maps hold.
-    inner: Vec<Shape>,
+    element_types: Vec<ValueType>,
 }
 
 /// The structure of one JSON object.
-pub struct Type {
+pub struct ObjectSchema {
     /// The name of the type: `batch.v1.JobSpec`.
     pub name: Box<str>,
     /// Its fields, in order of name.
-    pub fields: Box<[Field]>,
+    pub fields: Box<[FieldSchema]>,
     /// The fields that must be there.
     pub required: Box<[String]>,
     /// Whether the object changes as a whole, never field by field.
     pub is_atomic: bool,
     /// The fields that are written even when they say nothing.
-    pub written: Box<[usize]>,
+    pub always_written: Box<[usize]>,
 }
 
 /// One field of an object.
-pub struct Field {
+pub struct FieldSchema {
     /// The name, as in JSON.
     pub name: Box<str>,
     /// What may stand there.
-    pub shape: Shape,
+    pub value_type: ValueType,
     /// What else is known about it; `None` for most fields.
-    pub marks: Option<Box<Marks>>,
+    pub markers: Option<Box<FieldMarkers>>,
     /// How it is written when it says nothing.
-    pub form: Form,
+    pub empty_encoding: EmptyValueEncoding,
     /// Whether it is a time that is written with its microseconds.
     pub is_micro: bool,
 }
@@ -54,7 +54,7 @@ pub struct Field {
 /// How a field merges, and what it is when left out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Marks {
+pub struct FieldMarkers {
     /// How server-side apply sees the list.
     pub list: Option<ListType>,
     /// The fields that tell the items of a `map` list apart.
@@ -94,7 +94,7 @@ impl ListType {
 
 /// What may stand in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum ValueType {
     /// A text.
     Text,
     /// A text in base64.
@@ -121,9 +121,9 @@ pub enum Shape {
     Map(u32),
 }
 
-impl Table {
+impl SchemaTable {
     /// The shape of a kind's documents.
-    pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<Shape> {
+    pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<ValueType> {
         let matches = |name: &str| {
             let mut parts = name.split('/');
             parts.next() == Some(group) && parts.next() == Some(version) && parts.next() == Some(kind)
@@ -132,41 +132,42 @@ impl Table {
     }
 
     /// Every type, in order of name.
-    pub fn types(&self) -> impl Iterator<Item = &Type> {
+    pub fn types(&self) -> impl Iterator<Item = &ObjectSchema> {
         self.types.iter()
     }
 
     /// The type that `Shape::Object` names.
-    pub fn object(&self, number: u32) -> &Type {
+    pub fn object(&self, number: u32) -> &ObjectSchema {
         &self.types[number as usize]
     }
 
     /// The shape that `Shape::List` and `Shape::Map` name.
-    pub fn inner(&self, number: u32) -> Shape {
-        self.inner[number as usize]
+    pub fn element_type(&self, number: u32) -> ValueType {
+        self.element_types[number as usize]
     }
 }
 
-impl Type {
+impl ObjectSchema {
     /// The field of this name, if there is one.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&FieldSchema> {
         let at = self.fields.binary_search_by(|field| (*field.name).cmp(name)).ok()?;
         Some(&self.fields[at])
     }
 }
 
 /// The table of the built-in file.
-pub fn table() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
+pub fn table() -> &'static SchemaTable {
+    static TABLE: OnceLock<SchemaTable> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let mut file: File = serde_json::from_str(FILE).expect("the schema file is the one that xtask wrote");
+        let mut file: SchemaFile =
+            serde_json::from_str(KUBERNETES_JSON).expect("the schema file is the one that xtask wrote");
         file.add(serde_json::from_str(OLDER).expect("the file of older forms has the same form"));
         Builder::build(&file)
     })
 }
 
 #[derive(Deserialize)]
-struct File {
+struct SchemaFile {
     kubernetes: String,
     kinds: BTreeMap<String, String>,
     types: BTreeMap<String, FileType>,
@@ -174,13 +175,13 @@ struct File {
 
 /// Kinds and types that are not upstream's; a type that is upstream's gets more fields.
 #[derive(Deserialize)]
-struct OlderFile {
+struct OlderSchemaFile {
     kinds: BTreeMap<String, String>,
     types: BTreeMap<String, FileType>,
 }
 
-impl File {
-    fn add(&mut self, older: OlderFile) {
+impl SchemaFile {
+    fn add(&mut self, older: OlderSchemaFile) {
         self.kinds.extend(older.kinds);
         for (name, of) in older.types {
             match self.types.get_mut(&name) {
@@ -210,84 +211,86 @@ enum FileField {
         #[serde(rename = "type")]
         of: String,
         #[serde(flatten)]
-        marks: Box<Marks>,
+        marks: Box<FieldMarkers>,
     },
 }
 
 struct Builder<'a> {
     numbers: BTreeMap<&'a str, u32>,
-    inner: Vec<Shape>,
-    forms: Forms,
+    element_types: Vec<ValueType>,
+    empty_value_rules: EmptyValueRules,
 }
 
 impl<'a> Builder<'a> {
-    fn build(file: &'a File) -> Table {
+    fn build(file: &'a SchemaFile) -> SchemaTable {
         let numbers = file.types.keys().zip(0..).map(|(name, number)| (name.as_str(), number)).collect();
-        let mut builder = Builder { numbers, inner: Vec::new(), forms: Forms::learned() };
+        let mut builder = Builder { numbers, element_types: Vec::new(), empty_value_rules: EmptyValueRules::load() };
         let types = file.types.iter().map(|(name, of)| builder.object(name, of)).collect();
         let kinds = file.kinds.iter().map(|(kind, name)| (kind.clone(), builder.reference(name))).collect();
-        Table { kubernetes: file.kubernetes.clone(), kinds, types, inner: builder.inner }
+        SchemaTable { kubernetes_version: file.kubernetes.clone(), kinds, types, element_types: builder.element_types }
     }
 
-    fn object(&mut self, name: &str, of: &'a FileType) -> Type {
-        let fields: Box<[Field]> =
+    fn object(&mut self, name: &str, of: &'a FileType) -> ObjectSchema {
+        let fields: Box<[FieldSchema]> =
             of.fields.iter().map(|(of_name, field)| self.field(name, of, of_name, field)).collect();
-        let is_written = |field: &Field| matches!(field.form, Form::Written | Form::Null);
-        Type {
+        let is_written = |field: &FieldSchema| {
+            matches!(field.empty_encoding, EmptyValueEncoding::Written | EmptyValueEncoding::Null)
+        };
+        ObjectSchema {
             name: name.into(),
-            written: (0..fields.len()).filter(|&at| is_written(&fields[at])).collect(),
+            always_written: (0..fields.len()).filter(|&at| is_written(&fields[at])).collect(),
             fields,
             required: of.required.iter().cloned().collect(),
             is_atomic: of.map.as_deref() == Some("atomic"),
         }
     }
 
-    fn field(&mut self, type_name: &str, of: &'a FileType, name: &str, field: &'a FileField) -> Field {
+    fn field(&mut self, type_name: &str, of: &'a FileType, name: &str, field: &'a FileField) -> FieldSchema {
         let (shape, marks) = match field {
-            FileField::Plain(of) => (self.shape(of), None),
-            FileField::Marked { of, marks } => (self.shape(of), Some(marks.clone())),
+            FileField::Plain(of) => (self.parse_value_type(of), None),
+            FileField::Marked { of, marks } => (self.parse_value_type(of), Some(marks.clone())),
         };
         let required = of.required.iter().any(|required| required == name);
-        Field {
+        FieldSchema {
             name: name.into(),
-            shape,
-            marks,
-            form: self.forms.of(type_name, name, shape, required),
-            is_micro: self.forms.is_micro(type_name, name),
+            value_type: shape,
+            markers: marks,
+            empty_encoding: self.empty_value_rules.of(type_name, name, shape, required),
+            is_micro: self.empty_value_rules.is_micro(type_name, name),
         }
     }
 
-    fn shape(&mut self, text: &'a str) -> Shape {
+    fn parse_value_type(&mut self, text: &'a str) -> ValueType {
         if let Some(items) = text.strip_prefix("[]") {
-            let items = self.shape(items);
-            return Shape::List(self.intern(items));
+            let items = self.parse_value_type(items);
+            return ValueType::List(self.intern(items));
         }
         if let Some(values) = text.strip_prefix("{}") {
-            let values = self.shape(values);
-            return Shape::Map(self.intern(values));
+            let values = self.parse_value_type(values);
+            return ValueType::Map(self.intern(values));
         }
         match text {
-            "string" => Shape::Text,
-            "bytes" => Shape::Bytes,
-            "time" => Shape::Time,
-            "quantity" => Shape::Quantity,
-            "int-or-string" => Shape::IntOrString,
-            "int32" => Shape::Int32,
-            "int64" => Shape::Int64,
-            "boolean" => Shape::Boolean,
-            "any" => Shape::Any,
+            "string" => ValueType::Text,
+            "bytes" => ValueType::Bytes,
+            "time" => ValueType::Time,
+            "quantity" => ValueType::Quantity,
+            "int-or-string" => ValueType::IntOrString,
+            "int32" => ValueType::Int32,
+            "int64" => ValueType::Int64,
+            "boolean" => ValueType::Boolean,
+            "any" => ValueType::Any,
             other => self.reference(other.trim_start_matches('#')),
         }
     }
 
-    fn reference(&self, name: &str) -> Shape {
-        Shape::Object(*self.numbers.get(name).expect("the schema file names only types that it has"))
+    fn reference(&self, name: &str) -> ValueType {
+        ValueType::Object(*self.numbers.get(name).expect("the schema file names only types that it has"))
     }
 
-    fn intern(&mut self, shape: Shape) -> u32 {
-        let at = self.inner.iter().position(|known| *known == shape).unwrap_or_else(|| {
-            self.inner.push(shape);
-            self.inner.len() - 1
+    fn intern(&mut self, shape: ValueType) -> u32 {
+        let at = self.element_types.iter().position(|known| *known == shape).unwrap_or_else(|| {
+            self.element_types.push(shape);
+            self.element_types.len() - 1
         });
         u32::try_from(at).expect("a schema has far fewer shapes than u32 holds")
     }
@@ -299,34 +302,36 @@ mod tests {
 
     use super::*;
 
-    fn of(name: &str) -> &'static Type {
+    fn object_schema(name: &str) -> &'static ObjectSchema {
         table().types().find(|of| &*of.name == name).expect("the file has this type")
     }
 
     #[test]
     fn fields_say_how_they_merge() {
-        let marks = |name: &str, field: &str| of(name).field(field).and_then(|field| field.marks.clone()).map(|m| *m);
+        let marks = |name: &str, field: &str| {
+            object_schema(name).field(field).and_then(|field| field.markers.clone()).map(|m| *m)
+        };
         let ports = marks("core.v1.Container", "ports").expect("ports merge");
         assert_eq!(ports.list, Some(ListType::Map));
         assert_eq!(ports.keys, ["containerPort", "protocol"]);
         assert_eq!((ports.merge_key.as_deref(), ports.strategy.as_deref()), (Some("containerPort"), Some("merge")));
         let mode = marks("scheduling.v1beta1.PodGroupSpec", "disruptionMode").expect("the mode has a default");
-        assert_eq!(mode, Marks { default: Some(json!({"single": {}})), ..Marks::default() });
+        assert_eq!(mode, FieldMarkers { default: Some(json!({"single": {}})), ..FieldMarkers::default() });
         assert_eq!(marks("core.v1.Container", "image"), None);
     }
 
     // `basic: {}` was once taken for anything at all, and what users misspelled inside went unnoticed.
     #[test]
     fn a_struct_without_fields_is_a_struct_all_the_same() {
-        let basic = of("scheduling.v1beta1.PodGroupSchedulingPolicy").field("basic").expect("a member");
-        let Shape::Object(number) = basic.shape else { panic!("{:?}", basic.shape) };
+        let basic = object_schema("scheduling.v1beta1.PodGroupSchedulingPolicy").field("basic").expect("a member");
+        let ValueType::Object(number) = basic.value_type else { panic!("{:?}", basic.value_type) };
         assert!(table().object(number).fields.is_empty());
     }
 
     #[test]
     fn types_say_what_they_require_and_whether_they_are_one_value() {
-        assert_eq!(*of("batch.v1.JobSpec").required, ["template"]);
-        assert!(of("meta.v1.LabelSelector").is_atomic);
-        assert!(!of("batch.v1.JobSpec").is_atomic);
+        assert_eq!(*object_schema("batch.v1.JobSpec").required, ["template"]);
+        assert!(object_schema("meta.v1.LabelSelector").is_atomic);
+        assert!(!object_schema("batch.v1.JobSpec").is_atomic);
     }
 }

@@ -5,44 +5,44 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::form::Form;
-use super::table::{Field, Shape, Table, Type, table};
-use super::{Findings, TypeError};
+use super::empty_values::EmptyValueEncoding;
+use super::table::{FieldSchema, ObjectSchema, SchemaTable, ValueType, table};
+use super::{SchemaFindings, TypeError};
 use crate::clock::{rfc3339, rfc3339_micros};
 use crate::quantity::Quantity;
 
 /// The time that stands for none.
-const NO_TIME: &str = "0001-01-01T00:00:00Z";
+const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
 /// Checks `document`, drops what is unknown, and writes the rest in the one form that it is kept in.
-pub fn check(shape: Shape, document: &mut Value) -> Findings {
-    let mut walk = Walk { table: table(), findings: Findings::default() };
-    walk.value(shape, document, &Place::Root);
+pub fn check(shape: ValueType, document: &mut Value) -> SchemaFindings {
+    let mut walk = SchemaChecker { table: table(), findings: SchemaFindings::default() };
+    walk.value(shape, document, &DocumentPosition::Root);
     walk.findings
 }
 
 /// Writes what a document of this shape has at its top even when it says nothing there.
-pub fn complete(shape: Shape, document: &mut Value) {
-    if let (Shape::Object(of), Value::Object(fields)) = (shape, document) {
-        let mut walk = Walk { table: table(), findings: Findings::default() };
-        walk.complete(walk.table.object(of), fields);
+pub fn write_empty_fields(shape: ValueType, document: &mut Value) {
+    if let (ValueType::Object(of), Value::Object(fields)) = (shape, document) {
+        let mut walk = SchemaChecker { table: table(), findings: SchemaFindings::default() };
+        walk.write_empty_fields(walk.table.object(of), fields);
     }
 }
 
-struct Walk {
-    table: &'static Table,
-    findings: Findings,
+struct SchemaChecker {
+    table: &'static SchemaTable,
+    findings: SchemaFindings,
 }
 
 /// Where the walk stands: a chain on the stack, made into text only for a finding.
-enum Place<'a> {
+enum DocumentPosition<'a> {
     Root,
-    Field(&'a Place<'a>, &'a str),
-    Item(&'a Place<'a>, usize),
-    Key(&'a Place<'a>, &'a str),
+    Field(&'a DocumentPosition<'a>, &'a str),
+    Item(&'a DocumentPosition<'a>, usize),
+    Key(&'a DocumentPosition<'a>, &'a str),
 }
 
-impl Place<'_> {
+impl DocumentPosition<'_> {
     fn text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text);
@@ -51,17 +51,17 @@ impl Place<'_> {
 
     fn write(&self, text: &mut String) {
         let written = match self {
-            Place::Root => Ok(()),
-            Place::Field(parent, name) => {
+            DocumentPosition::Root => Ok(()),
+            DocumentPosition::Field(parent, name) => {
                 parent.write(text);
                 let dot = if text.is_empty() { "" } else { "." };
                 write!(text, "{dot}{name}")
             }
-            Place::Item(parent, index) => {
+            DocumentPosition::Item(parent, index) => {
                 parent.write(text);
                 write!(text, "[{index}]")
             }
-            Place::Key(parent, key) => {
+            DocumentPosition::Key(parent, key) => {
                 parent.write(text);
                 write!(text, "[{key}]")
             }
@@ -70,89 +70,91 @@ impl Place<'_> {
     }
 }
 
-impl Walk {
-    fn value(&mut self, shape: Shape, value: &mut Value, place: &Place<'_>) {
+impl SchemaChecker {
+    fn value(&mut self, shape: ValueType, value: &mut Value, place: &DocumentPosition<'_>) {
         match (shape, &mut *value) {
-            (Shape::Any, _) | (Shape::Text | Shape::Bytes, Value::String(_)) | (Shape::Boolean, Value::Bool(_)) => {}
-            (Shape::Object(of), Value::Object(fields)) => {
+            (ValueType::Any, _)
+            | (ValueType::Text | ValueType::Bytes, Value::String(_))
+            | (ValueType::Boolean, Value::Bool(_)) => {}
+            (ValueType::Object(of), Value::Object(fields)) => {
                 let of = self.table.object(of);
                 fields.retain(|name, value| match of.field(name) {
-                    Some(field) => self.field(field, value, &Place::Field(place, name)),
+                    Some(field) => self.field(field, value, &DocumentPosition::Field(place, name)),
                     None => {
-                        self.findings.unknown.push(Place::Field(place, name).text());
+                        self.findings.unknown.push(DocumentPosition::Field(place, name).text());
                         false
                     }
                 });
-                self.complete(of, fields);
+                self.write_empty_fields(of, fields);
             }
-            (Shape::List(of), Value::Array(items)) => {
-                let of = self.table.inner(of);
+            (ValueType::List(of), Value::Array(items)) => {
+                let of = self.table.element_type(of);
                 for (index, item) in items.iter_mut().enumerate() {
                     if item.is_null() {
                         *item = zero(of);
                     }
-                    self.value(of, item, &Place::Item(place, index));
+                    self.value(of, item, &DocumentPosition::Item(place, index));
                 }
             }
-            (Shape::Map(of), Value::Object(entries)) => {
-                let of = self.table.inner(of);
+            (ValueType::Map(of), Value::Object(entries)) => {
+                let of = self.table.element_type(of);
                 entries.retain(|key, value| {
                     if value.is_null() {
                         // A key written without a value, as in `labels: {gpu: }`, has the empty text.
                         *value = zero(of);
                     }
-                    self.value(of, value, &Place::Key(place, key));
+                    self.value(of, value, &DocumentPosition::Key(place, key));
                     true
                 });
             }
-            (Shape::Quantity, Value::String(_) | Value::Number(_)) => self.quantity(value, place),
-            (Shape::Time, Value::String(text)) if text.parse::<Timestamp>().is_ok() => {}
-            (Shape::Int32, Value::Number(number)) if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => {}
-            (Shape::Int64, Value::Number(number)) if number.is_i64() => {}
-            (Shape::IntOrString, Value::String(_)) => {}
-            (Shape::IntOrString, Value::Number(number)) if number.is_i64() => {}
-            _ => self.wrong(shape, value, place),
+            (ValueType::Quantity, Value::String(_) | Value::Number(_)) => self.quantity(value, place),
+            (ValueType::Time, Value::String(text)) if text.parse::<Timestamp>().is_ok() => {}
+            (ValueType::Int32, Value::Number(number)) if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => {}
+            (ValueType::Int64, Value::Number(number)) if number.is_i64() => {}
+            (ValueType::IntOrString, Value::String(_)) => {}
+            (ValueType::IntOrString, Value::Number(number)) if number.is_i64() => {}
+            _ => self.push_type_error(shape, value, place),
         }
     }
 
     /// Whether the field stays.
-    fn field(&mut self, field: &Field, value: &mut Value, place: &Place<'_>) -> bool {
+    fn field(&mut self, field: &FieldSchema, value: &mut Value, place: &DocumentPosition<'_>) -> bool {
         if value.is_null() {
-            match field.form {
-                Form::AsSent | Form::LeftOut => return false,
-                Form::Null => return true,
-                Form::Written => *value = zero(field.shape),
+            match field.empty_encoding {
+                EmptyValueEncoding::AsSent | EmptyValueEncoding::Omitted => return false,
+                EmptyValueEncoding::Null => return true,
+                EmptyValueEncoding::Written => *value = zero(field.value_type),
             }
         }
-        self.value(field.shape, value, place);
-        match field.shape {
-            Shape::Time => time(field, value),
-            shape => field.form != Form::LeftOut || !is_empty(shape, value),
+        self.value(field.value_type, value, place);
+        match field.value_type {
+            ValueType::Time => time(field, value),
+            shape => field.empty_encoding != EmptyValueEncoding::Omitted || !is_empty(shape, value),
         }
     }
 
     /// Writes the fields that are there even when they say nothing.
-    fn complete(&mut self, of: &Type, fields: &mut Map<String, Value>) {
-        for &at in &of.written {
+    fn write_empty_fields(&mut self, of: &ObjectSchema, fields: &mut Map<String, Value>) {
+        for &at in &of.always_written {
             let field = &of.fields[at];
             if !fields.contains_key(&*field.name) {
                 let mut value = Value::Null;
-                if field.form == Form::Written {
-                    value = zero(field.shape);
-                    self.value(field.shape, &mut value, &Place::Root);
+                if field.empty_encoding == EmptyValueEncoding::Written {
+                    value = zero(field.value_type);
+                    self.value(field.value_type, &mut value, &DocumentPosition::Root);
                 }
                 fields.insert(field.name.to_string(), value);
             }
         }
     }
 
-    fn quantity(&mut self, value: &mut Value, place: &Place<'_>) {
+    fn quantity(&mut self, value: &mut Value, place: &DocumentPosition<'_>) {
         let parsed = match &*value {
             Value::String(text) => Quantity::parse(text),
             number => Quantity::parse(&number.to_string()),
         };
         match parsed {
-            Err(_) => self.wrong(Shape::Quantity, value, place),
+            Err(_) => self.push_type_error(ValueType::Quantity, value, place),
             Ok(quantity) => {
                 let canonical = quantity.to_string();
                 if value.as_str() != Some(&canonical) {
@@ -162,66 +164,66 @@ impl Walk {
         }
     }
 
-    fn wrong(&mut self, shape: Shape, value: &Value, place: &Place<'_>) {
+    fn push_type_error(&mut self, shape: ValueType, value: &Value, place: &DocumentPosition<'_>) {
         let error = TypeError { path: place.text(), expected: name(shape, value), found: describe(value) };
         self.findings.type_errors.push(error);
     }
 }
 
 /// What `null` is read as where a value has to stand: an item of a list cannot be left out.
-fn zero(shape: Shape) -> Value {
+fn zero(shape: ValueType) -> Value {
     match shape {
-        Shape::Object(_) | Shape::Map(_) => Value::Object(Map::new()),
-        Shape::List(_) => Value::Array(Vec::new()),
-        Shape::Text | Shape::Bytes => Value::String(String::new()),
-        Shape::Int32 | Shape::Int64 | Shape::IntOrString | Shape::Quantity => Value::from(0),
-        Shape::Boolean => Value::Bool(false),
-        Shape::Time | Shape::Any => Value::Null,
+        ValueType::Object(_) | ValueType::Map(_) => Value::Object(Map::new()),
+        ValueType::List(_) => Value::Array(Vec::new()),
+        ValueType::Text | ValueType::Bytes => Value::String(String::new()),
+        ValueType::Int32 | ValueType::Int64 | ValueType::IntOrString | ValueType::Quantity => Value::from(0),
+        ValueType::Boolean => Value::Bool(false),
+        ValueType::Time | ValueType::Any => Value::Null,
     }
 }
 
 /// Whether a value is the one that a field has when nobody sets it. An object with known fields says something by being
 /// there.
-fn is_empty(shape: Shape, value: &Value) -> bool {
+fn is_empty(shape: ValueType, value: &Value) -> bool {
     match value {
-        Value::String(text) => text.is_empty() && shape != Shape::Quantity,
+        Value::String(text) => text.is_empty() && shape != ValueType::Quantity,
         Value::Number(number) => number.as_i64() == Some(0),
         Value::Bool(truth) => !truth,
         Value::Array(items) => items.is_empty(),
-        Value::Object(entries) => matches!(shape, Shape::Map(_)) && entries.is_empty(),
+        Value::Object(entries) => matches!(shape, ValueType::Map(_)) && entries.is_empty(),
         Value::Null => false,
     }
 }
 
 /// Writes a time as it is kept, or as none. Whether the field stays.
-fn time(field: &Field, value: &mut Value) -> bool {
+fn time(field: &FieldSchema, value: &mut Value) -> bool {
     let Value::String(text) = &*value else { return true };
     // Nearly every time is as it should be; those are not read again.
-    let is_plain = text.len() == NO_TIME.len() && text.ends_with('Z') && !field.is_micro;
+    let is_plain = text.len() == ZERO_TIME.len() && text.ends_with('Z') && !field.is_micro;
     let canonical = match text.parse::<Timestamp>() {
-        _ if text == NO_TIME => None,
+        _ if text == ZERO_TIME => None,
         _ if is_plain => return true,
         Ok(time) if field.is_micro => Some(rfc3339_micros(time)),
         Ok(time) => Some(rfc3339(time)),
         Err(_) => return true,
     };
-    let stays = canonical.is_some() || field.form == Form::Null;
+    let stays = canonical.is_some() || field.empty_encoding == EmptyValueEncoding::Null;
     *value = canonical.map_or(Value::Null, Value::String);
     stays
 }
 
-fn name(shape: Shape, found: &Value) -> &'static str {
+fn name(shape: ValueType, found: &Value) -> &'static str {
     match shape {
-        Shape::Int32 if found.is_i64() => "integer of 32 bits",
-        Shape::Text | Shape::Bytes => "string",
-        Shape::Time => "time in RFC 3339 form",
-        Shape::Quantity => "quantity",
-        Shape::IntOrString => "integer or string",
-        Shape::Int32 | Shape::Int64 => "integer",
-        Shape::Boolean => "boolean",
-        Shape::Any => "value",
-        Shape::Object(_) | Shape::Map(_) => "object",
-        Shape::List(_) => "array",
+        ValueType::Int32 if found.is_i64() => "integer of 32 bits",
+        ValueType::Text | ValueType::Bytes => "string",
+        ValueType::Time => "time in RFC 3339 form",
+        ValueType::Quantity => "quantity",
+        ValueType::IntOrString => "integer or string",
+        ValueType::Int32 | ValueType::Int64 => "integer",
+        ValueType::Boolean => "boolean",
+        ValueType::Any => "value",
+        ValueType::Object(_) | ValueType::Map(_) => "object",
+        ValueType::List(_) => "array",
     }
 }
 
@@ -245,7 +247,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use crate::schema::{check, knows, kubernetes_version, unknown_fields};
+    use crate::schema::{check, has_kind, kubernetes_version, unknown_fields};
 
     fn pod() -> Value {
         json!({
@@ -283,10 +285,10 @@ mod tests {
             ("scheduling.k8s.io", "v1alpha3", &["Workload", "PodGroup", "CompositePodGroup"]),
         ] {
             for kind in kinds {
-                assert!(knows(group, version, kind), "{group}/{version} {kind}");
+                assert!(has_kind(group, version, kind), "{group}/{version} {kind}");
             }
         }
-        assert!(!knows("apps", "v1", "Deployment"));
+        assert!(!has_kind("apps", "v1", "Deployment"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Field selectors: `metadata.name=x,status.phase!=Running`.
 
-use super::BadSelector;
+use super::ParseSelectorError;
 
 /// A parsed field selector. Which fields exist is known by the resource, not here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct FieldSelector {
     requirements: Vec<FieldRequirement>,
 }
 
@@ -35,24 +35,27 @@ impl FieldRequirement {
     }
 }
 
-impl Fields {
+impl FieldSelector {
     /// Reads the text form. In values `\\`, `\,` and `\=` stand for the character after the backslash.
-    pub fn parse(text: &str) -> Result<Fields, BadSelector> {
+    pub fn parse(text: &str) -> Result<FieldSelector, ParseSelectorError> {
         let mut requirements = Vec::new();
         for term in split_terms(text) {
             if term.is_empty() {
                 continue;
             }
-            let bad = || BadSelector::new(format!("invalid selector: '{text}'; can't understand '{term}'"));
+            let bad = || ParseSelectorError::new(format!("invalid selector: '{text}'; can't understand '{term}'"));
             let (field, operator, value) = split_operator(term).ok_or_else(bad)?;
             let value = unescape(value).ok_or_else(bad)?;
             requirements.push(FieldRequirement { field: field.to_owned(), operator, value });
         }
-        Ok(Fields { requirements })
+        Ok(FieldSelector { requirements })
     }
 
     /// The same terms about fields of other names; the first field that has none otherwise.
-    pub fn renamed(mut self, name_of: impl Fn(&str) -> Option<&'static str>) -> Result<Fields, String> {
+    pub fn with_renamed_fields(
+        mut self,
+        name_of: impl Fn(&str) -> Option<&'static str>,
+    ) -> Result<FieldSelector, String> {
         for FieldRequirement { field, .. } in &mut self.requirements {
             match name_of(field) {
                 Some(name) => name.clone_into(field),
@@ -125,7 +128,7 @@ fn unescape(value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FieldOperator::*, Fields};
+    use super::{FieldOperator::*, FieldSelector};
 
     #[test]
     fn terms_are_read_with_their_escapes() {
@@ -137,7 +140,7 @@ mod tests {
             (",a=1,", vec![("a", Equals, "1")]),
             (r"a=x\,y\=z\\", vec![("a", Equals, r"x,y=z\")]),
         ] {
-            let fields = Fields::parse(text).expect(text);
+            let fields = FieldSelector::parse(text).expect(text);
             let got: Vec<_> =
                 fields.requirements().iter().map(|r| (r.field.as_str(), r.operator, r.value.as_str())).collect();
             assert_eq!(got, want, "{text}");
@@ -153,13 +156,13 @@ mod tests {
             (r"a=\n", r"invalid selector: 'a=\n'; can't understand 'a=\n'"),
             ("a!b", "invalid selector: 'a!b'; can't understand 'a!b'"),
         ] {
-            assert_eq!(Fields::parse(text).expect_err(text).to_string(), want, "{text}");
+            assert_eq!(FieldSelector::parse(text).expect_err(text).to_string(), want, "{text}");
         }
     }
 
     #[test]
     fn all_terms_must_hold() {
-        let fields = Fields::parse("a=1,b!=2").expect("a good selector");
+        let fields = FieldSelector::parse("a=1,b!=2").expect("a good selector");
         assert!(fields.matches(|field| if field == "a" { "1" } else { "" }));
         assert!(!fields.matches(|field| if field == "a" { "1" } else { "2" }));
         assert!(!fields.matches(|_| "3"));

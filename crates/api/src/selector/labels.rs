@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use super::BadSelector;
-use crate::Pairs;
+use super::ParseSelectorError;
+use crate::SmallMap;
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::names;
 
 /// A label selector: every requirement must hold. Without requirements it selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels {
+pub struct ParsedLabelSelector {
     requirements: Vec<LabelRequirement>,
 }
 
@@ -32,29 +32,31 @@ pub enum LabelRequirement {
     LessThan(String, i64),
 }
 
-impl Labels {
+impl ParsedLabelSelector {
     /// Reads the text form: `a=b,c in (d,e),!f`.
-    pub fn parse(text: &str) -> Result<Labels, BadSelector> {
-        let mut parser = Parser { tokens: lex(text), at: 0 };
+    pub fn parse(text: &str) -> Result<ParsedLabelSelector, ParseSelectorError> {
+        let mut parser = LabelSelectorParser { tokens: lex(text), at: 0 };
         let mut requirements = Vec::new();
         while parser.peek() != "" {
             requirements.push(parser.requirement()?);
             match parser.next() {
                 "," if parser.peek() == "" || matches!(parser.peek(), "," | "(" | ")") => {
                     let found = parser.peek();
-                    return Err(BadSelector::new(format!("found '{found}', expected: identifier after ','")));
+                    return Err(ParseSelectorError::new(format!("found '{found}', expected: identifier after ','")));
                 }
                 "," | "" => {}
-                found => return Err(BadSelector::new(format!("found '{found}', expected: ',' or 'end of string'"))),
+                found => {
+                    return Err(ParseSelectorError::new(format!("found '{found}', expected: ',' or 'end of string'")));
+                }
             }
         }
-        Ok(Labels { requirements })
+        Ok(ParsedLabelSelector { requirements })
     }
 
     /// The typed form that objects carry. `Err` names what validation would name.
-    pub fn from_label_selector(selector: &LabelSelector) -> Result<Labels, BadSelector> {
+    pub fn from_label_selector(selector: &LabelSelector) -> Result<ParsedLabelSelector, ParseSelectorError> {
         if let Some(error) = validate_label_selector(selector, &Path::default()).first() {
-            return Err(BadSelector::new(error.to_string()));
+            return Err(ParseSelectorError::new(error.to_string()));
         }
         let exact = selector.match_labels.iter().flatten();
         let exact = exact.map(|(key, value)| LabelRequirement::In(key.clone(), vec![value.clone()]));
@@ -67,17 +69,17 @@ impl Labels {
                 _ => LabelRequirement::DoesNotExist(key),
             }
         });
-        Ok(Labels { requirements: exact.chain(expressions).collect() })
+        Ok(ParsedLabelSelector { requirements: exact.chain(expressions).collect() })
     }
 
     /// Selects objects that carry exactly these labels, among others.
-    pub fn equal_to(labels: &BTreeMap<String, String>) -> Labels {
+    pub fn from_labels(labels: &BTreeMap<String, String>) -> ParsedLabelSelector {
         let requirements = labels.iter().map(|(key, value)| LabelRequirement::In(key.clone(), vec![value.clone()]));
-        Labels { requirements: requirements.collect() }
+        ParsedLabelSelector { requirements: requirements.collect() }
     }
 
     /// Whether an object with these labels is selected.
-    pub fn matches(&self, labels: &Pairs<String>) -> bool {
+    pub fn matches(&self, labels: &SmallMap<String>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 
@@ -94,7 +96,7 @@ impl Labels {
 
 impl LabelRequirement {
     /// Whether it holds for these labels.
-    pub fn matches(&self, labels: &Pairs<String>) -> bool {
+    pub fn matches(&self, labels: &SmallMap<String>) -> bool {
         let integer = |key: &String| labels.get(key).and_then(|value| value.parse::<i64>().ok());
         match self {
             LabelRequirement::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
@@ -134,9 +136,9 @@ fn validate_requirement(requirement: &LabelSelectorRequirement, path: &Path, err
         operator => errors.push(Error::invalid(&path.child("operator"), operator, "not a valid selector operator")),
     }
     let key = requirement.key.as_str();
-    crate::metadata::push_all(names::qualified_name(key), key, &path.child("key"), errors);
+    crate::metadata::push_violations(names::qualified_name(key), key, &path.child("key"), errors);
     for (index, value) in values.iter().enumerate() {
-        crate::metadata::push_all(names::label_value(value), value, &path.child("values").index(index), errors);
+        crate::metadata::push_violations(names::label_value(value), value, &path.child("values").index(index), errors);
     }
 }
 
@@ -157,17 +159,17 @@ fn lex(text: &str) -> Vec<&str> {
     tokens
 }
 
-fn is_word(token: &str) -> bool {
+fn is_value_token(token: &str) -> bool {
     !token.is_empty() && !token.starts_with(['(', ')', ',', '!', '=', '<', '>'])
 }
 
 /// Reads tokens in order; the end reads as the empty token.
-struct Parser<'a> {
+struct LabelSelectorParser<'a> {
     tokens: Vec<&'a str>,
     at: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> LabelSelectorParser<'a> {
     fn peek(&self) -> &'a str {
         self.tokens.get(self.at).copied().unwrap_or("")
     }
@@ -178,16 +180,16 @@ impl<'a> Parser<'a> {
         token
     }
 
-    fn requirement(&mut self) -> Result<LabelRequirement, BadSelector> {
+    fn requirement(&mut self) -> Result<LabelRequirement, ParseSelectorError> {
         let absent = self.peek() == "!";
         if absent {
             self.next();
         }
         let key = self.next();
-        if !is_word(key) {
-            return Err(refused(format!("found '{key}', expected: identifier")));
+        if !is_value_token(key) {
+            return Err(parse_error(format!("found '{key}', expected: identifier")));
         }
-        checked("key", key, names::qualified_name)?;
+        validate_token("key", key, names::qualified_name)?;
         if absent {
             return Ok(LabelRequirement::DoesNotExist(key.to_owned()));
         }
@@ -203,29 +205,29 @@ impl<'a> Parser<'a> {
             ">" => LabelRequirement::GreaterThan(key, self.integer()?),
             "<" => LabelRequirement::LessThan(key, self.integer()?),
             found => {
-                return Err(refused(format!("found '{found}', expected: in, notin, =, ==, !=, >, <")));
+                return Err(parse_error(format!("found '{found}', expected: in, notin, =, ==, !=, >, <")));
             }
         })
     }
 
     /// One value; nothing before a comma or the end is the empty value.
-    fn value(&mut self) -> Result<String, BadSelector> {
+    fn value(&mut self) -> Result<String, ParseSelectorError> {
         match self.peek() {
             "" | "," => Ok(String::new()),
-            word if is_word(word) => {
+            word if is_value_token(word) => {
                 self.next();
-                checked("values", word, names::label_value)?;
+                validate_token("values", word, names::label_value)?;
                 Ok(word.to_owned())
             }
-            found => Err(refused(format!("found '{found}', expected: identifier"))),
+            found => Err(parse_error(format!("found '{found}', expected: identifier"))),
         }
     }
 
     /// `(a,b)`; nothing between two commas is the empty value.
-    fn values(&mut self) -> Result<Vec<String>, BadSelector> {
+    fn values(&mut self) -> Result<Vec<String>, ParseSelectorError> {
         match self.next() {
             "(" => {}
-            found => return Err(refused(format!("found '{found}', expected: '('"))),
+            found => return Err(parse_error(format!("found '{found}', expected: '('"))),
         }
         let mut values = Vec::new();
         loop {
@@ -237,7 +239,7 @@ impl<'a> Parser<'a> {
             match self.next() {
                 "," => {}
                 ")" => break,
-                found => return Err(refused(format!("found '{found}', expected: ',' or ')'"))),
+                found => return Err(parse_error(format!("found '{found}', expected: ',' or ')'"))),
             }
         }
         values.sort_unstable();
@@ -245,20 +247,20 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    fn integer(&mut self) -> Result<i64, BadSelector> {
+    fn integer(&mut self) -> Result<i64, ParseSelectorError> {
         let word = self.next();
-        word.parse().map_err(|_| refused("for 'Gt', 'Lt' operators, the value must be an integer"))
+        word.parse().map_err(|_| parse_error("for 'Gt', 'Lt' operators, the value must be an integer"))
     }
 }
 
-fn refused(detail: impl std::fmt::Display) -> BadSelector {
-    BadSelector::new(format!("unable to parse requirement: {detail}"))
+fn parse_error(detail: impl std::fmt::Display) -> ParseSelectorError {
+    ParseSelectorError::new(format!("unable to parse requirement: {detail}"))
 }
 
-fn checked(field: &str, text: &str, rule: names::NameRule) -> Result<(), BadSelector> {
+fn validate_token(field: &str, text: &str, rule: names::NameRule) -> Result<(), ParseSelectorError> {
     match rule(text).into_iter().next() {
         None => Ok(()),
-        Some(problem) => Err(refused(Error::invalid(&Path::new(field), text, problem))),
+        Some(problem) => Err(parse_error(Error::invalid(&Path::new(field), text, problem))),
     }
 }
 
@@ -268,11 +270,11 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     use serde_json::json;
 
-    use super::{Labels, validate_label_selector};
-    use crate::Pairs;
+    use super::{ParsedLabelSelector, validate_label_selector};
+    use crate::SmallMap;
     use crate::field::Path;
 
-    fn labels(pairs: &[(&str, &str)]) -> Pairs<String> {
+    fn labels(pairs: &[(&str, &str)]) -> SmallMap<String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
@@ -313,7 +315,7 @@ mod tests {
             ("app=web,none", false),
             ("in in (in)", false),
         ] {
-            assert_eq!(Labels::parse(text).expect(text).matches(&object), want, "{text}");
+            assert_eq!(ParsedLabelSelector::parse(text).expect(text).matches(&object), want, "{text}");
         }
     }
 
@@ -329,10 +331,10 @@ mod tests {
             ("size>x", "unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer"),
             ("a=b=c", "found '=', expected: ',' or 'end of string'"),
         ] {
-            assert_eq!(Labels::parse(text).expect_err(text).to_string(), want, "{text}");
+            assert_eq!(ParsedLabelSelector::parse(text).expect_err(text).to_string(), want, "{text}");
         }
         for text in ["a/b/c=d", "-a=b", "a=-b", "a in (-b)"] {
-            assert!(Labels::parse(text).is_err(), "{text}");
+            assert!(ParsedLabelSelector::parse(text).is_err(), "{text}");
         }
     }
 
@@ -348,12 +350,12 @@ mod tests {
             ],
         }))
         .expect("a good selector");
-        let typed = Labels::from_label_selector(&selector).expect("a good selector");
+        let typed = ParsedLabelSelector::from_label_selector(&selector).expect("a good selector");
         assert!(typed.matches(&labels(&[("app", "web")])));
         assert!(!typed.matches(&labels(&[("app", "web"), ("tier", "a")])));
         assert!(!typed.matches(&labels(&[("app", "web"), ("x", "")])));
         assert!(!typed.matches(&labels(&[])));
-        assert!(Labels::from_label_selector(&LabelSelector::default()).expect("empty").is_empty());
+        assert!(ParsedLabelSelector::from_label_selector(&LabelSelector::default()).expect("empty").is_empty());
     }
 
     #[test]
@@ -376,6 +378,6 @@ mod tests {
                 "spec.selector.matchExpressions[2].operator: Invalid value: \"Near\": not a valid selector operator",
             ]
         );
-        assert!(Labels::from_label_selector(&selector).is_err());
+        assert!(ParsedLabelSelector::from_label_selector(&selector).is_err());
     }
 }

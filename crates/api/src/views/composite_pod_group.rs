@@ -5,7 +5,7 @@ use k8s_openapi::api::scheduling::v1alpha3::{
 };
 use serde::Deserialize;
 
-use super::meta::{Index, Meta};
+use super::meta::{Index, MetaView};
 use crate::views::view;
 
 /// A group of groups.
@@ -13,7 +13,7 @@ use crate::views::view;
 #[serde(default)]
 pub struct CompositePodGroupView {
     /// Metadata.
-    pub metadata: Meta,
+    pub metadata: MetaView,
     /// Where it belongs.
     pub spec: CompositePodGroupSpecView,
 }
@@ -29,7 +29,7 @@ view!(
 
 impl CompositePodGroupView {
     /// Whether the groups below it have to be placed together, or in one domain.
-    pub fn is_more_than_basic(&self) -> bool {
+    pub fn has_gang_or_topology(&self) -> bool {
         let constraints = self.spec.scheduling_constraints.as_ref();
         let is_close = constraints.and_then(|one| one.topology.as_ref()).is_some_and(|topology| !topology.is_empty());
         self.spec.scheduling_policy.gang.is_some() || is_close

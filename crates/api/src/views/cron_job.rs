@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::meta::Meta;
-use crate::pairs::Pairs;
+use super::meta::MetaView;
+use crate::small_map::SmallMap;
 use crate::views::view;
 
 /// A CronJob.
@@ -13,7 +13,7 @@ use crate::views::view;
 #[serde(default)]
 pub struct CronJobView {
     /// Metadata.
-    pub metadata: Meta,
+    pub metadata: MetaView,
     /// What was asked for.
     pub spec: CronJobSpecView,
     /// What has been started.
@@ -59,9 +59,9 @@ pub struct JobTemplateView {
 #[serde(default)]
 pub struct JobTemplateMetaView {
     /// Labels of the Jobs.
-    pub labels: Pairs<String>,
+    pub labels: SmallMap<String>,
     /// Annotations of the Jobs.
-    pub annotations: Pairs<String>,
+    pub annotations: SmallMap<String>,
 }
 
 /// `cronJob.status`.

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::meta::{Condition, Index, Meta, tight};
-use crate::pairs::Pairs;
+use super::meta::{Condition, Index, MetaView, tight};
+use crate::small_map::SmallMap;
 use crate::views::view;
 
 /// A Job.
@@ -15,14 +15,14 @@ use crate::views::view;
 #[serde(default)]
 pub struct JobView {
     /// Metadata.
-    pub metadata: Meta,
+    pub metadata: MetaView,
     /// What was asked for.
     pub spec: JobSpecView,
     /// What was counted.
     pub status: JobStatusView,
 }
 
-view!(JobView, "batch", "v1", "Job", "jobs", namespaced: true, lighten: JobView::lighten_ended);
+view!(JobView, "batch", "v1", "Job", "jobs", namespaced: true, strip: JobView::strip_finished);
 
 impl JobView {
     /// Jobs by the uid of the owner that manages them.
@@ -64,14 +64,14 @@ impl JobView {
     };
 
     /// The condition that says how and when the Job reached its end; none while it has not.
-    pub fn end(&self) -> Option<&Condition> {
+    pub fn finished_condition(&self) -> Option<&Condition> {
         let is_end = |condition: &&Condition| matches!(condition.kind.as_str(), "Complete" | "Failed");
         self.status.conditions.iter().filter(is_end).find(|condition| condition.status == "True")
     }
 
     /// A Job that has ended makes no more pods, takes on none, and judges none.
-    fn lighten_ended(&mut self) {
-        if self.end().is_none() {
+    fn strip_finished(&mut self) {
+        if self.finished_condition().is_none() {
             return;
         }
         self.spec.template = PodTemplateView::default();
@@ -138,7 +138,7 @@ pub struct PodTemplateView {
     /// The template's JSON.
     pub raw: Option<Box<RawValue>>,
     /// Labels of the pods.
-    pub labels: Pairs<String>,
+    pub labels: SmallMap<String>,
     /// Set by a user or parent who brings the PodGroup along.
     pub scheduling_group: Option<String>,
     /// Copied to the Workload's templates.
@@ -151,24 +151,24 @@ impl<'de> Deserialize<'de> for PodTemplateView {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Peek {
-            metadata: PeekMeta,
-            spec: PeekSpec,
+        struct TemplatePeek {
+            metadata: TemplateMetaPeek,
+            spec: TemplateSpecPeek,
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct PeekMeta {
-            labels: Pairs<String>,
+        struct TemplateMetaPeek {
+            labels: SmallMap<String>,
         }
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct PeekSpec {
+        struct TemplateSpecPeek {
             scheduling_group: Option<super::pod::SchedulingGroupView>,
             priority_class_name: Option<String>,
             restart_policy: String,
         }
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let peek: Peek = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+        let peek: TemplatePeek = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
         Ok(PodTemplateView {
             raw: Some(raw),
             labels: peek.metadata.labels,
@@ -205,13 +205,13 @@ pub struct JobStatusView {
     /// Indexes that failed, in the same form; unset unless the Job gives up indexes one by one.
     pub failed_indexes: Option<String>,
     /// Finished pods that still hold the tracking finalizer.
-    pub uncounted_terminated_pods: Option<UncountedView>,
+    pub uncounted_terminated_pods: Option<UncountedPodsView>,
 }
 
 /// Uids of finished pods on their way into the counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct UncountedView {
+pub struct UncountedPodsView {
     /// Succeeded, not yet counted.
     pub succeeded: Vec<String>,
     /// Failed, not yet counted.

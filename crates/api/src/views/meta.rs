@@ -5,8 +5,8 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-use crate::pairs::Pairs;
 use crate::revision::Revision;
+use crate::small_map::SmallMap;
 
 /// A kind as a cache sees it.
 pub trait View: Send + Sync + fmt::Debug + Sized + 'static {
@@ -14,14 +14,14 @@ pub trait View: Send + Sync + fmt::Debug + Sized + 'static {
     const RESOURCE: ResourceRef;
 
     /// The object's metadata.
-    fn meta(&self) -> &Meta;
+    fn meta(&self) -> &MetaView;
 
     /// Reads the view from the object's JSON; fields that no view has are skipped without being decoded.
     fn decode(bytes: &[u8]) -> Result<Self, serde_json::Error>;
 
     /// Lets go of what no control loop reads of an object in this state. Caches hold objects so: most objects of a
     /// cluster have ended, and only those that have not are looked at closely.
-    fn lighten(&mut self) {}
+    fn strip(&mut self) {}
 }
 
 /// Names a resource on the wire.
@@ -92,7 +92,7 @@ impl fmt::Display for ObjectKey {
 /// Metadata without managed fields and without annotations that only other tools read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Meta {
+pub struct MetaView {
     /// The object's name.
     pub name: String,
     /// Empty for cluster-scoped kinds.
@@ -104,10 +104,10 @@ pub struct Meta {
     /// Counts changes of the spec, for kinds that count them.
     pub generation: i64,
     /// Labels.
-    pub labels: Pairs<String>,
+    pub labels: SmallMap<String>,
     /// Annotations, without the copy of the manifest that kubectl keeps there.
     #[serde(deserialize_with = "annotations_without_last_applied")]
-    pub annotations: Pairs<String>,
+    pub annotations: SmallMap<String>,
     /// Owners; at most one has `controller: true`.
     #[serde(deserialize_with = "tight")]
     pub owner_references: Vec<OwnerRef>,
@@ -129,7 +129,7 @@ pub(crate) fn tight<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> 
     Ok(list)
 }
 
-impl Meta {
+impl MetaView {
     /// Namespace and name.
     pub fn key(&self) -> ObjectKey {
         ObjectKey::new(self.namespace.clone(), self.name.clone())
@@ -153,8 +153,8 @@ impl Meta {
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-fn annotations_without_last_applied<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Pairs<String>, D::Error> {
-    let annotations = Pairs::<String>::deserialize(deserializer)?;
+fn annotations_without_last_applied<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SmallMap<String>, D::Error> {
+    let annotations = SmallMap::<String>::deserialize(deserializer)?;
     if !annotations.contains_key(LAST_APPLIED) {
         return Ok(annotations);
     }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::meta::{Condition, Meta};
+use super::meta::{Condition, MetaView};
 use crate::views::view;
 
 /// A namespace.
@@ -10,7 +10,7 @@ use crate::views::view;
 #[serde(default)]
 pub struct NamespaceView {
     /// Metadata.
-    pub metadata: Meta,
+    pub metadata: MetaView,
     /// Who holds it.
     pub spec: NamespaceSpecView,
     /// How its deletion stands.

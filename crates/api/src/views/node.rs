@@ -3,9 +3,9 @@
 use k8s_openapi::api::core::v1::Taint;
 use serde::Deserialize;
 
-use super::meta::{Condition, Meta, tight};
-use crate::pairs::Pairs;
+use super::meta::{Condition, MetaView, tight};
 use crate::quantity::Quantity;
+use crate::small_map::SmallMap;
 use crate::views::view;
 
 /// A node.
@@ -13,7 +13,7 @@ use crate::views::view;
 #[serde(default)]
 pub struct NodeView {
     /// Metadata; labels carry the topology.
-    pub metadata: Meta,
+    pub metadata: MetaView,
     /// Taints and whether pods may come.
     pub spec: NodeSpecView,
     /// What the node has.
@@ -37,7 +37,7 @@ pub struct NodeSpecView {
 #[serde(default)]
 pub struct NodeStatusView {
     /// What pods may use.
-    pub allocatable: Pairs<Quantity>,
+    pub allocatable: SmallMap<Quantity>,
     /// Ready and others.
     pub conditions: Vec<Condition>,
     /// Container images on the node's disk.

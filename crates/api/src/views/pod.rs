@@ -5,26 +5,26 @@ use k8s_openapi::api::core::v1::{NodeAffinity, Toleration};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::meta::{Condition, Index, Meta, OwnerRef, tight};
+use super::meta::{Condition, Index, MetaView, OwnerRef, tight};
 use crate::batch::prepare::CONTROLLER_UID_LABEL;
-use crate::pairs::Pairs;
+use crate::interned_str::InternedStr;
 use crate::quantity::Quantity;
+use crate::small_map::SmallMap;
 use crate::views::view;
-use crate::word::Word;
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodView {
     /// Metadata.
-    pub metadata: Meta,
+    pub metadata: MetaView,
     /// What was asked for.
     pub spec: PodSpecView,
     /// What is.
     pub status: PodStatusView,
 }
 
-view!(PodView, "", "v1", "Pod", "pods", namespaced: true, lighten: PodView::lighten_ended);
+view!(PodView, "", "v1", "Pod", "pods", namespaced: true, strip: PodView::strip_finished);
 
 impl PodView {
     /// Reason of the condition `DisruptionTarget` on a pod that our scheduler takes away so that others, or its own gang as
@@ -36,27 +36,27 @@ impl PodView {
         name: "controller",
         values: |pod| {
             let value = |owner: &OwnerRef| {
-                if pod.is_settled_for(owner) { PodView::settled_of(&owner.uid) } else { owner.uid.clone() }
+                if pod.is_counted_for(owner) { PodView::counted_index_value(&owner.uid) } else { owner.uid.clone() }
             };
             pod.metadata.controller().map(value).into_iter().collect()
         },
     };
     /// Pods that nobody manages, by `namespace/key=value` of each of their labels.
-    pub const BY_LOOSE_LABEL: Index<PodView> = Index {
+    pub const BY_ORPHAN_LABEL: Index<PodView> = Index {
         name: "loose-label",
         values: |pod| {
-            let Meta { namespace, labels, .. } = &pod.metadata;
+            let MetaView { namespace, labels, .. } = &pod.metadata;
             let labels = labels.iter().filter(|_| pod.metadata.controller().is_none());
             labels.map(|(key, value)| format!("{namespace}/{key}={value}")).collect()
         },
     };
     /// Where [`PodView::BY_CONTROLLER`] has the pods of a Job that have succeeded and were let go.
-    pub fn settled_of(controller_uid: &str) -> String {
+    pub fn counted_index_value(controller_uid: &str) -> String {
         format!("{controller_uid}/settled")
     }
 
     /// Whether it succeeded, is held by nobody, and is without doubt selected by the Job that controls it.
-    fn is_settled_for(&self, owner: &OwnerRef) -> bool {
+    fn is_counted_for(&self, owner: &OwnerRef) -> bool {
         self.status.phase == PodPhase::Succeeded
             && self.metadata.finalizers.is_empty()
             && self.metadata.labels.get(CONTROLLER_UID_LABEL).is_some_and(|uid| *uid == owner.uid)
@@ -87,7 +87,7 @@ impl PodView {
     }
 
     /// A pod that has ended is neither placed nor run. Why it failed is still asked; why it succeeded is not.
-    fn lighten_ended(&mut self) {
+    fn strip_finished(&mut self) {
         if !self.is_finished() {
             return;
         }
@@ -116,15 +116,15 @@ pub struct PodSpecView {
     /// Set by a bind; empty before.
     pub node_name: String,
     /// Who places this pod.
-    pub scheduler_name: Word,
+    pub scheduler_name: InternedStr,
     /// Membership in a PodGroup.
     pub scheduling_group: Option<SchedulingGroupView>,
     /// Resolved by admission.
     pub priority: Option<i32>,
     /// `Always`, `OnFailure` or `Never`.
-    pub restart_policy: Word,
+    pub restart_policy: InternedStr,
     /// Labels a node must carry.
-    pub node_selector: Pairs<String>,
+    pub node_selector: SmallMap<String>,
     /// Of inter-pod terms it is only read whether there are any.
     pub affinity: Option<Box<AffinityView>>,
     /// Taints the pod stands.
@@ -137,7 +137,7 @@ pub struct PodSpecView {
     #[serde(deserialize_with = "tight")]
     pub init_containers: Vec<ContainerView>,
     /// What the runtime class adds to the requests.
-    pub overhead: Pairs<Quantity>,
+    pub overhead: SmallMap<Quantity>,
     /// Requests of the pod as a whole.
     pub resources: Option<ResourcesView>,
     /// While any is left the pod is not placed.
@@ -155,7 +155,7 @@ pub struct PodSpecView {
 
 impl PodSpecView {
     /// What the pod demands of its place and no plugin looks at yet, by field.
-    pub fn unread(&self) -> Vec<&'static str> {
+    pub fn unsupported_fields(&self) -> Vec<&'static str> {
         let affinity = self.affinity.as_ref();
         let is_required = |terms: Option<PodTermsView>| terms.is_some_and(|terms| terms.is_required);
         let demands = [
@@ -273,7 +273,7 @@ pub struct ContainerView {
 #[serde(default)]
 pub struct ResourcesView {
     /// What placement reserves.
-    pub requests: Pairs<Quantity>,
+    pub requests: SmallMap<Quantity>,
 }
 
 /// A container port.
@@ -349,15 +349,15 @@ pub struct ContainerStatusView {
 #[serde(default)]
 pub struct ContainerStateView {
     /// Set while the container runs.
-    pub running: Option<RunningView>,
+    pub running: Option<ContainerRunningView>,
     /// Set once the container ended.
-    pub terminated: Option<TerminatedView>,
+    pub terminated: Option<ContainerTerminatedView>,
 }
 
 /// Since when a container runs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RunningView {
+pub struct ContainerRunningView {
     /// When it was last started.
     pub started_at: Option<Timestamp>,
 }
@@ -365,7 +365,7 @@ pub struct RunningView {
 /// How a container ended.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct TerminatedView {
+pub struct ContainerTerminatedView {
     /// Exit code; 0 is success.
     pub exit_code: i32,
     /// When it ended.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudgetSpec;
 use serde::Deserialize;
 
-use super::meta::{Condition, Index, Meta};
+use super::meta::{Condition, Index, MetaView};
 use crate::views::view;
 
 /// A budget.
@@ -14,7 +14,7 @@ use crate::views::view;
 #[serde(default)]
 pub struct PodDisruptionBudgetView {
     /// Metadata.
-    pub metadata: Meta,
+    pub metadata: MetaView,
     /// Which pods, and how many of them.
     pub spec: PodDisruptionBudgetSpec,
     /// How it stands.

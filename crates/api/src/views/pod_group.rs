@@ -5,7 +5,7 @@ use k8s_openapi::api::scheduling::v1beta1::{
 };
 use serde::Deserialize;
 
-use super::meta::{Condition, Index, Meta, tight};
+use super::meta::{Condition, Index, MetaView, tight};
 use crate::views::{PodView, view};
 
 /// A group of pods that is scheduled as a unit.
@@ -13,7 +13,7 @@ use crate::views::{PodView, view};
 #[serde(default)]
 pub struct PodGroupView {
     /// Metadata.
-    pub metadata: Meta,
+    pub metadata: MetaView,
     /// Policy and constraints.
     pub spec: PodGroupSpecView,
     /// Conditions written by the scheduler.
@@ -49,23 +49,27 @@ impl PodGroupView {
     /// Annotation on a PodGroup, or on the Job it is made for: what holds for pods that come once `minCount` was reached.
     /// `OnceSatisfied` (as without it): they are placed as they come, while others of the group run. `AlwaysMin`: only
     /// if bound and new ones together reach `minCount`.
-    pub const AFTER_MIN_COUNT: &str = "phalanx.dev/after-min-count";
+    pub const AFTER_MIN_COUNT_ANNOTATION: &str = "phalanx.dev/after-min-count";
 
     /// Whether the group had its `minCount` once, and need not have it again for later pods to be placed.
     pub fn is_satisfied(&self) -> bool {
-        let always = self.metadata.annotations.get(PodGroupView::AFTER_MIN_COUNT).is_some_and(|say| say == "AlwaysMin");
+        let always = self
+            .metadata
+            .annotations
+            .get(PodGroupView::AFTER_MIN_COUNT_ANNOTATION)
+            .is_some_and(|say| say == "AlwaysMin");
         !always && Condition::is_true(&self.status.conditions, "PodGroupInitiallyScheduled")
     }
 
     /// Annotation on a PodGroup: how many pods the group can have at once from now on, a whole number. A gang waits for no
     /// more than that, and topology domains are chosen for that many. Our Job controller keeps it on the PodGroups that it
     /// makes: the parallelism, or what is left to complete.
-    pub const EXPECTED_COUNT: &str = "phalanx.dev/expected-count";
+    pub const EXPECTED_COUNT_ANNOTATION: &str = "phalanx.dev/expected-count";
 
     /// How many pods the group can have at once from now on, where [`PodGroupView::EXPECTED_COUNT`] says so; the text where
     /// it is no such number.
     pub fn expected_count(&self) -> Option<Result<usize, &str>> {
-        let text = self.metadata.annotations.get(PodGroupView::EXPECTED_COUNT)?;
+        let text = self.metadata.annotations.get(PodGroupView::EXPECTED_COUNT_ANNOTATION)?;
         Some(text.parse::<u32>().map(|count| count as usize).map_err(|_| text.as_str()))
     }
 
@@ -78,15 +82,15 @@ impl PodGroupView {
     }
 
     /// Annotation of the objects that our controllers make: who made them.
-    pub const MANAGED_BY: &str = "phalanx.dev/managed-by";
+    pub const MANAGED_BY_ANNOTATION: &str = "phalanx.dev/managed-by";
     /// The Job controller, as [`PodGroupView::MANAGED_BY`] names it.
     pub const JOB_CONTROLLER: &str = "job-controller";
 
     /// Whether our Job controller made the group.
-    pub fn is_of_our_jobs(&self) -> bool {
+    pub fn is_managed_by_job_controller(&self) -> bool {
         self.metadata
             .annotations
-            .get(PodGroupView::MANAGED_BY)
+            .get(PodGroupView::MANAGED_BY_ANNOTATION)
             .is_some_and(|maker| maker == PodGroupView::JOB_CONTROLLER)
     }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::scheduling::v1beta1::WorkloadSpec;
 use serde::{Deserialize, Deserializer};
 
-use super::meta::{Index, Meta};
+use super::meta::{Index, MetaView};
 use crate::views::view;
 
 /// The template of scheduling policy behind one or more PodGroups.
@@ -11,7 +11,7 @@ use crate::views::view;
 #[serde(default)]
 pub struct WorkloadView {
     /// Metadata.
-    pub metadata: Meta,
+    pub metadata: MetaView,
     /// Templates; small, so the full type.
     #[serde(deserialize_with = "tight_spec")]
     pub spec: WorkloadSpec,

@@ -6,14 +6,14 @@ use api::gates::Gate;
 use api::scheduling::validation::priority_class::SYSTEM_CLASSES;
 use serde::Deserialize;
 use serde_json::Value;
-use store::{List, Stored};
+use store::{ListQuery, StoredObject};
 
-use super::{Attributes, Operation, is};
-use crate::object::Object;
+use super::{Attributes, Operation, is_resource};
+use crate::object::ApiObject;
 use crate::resource::Resource;
-use crate::selection::kept_field;
+use crate::selection::stored_field;
 use crate::server::Call;
-use crate::status::{Answer, Status};
+use crate::status::{ApiResult, Status};
 
 /// A class as far as admission reads it.
 #[derive(Deserialize)]
@@ -42,13 +42,13 @@ const GROUP_KINDS: [GroupKind; 2] = [
 ];
 
 /// The class of this name; without a name the global default (the lowest of several), or priority 0.
-fn class_of(call: &Call<'_>, object: &Object) -> Answer<PriorityClass> {
+fn class_of(call: &Call<'_>, object: &ApiObject) -> ApiResult<PriorityClass> {
     let name = object.text(&["spec", "priorityClassName"]);
     let nothing = || PriorityClass { value: 0, preemption_policy: preempts(), name: String::new() };
     if name.is_empty() {
         return Ok(global_defaults(call).into_iter().min_by_key(|class| class.value).unwrap_or_else(nothing));
     }
-    if let Some(stored) = call.home.store.get(&priority_classes(call).key("", name)) {
+    if let Some(stored) = call.state.store.get(&priority_classes(call).key("", name)) {
         return Ok(read_class(&stored));
     }
     let why = format!("no PriorityClass with name {name} was found");
@@ -56,24 +56,24 @@ fn class_of(call: &Call<'_>, object: &Object) -> Answer<PriorityClass> {
 }
 
 fn priority_classes<'a>(call: &Call<'a>) -> &'a Resource {
-    call.home.resource("scheduling.k8s.io", "priorityclasses").expect("priority classes are served")
+    call.state.resource("scheduling.k8s.io", "priorityclasses").expect("priority classes are served")
 }
 
 fn global_defaults(call: &Call<'_>) -> Vec<PriorityClass> {
-    let query = List::all(&priority_classes(call).store_name);
-    let listed = call.home.store.list(&query, &mut |stored| kept_field(&stored.meta, "globalDefault") == "true");
+    let query = ListQuery::all(&priority_classes(call).store_name);
+    let listed = call.state.store.list(&query, &mut |stored| stored_field(&stored.meta, "globalDefault") == "true");
     listed.expect("the present is never gone").items.iter().map(|stored| read_class(stored)).collect()
 }
 
-fn read_class(stored: &Stored) -> PriorityClass {
+fn read_class(stored: &StoredObject) -> PriorityClass {
     let class: PriorityClass = serde_json::from_slice(&stored.bytes()).expect("a stored class was judged");
     PriorityClass { name: stored.key.name.clone(), ..class }
 }
 
 /// A pod's priority is that of its class, never its own word.
-pub(super) fn of_pod(attributes: &Attributes<'_>, pod: &mut Object) -> Answer<()> {
+pub(super) fn admit_pod(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
-    if !is(call, "", "pods") || !pod.document()["spec"].is_object() {
+    if !is_resource(call, "", "pods") || !pod.document()["spec"].is_object() {
         return Ok(());
     }
     match (attributes.operation, attributes.old) {
@@ -106,13 +106,13 @@ pub(super) fn of_pod(attributes: &Attributes<'_>, pod: &mut Object) -> Answer<()
 }
 
 /// A group's priority is that of its class; a given one must agree with it.
-pub(super) fn of_group(attributes: &Attributes<'_>, group: &mut Object) -> Answer<()> {
+pub(super) fn admit_group(attributes: &Attributes<'_>, group: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
-    let known = GROUP_KINDS.iter().find(|kind| is(call, "scheduling.k8s.io", kind.0));
+    let known = GROUP_KINDS.iter().find(|kind| is_resource(call, "scheduling.k8s.io", kind.0));
     let Some(GroupKind(_, kind, gate)) = known.filter(|_| attributes.operation == Operation::Create) else {
         return Ok(());
     };
-    let gates = &call.home.gates;
+    let gates = &call.state.gates;
     if !gates.enabled(*gate) || !group.document()["spec"].is_object() {
         return Ok(());
     }
@@ -145,7 +145,7 @@ fn not_provided(field: &str, given: &Value, kind: &str, computed: &dyn Display) 
     )
 }
 
-fn write_class(object: &mut Object, class: &PriorityClass, with_policy: bool) {
+fn write_class(object: &mut ApiObject, class: &PriorityClass, with_policy: bool) {
     let spec = &mut object.document_mut()["spec"];
     spec["priority"] = class.value.into();
     if !class.name.is_empty() {
@@ -157,18 +157,20 @@ fn write_class(object: &mut Object, class: &PriorityClass, with_policy: bool) {
 }
 
 /// The system's own classes stay.
-pub(super) fn may_go(call: &Call<'_>, stored: &Stored) -> Answer<()> {
+pub(super) fn validate_delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
     let name = stored.key.name.as_str();
-    if is(call, "scheduling.k8s.io", "priorityclasses") && SYSTEM_CLASSES.iter().any(|(system, _)| *system == name) {
+    if is_resource(call, "scheduling.k8s.io", "priorityclasses")
+        && SYSTEM_CLASSES.iter().any(|(system, _)| *system == name)
+    {
         return Err(Status::forbidden(call.resource, name, "this is a system priority class and cannot be deleted"));
     }
     Ok(())
 }
 
 /// At most one class is what pods without a class get.
-pub(super) fn one_global_default(attributes: &Attributes<'_>, object: &Object) -> Answer<()> {
+pub(super) fn validate_single_global_default(attributes: &Attributes<'_>, object: &ApiObject) -> ApiResult<()> {
     let call = attributes.call;
-    if !is(call, "scheduling.k8s.io", "priorityclasses") || object.document()["globalDefault"] != true {
+    if !is_resource(call, "scheduling.k8s.io", "priorityclasses") || object.document()["globalDefault"] != true {
         return Ok(());
     }
     match global_defaults(call).into_iter().find(|class| class.name != object.name()) {

@@ -4,17 +4,17 @@ use api::gates::Gate;
 use api::scheduling::PROTECTION_FINALIZER;
 use serde_json::{Value, json};
 
-use super::{Attributes, Operation, is};
-use crate::object::Object;
-use crate::status::Answer;
+use super::{Attributes, Operation, is_resource};
+use crate::object::ApiObject;
+use crate::status::ApiResult;
 
 /// Gives a new PodGroup its finalizer.
 // Upstream: composites get none, so neither do they here.
-pub(super) fn of_group(attributes: &Attributes<'_>, group: &mut Object) -> Answer<()> {
+pub(super) fn add_protection_finalizer(attributes: &Attributes<'_>, group: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
     let concerned = attributes.operation == Operation::Create
-        && is(call, "scheduling.k8s.io", "podgroups")
-        && call.home.gates.enabled(Gate::GenericWorkload);
+        && is_resource(call, "scheduling.k8s.io", "podgroups")
+        && call.state.gates.enabled(Gate::GenericWorkload);
     if !concerned || group.finalizers().any(|held| held == PROTECTION_FINALIZER) {
         return Ok(());
     }

@@ -1,13 +1,13 @@
 //! Runtime classes: how a node runs a pod. None are kept here, so a pod that names one names none that there is.
 
-use super::{Attributes, Operation, is};
-use crate::object::Object;
-use crate::status::{Answer, Status};
+use super::{Attributes, Operation, is_resource};
+use crate::object::ApiObject;
+use crate::status::{ApiResult, Status};
 
 /// Refuses a new pod that asks for a runtime class.
-pub(super) fn of_pod(attributes: &Attributes<'_>, pod: &mut Object) -> Answer<()> {
+pub(super) fn reject_runtime_class(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
     let call = attributes.call;
-    if attributes.operation != Operation::Create || !is(call, "", "pods") {
+    if attributes.operation != Operation::Create || !is_resource(call, "", "pods") {
         return Ok(());
     }
     match pod.document()["spec"]["runtimeClassName"].as_str() {

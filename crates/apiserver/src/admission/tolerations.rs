@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::{Attributes, Operation, is};
-use crate::object::Object;
-use crate::status::Answer;
+use super::{Attributes, Operation, is_resource};
+use crate::object::ApiObject;
+use crate::status::ApiResult;
 
 /// The taints that such nodes get.
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const SECONDS: i64 = 300;
 
 /// Gives a pod a toleration of each taint that it says nothing about.
-pub(super) fn of_pod(attributes: &Attributes<'_>, pod: &mut Object) -> Answer<()> {
-    if attributes.operation == Operation::UpdatePart || !is(attributes.call, "", "pods") {
+pub(super) fn add_default_tolerations(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
+    if attributes.operation == Operation::UpdateSubresource || !is_resource(attributes.call, "", "pods") {
         return Ok(());
     }
     let Some(spec) = pod.document_mut().get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Group, Version};
+use super::{ServedGroup, ServedVersion};
 use crate::resource::Resource;
 
 /// The group of the form.
@@ -18,24 +18,24 @@ pub(super) const FORMS: [(&str, &str); 2] = [
 ];
 
 /// The whole document in one version of the form.
-pub(super) fn document(form: &str, groups: &[&Group<'_>]) -> Value {
-    let items: Vec<Value> = groups.iter().map(|group| about_group(group)).collect();
+pub(super) fn document(form: &str, groups: &[&ServedGroup<'_>]) -> Value {
+    let items: Vec<Value> = groups.iter().map(|group| group_document(group)).collect();
     json!({"kind": KIND, "apiVersion": format!("{GROUP}/{form}"), "metadata": {}, "items": items})
 }
 
-fn about_group(group: &Group<'_>) -> Value {
-    let versions: Vec<Value> = group.versions.iter().map(about_version).collect();
+fn group_document(group: &ServedGroup<'_>) -> Value {
+    let versions: Vec<Value> = group.versions.iter().map(version_document).collect();
     // The core group has no name at all.
     let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
     json!({"metadata": metadata, "versions": versions})
 }
 
-fn about_version(version: &Version<'_>) -> Value {
-    let resources: Vec<Value> = version.resources.iter().map(|resource| about_resource(resource)).collect();
+fn version_document(version: &ServedVersion<'_>) -> Value {
+    let resources: Vec<Value> = version.resources.iter().map(|resource| resource_document(resource)).collect();
     json!({"version": version.name, "resources": resources, "freshness": "Current"})
 }
 
-fn about_resource(resource: &Resource) -> Value {
+fn resource_document(resource: &Resource) -> Value {
     let mut entry = Map::new();
     entry.insert("resource".to_owned(), json!(resource.plural));
     entry.insert("singularResource".to_owned(), json!(resource.singular));
@@ -53,7 +53,7 @@ fn about_resource(resource: &Resource) -> Value {
     let subresources = subresources.into_iter().map(|subresource| {
         json!({
             "subresource": subresource.as_str(),
-            "responseKind": response_kind_in(subresource.foreign().unwrap_or_default(), subresource.kind(resource.kind)),
+            "responseKind": response_kind_in(subresource.own_group_version().unwrap_or_default(), subresource.kind(resource.kind)),
             "verbs": subresource.verbs(),
         })
     });

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Group, Version};
+use super::{ServedGroup, ServedVersion};
 use crate::resource::{Resource, Subresource};
 
 /// Every document with its path.
-pub(super) fn documents(groups: &[Group<'_>]) -> Vec<(String, Value)> {
+pub(super) fn documents(groups: &[ServedGroup<'_>]) -> Vec<(String, Value)> {
     let mut documents = Vec::new();
     let mut named = Vec::new();
     for group in groups {
@@ -16,7 +16,7 @@ pub(super) fn documents(groups: &[Group<'_>]) -> Vec<(String, Value)> {
             let document = json!({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": []});
             documents.push(("/api".to_owned(), document));
         } else {
-            let entry = about_group(group);
+            let entry = group_document(group);
             let mut document = entry.clone();
             document["kind"] = json!("APIGroup");
             document["apiVersion"] = json!("v1");
@@ -31,7 +31,7 @@ pub(super) fn documents(groups: &[Group<'_>]) -> Vec<(String, Value)> {
     documents
 }
 
-fn about_group(group: &Group<'_>) -> Value {
+fn group_document(group: &ServedGroup<'_>) -> Value {
     let versions: Vec<Value> = group
         .versions
         .iter()
@@ -40,13 +40,13 @@ fn about_group(group: &Group<'_>) -> Value {
     json!({"name": group.name, "preferredVersion": versions[0], "versions": versions})
 }
 
-fn resource_list(group: &Group<'_>, version: &Version<'_>) -> Value {
+fn resource_list(group: &ServedGroup<'_>, version: &ServedVersion<'_>) -> Value {
     let mut resources = Vec::new();
     for resource in &version.resources {
-        resources.push(about_resource(resource));
+        resources.push(resource_document(resource));
         let mut subresources = resource.subresources.to_vec();
         subresources.sort_by_key(|subresource| subresource.as_str());
-        resources.extend(subresources.into_iter().map(|subresource| about_subresource(resource, subresource)));
+        resources.extend(subresources.into_iter().map(|subresource| subresource_document(resource, subresource)));
     }
     let mut list = json!({
         "kind": "APIResourceList", "groupVersion": group.api_version(version), "resources": resources,
@@ -58,7 +58,7 @@ fn resource_list(group: &Group<'_>, version: &Version<'_>) -> Value {
     list
 }
 
-fn about_resource(resource: &Resource) -> Value {
+fn resource_document(resource: &Resource) -> Value {
     let mut entry = Map::new();
     entry.insert("name".to_owned(), json!(resource.plural));
     entry.insert("singularName".to_owned(), json!(resource.singular));
@@ -77,7 +77,7 @@ fn about_resource(resource: &Resource) -> Value {
     Value::Object(entry)
 }
 
-fn about_subresource(resource: &Resource, subresource: Subresource) -> Value {
+fn subresource_document(resource: &Resource, subresource: Subresource) -> Value {
     let mut entry = json!({
         "name": format!("{}/{}", resource.plural, subresource.as_str()),
         "singularName": "",
@@ -85,7 +85,7 @@ fn about_subresource(resource: &Resource, subresource: Subresource) -> Value {
         "kind": subresource.kind(resource.kind),
         "verbs": subresource.verbs(),
     });
-    if let Some((group, version)) = subresource.foreign() {
+    if let Some((group, version)) = subresource.own_group_version() {
         entry["group"] = group.into();
         entry["version"] = version.into();
     }

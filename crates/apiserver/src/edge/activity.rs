@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::edge::Limits;
+use crate::edge::EdgeLimits;
 
 /// What a connection's requests are at. Clones are the same connection.
 #[derive(Clone)]
-pub(super) struct Activity(Arc<Mutex<State>>);
+pub(super) struct ConnectionActivity(Arc<Mutex<ActivityState>>);
 
-struct State {
+struct ActivityState {
     /// Requests under way, by number; `Some` since when the client has left a piece of the answer unread.
     requests: BTreeMap<u64, Option<Instant>>,
     numbered: u64,
@@ -22,7 +22,7 @@ struct State {
 
 /// What a connection is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ConnectionStatus {
     /// A request is under way, or one ended not long ago.
     InUse,
     /// There has been no request for long.
@@ -31,72 +31,76 @@ pub(super) enum Verdict {
     Unread,
 }
 
-impl Default for Activity {
-    fn default() -> Activity {
-        Activity(Arc::new(Mutex::new(State { requests: BTreeMap::new(), numbered: 0, last_used: Instant::now() })))
+impl Default for ConnectionActivity {
+    fn default() -> ConnectionActivity {
+        ConnectionActivity(Arc::new(Mutex::new(ActivityState {
+            requests: BTreeMap::new(),
+            numbered: 0,
+            last_used: Instant::now(),
+        })))
     }
 }
 
-impl Activity {
+impl ConnectionActivity {
     /// A request begins; it is under way until the guard is dropped.
-    pub fn begin(&self) -> UnderWay {
+    pub fn begin(&self) -> RequestGuard {
         let number = self.with(|state| {
             state.numbered += 1;
             state.requests.insert(state.numbered, None);
             state.numbered
         });
-        UnderWay { activity: self.clone(), number, offered: false }
+        RequestGuard { activity: self.clone(), number, frame_pending: false }
     }
 
     /// What the connection is worth at `now`.
-    pub fn verdict(&self, now: Instant, limits: &Limits) -> Verdict {
+    pub fn status(&self, now: Instant, limits: &EdgeLimits) -> ConnectionStatus {
         self.with(|state| {
-            let unread = |since: &Option<Instant>| since.is_some_and(|since| now - since >= limits.unread);
+            let unread = |since: &Option<Instant>| since.is_some_and(|since| now - since >= limits.unread_timeout);
             if state.requests.values().any(unread) {
-                Verdict::Unread
-            } else if state.requests.is_empty() && now - state.last_used >= limits.idle {
-                Verdict::Idle
+                ConnectionStatus::Unread
+            } else if state.requests.is_empty() && now - state.last_used >= limits.idle_timeout {
+                ConnectionStatus::Idle
             } else {
-                Verdict::InUse
+                ConnectionStatus::InUse
             }
         })
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut ActivityState) -> T) -> T {
         // Nothing below can leave the state half changed.
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// A request under way.
-pub(super) struct UnderWay {
-    activity: Activity,
+pub(super) struct RequestGuard {
+    activity: ConnectionActivity,
     number: u64,
     /// Whether the client holds a piece of the answer that it has not taken yet.
-    offered: bool,
+    frame_pending: bool,
 }
 
-impl UnderWay {
+impl RequestGuard {
     /// A piece of the answer was handed on; the client is to take it.
-    pub fn offered(&mut self) {
-        self.offered = true;
-        self.note(Some(Instant::now()));
+    pub fn frame_sent(&mut self) {
+        self.frame_pending = true;
+        self.set_unread_since(Some(Instant::now()));
     }
 
     /// The client took what it was given and waits for more.
-    pub fn taken(&mut self) {
-        if self.offered {
-            self.offered = false;
-            self.note(None);
+    pub fn frame_taken(&mut self) {
+        if self.frame_pending {
+            self.frame_pending = false;
+            self.set_unread_since(None);
         }
     }
 
-    fn note(&self, since: Option<Instant>) {
+    fn set_unread_since(&self, since: Option<Instant>) {
         self.activity.with(|state| state.requests.insert(self.number, since));
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.activity.with(|state| {
             state.requests.remove(&self.number);
@@ -113,30 +117,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_only_when_nothing_is_under_way() {
-        let (activity, limits) = (Activity::default(), Limits::default());
-        let verdict = || activity.verdict(Instant::now(), &limits);
+        let (activity, limits) = (ConnectionActivity::default(), EdgeLimits::default());
+        let verdict = || activity.status(Instant::now(), &limits);
         let request = activity.begin();
-        advance(limits.idle * 2).await;
-        assert_eq!(verdict(), Verdict::InUse, "the client waits for us, however long");
+        advance(limits.idle_timeout * 2).await;
+        assert_eq!(verdict(), ConnectionStatus::InUse, "the client waits for us, however long");
         drop(request);
-        advance(limits.idle / 2).await;
-        assert_eq!(verdict(), Verdict::InUse);
-        advance(limits.idle / 2).await;
-        assert_eq!(verdict(), Verdict::Idle);
+        advance(limits.idle_timeout / 2).await;
+        assert_eq!(verdict(), ConnectionStatus::InUse);
+        advance(limits.idle_timeout / 2).await;
+        assert_eq!(verdict(), ConnectionStatus::Idle);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_not_taken_is_noticed_and_a_quiet_watch_is_not() {
-        let (activity, limits) = (Activity::default(), Limits::default());
-        let verdict = || activity.verdict(Instant::now(), &limits);
+        let (activity, limits) = (ConnectionActivity::default(), EdgeLimits::default());
+        let verdict = || activity.status(Instant::now(), &limits);
         let mut watch = activity.begin();
-        watch.offered();
-        advance(limits.unread / 2).await;
-        watch.taken();
-        advance(limits.unread * 5).await;
-        assert_eq!(verdict(), Verdict::InUse, "a watch without events waits for us");
-        watch.offered();
-        advance(limits.unread).await;
-        assert_eq!(verdict(), Verdict::Unread);
+        watch.frame_sent();
+        advance(limits.unread_timeout / 2).await;
+        watch.frame_taken();
+        advance(limits.unread_timeout * 5).await;
+        assert_eq!(verdict(), ConnectionStatus::InUse, "a watch without events waits for us");
+        watch.frame_sent();
+        advance(limits.unread_timeout).await;
+        assert_eq!(verdict(), ConnectionStatus::Unread);
     }
 }

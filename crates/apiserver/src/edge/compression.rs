@@ -15,7 +15,7 @@ use crate::body::Body;
 use crate::server::LongRunning;
 
 /// Answers from this size on are compressed, as upstream.
-const LARGE_BYTES: usize = 128 << 10;
+const MIN_COMPRESSED_BYTES: usize = 128 << 10;
 /// Compressed bytes are handed on in frames of about this size.
 const FRAME_BYTES: usize = 32 << 10;
 /// Bytes are compressed in pieces of this size.
@@ -36,14 +36,14 @@ pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
 pub(super) async fn compress(response: Response<Body>) -> Response<Body> {
     let is_coded = response.headers().contains_key(header::CONTENT_ENCODING);
     let exact = http_body::Body::size_hint(response.body()).exact();
-    let is_small = exact.is_some_and(|bytes| bytes < LARGE_BYTES as u64);
+    let is_small = exact.is_some_and(|bytes| bytes < MIN_COMPRESSED_BYTES as u64);
     if is_coded || is_small || response.extensions().get::<LongRunning>().is_some() {
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let zipping = Zipping::begin(body).await;
-    if zipping.body.is_none() && zipping.waiting_bytes() < LARGE_BYTES {
-        return Response::from_parts(parts, Body::whole(Bytes::from(Vec::from(zipping.waiting).concat())));
+    let zipping = GzipStream::begin(body).await;
+    if zipping.body.is_none() && zipping.pending_bytes() < MIN_COMPRESSED_BYTES {
+        return Response::from_parts(parts, Body::whole(Bytes::from(Vec::from(zipping.pending).concat())));
     }
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -53,34 +53,34 @@ pub(super) async fn compress(response: Response<Body>) -> Response<Body> {
 }
 
 /// A body that is being compressed.
-struct Zipping {
+struct GzipStream {
     /// Read, but not compressed yet.
-    waiting: VecDeque<Bytes>,
+    pending: VecDeque<Bytes>,
     /// What is not read yet; `None` once it has ended.
     body: Option<Body>,
     /// `None` once the last byte is handed on.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
-impl Zipping {
+impl GzipStream {
     /// Reads as much as it takes to tell whether the body is large.
-    async fn begin(body: Body) -> Zipping {
+    async fn begin(body: Body) -> GzipStream {
         // As upstream: what matters is the time, and the fastest way takes most of what can be gained.
         let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        let mut zipping = Zipping { waiting: VecDeque::new(), body: Some(body), encoder: Some(encoder) };
-        while zipping.waiting_bytes() < LARGE_BYTES && zipping.read().await {}
+        let mut zipping = GzipStream { pending: VecDeque::new(), body: Some(body), encoder: Some(encoder) };
+        while zipping.pending_bytes() < MIN_COMPRESSED_BYTES && zipping.read().await {}
         zipping
     }
 
-    fn waiting_bytes(&self) -> usize {
-        self.waiting.iter().map(Bytes::len).sum()
+    fn pending_bytes(&self) -> usize {
+        self.pending.iter().map(Bytes::len).sum()
     }
 
     /// Reads the next frame. False at the end.
     async fn read(&mut self) -> bool {
         let Some(body) = &mut self.body else { return false };
         match body.frame().await {
-            Some(Ok(frame)) => self.waiting.extend(frame.into_data().ok()),
+            Some(Ok(frame)) => self.pending.extend(frame.into_data().ok()),
             Some(Err(never)) => match never {},
             None => self.body = None,
         }
@@ -90,7 +90,7 @@ impl Zipping {
     async fn next_frame(&mut self) -> Option<Bytes> {
         let mut encoder = self.encoder.take()?;
         while encoder.get_ref().len() < FRAME_BYTES {
-            let Some(first) = self.waiting.front_mut() else {
+            let Some(first) = self.pending.front_mut() else {
                 if self.read().await {
                     continue;
                 }
@@ -98,7 +98,7 @@ impl Zipping {
             };
             let piece = first.split_to(first.len().min(PIECE_BYTES));
             if first.is_empty() {
-                self.waiting.pop_front();
+                self.pending.pop_front();
             }
             encoder.write_all(&piece).expect("writing to memory does not fail");
         }
@@ -142,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_bodies_are_compressed_whatever_their_frames() {
-        for count in [0, 1, LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1, 3_000_000] {
+        for count in [0, 1, MIN_COMPRESSED_BYTES - 1, MIN_COMPRESSED_BYTES, MIN_COMPRESSED_BYTES + 1, 3_000_000] {
             for frame_bytes in [1000, 65_536, 4_000_000] {
                 let whole = bytes(count);
                 let frames: Vec<Bytes> = whole.chunks(frame_bytes).map(Bytes::copy_from_slice).collect();
@@ -151,7 +151,7 @@ mod tests {
                     let response = compress(Response::new(body)).await;
                     let is_zipped = response.headers().contains_key(header::CONTENT_ENCODING);
                     let sent = response.into_body().collect().await.unwrap().to_bytes();
-                    assert_eq!(is_zipped, count >= LARGE_BYTES, "{count} in {frame_bytes}");
+                    assert_eq!(is_zipped, count >= MIN_COMPRESSED_BYTES, "{count} in {frame_bytes}");
                     let mut read = Vec::new();
                     match is_zipped {
                         true => drop(GzDecoder::new(&sent[..]).read_to_end(&mut read).unwrap()),

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_rustls::server::TlsStream;
 
-use crate::edge::activity::{Activity, Verdict};
+use crate::edge::activity::{ConnectionActivity, ConnectionStatus};
 use crate::edge::pki::{Pki, PkiError};
 use crate::edge::slots::Slot;
-use crate::edge::{Limits, Shared, authentication};
+use crate::edge::{EdgeContext, EdgeLimits, authentication};
 
 /// A connection looks this often, within each of its limits, whether its client still uses it.
 const LOOKS_PER_LIMIT: u32 = 12;
@@ -54,33 +54,34 @@ pub(super) fn tls_config(pki: &Pki) -> Result<ServerConfig, PkiError> {
 pub(super) async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
-    shared: &Shared,
+    shared: &EdgeContext,
     slot: &Arc<Slot>,
     stopped: watch::Receiver<bool>,
 ) {
     // Answers are written whole, so waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
-    match tokio::time::timeout(shared.limits.handshake, shared.tls.accept(stream)).await {
-        Ok(Ok(stream)) => speak_http(stream, peer, shared, slot, stopped).await,
+    match tokio::time::timeout(shared.limits.handshake_timeout, shared.tls.accept(stream)).await {
+        Ok(Ok(stream)) => serve_http(stream, peer, shared, slot, stopped).await,
         Ok(Err(error)) => tracing::debug!("{peer}: no TLS: {error}"),
         Err(_) => tracing::debug!("{peer}: the handshake took too long"),
     }
 }
 
-async fn speak_http(
+async fn serve_http(
     stream: TlsStream<TcpStream>,
     peer: SocketAddr,
-    shared: &Shared,
+    shared: &EdgeContext,
     slot: &Arc<Slot>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let (_, session) = stream.get_ref();
     let identity = session.peer_certificates().and_then(authentication::by_certificate);
     let builder = http_builder(&shared.limits, session.alpn_protocol() == Some(HTTP_2));
-    let activity = Activity::default();
+    let activity = ConnectionActivity::default();
     let service = shared.edge.on_connection(identity, Arc::clone(slot), activity.clone(), stopped.clone());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
-    let mut look = tokio::time::interval(shared.limits.unread.min(shared.limits.idle) / LOOKS_PER_LIMIT);
+    let mut look =
+        tokio::time::interval(shared.limits.unread_timeout.min(shared.limits.idle_timeout) / LOOKS_PER_LIMIT);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Set once the connection takes no more requests: it is then only waited for.
     let mut leaving_since: Option<Instant> = None;
@@ -100,15 +101,15 @@ async fn speak_http(
             _ = look.tick() => {}
         }
         let now = Instant::now();
-        match activity.verdict(now, &shared.limits) {
-            Verdict::InUse => {}
-            Verdict::Idle if leaving_since.is_none() => {
+        match activity.status(now, &shared.limits) {
+            ConnectionStatus::InUse => {}
+            ConnectionStatus::Idle if leaving_since.is_none() => {
                 connection.as_mut().graceful_shutdown();
                 leaving_since = Some(now);
             }
-            Verdict::Idle if leaving_since.is_some_and(|since| now - since < shared.limits.drain) => {}
-            Verdict::Idle => return,
-            Verdict::Unread => {
+            ConnectionStatus::Idle if leaving_since.is_some_and(|since| now - since < shared.limits.drain_timeout) => {}
+            ConnectionStatus::Idle => return,
+            ConnectionStatus::Unread => {
                 tracing::debug!("{peer}: an answer is not being read; the connection is cut");
                 return;
             }
@@ -117,19 +118,19 @@ async fn speak_http(
 }
 
 /// The protocol was agreed on in the handshake, so nothing is guessed from the first bytes.
-fn http_builder(limits: &Limits, http2: bool) -> auto::Builder<TokioExecutor> {
+fn http_builder(limits: &EdgeLimits, http2: bool) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read)
-        .max_headers(limits.headers_max)
-        .max_buf_size(limits.header_bytes_max);
+        .header_read_timeout(limits.header_timeout)
+        .max_headers(limits.max_headers)
+        .max_buf_size(limits.max_header_bytes);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams_max)
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.max_streams)
+        .max_header_list_size(u32::try_from(limits.max_header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
     if http2 { builder.http2_only() } else { builder.http1_only() }

@@ -6,34 +6,34 @@ use std::sync::Arc;
 use http::{Method, Request};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::edge::Limits;
+use crate::edge::EdgeLimits;
 use crate::request::{self, Route, Verb};
 use crate::status::Status;
 
 /// A request's right to be under way, given back when it is dropped.
-pub(super) type Place = OwnedSemaphorePermit;
+pub(super) type InFlightPermit = OwnedSemaphorePermit;
 
 /// Places for each kind of request, over all connections.
 #[derive(Clone)]
-pub(super) struct InFlight {
+pub(super) struct InFlightLimiter {
     reads: Arc<Semaphore>,
     writes: Arc<Semaphore>,
     watches: Arc<Semaphore>,
 }
 
-impl InFlight {
-    pub fn new(limits: &Limits) -> InFlight {
+impl InFlightLimiter {
+    pub fn new(limits: &EdgeLimits) -> InFlightLimiter {
         let places = |count: usize| Arc::new(Semaphore::new(count));
-        InFlight {
-            reads: places(limits.reads_max),
-            writes: places(limits.writes_max),
-            watches: places(limits.watches_max),
+        InFlightLimiter {
+            reads: places(limits.max_reads),
+            writes: places(limits.max_writes),
+            watches: places(limits.max_watches),
         }
     }
 
     /// A place for `request`, if there is one.
     // Upstream: members of system:masters are never refused. Here that is everybody with the kubeconfig.
-    pub fn admit<B>(&self, request: &Request<B>) -> Result<Place, Status> {
+    pub fn admit<B>(&self, request: &Request<B>) -> Result<InFlightPermit, Status> {
         let places = match *request.method() {
             Method::GET | Method::HEAD if is_watch(request) => &self.watches,
             Method::GET | Method::HEAD | Method::OPTIONS => &self.reads,

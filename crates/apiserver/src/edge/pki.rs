@@ -2,7 +2,7 @@
 //!
 //! A certificate and its key lie in one file, so no crash can part them.
 
-mod pair; // a certificate with its key, and what it says
+mod certificate_pair; // a certificate with its key, and what it says
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use store::disk::directory;
 
-use crate::edge::pki::pair::Pair;
+use crate::edge::pki::certificate_pair::CertificatePair;
 use crate::edge::private_file;
 use crate::identity::Identity;
 
@@ -27,9 +27,9 @@ const TOKEN_BYTES: usize = 32;
 /// What the edge proves who it is with, and whom it believes.
 #[derive(Clone)]
 pub struct Pki {
-    ca: Pair,
-    server: Pair,
-    admin: Pair,
+    ca: CertificatePair,
+    server: CertificatePair,
+    admin: CertificatePair,
     token: String,
 }
 
@@ -83,44 +83,47 @@ impl Pki {
         match why {
             // Whatever is in it may have been put there by another user.
             Some(why) => Err(PkiError::Damaged { file: dir.to_owned(), why: format!("it {why}") }),
-            None => Pki::have(Some(dir), hosts, now),
+            None => Pki::load_or_create(Some(dir), hosts, now),
         }
     }
 
     /// The same, for as long as the process lives.
     pub fn in_memory(hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
-        Pki::have(None, hosts, now)
+        Pki::load_or_create(None, hosts, now)
     }
 
-    fn have(dir: Option<&Path>, hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
+    fn load_or_create(dir: Option<&Path>, hosts: &[String], now: Timestamp) -> Result<Pki, PkiError> {
         let names: Vec<String> = NAMES.iter().map(|&name| name.to_owned()).chain(hosts.iter().cloned()).collect();
-        let lasts = |pair: &Pair| {
-            let has_begun = pair.begins_at() <= now.as_second();
+        let lasts = |pair: &CertificatePair| {
+            let has_begun = pair.not_before() <= now.as_second();
             if !has_begun {
                 tracing::warn!(
                     "a certificate is not valid before {}, which the clock has not reached ({now}): the clock was ahead \
                      when it was made, or is behind now; a new one is made, and clients need the new kubeconfig",
-                    Timestamp::from_second(pair.begins_at()).map_or_else(|_| "?".to_owned(), |then| then.to_string())
+                    Timestamp::from_second(pair.not_before()).map_or_else(|_| "?".to_owned(), |then| then.to_string())
                 );
             }
-            has_begun && pair.ends_at() >= now.as_second() + RENEW_DAYS * 86_400
+            has_begun && pair.not_after() >= now.as_second() + RENEW_DAYS * 86_400
         };
         let file = |name: &str| dir.map(|dir| dir.join(name));
-        let ca = have_pair(file("ca.pem"), lasts, || {
+        let ca = load_or_create_pair(file("ca.pem"), lasts, || {
             // The name is drawn, so that a certificate of an earlier CA is never taken for one of this.
-            Pair::make_ca(&format!("phalanx-ca-{}", &random_hex(8)?), pair::Lifetime::days(now, CA_DAYS))
+            CertificatePair::make_ca(
+                &format!("phalanx-ca-{}", &random_hex(8)?),
+                certificate_pair::Lifetime::days(now, CA_DAYS),
+            )
         })?;
-        let server = have_pair(
+        let server = load_or_create_pair(
             file("server.pem"),
-            |pair| lasts(pair) && pair.is_issued_by(&ca) && names.iter().all(|name| pair.bears(name)),
-            || ca.issue_server(&names, pair::Lifetime::days(now, LEAF_DAYS)),
+            |pair| lasts(pair) && pair.is_issued_by(&ca) && names.iter().all(|name| pair.covers_name(name)),
+            || ca.issue_server(&names, certificate_pair::Lifetime::days(now, LEAF_DAYS)),
         )?;
-        let admin = have_pair(
+        let admin = load_or_create_pair(
             file("admin.pem"),
             |pair| lasts(pair) && pair.is_issued_by(&ca),
-            || ca.issue_client(&Identity::admin(), pair::Lifetime::days(now, LEAF_DAYS)),
+            || ca.issue_client(&Identity::admin(), certificate_pair::Lifetime::days(now, LEAF_DAYS)),
         )?;
-        let token = have_token(file("token"))?;
+        let token = load_or_create_token(file("token"))?;
         Ok(Pki { ca, server, admin, token })
     }
 
@@ -146,7 +149,7 @@ impl Pki {
 
     /// Certificate and key of another client, for a year from `now` on.
     pub fn issue_client(&self, identity: &Identity, now: Timestamp) -> Result<(String, String), PkiError> {
-        let client = self.ca.issue_client(identity, pair::Lifetime::days(now, LEAF_DAYS))?;
+        let client = self.ca.issue_client(identity, certificate_pair::Lifetime::days(now, LEAF_DAYS))?;
         Ok((client.certificate_pem(), client.key_pem()))
     }
 
@@ -160,14 +163,14 @@ impl Pki {
 }
 
 /// The pair in `file` when there is one and it will do, else a new one, which is kept there.
-fn have_pair(
+fn load_or_create_pair(
     file: Option<PathBuf>,
-    will_do: impl FnOnce(&Pair) -> bool,
-    make: impl FnOnce() -> Result<Pair, PkiError>,
-) -> Result<Pair, PkiError> {
+    will_do: impl FnOnce(&CertificatePair) -> bool,
+    make: impl FnOnce() -> Result<CertificatePair, PkiError>,
+) -> Result<CertificatePair, PkiError> {
     let Some(file) = file else { return make() };
     if let Some(text) = read(&file)? {
-        let pair = Pair::from_pem(&text).map_err(|why| PkiError::Damaged { file: file.clone(), why })?;
+        let pair = CertificatePair::from_pem(&text).map_err(|why| PkiError::Damaged { file: file.clone(), why })?;
         if will_do(&pair) {
             return Ok(pair);
         }
@@ -177,7 +180,7 @@ fn have_pair(
     Ok(pair)
 }
 
-fn have_token(file: Option<PathBuf>) -> Result<String, PkiError> {
+fn load_or_create_token(file: Option<PathBuf>) -> Result<String, PkiError> {
     let Some(file) = file else { return random_hex(TOKEN_BYTES) };
     if let Some(text) = read(&file)? {
         let token = text.trim();

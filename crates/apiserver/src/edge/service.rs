@@ -15,38 +15,38 @@ use tokio::sync::watch;
 use tower::{BoxError, Service};
 
 use crate::body::Body;
-use crate::edge::activity::Activity;
-use crate::edge::in_flight::{InFlight, Place};
-use crate::edge::outgoing::Outgoing;
+use crate::edge::activity::ConnectionActivity;
+use crate::edge::in_flight::{InFlightLimiter, InFlightPermit};
+use crate::edge::response_body::ResponseBody;
 use crate::edge::slots::Slot;
-use crate::edge::{Limits, authentication, compression, incoming};
+use crate::edge::{EdgeLimits, authentication, compression, request_body};
 use crate::identity::Identity;
-use crate::server::{LongRunning, Server};
+use crate::server::{ApiServer, LongRunning};
 use crate::status::Status;
 
 /// What anybody may ask.
-const OPEN_TO_ALL: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
+const UNAUTHENTICATED_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];
 /// What the headers begin with that ask for the rights of another user.
 const IMPERSONATE: &str = "impersonate-";
 /// How long the rest of a refused body is read away.
-const READ_AWAY_TIMEOUT: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What all connections share.
 #[derive(Clone)]
 pub(super) struct Edge {
-    server: Server,
+    server: ApiServer,
     token: Arc<str>,
-    in_flight: InFlight,
+    in_flight: InFlightLimiter,
     timeout: Duration,
-    header_bytes_max: usize,
+    max_header_bytes: usize,
 }
 
 impl Edge {
     /// An edge that lets in who holds `token`, beside those with a certificate.
-    pub fn new(server: Server, token: &str, limits: &Limits) -> Edge {
-        let in_flight = InFlight::new(limits);
-        let (timeout, header_bytes_max) = (limits.request, limits.header_bytes_max);
-        Edge { server, token: token.into(), in_flight, timeout, header_bytes_max }
+    pub fn new(server: ApiServer, token: &str, limits: &EdgeLimits) -> Edge {
+        let in_flight = InFlightLimiter::new(limits);
+        let (timeout, header_bytes_max) = (limits.request_timeout, limits.max_header_bytes);
+        Edge { server, token: token.into(), in_flight, timeout, max_header_bytes: header_bytes_max }
     }
 
     /// The service of one connection. `identity` is what its certificate says.
@@ -54,34 +54,34 @@ impl Edge {
         &self,
         identity: Option<Identity>,
         slot: Arc<Slot>,
-        activity: Activity,
+        activity: ConnectionActivity,
         stopped: watch::Receiver<bool>,
-    ) -> Connected {
+    ) -> ConnectionService {
         if identity.as_ref().is_some_and(Identity::has_rights) {
-            slot.identify();
+            slot.mark_identified();
         }
-        Connected { edge: self.clone(), identity, slot, activity, stopped }
+        ConnectionService { edge: self.clone(), identity, slot, activity, stopped }
     }
 }
 
 /// The service of one connection.
 #[derive(Clone)]
-pub(super) struct Connected {
+pub(super) struct ConnectionService {
     edge: Edge,
     identity: Option<Identity>,
     slot: Arc<Slot>,
-    activity: Activity,
+    activity: ConnectionActivity,
     stopped: watch::Receiver<bool>,
 }
 
-impl<B> Service<Request<B>> for Connected
+impl<B> Service<Request<B>> for ConnectionService
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Response<Outgoing>;
+    type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Outgoing>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -89,12 +89,12 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let connected = self.clone();
-        Box::pin(async move { Ok(connected.answer(request).await) })
+        Box::pin(async move { Ok(connected.respond(request).await) })
     }
 }
 
-impl Connected {
-    async fn answer<B>(self, request: Request<B>) -> Response<Outgoing>
+impl ConnectionService {
+    async fn respond<B>(self, request: Request<B>) -> Response<ResponseBody>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<BoxError>,
@@ -102,30 +102,32 @@ impl Connected {
         let under_way = self.activity.begin();
         let (request, lender) = {
             let (parts, body) = request.into_parts();
-            let (lent, lender) = incoming::lend(body);
+            let (lent, lender) = request_body::lend(body);
             (Request::from_parts(parts, lent), lender)
         };
         let reads_gzip = compression::is_accepted(request.headers()) && request.method() != Method::HEAD;
         let (mut response, place) = match self.identify(request).and_then(|request| self.admit(request)) {
-            Ok((request, place)) => (in_time(self.edge.server.clone(), request, self.edge.timeout).await, place),
+            Ok((request, place)) => {
+                (call_with_timeout(self.edge.server.clone(), request, self.edge.timeout).await, place)
+            }
             Err(status) => (status.into_response(), None),
         };
         if !response.status().is_success() {
-            let _ = tokio::time::timeout(READ_AWAY_TIMEOUT, lender.read_away()).await;
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, lender.drain()).await;
         }
         if reads_gzip {
             response = compression::compress(response).await;
         }
         // It is under way, and has its place, until the last byte is taken.
         if response.extensions().get::<LongRunning>().is_some() {
-            return response.map(|body| Outgoing::watch(body, under_way, place, self.stopped));
+            return response.map(|body| ResponseBody::watch(body, under_way, place, self.stopped));
         }
-        response.map(|body| Outgoing::whole(body, under_way, place))
+        response.map(|body| ResponseBody::whole(body, under_way, place))
     }
 
     /// The request with its place, or 429. What anybody may ask takes nothing, and is asked most when all is taken.
-    fn admit<B>(&self, request: Request<B>) -> Result<(Request<B>, Option<Place>), Status> {
-        let place = match OPEN_TO_ALL.contains(&request.uri().path()) {
+    fn admit<B>(&self, request: Request<B>) -> Result<(Request<B>, Option<InFlightPermit>), Status> {
+        let place = match UNAUTHENTICATED_PATHS.contains(&request.uri().path()) {
             true => None,
             false => Some(self.edge.in_flight.admit(&request)?),
         };
@@ -136,14 +138,14 @@ impl Connected {
     /// The identity is set here and nowhere else, whatever came along.
     fn identify<B>(&self, mut request: Request<B>) -> Result<Request<B>, Status> {
         let bytes: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        if bytes > self.edge.header_bytes_max {
-            return Err(Status::headers_too_large(self.edge.header_bytes_max));
+        if bytes > self.edge.max_header_bytes {
+            return Err(Status::headers_too_large(self.edge.max_header_bytes));
         }
         let by_token = || authentication::by_token(request.headers(), &self.edge.token);
-        let is_open = OPEN_TO_ALL.contains(&request.uri().path());
+        let is_open = UNAUTHENTICATED_PATHS.contains(&request.uri().path());
         let identity = match self.identity.clone().or_else(by_token) {
             Some(identity) if identity.has_rights() => {
-                self.slot.identify();
+                self.slot.mark_identified();
                 identity
             }
             Some(identity) if is_open => identity,
@@ -171,7 +173,7 @@ impl Connected {
 }
 
 /// The server's answer, or a `Status` saying that it panicked or took too long.
-async fn in_time<S, B>(mut server: S, request: Request<B>, timeout: Duration) -> Response<Body>
+async fn call_with_timeout<S, B>(mut server: S, request: Request<B>, timeout: Duration) -> Response<Body>
 where
     S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
 {
@@ -207,14 +209,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_panic_costs_its_request_and_nothing_else() {
         let panics = service_fn(|_: Request<()>| async { panic!("as a defect would") });
-        let response = in_time(panics, request(), Duration::from_secs(1)).await;
+        let response = call_with_timeout(panics, request(), Duration::from_secs(1)).await;
         assert_eq!(response.status(), 500);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_takes_too_long_is_answered_all_the_same() {
         let hangs = service_fn(|_: Request<()>| std::future::pending::<Result<Response<Body>, Infallible>>());
-        let response = in_time(hangs, request(), Duration::from_secs(60)).await;
+        let response = call_with_timeout(hangs, request(), Duration::from_secs(60)).await;
         assert_eq!(response.status(), 504);
         assert_eq!(response.headers()[header::CONNECTION], "close");
     }

@@ -6,37 +6,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::edge::Limits;
+use crate::edge::EdgeLimits;
 
 /// The slots of one edge. Clones are the same slots.
 #[derive(Clone)]
-pub(super) struct Slots(Arc<Mutex<State>>);
+pub(super) struct Slots(Arc<Mutex<SlotsState>>);
 
-struct State {
+struct SlotsState {
     numbered: u64,
     /// Connections that can be closed for another one, oldest first.
     evictable: BTreeMap<u64, Arc<Notify>>,
-    evictable_max: usize,
+    max_evictable: usize,
     /// Connections with an identity that have a slot of their own.
     identified: BTreeSet<u64>,
-    identified_max: usize,
+    max_identified: usize,
 }
 
 impl Slots {
-    pub fn new(limits: &Limits) -> Slots {
-        Slots(Arc::new(Mutex::new(State {
+    pub fn new(limits: &EdgeLimits) -> Slots {
+        Slots(Arc::new(Mutex::new(SlotsState {
             numbered: 0,
             evictable: BTreeMap::new(),
-            evictable_max: limits.unidentified_max.max(1),
+            max_evictable: limits.max_unidentified_connections.max(1),
             identified: BTreeSet::new(),
-            identified_max: limits.connections_max,
+            max_identified: limits.max_connections,
         })))
     }
 
     /// A slot for a connection that was just accepted, at the cost of the oldest one without an identity.
-    pub fn enter(&self) -> Slot {
-        let mut state = self.locked();
-        while state.evictable.len() >= state.evictable_max {
+    pub fn acquire(&self) -> Slot {
+        let mut state = self.lock();
+        while state.evictable.len() >= state.max_evictable {
             state.evict_oldest();
         }
         state.numbered += 1;
@@ -47,16 +47,16 @@ impl Slots {
 
     /// Closes the oldest connection without an identity, if there is one.
     pub fn evict_oldest(&self) {
-        self.locked().evict_oldest();
+        self.lock().evict_oldest();
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlotsState> {
         // Nothing below can leave the state half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SlotsState {
     fn evict_oldest(&mut self) {
         if let Some((_, evicted)) = self.evictable.pop_first() {
             evicted.notify_one();
@@ -74,9 +74,9 @@ pub(super) struct Slot {
 impl Slot {
     /// The client has proven who it is: its connection is not closed for others any more, unless all slots of such
     /// connections are taken.
-    pub fn identify(&self) {
-        let mut state = self.slots.locked();
-        if state.identified.len() < state.identified_max && state.evictable.remove(&self.number).is_some() {
+    pub fn mark_identified(&self) {
+        let mut state = self.slots.lock();
+        if state.identified.len() < state.max_identified && state.evictable.remove(&self.number).is_some() {
             state.identified.insert(self.number);
         }
     }
@@ -89,7 +89,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.slots.locked();
+        let mut state = self.slots.lock();
         state.evictable.remove(&self.number);
         state.identified.remove(&self.number);
     }
@@ -102,7 +102,11 @@ mod tests {
     use super::*;
 
     fn slots(unidentified_max: usize, connections_max: usize) -> Slots {
-        Slots::new(&Limits { unidentified_max, connections_max, ..Limits::default() })
+        Slots::new(&EdgeLimits {
+            max_unidentified_connections: unidentified_max,
+            max_connections: connections_max,
+            ..EdgeLimits::default()
+        })
     }
 
     fn is_evicted(slot: &Slot) -> bool {
@@ -112,29 +116,29 @@ mod tests {
     #[test]
     fn the_oldest_without_an_identity_makes_room() {
         let slots = slots(2, 10);
-        let known = slots.enter();
-        known.identify();
-        let entered: Vec<Slot> = (0..5).map(|_| slots.enter()).collect();
+        let known = slots.acquire();
+        known.mark_identified();
+        let entered: Vec<Slot> = (0..5).map(|_| slots.acquire()).collect();
         let evicted: Vec<bool> = entered.iter().map(is_evicted).collect();
         assert_eq!(evicted, [true, true, true, false, false]);
         drop(entered);
-        let _two = (slots.enter(), slots.enter());
+        let _two = (slots.acquire(), slots.acquire());
         assert!(!is_evicted(&known), "an identity keeps its slot");
     }
 
     #[test]
     fn slots_that_are_given_back_are_free_and_an_identity_beyond_the_limit_can_be_evicted() {
         let slots = slots(2, 1);
-        let first = slots.enter();
-        first.identify();
-        let beyond = slots.enter();
-        beyond.identify();
-        let _two = (slots.enter(), slots.enter());
+        let first = slots.acquire();
+        first.mark_identified();
+        let beyond = slots.acquire();
+        beyond.mark_identified();
+        let _two = (slots.acquire(), slots.acquire());
         assert!(is_evicted(&beyond) && !is_evicted(&first));
         drop((first, beyond));
-        let third = slots.enter();
-        third.identify();
-        let _two = (slots.enter(), slots.enter());
+        let third = slots.acquire();
+        third.mark_identified();
+        let _two = (slots.acquire(), slots.acquire());
         assert!(!is_evicted(&third));
     }
 }

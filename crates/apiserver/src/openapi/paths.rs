@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::group_version_kind;
 use super::schemas::{meta, name_of_kind, reference};
-use crate::discovery::{Group, Version};
+use crate::discovery::{ServedGroup, ServedVersion};
 use crate::resource::{Resource, Subresource};
 
 /// A parameter of the query: name and type.
@@ -47,11 +47,11 @@ const PATCHES: [&str; 3] =
     ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
 
 /// Every path with its operations.
-pub(super) fn paths(group: &Group<'_>, version: &Version<'_>) -> Value {
+pub(super) fn paths(group: &ServedGroup<'_>, version: &ServedVersion<'_>) -> Value {
     let root = format!("/{}", group.path(version));
     let mut paths = Map::new();
     for resource in &version.resources {
-        let about = About { group, version, resource };
+        let about = ResourceOperations { group, version, resource };
         let everywhere = format!("{root}/{}", resource.plural);
         let collection = if resource.namespaced {
             paths.insert(everywhere, with_parameters(&[], vec![("get", about.list("ForAllNamespaces"))]));
@@ -99,13 +99,13 @@ fn query_parameter(name: &str, of: &str) -> Value {
 }
 
 /// What the operations of one resource are about.
-struct About<'a> {
-    group: &'a Group<'a>,
-    version: &'a Version<'a>,
+struct ResourceOperations<'a> {
+    group: &'a ServedGroup<'a>,
+    version: &'a ServedVersion<'a>,
     resource: &'a Resource,
 }
 
-impl About<'_> {
+impl ResourceOperations<'_> {
     fn collection(&self) -> Vec<(&'static str, Value)> {
         let mut operations = vec![
             ("get", self.list("")),

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use api::schema::{Field, Marks, Shape, Table, Type, description, table};
+use api::schema::{FieldMarkers, FieldSchema, ObjectSchema, SchemaTable, ValueType, description, table};
 use serde_json::{Map, Value, json};
 
 use super::group_version_kind;
-use crate::discovery::{Group, Version};
+use crate::discovery::{ServedGroup, ServedVersion};
 use crate::resource::Subresource;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
@@ -14,8 +14,8 @@ const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
 /// The schemas by name.
-pub(super) fn schemas(group: &Group<'_>, version: &Version<'_>) -> BTreeMap<String, Value> {
-    let mut components = Components { table: table(), made: shared() };
+pub(super) fn schemas(group: &ServedGroup<'_>, version: &ServedVersion<'_>) -> BTreeMap<String, Value> {
+    let mut components = Components { table: table(), schemas: shared_schemas() };
     for resource in &version.resources {
         let name = components.kind(group, version, resource.kind);
         let list = json!({
@@ -30,13 +30,16 @@ pub(super) fn schemas(group: &Group<'_>, version: &Version<'_>) -> BTreeMap<Stri
             "x-kubernetes-group-version-kind":
                 [group_version_kind(group, version, &format!("{}List", resource.kind))],
         });
-        components.made.insert(format!("{name}List"), list);
+        components.schemas.insert(format!("{name}List"), list);
         if resource.has(Subresource::Binding) {
             components.kind(group, version, "Binding");
         }
         if resource.has(Subresource::Eviction) {
             let eviction = components.of_kind("policy", "v1", "Eviction");
-            components.mark(&eviction, vec![json!({"group": "policy", "version": "v1", "kind": "Eviction"})]);
+            components.add_group_version_kinds(
+                &eviction,
+                vec![json!({"group": "policy", "version": "v1", "kind": "Eviction"})],
+            );
         }
     }
     let options = components.of_kind("", "v1", "DeleteOptions");
@@ -44,14 +47,14 @@ pub(super) fn schemas(group: &Group<'_>, version: &Version<'_>) -> BTreeMap<Stri
     if !group.name.is_empty() {
         kinds.push(group_version_kind(group, version, "DeleteOptions"));
     }
-    components.mark(&options, kinds);
-    components.made
+    components.add_group_version_kinds(&options, kinds);
+    components.schemas
 }
 
 /// The name of the schema of a kind: `io.k8s.api.batch.v1.Job`.
 pub(super) fn name_of_kind(group: &str, version: &str, kind: &str) -> String {
     match table().kind(group, version, kind) {
-        Some(Shape::Object(of)) => full_name(&table().object(of).name),
+        Some(ValueType::Object(of)) => full_name(&table().object(of).name),
         _ => panic!("the structure of {group}/{version} {kind} is not known"),
     }
 }
@@ -80,55 +83,57 @@ fn full_name(short: &str) -> String {
 }
 
 struct Components {
-    table: &'static Table,
-    made: BTreeMap<String, Value>,
+    table: &'static SchemaTable,
+    schemas: BTreeMap<String, Value>,
 }
 
 impl Components {
     /// Adds a kind of this document's group and version.
-    fn kind(&mut self, group: &Group<'_>, version: &Version<'_>, kind: &str) -> String {
+    fn kind(&mut self, group: &ServedGroup<'_>, version: &ServedVersion<'_>, kind: &str) -> String {
         let name = self.of_kind(group.name, version.name, kind);
-        self.mark(&name, vec![group_version_kind(group, version, kind)]);
+        self.add_group_version_kinds(&name, vec![group_version_kind(group, version, kind)]);
         name
     }
 
     fn of_kind(&mut self, group: &str, version: &str, kind: &str) -> String {
         let name = name_of_kind(group, version, kind);
         let shape = self.table.kind(group, version, kind).expect("a kind that has a name has a shape");
-        self.place(shape);
+        self.schema_of(shape);
         name
     }
 
-    fn mark(&mut self, name: &str, kinds: Vec<Value>) {
-        let schema = self.made.get_mut(name).expect("the schema was made just now");
+    fn add_group_version_kinds(&mut self, name: &str, kinds: Vec<Value>) {
+        let schema = self.schemas.get_mut(name).expect("the schema was made just now");
         schema["x-kubernetes-group-version-kind"] = Value::Array(kinds);
     }
 
     /// What stands in one place, with the types behind it added on the way.
-    fn place(&mut self, shape: Shape) -> Value {
+    fn schema_of(&mut self, shape: ValueType) -> Value {
         match shape {
-            Shape::Text => json!({"type": "string"}),
-            Shape::Bytes => json!({"type": "string", "format": "byte"}),
-            Shape::Time => reference(&meta("Time")),
-            Shape::Quantity => self.scalar(QUANTITY, || json!({"oneOf": [{"type": "string"}, {"type": "number"}]})),
-            Shape::IntOrString => self.scalar(
+            ValueType::Text => json!({"type": "string"}),
+            ValueType::Bytes => json!({"type": "string", "format": "byte"}),
+            ValueType::Time => reference(&meta("Time")),
+            ValueType::Quantity => self.scalar(QUANTITY, || json!({"oneOf": [{"type": "string"}, {"type": "number"}]})),
+            ValueType::IntOrString => self.scalar(
                 INT_OR_STRING,
                 || json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"}),
             ),
-            Shape::Int32 => json!({"type": "integer", "format": "int32"}),
-            Shape::Int64 => json!({"type": "integer", "format": "int64"}),
-            Shape::Boolean => json!({"type": "boolean"}),
-            Shape::Any => json!({"type": "object"}),
-            Shape::List(of) => json!({"type": "array", "items": self.place(self.table.inner(of))}),
-            Shape::Map(of) => json!({"type": "object", "additionalProperties": self.place(self.table.inner(of))}),
-            Shape::Object(of) => {
+            ValueType::Int32 => json!({"type": "integer", "format": "int32"}),
+            ValueType::Int64 => json!({"type": "integer", "format": "int64"}),
+            ValueType::Boolean => json!({"type": "boolean"}),
+            ValueType::Any => json!({"type": "object"}),
+            ValueType::List(of) => json!({"type": "array", "items": self.schema_of(self.table.element_type(of))}),
+            ValueType::Map(of) => {
+                json!({"type": "object", "additionalProperties": self.schema_of(self.table.element_type(of))})
+            }
+            ValueType::Object(of) => {
                 let of = self.table.object(of);
                 let name = full_name(&of.name);
-                if !self.made.contains_key(&name) {
+                if !self.schemas.contains_key(&name) {
                     // A type may hold itself, so its name stands before its schema is known.
-                    self.made.insert(name.clone(), Value::Null);
+                    self.schemas.insert(name.clone(), Value::Null);
                     let schema = self.object(of);
-                    self.made.insert(name.clone(), schema);
+                    self.schemas.insert(name.clone(), schema);
                 }
                 reference(&name)
             }
@@ -137,11 +142,11 @@ impl Components {
 
     /// A scalar that has a schema of its own.
     fn scalar(&mut self, name: &str, schema: fn() -> Value) -> Value {
-        self.made.entry(name.to_owned()).or_insert_with(schema);
+        self.schemas.entry(name.to_owned()).or_insert_with(schema);
         reference(name)
     }
 
-    fn object(&mut self, of: &Type) -> Value {
+    fn object(&mut self, of: &ObjectSchema) -> Value {
         let mut properties = Map::new();
         for field in &of.fields {
             properties.insert(field.name.to_string(), self.field(of, field));
@@ -163,15 +168,15 @@ impl Components {
         Value::Object(schema)
     }
 
-    fn field(&mut self, of: &Type, field: &Field) -> Value {
-        let mut schema = self.place(field.shape);
+    fn field(&mut self, of: &ObjectSchema, field: &FieldSchema) -> Value {
+        let mut schema = self.schema_of(field.value_type);
         if schema.get("$ref").is_some() {
             schema = json!({"allOf": [schema]});
         }
         if let Some(text) = description(&of.name, Some(&field.name)) {
             schema["description"] = json!(text);
         }
-        if let Some(Marks { list, keys, map, merge_key, strategy, default }) = field.marks.as_deref() {
+        if let Some(FieldMarkers { list, keys, map, merge_key, strategy, default }) = field.markers.as_deref() {
             let marks = [
                 ("default", default.clone()),
                 ("x-kubernetes-list-type", list.map(|list| json!(list.as_str()))),
@@ -191,7 +196,7 @@ impl Components {
 }
 
 /// Schemas that every document has: what lists, patches, deletes and the metadata of all objects are made of.
-fn shared() -> BTreeMap<String, Value> {
+fn shared_schemas() -> BTreeMap<String, Value> {
     let string = json!({"type": "string"});
     let of = |properties: Value| json!({"type": "object", "properties": properties});
     let mut status = of(json!({

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use serde_json::json;
 
-use crate::accept;
 use crate::body::Body;
-use crate::published::Published;
-use crate::status::{Answer, Status};
+use crate::negotiation;
+use crate::static_document::StaticDocument;
+use crate::status::{ApiResult, Status};
 
 const TITLE: &str = "Kubernetes";
 /// What kubectl asks for, and the spelling of the answer: clients in Go read no media type with an `@`.
@@ -22,8 +22,8 @@ const PROTOBUF: [&str; 2] = [
 
 /// The document, in both forms.
 pub(crate) struct OpenApi2 {
-    json: Published,
-    protobuf: Published,
+    json: StaticDocument,
+    protobuf: StaticDocument,
 }
 
 impl OpenApi2 {
@@ -35,20 +35,20 @@ impl OpenApi2 {
         // `Document` of gnostic: swagger, info, paths.
         let message = [text(1, "2.0"), field(2, &info), field(8, &[])].concat();
         OpenApi2 {
-            json: Published::new(&document, "application/json"),
-            protobuf: Published::of_bytes(Bytes::from(message), PROTOBUF[1]),
+            json: StaticDocument::new(&document, "application/json"),
+            protobuf: StaticDocument::of_bytes(Bytes::from(message), PROTOBUF[1]),
         }
     }
 
     /// The document in the form that the client reads.
-    pub fn answer(&self, headers: &HeaderMap) -> Answer<Response<Body>> {
-        let ranges = accept::ranges(headers);
+    pub fn response(&self, headers: &HeaderMap) -> ApiResult<Response<Body>> {
+        let ranges = negotiation::accepted_ranges(headers);
         let asks_for_protobuf = ranges.iter().any(|range| PROTOBUF.contains(&range.media_type()));
         if asks_for_protobuf {
-            return Ok(self.protobuf.answer(headers));
+            return Ok(self.protobuf.response(headers));
         }
         let reads_json = ranges.iter().any(|range| range.is_json() && range.parameter("as").is_none());
-        if reads_json { Ok(self.json.answer(headers)) } else { Err(Status::not_acceptable()) }
+        if reads_json { Ok(self.json.response(headers)) } else { Err(Status::not_acceptable()) }
     }
 }
 

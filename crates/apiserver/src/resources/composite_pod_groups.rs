@@ -1,7 +1,7 @@
 //! CompositePodGroups: groups of groups. Served in `v1alpha3` alone.
 
-use api::scheduling::validation::composite_pod_group::{self, refers};
-use api::scheduling::validation::with_times;
+use api::scheduling::validation::composite_pod_group::{self, has_workload_ref};
+use api::scheduling::validation::with_transition_times;
 use api::scheduling::{defaults, prepare};
 use k8s_openapi::api::scheduling::v1alpha3::CompositePodGroup;
 use serde::Deserialize;
@@ -20,13 +20,18 @@ pub(super) fn resource() -> Resource {
             prepare::prepare_composite_status_update(new.document_mut(), old.document(), gates);
         },
         validate_create: |new, gates| {
-            Ok(composite_pod_group::validate_create(&new.typed()?, refers(new.document()), gates))
+            Ok(composite_pod_group::validate_create(&new.typed()?, has_workload_ref(new.document()), gates))
         },
         validate_update: |new, old, gates| {
-            Ok(composite_pod_group::validate_update(&new.typed()?, refers(new.document()), &old.typed()?, gates))
+            Ok(composite_pod_group::validate_update(
+                &new.typed()?,
+                has_workload_ref(new.document()),
+                &old.typed()?,
+                gates,
+            ))
         },
         validate_status_update: |new, old, gates| {
-            let new = CompositePodGroup::deserialize(&*with_times(new.document()))?;
+            let new = CompositePodGroup::deserialize(&*with_transition_times(new.document()))?;
             Ok(composite_pod_group::validate_status_update(&new, &old.typed()?, gates))
         },
         table: table::pod_groups::COMPOSITE_TABLE,
@@ -36,8 +41,8 @@ pub(super) fn resource() -> Resource {
         storage_version_hash: "L+dT284DGFE=",
         subresources: &[Subresource::Status],
         unconditional_update: false,
-        ..super::plain(
-            super::Names(
+        ..super::base_resource(
+            super::KindNames(
                 "scheduling.k8s.io",
                 &["v1alpha3"],
                 "compositepodgroups",

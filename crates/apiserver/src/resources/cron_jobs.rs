@@ -5,7 +5,7 @@ use api::batch::{cron_job, workload_ref};
 use api::conversion;
 
 use super::jobs::name_warning;
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::resource::{Resource, Strategy, Subresource};
 use crate::table;
 
@@ -14,7 +14,7 @@ const JOB_SPEC: &str = "/spec/jobTemplate/spec";
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
-        drafts: conversion::cron_job_drafts,
+        normalize_drafts: conversion::normalize_cron_job_drafts,
         defaults: |cron_job, gates| cron_job::set_defaults(cron_job.document_mut(), gates),
         prepare_create: |new, gates| cron_job::prepare_create(new.document_mut(), gates),
         prepare_update: |new, old, gates| cron_job::prepare_update(new.document_mut(), old.document(), gates),
@@ -41,11 +41,11 @@ pub(super) fn resource() -> Resource {
         short_names: &["cj"],
         subresources: &[Subresource::Status],
         counts_generation: true,
-        ..super::plain(super::Names("batch", &["v1"], "cronjobs", "cronjob", "CronJob"), strategy)
+        ..super::base_resource(super::KindNames("batch", &["v1"], "cronjobs", "cronjob", "CronJob"), strategy)
     }
 }
 
-fn warnings(cron_job: &Object, old: Option<&Object>) -> Vec<String> {
+fn warnings(cron_job: &ApiObject, old: Option<&ApiObject>) -> Vec<String> {
     if old.is_none() {
         let reference = workload_ref::warning(cron_job.document(), "/spec/jobTemplate/spec");
         return name_warning(cron_job.name()).into_iter().chain(reference).collect();

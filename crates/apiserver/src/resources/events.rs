@@ -3,7 +3,7 @@
 use api::conversion;
 use api::core::{defaults, validation};
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::resource::{Resource, Strategy};
 use crate::table;
 
@@ -23,7 +23,7 @@ pub(super) fn resource() -> Resource {
         storage_version_hash: "r2yiGXH7wu8=",
         short_names: &["ev"],
         expires: true,
-        ..super::plain(super::Names("", &["v1"], "events", "event", "Event"), STRATEGY)
+        ..super::base_resource(super::KindNames("", &["v1"], "events", "event", "Event"), STRATEGY)
     }
 }
 
@@ -35,10 +35,16 @@ pub(super) fn resource_of_events_group() -> Resource {
             Ok(validation::event::validate_update_in_events_group(&new.typed()?, &old.typed()?))
         },
         selectable: SELECTABLE_IN_EVENTS_GROUP,
-        kept_names: KEPT_NAMES,
+        stored_field_names: STORED_FIELD_NAMES,
         ..STRATEGY
     };
-    Resource { group: "events.k8s.io", versions: &[], conversions: conversion::EVENT, strategy, ..resource() }
+    Resource {
+        group: "events.k8s.io",
+        versions: &[],
+        conversions: conversion::EVENT_CONVERSIONS,
+        strategy,
+        ..resource()
+    }
 }
 
 const SELECTABLE: &[&str] = &[
@@ -69,7 +75,7 @@ const SELECTABLE_IN_EVENTS_GROUP: &[&str] = &[
 ];
 
 /// Fields that have another name in the core group.
-const KEPT_NAMES: &[(&str, &str)] = &[
+const STORED_FIELD_NAMES: &[(&str, &str)] = &[
     ("regarding.kind", "involvedObject.kind"),
     ("regarding.namespace", "involvedObject.namespace"),
     ("regarding.name", "involvedObject.name"),
@@ -80,7 +86,7 @@ const KEPT_NAMES: &[(&str, &str)] = &[
     ("reportingController", "reportingComponent"),
 ];
 
-fn fields(event: &Object) -> Vec<(&'static str, String)> {
+fn fields(event: &ApiObject) -> Vec<(&'static str, String)> {
     let value = |field: &str| match field {
         "source" => match event.text(&["source", "component"]) {
             "" => event.text(&["reportingComponent"]),

@@ -4,14 +4,14 @@ use api::batch::{defaults, prepare, validation, workload_ref};
 use api::conversion;
 use api::metadata::names;
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::request::Propagation;
 use crate::resource::{Resource, Strategy, Subresource};
 use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
-        drafts: conversion::job_drafts,
+        normalize_drafts: conversion::normalize_job_drafts,
         defaults: |job, gates| defaults::set_defaults(job.document_mut(), gates),
         prepare_create: |job, gates| prepare::prepare_create(job.document_mut(), gates),
         prepare_update: |new, old, gates| prepare::prepare_update(new.document_mut(), old.document(), gates),
@@ -43,7 +43,7 @@ pub(super) fn resource() -> Resource {
         subresources: &[Subresource::Status],
         propagation: Propagation::Orphan,
         counts_generation: true,
-        ..super::plain(super::Names("batch", &["v1"], "jobs", "job", "Job"), strategy)
+        ..super::base_resource(super::KindNames("batch", &["v1"], "jobs", "job", "Job"), strategy)
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn name_warning(name: &str) -> Option<String> {
     })
 }
 
-fn warnings(job: &Object, old: Option<&Object>) -> Vec<String> {
+fn warnings(job: &ApiObject, old: Option<&ApiObject>) -> Vec<String> {
     let mut warnings: Vec<String> = old.is_none().then(|| name_warning(job.name())).flatten().into_iter().collect();
     if old.is_none() {
         warnings.extend(workload_ref::warning(job.document(), "/spec"));

@@ -7,8 +7,8 @@ use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
-        prepare_create: |new, _| coordination::prepare(new.document_mut()),
-        prepare_update: |new, _, _| coordination::prepare(new.document_mut()),
+        prepare_create: |new, _| coordination::drop_coordinated_election_fields(new.document_mut()),
+        prepare_update: |new, _, _| coordination::drop_coordinated_election_fields(new.document_mut()),
         validate_create: |new, _| Ok(coordination::validate_create(&new.typed()?)),
         validate_update: |new, old, _| Ok(coordination::validate_update(&new.typed()?, &old.typed()?)),
         table: table::leases::TABLE,
@@ -18,6 +18,6 @@ pub(super) fn resource() -> Resource {
         storage_version_hash: "gqkMMb/YqFM=",
         // A lease is written by many at once: nobody may write over what he has not seen.
         unconditional_update: false,
-        ..super::plain(super::Names("coordination.k8s.io", &["v1"], "leases", "lease", "Lease"), strategy)
+        ..super::base_resource(super::KindNames("coordination.k8s.io", &["v1"], "leases", "lease", "Lease"), strategy)
     }
 }

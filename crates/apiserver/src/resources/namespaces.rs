@@ -3,7 +3,7 @@
 use api::core::{defaults, validation};
 use serde_json::{Value, json};
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::resource::{Resource, Strategy, Subresource};
 use crate::table;
 
@@ -11,10 +11,10 @@ pub(super) fn resource() -> Resource {
     let strategy = Strategy {
         defaults: |namespace, gates| defaults::set_namespace_defaults(namespace.document_mut(), gates),
         prepare_create: |namespace, _| {
-            hold(namespace);
+            add_spec_finalizer(namespace);
             namespace.top_mut().insert("status".to_owned(), json!({"phase": "Active"}));
         },
-        prepare_update: |new, old, _| new.take_part_from(old, "spec"),
+        prepare_update: |new, old, _| new.copy_field_from(old, "spec"),
         validate_create: |new, gates| Ok(validation::namespace::validate_create(&new.typed()?, gates)),
         validate_update: |new, old, gates| {
             Ok(validation::namespace::validate_update(&new.typed()?, &old.typed()?, gates))
@@ -31,7 +31,7 @@ pub(super) fn resource() -> Resource {
             phase => vec![("status.phase", phase.to_owned())],
         },
         mark_deleting,
-        held,
+        has_spec_finalizers,
         table: table::namespaces::TABLE,
         ..Strategy::PLAIN
     };
@@ -42,12 +42,12 @@ pub(super) fn resource() -> Resource {
         namespaced: false,
         subresources: &[Subresource::Status, Subresource::Finalize],
         returns_deleted: true,
-        ..super::plain(super::Names("", &["v1"], "namespaces", "namespace", "Namespace"), strategy)
+        ..super::base_resource(super::KindNames("", &["v1"], "namespaces", "namespace", "Namespace"), strategy)
     }
 }
 
 /// Whoever else holds a new namespace, the controller that empties it does.
-fn hold(namespace: &mut Object) {
+fn add_spec_finalizer(namespace: &mut ApiObject) {
     const EMPTIED: &str = "kubernetes";
     if !namespace.document()["spec"].is_object() {
         namespace.top_mut().insert("spec".to_owned(), json!({}));
@@ -61,7 +61,7 @@ fn hold(namespace: &mut Object) {
 }
 
 /// What was found out about an earlier attempt stays. Namespaces have no grace period.
-fn mark_deleting(namespace: &mut Object) {
+fn mark_deleting(namespace: &mut ApiObject) {
     namespace.metadata_mut().remove("deletionGracePeriodSeconds");
     if !namespace.document()["status"].is_object() {
         namespace.top_mut().insert("status".to_owned(), json!({}));
@@ -69,6 +69,6 @@ fn mark_deleting(namespace: &mut Object) {
     namespace.document_mut()["status"]["phase"] = "Terminating".into();
 }
 
-fn held(namespace: &Object) -> bool {
+fn has_spec_finalizers(namespace: &ApiObject) -> bool {
     namespace.document()["spec"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }

@@ -27,6 +27,6 @@ pub(super) fn resource() -> Resource {
         short_names: &["no"],
         namespaced: false,
         subresources: &[Subresource::Status],
-        ..super::plain(super::Names("", &["v1"], "nodes", "node", "Node"), strategy)
+        ..super::base_resource(super::KindNames("", &["v1"], "nodes", "node", "Node"), strategy)
     }
 }

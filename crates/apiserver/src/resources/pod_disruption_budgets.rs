@@ -1,7 +1,7 @@
 //! Pod disruption budgets: how many pods of a set must stay when pods are evicted.
 
 use api::policy;
-use api::scheduling::validation::with_times;
+use api::scheduling::validation::with_transition_times;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::Deserialize;
 
@@ -17,18 +17,19 @@ pub(super) fn resource() -> Resource {
             Ok(policy::validate_update(&now?, &before?, &new.typed_part("spec")?))
         },
         validate_status_update: |new, old, _| {
-            let new = PodDisruptionBudget::deserialize(&*with_times(new.document()))?;
+            let new = PodDisruptionBudget::deserialize(&*with_transition_times(new.document()))?;
             Ok(policy::validate_status_update(&new, &old.typed()?))
         },
         table: table::pod_disruption_budgets::TABLE,
         ..Strategy::PLAIN
     };
-    let names = super::Names("policy", &["v1"], "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget");
+    let names =
+        super::KindNames("policy", &["v1"], "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget");
     Resource {
         short_names: &["pdb"],
         subresources: &[Subresource::Status],
         unconditional_update: false,
         counts_generation: true,
-        ..super::plain(names, strategy)
+        ..super::base_resource(names, strategy)
     }
 }

@@ -1,7 +1,7 @@
 //! PodGroups.
 
 use api::conversion;
-use api::scheduling::validation::{pod_group, with_times};
+use api::scheduling::validation::{pod_group, with_transition_times};
 use api::scheduling::{defaults, prepare};
 use k8s_openapi::api::scheduling::v1beta1::PodGroup;
 use serde::Deserialize;
@@ -22,19 +22,19 @@ pub(super) fn resource() -> Resource {
         validate_create: |new, gates| Ok(pod_group::validate_create(&new.typed()?, gates)),
         validate_update: |new, old, gates| Ok(pod_group::validate_update(&new.typed()?, &old.typed()?, gates)),
         validate_status_update: |new, old, gates| {
-            let new = PodGroup::deserialize(&*with_times(new.document()))?;
+            let new = PodGroup::deserialize(&*with_transition_times(new.document()))?;
             Ok(pod_group::validate_status_update(&new, &old.typed()?, gates))
         },
         table: table::pod_groups::TABLE,
         ..Strategy::PLAIN
     };
     Resource {
-        conversions: conversion::POD_GROUP,
+        conversions: conversion::POD_GROUP_CONVERSIONS,
         storage_version_hash: "QjOl2H5qPs0=",
         subresources: &[Subresource::Status],
         unconditional_update: false,
-        ..super::plain(
-            super::Names("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "podgroups", "podgroup", "PodGroup"),
+        ..super::base_resource(
+            super::KindNames("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "podgroups", "podgroup", "PodGroup"),
             strategy,
         )
     }

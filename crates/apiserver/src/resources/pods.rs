@@ -6,28 +6,28 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodSt
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::resource::{Resource, Strategy, Subresource};
 use crate::table;
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
-        drafts: conversion::pod_drafts,
+        normalize_drafts: conversion::normalize_pod_drafts,
         defaults: |pod, gates| defaults::set_pod_defaults(pod.document_mut(), gates),
         prepare_create: |pod, gates| {
             prepare::drop_disabled_pod_fields(pod.document_mut(), None, gates);
             prepare::merge_label_keys(pod.document_mut());
-            begin_status(pod);
+            set_initial_status(pod);
         },
         prepare_update: |new, old, gates| {
             prepare::drop_disabled_pod_fields(new.document_mut(), Some(old.document()), gates);
-            prepare::keep_pod_resources(new.document_mut(), old.document());
+            prepare::keep_pod_level_resources(new.document_mut(), old.document());
         },
         prepare_status_update: |new, old, _| {
-            new.take_meta_from(old, "ownerReferences");
+            new.copy_metadata_field_from(old, "ownerReferences");
             if let Some(status) = new.document_mut().get_mut("status") {
-                prepare::settle_addresses(status);
-                prepare::settle_status(status, &old.document()["status"]);
+                prepare::normalize_pod_ips(status);
+                prepare::normalize_pod_status(status, &old.document()["status"]);
             }
             let class = &old.document()["status"]["qosClass"];
             if new.document()["status"].is_object()
@@ -40,7 +40,11 @@ pub(super) fn resource() -> Resource {
         validate_create: |new, gates| Ok(validation::pod::validate_create(&new.typed()?, gates)),
         validate_update: |new, old, gates| Ok(validation::pod::validate_update(&new.typed()?, &old.typed()?, gates)),
         validate_status_update: |new, old, gates| {
-            Ok(validation::pod_status::validate_update(&reported(new)?, &reported(old)?, gates))
+            Ok(validation::pod_status::validate_update(
+                &decode_for_status_validation(new)?,
+                &decode_for_status_validation(old)?,
+                gates,
+            ))
         },
         selectable: SELECTABLE,
         fields,
@@ -55,12 +59,12 @@ pub(super) fn resource() -> Resource {
         subresources: &[Subresource::Status, Subresource::Binding, Subresource::Eviction],
         counts_generation: true,
         returns_deleted: true,
-        ..super::plain(super::Names("", &["v1"], "pods", "pod", "Pod"), strategy)
+        ..super::base_resource(super::KindNames("", &["v1"], "pods", "pod", "Pod"), strategy)
     }
 }
 
 /// The pod as far as a report of its status is judged: of the spec, which is the old one, little is decoded.
-fn reported(pod: &Object) -> Result<Pod, serde_json::Error> {
+fn decode_for_status_validation(pod: &ApiObject) -> Result<Pod, serde_json::Error> {
     let said = |path: &[&str]| Some(pod.text(path)).filter(|text| !text.is_empty()).map(str::to_owned);
     let spec = &pod.document()["spec"];
     let status: PodStatus = pod.typed_part("status")?;
@@ -68,15 +72,18 @@ fn reported(pod: &Object) -> Result<Pod, serde_json::Error> {
         node_name: said(&["spec", "nodeName"]),
         restart_policy: said(&["spec", "restartPolicy"]),
         resource_claims: spec.get("resourceClaims").map(Deserialize::deserialize).transpose()?,
-        containers: judged(&spec["containers"], status.container_statuses.as_deref())?,
-        init_containers: Some(judged(&spec["initContainers"], status.init_container_statuses.as_deref())?),
+        containers: decode_containers(&spec["containers"], status.container_statuses.as_deref())?,
+        init_containers: Some(decode_containers(&spec["initContainers"], status.init_container_statuses.as_deref())?),
         ..PodSpec::default()
     };
     Ok(Pod { metadata: pod.typed_part("metadata")?, spec: Some(spec), status: Some(status) })
 }
 
 /// Containers as far as their statuses are judged by them. Resources are read only where devices are reported.
-fn judged(containers: &Value, statuses: Option<&[ContainerStatus]>) -> Result<Vec<Container>, serde_json::Error> {
+fn decode_containers(
+    containers: &Value,
+    statuses: Option<&[ContainerStatus]>,
+) -> Result<Vec<Container>, serde_json::Error> {
     let has_devices = |status: &ContainerStatus| status.allocated_resources_status.is_some();
     let of_devices = statuses.unwrap_or_default().iter().any(has_devices);
     let judged = |container: &Value| {
@@ -103,7 +110,7 @@ const SELECTABLE: &[&str] = &[
     "status.nominatedNodeName",
 ];
 
-fn fields(pod: &Object) -> Vec<(&'static str, String)> {
+fn fields(pod: &ApiObject) -> Vec<(&'static str, String)> {
     let (spec, status) = (&pod.document()["spec"], &pod.document()["status"]);
     let mut fields = Vec::with_capacity(SELECTABLE.len());
     for &field in SELECTABLE {
@@ -124,7 +131,7 @@ fn fields(pod: &Object) -> Vec<(&'static str, String)> {
 }
 
 /// A pod that no kubelet runs any more, or yet, goes at once.
-fn grace_seconds(pod: &Object, asked: Option<i64>) -> i64 {
+fn grace_seconds(pod: &ApiObject, asked: Option<i64>) -> i64 {
     let finished = matches!(pod.text(&["status", "phase"]), "Succeeded" | "Failed");
     if pod.text(&["spec", "nodeName"]).is_empty() || finished {
         return 0;
@@ -138,7 +145,7 @@ fn grace_seconds(pod: &Object, asked: Option<i64>) -> i64 {
 }
 
 /// The status that a pod has before anyone has looked at it.
-fn begin_status(pod: &mut Object) {
+fn set_initial_status(pod: &mut ApiObject) {
     let mut status = json!({"phase": "Pending", "qosClass": prepare::qos_class(&pod.document()["spec"])});
     if pod.document()["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
         status["conditions"] = json!([{

@@ -25,8 +25,8 @@ pub(super) fn resource() -> Resource {
         short_names: &["pc"],
         namespaced: false,
         counts_generation: true,
-        ..super::plain(
-            super::Names("scheduling.k8s.io", &["v1"], "priorityclasses", "priorityclass", "PriorityClass"),
+        ..super::base_resource(
+            super::KindNames("scheduling.k8s.io", &["v1"], "priorityclasses", "priorityclass", "PriorityClass"),
             strategy,
         )
     }

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use api::conversion::Around;
+use api::conversion::ConversionContext;
 use api::gates::{Gate, Gates};
-use api::schema::{self, Shape, table};
+use api::schema::{self, ValueType, table};
 use api::{Random, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::object::Object;
+use crate::object::ApiObject;
 use crate::resource::Resource;
 
 /// Texts that mean something somewhere, and some that never do.
@@ -62,30 +62,30 @@ const TEXTS: [&str; 44] = [
 const NUMBERS: [i64; 12] = [0, 1, -1, 2, 3, 8, 443, 65_536, 100_001, i32::MAX as i64, i32::MIN as i64, i64::MIN];
 const AMOUNTS: [&str; 10] = ["0", "1", "-1", "1500m", "2Gi", "1e3", "9223372036854775807E", "0.000000001", "", "x"];
 /// No document is larger, however deep its kind goes.
-const VALUES_MAX: usize = 400;
+const MAX_VALUES: usize = 400;
 
 /// Draws documents.
-struct Draw {
+struct DocumentGenerator {
     random: Random,
     left: usize,
     /// One value of this many is of any type; none where it is zero.
-    wrong_of: u64,
+    wrong_one_in: u64,
 }
 
-impl Draw {
-    fn of(seed: u64, wrong_of: u64) -> Draw {
-        Draw { random: Random::seeded(seed), left: VALUES_MAX, wrong_of }
+impl DocumentGenerator {
+    fn new(seed: u64, wrong_of: u64) -> DocumentGenerator {
+        DocumentGenerator { random: Random::seeded(seed), left: MAX_VALUES, wrong_one_in: wrong_of }
     }
 
-    fn one<T: Copy>(&self, of: &[T]) -> T {
+    fn pick<T: Copy>(&self, of: &[T]) -> T {
         of[self.random.below(of.len() as u64) as usize]
     }
 
     fn text(&self) -> String {
         match self.random.below(40) {
-            0 => "a".repeat(self.one(&[63, 64, 253, 254, 1_025])),
+            0 => "a".repeat(self.pick(&[63, 64, 253, 254, 1_025])),
             1 => self.random.uid(),
-            _ => self.one(&TEXTS).to_owned(),
+            _ => self.pick(&TEXTS).to_owned(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Draw {
         match self.random.below(7) {
             0 => Value::Null,
             1 => json!(self.random.below(2) == 0),
-            2 => json!(self.one(&NUMBERS)),
+            2 => json!(self.pick(&NUMBERS)),
             3 => json!(1.5),
             4 => json!([self.text(), {}, null]),
             5 => json!({"name": self.text(), "": []}),
@@ -108,7 +108,7 @@ impl Draw {
 
     /// A document of the kind, in the version asked for.
     fn document(&mut self, resource: &Resource, version: &str) -> Value {
-        self.left = VALUES_MAX;
+        self.left = MAX_VALUES;
         let shape = table().kind(resource.group, version, resource.kind).unwrap();
         let mut document = self.value(shape, 0);
         if !document.is_object() {
@@ -119,35 +119,36 @@ impl Draw {
         document
     }
 
-    fn value(&mut self, shape: Shape, depth: u64) -> Value {
+    fn value(&mut self, shape: ValueType, depth: u64) -> Value {
         self.left = self.left.saturating_sub(1);
-        if depth > 0 && self.wrong_of > 0 && self.random.below(self.wrong_of) == 0 {
+        if depth > 0 && self.wrong_one_in > 0 && self.random.below(self.wrong_one_in) == 0 {
             return self.any();
         }
         match shape {
-            Shape::Text | Shape::Bytes => json!(self.text()),
-            Shape::Time => json!(self.one(&["2030-01-01T00:00:00Z", "2020-02-29T12:00:00Z"])),
-            Shape::Quantity => json!(self.one(&AMOUNTS)),
-            Shape::IntOrString if self.random.below(2) == 0 => json!(self.text()),
-            Shape::Int32 | Shape::IntOrString => json!(self.one(&NUMBERS[..11])),
-            Shape::Int64 => json!(self.one(&NUMBERS)),
-            Shape::Boolean => json!(self.random.below(2) == 0),
-            Shape::Any => self.any(),
-            Shape::List(inner) => {
+            ValueType::Text | ValueType::Bytes => json!(self.text()),
+            ValueType::Time => json!(self.pick(&["2030-01-01T00:00:00Z", "2020-02-29T12:00:00Z"])),
+            ValueType::Quantity => json!(self.pick(&AMOUNTS)),
+            ValueType::IntOrString if self.random.below(2) == 0 => json!(self.text()),
+            ValueType::Int32 | ValueType::IntOrString => json!(self.pick(&NUMBERS[..11])),
+            ValueType::Int64 => json!(self.pick(&NUMBERS)),
+            ValueType::Boolean => json!(self.random.below(2) == 0),
+            ValueType::Any => self.any(),
+            ValueType::List(inner) => {
                 let count = if self.left == 0 { 0 } else { self.random.below(4) };
-                (0..count).map(|_| self.value(table().inner(inner), depth + 1)).collect()
+                (0..count).map(|_| self.value(table().element_type(inner), depth + 1)).collect()
             }
-            Shape::Map(inner) => {
+            ValueType::Map(inner) => {
                 let count = if self.left == 0 { 0 } else { self.random.below(3) };
-                let entry = |draw: &mut Draw| (draw.text(), draw.value(table().inner(inner), depth + 1));
+                let entry =
+                    |draw: &mut DocumentGenerator| (draw.text(), draw.value(table().element_type(inner), depth + 1));
                 Value::Object((0..count).map(|_| entry(self)).collect::<Map<_, _>>())
             }
-            Shape::Object(number) => {
+            ValueType::Object(number) => {
                 let mut members = Map::new();
                 for field in &table().object(number).fields {
                     // The top and the spec are nearly whole; the deeper, the sparser.
                     if self.left > 0 && self.random.below(depth + 2) <= 1 {
-                        members.insert(field.name.to_string(), self.value(field.shape, depth + 1));
+                        members.insert(field.name.to_string(), self.value(field.value_type, depth + 1));
                     }
                 }
                 Value::Object(members)
@@ -171,15 +172,15 @@ fn gates(seed: u64) -> Gates {
 }
 
 /// The object as it is when the kind's own functions see it, or nothing where it is refused before.
-fn taken(resource: &Resource, document: Value) -> Option<Object> {
-    let mut object = Object::new(document).ok()?;
+fn accepted(resource: &Resource, document: Value) -> Option<ApiObject> {
+    let mut object = ApiObject::new(document).ok()?;
     let findings =
         schema::check(resource.storage_group, resource.storage_version, resource.kind, object.document_mut());
     findings.type_errors.is_empty().then_some(object)
 }
 
 /// Calls every function of the kind with `new`, and with `old` where there is one before.
-fn judge(resource: &Resource, new: &Object, old: &Object, gates: &Gates) {
+fn call_strategy(resource: &Resource, new: &ApiObject, old: &ApiObject, gates: &Gates) {
     let does = &resource.strategy;
     let mut made = new.clone();
     (does.defaults)(&mut made, gates);
@@ -188,13 +189,13 @@ fn judge(resource: &Resource, new: &Object, old: &Object, gates: &Gates) {
     let (mut changed, mut reported) = (new.clone(), new.clone());
     (does.prepare_update)(&mut changed, old, gates);
     let _ = (does.validate_update)(&changed, old, gates);
-    reported.take_part_from(old, "spec");
+    reported.copy_field_from(old, "spec");
     (does.prepare_status_update)(&mut reported, old, gates);
     let _ = (does.validate_status_update)(&reported, old, gates);
     let _ = (does.validate_finalize)(&changed, old, gates);
     let (_, _) = ((does.warnings)(new, Some(old)), (does.fields)(new));
     let _ = (does.table.cells)(new, Timestamp::UNIX_EPOCH);
-    let (_, _) = ((does.grace_seconds)(new, None), (does.held)(new));
+    let (_, _) = ((does.grace_seconds)(new, None), (does.has_spec_finalizers)(new));
     (does.mark_deleting)(&mut made);
 }
 
@@ -203,10 +204,10 @@ proptest! {
 
     #[test]
     fn defaults_set_twice_are_defaults_set_once(seed in any::<u64>()) {
-        let (mut draw, gates) = (Draw::of(seed, 0), gates(seed));
+        let (mut draw, gates) = (DocumentGenerator::new(seed, 0), gates(seed));
         for resource in kinds() {
             let document = draw.stored_document(&resource);
-            let Some(mut once) = taken(&resource, document) else { continue };
+            let Some(mut once) = accepted(&resource, document) else { continue };
             (resource.strategy.defaults)(&mut once, &gates);
             let mut twice = once.clone();
             (resource.strategy.defaults)(&mut twice, &gates);
@@ -216,25 +217,25 @@ proptest! {
 
     #[test]
     fn no_document_makes_a_kind_panic(seed in any::<u64>(), wrong_of in prop_oneof![Just(0), Just(20), Just(2)]) {
-        let (mut draw, gates) = (Draw::of(seed, wrong_of), gates(seed));
+        let (mut draw, gates) = (DocumentGenerator::new(seed, wrong_of), gates(seed));
         for resource in kinds() {
-            for version in resource.served() {
+            for version in resource.served_versions() {
                 let mut spelt = draw.document(&resource, version);
-                let _ = (resource.strategy.drafts)(&mut spelt, &gates);
+                let _ = (resource.strategy.normalize_drafts)(&mut spelt, &gates);
                 if let Some(conversion) = resource.conversion(version) {
-                    let around = Around { namespace: "default", old: None, workload: &|_| None };
-                    if (conversion.inward)(&mut spelt, &around).is_ok() {
-                        (conversion.outward)(&mut spelt);
+                    let around = ConversionContext { namespace: "default", old: None, workload: &|_| None };
+                    if (conversion.to_storage)(&mut spelt, &around).is_ok() {
+                        (conversion.from_storage)(&mut spelt);
                     }
                 }
             }
             let [new, old] = [0, 1].map(|_| draw.stored_document(&resource));
-            let (Some(new), Some(mut old)) = (taken(&resource, new), taken(&resource, old)) else { continue };
+            let (Some(new), Some(mut old)) = (accepted(&resource, new), accepted(&resource, old)) else { continue };
             (resource.strategy.defaults)(&mut old, &gates);
             let mut near = old.clone();
-            near.take_part_from(&new, ["spec", "status", "metadata"][(seed % 3) as usize]);
+            near.copy_field_from(&new, ["spec", "status", "metadata"][(seed % 3) as usize]);
             for new in [&new, &near, &old].into_iter().filter(|new| new.document()["metadata"].is_object()) {
-                judge(&resource, new, &old, &gates);
+                call_strategy(&resource, new, &old, &gates);
             }
         }
     }
@@ -244,10 +245,10 @@ proptest! {
 fn drawn_documents_are_judged_and_some_of_them_are_good() {
     let mut verdicts = [0_usize; 3];
     for seed in 0..300 {
-        let mut draw = Draw::of(seed, 0);
+        let mut draw = DocumentGenerator::new(seed, 0);
         for resource in kinds() {
             let document = draw.stored_document(&resource);
-            let Some(mut object) = taken(&resource, document) else { continue };
+            let Some(mut object) = accepted(&resource, document) else { continue };
             (resource.strategy.defaults)(&mut object, &Gates::default());
             match (resource.strategy.validate_create)(&object, &Gates::default()) {
                 Err(_) => verdicts[0] += 1,

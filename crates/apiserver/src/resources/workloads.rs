@@ -8,7 +8,7 @@ use crate::resource::{Resource, Strategy};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {
-        drafts: conversion::workload_drafts,
+        normalize_drafts: conversion::normalize_workload_drafts,
         prepare_create: |new, gates| prepare::prepare_workload_create(new.document_mut(), gates),
         prepare_update: |new, old, gates| {
             prepare::prepare_workload_update(new.document_mut(), old.document(), gates);
@@ -18,11 +18,11 @@ pub(super) fn resource() -> Resource {
         ..Strategy::PLAIN
     };
     Resource {
-        conversions: conversion::WORKLOAD,
+        conversions: conversion::WORKLOAD_CONVERSIONS,
         storage_version_hash: "Fgcxusx6IUo=",
         unconditional_update: false,
-        ..super::plain(
-            super::Names("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "workloads", "workload", "Workload"),
+        ..super::base_resource(
+            super::KindNames("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "workloads", "workload", "Workload"),
             strategy,
         )
     }

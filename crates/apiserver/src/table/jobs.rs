@@ -3,25 +3,25 @@
 use api::Timestamp;
 use serde_json::Value;
 
-use super::{Column, NONE, Table, age, is_true, items, lasted};
-use crate::object::Object;
+use super::{NONE, PrinterColumn, PrinterTable, age, duration_between, is_true, items};
+use crate::object::ApiObject;
 
 /// Name, Status, Completions, Duration, Age; wide: Containers, Images, Selector.
-pub const TABLE: Table = Table {
+pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
-        Column::NAME,
-        Column::text("Status", "What has become of the Job."),
-        Column::text("Completions", "How many pods have succeeded, of how many that must."),
-        Column::text("Duration", "Time from start to completion, or until now."),
-        Column::AGE,
-        Column::wide("Containers", "Names of the containers in the template."),
-        Column::wide("Images", "Images of the containers in the template."),
-        Column::wide("Selector", "Labels by which the Job finds its pods."),
+        PrinterColumn::NAME,
+        PrinterColumn::text("Status", "What has become of the Job."),
+        PrinterColumn::text("Completions", "How many pods have succeeded, of how many that must."),
+        PrinterColumn::text("Duration", "Time from start to completion, or until now."),
+        PrinterColumn::AGE,
+        PrinterColumn::wide("Containers", "Names of the containers in the template."),
+        PrinterColumn::wide("Images", "Images of the containers in the template."),
+        PrinterColumn::wide("Selector", "Labels by which the Job finds its pods."),
     ],
     cells,
 };
 
-fn cells(job: &Object, now: Timestamp) -> Vec<Value> {
+fn cells(job: &ApiObject, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&job.document()["spec"], &job.document()["status"]);
     let start = status["startTime"].as_str().unwrap_or_default();
     let end = status["completionTime"].as_str().unwrap_or_default();
@@ -29,7 +29,7 @@ fn cells(job: &Object, now: Timestamp) -> Vec<Value> {
         job.name().into(),
         state(job).into(),
         completions(spec, status).into(),
-        if start.is_empty() { String::new() } else { lasted(start, end, now) }.into(),
+        if start.is_empty() { String::new() } else { duration_between(start, end, now) }.into(),
         age(job, now),
         containers(spec, "name").into(),
         containers(spec, "image").into(),
@@ -44,7 +44,7 @@ pub(super) fn containers(spec: &Value, field: &str) -> String {
     texts.join(",")
 }
 
-fn state(job: &Object) -> &'static str {
+fn state(job: &ApiObject) -> &'static str {
     let status = &job.document()["status"];
     for finished in ["Complete", "Failed"] {
         if is_true(status, finished) {

@@ -1,9 +1,9 @@
 //! Leases as rows.
 
-use super::{Column, Table, age};
+use super::{PrinterColumn, PrinterTable, age};
 
 /// Name, Holder, Age.
-pub const TABLE: Table = Table {
-    columns: &[Column::NAME, Column::text("Holder", "Who holds the lease."), Column::AGE],
+pub const TABLE: PrinterTable = PrinterTable {
+    columns: &[PrinterColumn::NAME, PrinterColumn::text("Holder", "Who holds the lease."), PrinterColumn::AGE],
     cells: |lease, now| vec![lease.name().into(), lease.text(&["spec", "holderIdentity"]).into(), age(lease, now)],
 };

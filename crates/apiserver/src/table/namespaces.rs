@@ -1,10 +1,14 @@
 //! Namespaces as rows.
 
-use super::{Column, Table, age};
+use super::{PrinterColumn, PrinterTable, age};
 
 /// Name, Status, Age.
-pub const TABLE: Table = Table {
-    columns: &[Column::NAME, Column::text("Status", "Whether the namespace is in use or going away."), Column::AGE],
+pub const TABLE: PrinterTable = PrinterTable {
+    columns: &[
+        PrinterColumn::NAME,
+        PrinterColumn::text("Status", "Whether the namespace is in use or going away."),
+        PrinterColumn::AGE,
+    ],
     cells: |namespace, now| {
         vec![namespace.name().into(), namespace.text(&["status", "phase"]).into(), age(namespace, now)]
     },

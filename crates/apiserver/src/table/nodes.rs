@@ -5,27 +5,27 @@ use std::collections::BTreeSet;
 use api::Timestamp;
 use serde_json::Value;
 
-use super::{Column, NONE, Table, UNKNOWN, age, condition, items, or};
-use crate::object::Object;
+use super::{NONE, PrinterColumn, PrinterTable, UNKNOWN, age, condition, items, non_empty_or};
+use crate::object::ApiObject;
 
 /// Name, Status, Roles, Age, Version; wide: Internal-IP, External-IP, OS-Image, Kernel-Version, Container-Runtime.
-pub const TABLE: Table = Table {
+pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
-        Column::NAME,
-        Column::text("Status", "Whether the node takes pods."),
-        Column::text("Roles", "Roles of the node, from its labels."),
-        Column::AGE,
-        Column::text("Version", "Version of the kubelet."),
-        Column::wide("Internal-IP", "Address inside the cluster."),
-        Column::wide("External-IP", "Address outside the cluster."),
-        Column::wide("OS-Image", "Operating system."),
-        Column::wide("Kernel-Version", "Kernel of the operating system."),
-        Column::wide("Container-Runtime", "What runs the containers."),
+        PrinterColumn::NAME,
+        PrinterColumn::text("Status", "Whether the node takes pods."),
+        PrinterColumn::text("Roles", "Roles of the node, from its labels."),
+        PrinterColumn::AGE,
+        PrinterColumn::text("Version", "Version of the kubelet."),
+        PrinterColumn::wide("Internal-IP", "Address inside the cluster."),
+        PrinterColumn::wide("External-IP", "Address outside the cluster."),
+        PrinterColumn::wide("OS-Image", "Operating system."),
+        PrinterColumn::wide("Kernel-Version", "Kernel of the operating system."),
+        PrinterColumn::wide("Container-Runtime", "What runs the containers."),
     ],
     cells,
 };
 
-fn cells(node: &Object, now: Timestamp) -> Vec<Value> {
+fn cells(node: &ApiObject, now: Timestamp) -> Vec<Value> {
     let info = |field: &str| node.text(&["status", "nodeInfo", field]);
     let address = |kind: &str| {
         let addresses = items(&node.document()["status"]["addresses"]);
@@ -40,13 +40,13 @@ fn cells(node: &Object, now: Timestamp) -> Vec<Value> {
         info("kubeletVersion").into(),
         address("InternalIP").into(),
         address("ExternalIP").into(),
-        or(info("osImage"), UNKNOWN).into(),
-        or(info("kernelVersion"), UNKNOWN).into(),
-        or(info("containerRuntimeVersion"), UNKNOWN).into(),
+        non_empty_or(info("osImage"), UNKNOWN).into(),
+        non_empty_or(info("kernelVersion"), UNKNOWN).into(),
+        non_empty_or(info("containerRuntimeVersion"), UNKNOWN).into(),
     ]
 }
 
-fn state(node: &Object) -> String {
+fn state(node: &ApiObject) -> String {
     let ready = match condition(&node.document()["status"], "Ready") {
         None => "Unknown",
         Some(ready) if ready["status"] == "True" => "Ready",
@@ -57,7 +57,7 @@ fn state(node: &Object) -> String {
 }
 
 /// From `node-role.kubernetes.io/ROLE`, and from the older `kubernetes.io/role: ROLE`.
-fn roles(node: &Object) -> String {
+fn roles(node: &ApiObject) -> String {
     let labels = node.metadata().get("labels").and_then(Value::as_object).into_iter().flatten();
     let roles: BTreeSet<&str> = labels
         .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {

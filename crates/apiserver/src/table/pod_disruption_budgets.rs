@@ -2,16 +2,19 @@
 
 use serde_json::Value;
 
-use super::{Column, Table, age};
+use super::{PrinterColumn, PrinterTable, age};
 
 /// Name, Min Available, Max Unavailable, Allowed Disruptions, Age.
-pub const TABLE: Table = Table {
+pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
-        Column::NAME,
-        Column::text("Min Available", "How many pods must stay."),
-        Column::text("Max Unavailable", "How many pods may be missing."),
-        Column { kind: "integer", ..Column::text("Allowed Disruptions", "How many pods may be evicted now.") },
-        Column::AGE,
+        PrinterColumn::NAME,
+        PrinterColumn::text("Min Available", "How many pods must stay."),
+        PrinterColumn::text("Max Unavailable", "How many pods may be missing."),
+        PrinterColumn {
+            kind: "integer",
+            ..PrinterColumn::text("Allowed Disruptions", "How many pods may be evicted now.")
+        },
+        PrinterColumn::AGE,
     ],
     cells: |budget, now| {
         let document = budget.document();

@@ -3,42 +3,45 @@
 use api::Timestamp;
 use serde_json::Value;
 
-use super::{Column, NONE, Table, age, condition, or};
-use crate::object::Object;
+use super::{NONE, PrinterColumn, PrinterTable, age, condition, non_empty_or};
+use crate::object::ApiObject;
 
 /// Name, Policy, Workload, Status, Age.
-pub const TABLE: Table = Table {
+pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
-        Column::NAME,
-        Column::text("Policy", "How the pods of the group are scheduled: one by one, or together as a gang."),
-        Column::text("Workload", "The workload whose template the group was made from."),
-        Column::text("Status", "Whether the group was placed."),
-        Column::AGE,
+        PrinterColumn::NAME,
+        PrinterColumn::text("Policy", "How the pods of the group are scheduled: one by one, or together as a gang."),
+        PrinterColumn::text("Workload", "The workload whose template the group was made from."),
+        PrinterColumn::text("Status", "Whether the group was placed."),
+        PrinterColumn::AGE,
     ],
     cells,
 };
 
 /// Name, Policy, Workload, Age.
-pub const COMPOSITE_TABLE: Table = Table {
+pub const COMPOSITE_TABLE: PrinterTable = PrinterTable {
     columns: &[
-        Column::NAME,
-        Column::text("Policy", "How the groups of the composite are scheduled: one by one, or together as a gang."),
-        Column::text("Workload", "The workload whose template the composite was made from."),
-        Column::AGE,
+        PrinterColumn::NAME,
+        PrinterColumn::text(
+            "Policy",
+            "How the groups of the composite are scheduled: one by one, or together as a gang.",
+        ),
+        PrinterColumn::text("Workload", "The workload whose template the composite was made from."),
+        PrinterColumn::AGE,
     ],
     cells: |group, now| vec![group.name().into(), policy(group), workload(group), age(group, now)],
 };
 
-fn policy(group: &Object) -> Value {
+fn policy(group: &ApiObject) -> Value {
     let gang = group.document()["spec"]["schedulingPolicy"].get("gang").is_some();
     if gang { "Gang" } else { "Basic" }.into()
 }
 
-fn workload(group: &Object) -> Value {
-    or(group.text(&["spec", "workloadRef", "workloadName"]), NONE).into()
+fn workload(group: &ApiObject) -> Value {
+    non_empty_or(group.text(&["spec", "workloadRef", "workloadName"]), NONE).into()
 }
 
-fn cells(group: &Object, now: Timestamp) -> Vec<Value> {
+fn cells(group: &ApiObject, now: Timestamp) -> Vec<Value> {
     let status = status(&group.document()["status"]);
     vec![group.name().into(), policy(group), workload(group), status.into(), age(group, now)]
 }

@@ -5,28 +5,31 @@ use std::collections::BTreeSet;
 use api::Timestamp;
 use serde_json::Value;
 
-use super::{Column, NONE, Table, age, condition, is_true, items, or, since};
-use crate::object::Object;
+use super::{NONE, PrinterColumn, PrinterTable, age, condition, is_true, items, non_empty_or, since};
+use crate::object::ApiObject;
 
 /// Name, Ready, Status, Restarts, Age; wide: IP, Node, Nominated Node, Readiness Gates.
-pub const TABLE: Table = Table {
+pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
-        Column::NAME,
-        Column::text("Ready", "How many containers are ready, of how many there are."),
-        Column::text("Status", "What the pod is doing."),
-        Column::text("Restarts", "How often its containers were restarted, and when last."),
-        Column::AGE,
-        Column::wide("IP", "Address of the pod."),
-        Column::wide("Node", "The node it runs on."),
-        Column::wide("Nominated Node", "The node on which room is being made for it."),
-        Column::wide("Readiness Gates", "How many further conditions of readiness are met, of how many there are."),
+        PrinterColumn::NAME,
+        PrinterColumn::text("Ready", "How many containers are ready, of how many there are."),
+        PrinterColumn::text("Status", "What the pod is doing."),
+        PrinterColumn::text("Restarts", "How often its containers were restarted, and when last."),
+        PrinterColumn::AGE,
+        PrinterColumn::wide("IP", "Address of the pod."),
+        PrinterColumn::wide("Node", "The node it runs on."),
+        PrinterColumn::wide("Nominated Node", "The node on which room is being made for it."),
+        PrinterColumn::wide(
+            "Readiness Gates",
+            "How many further conditions of readiness are met, of how many there are.",
+        ),
     ],
     cells,
 };
 
-fn cells(pod: &Object, now: Timestamp) -> Vec<Value> {
+fn cells(pod: &ApiObject, now: Timestamp) -> Vec<Value> {
     let status = &pod.document()["status"];
-    let seen = Seen::of(pod);
+    let seen = ContainerSummary::from_pod(pod);
     let first_ip = items(&status["podIPs"]).first().and_then(|ip| ip["ip"].as_str());
     let gates = items(&pod.document()["spec"]["readinessGates"]);
     let met = gates.iter().filter(|gate| gate["conditionType"].as_str().is_some_and(|kind| is_true(status, kind)));
@@ -37,15 +40,15 @@ fn cells(pod: &Object, now: Timestamp) -> Vec<Value> {
         seen.state.into(),
         seen.restarts.text(now).into(),
         age(pod, now),
-        or(first_ip.unwrap_or(pod.text(&["status", "podIP"])), NONE).into(),
-        or(pod.text(&["spec", "nodeName"]), NONE).into(),
-        or(pod.text(&["status", "nominatedNodeName"]), NONE).into(),
+        non_empty_or(first_ip.unwrap_or(pod.text(&["status", "podIP"])), NONE).into(),
+        non_empty_or(pod.text(&["spec", "nodeName"]), NONE).into(),
+        non_empty_or(pod.text(&["status", "nominatedNodeName"]), NONE).into(),
         gates.into(),
     ]
 }
 
 /// What is seen of a pod's containers.
-struct Seen<'a> {
+struct ContainerSummary<'a> {
     state: String,
     ready: usize,
     /// How many are meant to run as long as the pod does; init containers may be among them.
@@ -55,10 +58,10 @@ struct Seen<'a> {
     sidecar_restarts: Restarts<'a>,
 }
 
-impl<'a> Seen<'a> {
-    fn of(pod: &'a Object) -> Seen<'a> {
+impl<'a> ContainerSummary<'a> {
+    fn from_pod(pod: &'a ApiObject) -> ContainerSummary<'a> {
         let (spec, status) = (&pod.document()["spec"], &pod.document()["status"]);
-        let mut seen = Seen {
+        let mut seen = ContainerSummary {
             state: first_state(pod),
             ready: 0,
             containers: items(&spec["containers"]).len()
@@ -66,12 +69,12 @@ impl<'a> Seen<'a> {
             restarts: Restarts::default(),
             sidecar_restarts: Restarts::default(),
         };
-        let initializing = seen.look_at_init_containers(spec, status);
+        let initializing = seen.summarize_init_containers(spec, status);
         // A pod that is initialized is told by its containers, whatever its init containers still say.
         if !initializing || is_true(status, "Initialized") {
             // Steps that are done no longer count.
             seen.restarts = seen.sidecar_restarts;
-            seen.look_at_containers(status);
+            seen.summarize_containers(status);
         }
         if pod.is_deleting() {
             if status["reason"] == "NodeLost" {
@@ -84,7 +87,7 @@ impl<'a> Seen<'a> {
     }
 
     /// Whether the pod still waits for one of them, which is then what it is doing.
-    fn look_at_init_containers(&mut self, spec: &Value, status: &'a Value) -> bool {
+    fn summarize_init_containers(&mut self, spec: &Value, status: &'a Value) -> bool {
         let declared = items(&spec["initContainers"]);
         let sidecars = declared.iter().filter(|container| is_sidecar(container));
         let sidecars: BTreeSet<&str> = sidecars.filter_map(|container| container["name"].as_str()).collect();
@@ -105,7 +108,7 @@ impl<'a> Seen<'a> {
                 continue;
             }
             waiting = Some(match held["reason"].as_str() {
-                _ if ended.is_object() => format!("Init:{}", ending(ended)),
+                _ if ended.is_object() => format!("Init:{}", termination_reason(ended)),
                 Some(reason) if !matches!(reason, "" | "PodInitializing") => format!("Init:{reason}"),
                 _ => format!("Init:{index}/{}", declared.len()),
             });
@@ -115,16 +118,18 @@ impl<'a> Seen<'a> {
         is_waiting
     }
 
-    /// The first container that says something is the one that speaks for the pod.
-    fn look_at_containers(&mut self, status: &'a Value) {
+    /// The state of the pod is that of the first container that reports one.
+    fn summarize_containers(&mut self, status: &'a Value) {
         let mut running = false;
-        let mut said = None;
+        let mut reported = None;
         for container in items(&status["containerStatuses"]) {
             self.restarts.count_in(container);
             let state = &container["state"];
             match state["waiting"]["reason"].as_str() {
-                Some(reason) if !reason.is_empty() => drop(said.get_or_insert_with(|| reason.to_owned())),
-                _ if state["terminated"].is_object() => drop(said.get_or_insert_with(|| ending(&state["terminated"]))),
+                Some(reason) if !reason.is_empty() => reported = reported.or_else(|| Some(reason.to_owned())),
+                _ if state["terminated"].is_object() => {
+                    reported = reported.or_else(|| Some(termination_reason(&state["terminated"])))
+                }
                 _ if state["running"].is_object() && container["ready"] == Value::Bool(true) => {
                     running = true;
                     self.ready += 1;
@@ -132,8 +137,8 @@ impl<'a> Seen<'a> {
                 _ => {}
             }
         }
-        if let Some(said) = said {
-            self.state = said;
+        if let Some(reported) = reported {
+            self.state = reported;
         }
         // One container is done, another one still runs: the pod as a whole does.
         if self.state == "Completed" && running {
@@ -143,7 +148,7 @@ impl<'a> Seen<'a> {
 }
 
 /// What the pod is doing as long as no container says anything.
-fn first_state(pod: &Object) -> String {
+fn first_state(pod: &ApiObject) -> String {
     let status = &pod.document()["status"];
     let gated = condition(status, "PodScheduled").is_some_and(|condition| condition["reason"] == "SchedulingGated");
     match pod.text(&["status", "reason"]) {
@@ -159,7 +164,7 @@ fn is_sidecar(container: &Value) -> bool {
 }
 
 /// How a container ended.
-fn ending(terminated: &Value) -> String {
+fn termination_reason(terminated: &Value) -> String {
     match (terminated["reason"].as_str().unwrap_or_default(), terminated["signal"].as_i64().unwrap_or(0)) {
         ("", 0) => format!("ExitCode:{}", terminated["exitCode"].as_i64().unwrap_or(0)),
         ("", signal) => format!("Signal:{signal}"),

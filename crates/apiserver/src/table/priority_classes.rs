@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-use super::{Column, Table, age};
+use super::{PrinterColumn, PrinterTable, age};
 
 /// Name, Value, Global-Default, Age, PreemptionPolicy.
-pub const TABLE: Table = Table {
+pub const TABLE: PrinterTable = PrinterTable {
     columns: &[
-        Column::NAME,
-        Column { kind: "integer", ..Column::text("Value", "Priority of the pods of this class.") },
-        Column {
+        PrinterColumn::NAME,
+        PrinterColumn { kind: "integer", ..PrinterColumn::text("Value", "Priority of the pods of this class.") },
+        PrinterColumn {
             kind: "boolean",
-            ..Column::text("Global-Default", "Whether pods that name no class have this priority.")
+            ..PrinterColumn::text("Global-Default", "Whether pods that name no class have this priority.")
         },
-        Column::AGE,
-        Column::text("PreemptionPolicy", "Whether pods of this class may drive out others."),
+        PrinterColumn::AGE,
+        PrinterColumn::text("PreemptionPolicy", "Whether pods of this class may drive out others."),
     ],
     cells: |class, now| {
         let document = class.document();

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::home::{Home, PODS, home, pod_document};
+use crate::test_server::{PODS, TestServer, pod_document, test_server};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
@@ -23,14 +23,14 @@ fn composite(name: &str, fields: &Value) -> Value {
     composite
 }
 
-async fn make(home: &Home, path: &str, object: Value) -> Value {
+async fn make(home: &TestServer, path: &str, object: Value) -> Value {
     let (code, answer) = home.post(path, object).await;
     assert_eq!(code, StatusCode::CREATED, "{answer}");
     answer
 }
 
 /// What comes behind `forbidden: ` in a refusal by admission.
-async fn why(home: &Home, path: &str, object: Value) -> String {
+async fn refusal_reason(home: &TestServer, path: &str, object: Value) -> String {
     let (code, status) = home.post(path, object).await;
     assert_eq!((code, &status["reason"]), (StatusCode::FORBIDDEN, &json!("Forbidden")), "{status}");
     status["message"].as_str().unwrap().split_once(" is forbidden: ").unwrap().1.to_owned()
@@ -40,7 +40,7 @@ async fn why(home: &Home, path: &str, object: Value) -> String {
 // Shows: S002-22
 #[tokio::test(start_paused = true)]
 async fn a_group_has_the_priority_of_its_class_or_of_the_default() {
-    let home = home();
+    let home = test_server();
     make(&home, CLASSES, json!({"metadata": {"name": "calm"}, "value": 5, "preemptionPolicy": "Never"})).await;
     for (path, object) in [(GROUPS, group as fn(&str, &Value) -> Value), (COMPOSITES, composite)] {
         let made = make(&home, path, object("plain", &json!({}))).await;
@@ -54,13 +54,13 @@ async fn a_group_has_the_priority_of_its_class_or_of_the_default() {
     assert_eq!((&made["spec"]["priority"], &made["spec"]["priorityClassName"]), (&json!(10), &json!("usual")));
     let second = json!({"metadata": {"name": "other"}, "value": 1, "globalDefault": true});
     let want = "PriorityClass usual is already marked as default. Only one default can exist";
-    assert_eq!(why(&home, CLASSES, second).await, want);
+    assert_eq!(refusal_reason(&home, CLASSES, second).await, want);
 }
 
 // Shows: S002-21
 #[tokio::test(start_paused = true)]
 async fn a_group_that_disagrees_with_its_class_is_refused_in_the_words_of_upstream() {
-    let home = home();
+    let home = test_server();
     make(&home, CLASSES, json!({"metadata": {"name": "calm"}, "value": 5, "preemptionPolicy": "Never"})).await;
     let rows =
         [(GROUPS, "pod group", group as fn(&str, &Value) -> Value), (COMPOSITES, "composite pod group", composite)];
@@ -78,19 +78,19 @@ async fn a_group_that_disagrees_with_its_class_is_refused_in_the_words_of_upstre
             (json!({"priorityClassName": "calm"}), policy.as_str()),
             (json!({"priorityClassName": "absent"}), "no PriorityClass with name absent was found"),
         ] {
-            assert_eq!(why(&home, path, object("a", &fields)).await, want, "{path} {fields}");
+            assert_eq!(refusal_reason(&home, path, object("a", &fields)).await, want, "{path} {fields}");
         }
     }
     let mut pod = pod_document("a");
     pod["spec"]["priority"] = json!(3);
     let want = "the integer value of priority (3) must not be provided in pod spec; priority admission controller \
                 computed 0 from the given PriorityClass name";
-    assert_eq!(why(&home, PODS, pod).await, want);
+    assert_eq!(refusal_reason(&home, PODS, pod).await, want);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_systems_own_classes_are_there_and_stay() {
-    let home = home();
+    let home = test_server();
     let (_, class) = home.get(&format!("{CLASSES}/system-node-critical")).await;
     assert_eq!((&class["value"], &class["preemptionPolicy"]), (&json!(2_000_001_000), &json!("PreemptLowerPriority")));
     let (code, status) = home.call("DELETE", &format!("{CLASSES}/system-cluster-critical"), "", "").await;
@@ -104,7 +104,7 @@ async fn the_systems_own_classes_are_there_and_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn every_new_pod_group_is_protected_once() {
-    let home = home();
+    let home = test_server();
     let ours = "scheduling.k8s.io/podgroup-protection";
     assert_eq!(make(&home, GROUPS, group("a", &json!({}))).await["metadata"]["finalizers"], json!([ours]));
     let mut held = group("b", &json!({}));
@@ -119,7 +119,7 @@ async fn every_new_pod_group_is_protected_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_on_its_way_out_takes_nothing_new_and_says_why() {
-    let home = home();
+    let home = test_server();
     make(&home, NAMESPACES, json!({"metadata": {"name": "one"}})).await;
     let (_, deleted) = home.call("DELETE", &format!("{NAMESPACES}/one"), "", "").await;
     assert_eq!(deleted["status"]["phase"], "Terminating");
@@ -138,7 +138,7 @@ async fn a_namespace_on_its_way_out_takes_nothing_new_and_says_why() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_goes_when_the_last_finalizer_of_its_spec_is_taken_off() {
-    let home = home();
+    let home = test_server();
     let path = format!("{NAMESPACES}/two");
     let made = make(&home, NAMESPACES, json!({"metadata": {"name": "two"}, "spec": {"finalizers": ["x.io/y"]}})).await;
     assert_eq!(made["spec"]["finalizers"], json!(["x.io/y", "kubernetes"]));
@@ -167,16 +167,16 @@ async fn a_namespace_goes_when_the_last_finalizer_of_its_spec_is_taken_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_names_no_runtime_class_that_is_not_there() {
-    let home = home();
+    let home = test_server();
     let mut pod = pod_document("a");
     pod["spec"]["runtimeClassName"] = json!("kata");
-    assert_eq!(why(&home, PODS, pod).await, "pod rejected: RuntimeClass \"kata\" not found");
+    assert_eq!(refusal_reason(&home, PODS, pod).await, "pod rejected: RuntimeClass \"kata\" not found");
 }
 
 // As DefaultTolerationSeconds of the real server.
 #[tokio::test(start_paused = true)]
 async fn a_pod_stands_a_node_that_is_away_for_five_minutes_unless_it_says_otherwise() {
-    let home = home();
+    let home = test_server();
     let added = |taint: &str| json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
     let (gone, away) = (added("not-ready"), added("unreachable"));
     let own = json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 5, "effect": "NoExecute"});

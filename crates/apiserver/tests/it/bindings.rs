@@ -7,11 +7,13 @@ use futures::future::join_all;
 use http::StatusCode;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
-use store::{Limits, Store};
+use store::{HistoryLimits, Store};
 
-use crate::home::{Home, PODS, home, on, on_thread, on_unchecked, pod};
+use crate::test_server::{
+    PODS, TestServer, pod, test_server, test_server_on, test_server_on_thread, test_server_without_capacity_check,
+};
 
-async fn bind(home: &Home, name: &str, node: &str, metadata: Value) -> (StatusCode, Value) {
+async fn bind(home: &TestServer, name: &str, node: &str, metadata: Value) -> (StatusCode, Value) {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
@@ -21,7 +23,7 @@ async fn bind(home: &Home, name: &str, node: &str, metadata: Value) -> (StatusCo
 
 #[tokio::test(start_paused = true)]
 async fn a_bound_pod_has_its_node_and_the_condition() {
-    let home = home();
+    let home = test_server();
     let made = home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let metadata = json!({"name": "a", "uid": made.metadata.uid, "annotations": {"why": "fits"}});
     let (code, status) = bind(&home, "a", "n1", metadata).await;
@@ -36,7 +38,7 @@ async fn a_bound_pod_has_its_node_and_the_condition() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_is_bound_once_and_only_the_pod_that_was_meant() {
-    let home = home();
+    let home = test_server();
     home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let (code, status) = bind(&home, "a", "n1", json!({"name": "a", "uid": "another"})).await;
     assert_eq!(code, StatusCode::CONFLICT, "{status}");
@@ -59,7 +61,7 @@ async fn a_pod_is_bound_once_and_only_the_pod_that_was_meant() {
 }
 
 /// A node with so many GPUs and room for three pods.
-async fn make_node(home: &Home, name: &str, gpus: i32) {
+async fn make_node(home: &TestServer, name: &str, gpus: i32) {
     let room = json!({"nvidia.com/gpu": gpus.to_string(), "cpu": "4", "memory": "4Gi", "pods": "3"});
     let node = json!({"metadata": {"name": name}, "status": {"allocatable": room, "capacity": room}});
     let (code, answer) = home.post("/api/v1/nodes", node).await;
@@ -67,7 +69,7 @@ async fn make_node(home: &Home, name: &str, gpus: i32) {
 }
 
 /// A pod that asks for so many GPUs.
-async fn make_pod(home: &Home, name: &str, gpus: i32) {
+async fn make_pod(home: &TestServer, name: &str, gpus: i32) {
     let resources = json!({"limits": {"nvidia.com/gpu": gpus.to_string()}, "requests": {"cpu": "1500m"}});
     let container = json!({"name": "main", "image": "busybox", "resources": resources});
     let pod = json!({"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [container]}});
@@ -75,7 +77,7 @@ async fn make_pod(home: &Home, name: &str, gpus: i32) {
     assert_eq!(code, StatusCode::CREATED, "{answer}");
 }
 
-async fn end(home: &Home, name: &str) {
+async fn finish_pod(home: &TestServer, name: &str) {
     let patch = json!({"status": {"phase": "Succeeded"}}).to_string();
     let (code, _) = home.call("PATCH", &format!("{PODS}/{name}/status"), "application/merge-patch+json", patch).await;
     assert_eq!(code, StatusCode::OK);
@@ -83,7 +85,7 @@ async fn end(home: &Home, name: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_bind_that_would_over_commit_a_node_is_refused() {
-    let home = home();
+    let home = test_server();
     make_node(&home, "n1", 8).await;
     for (name, gpus) in [("a", 6), ("b", 4), ("c", 2), ("d", 0)] {
         make_pod(&home, name, gpus).await;
@@ -106,14 +108,14 @@ async fn a_bind_that_would_over_commit_a_node_is_refused() {
             refused("d", "cpu: 1 free, 1500m asked for"),
         ]
     );
-    end(&home, "a").await;
+    finish_pod(&home, "a").await;
     assert_eq!(bind(&home, "b", "n1", json!({})).await.0, StatusCode::CREATED, "what ended takes nothing");
     home.pods().delete("c", &DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await.unwrap();
     assert_eq!(bind(&home, "d", "n1", json!({})).await.0, StatusCode::CREATED, "nor does what is gone");
 }
 
 /// A pod on a node without a bind, which nobody checks, and more than fits there.
-async fn make_placed_pod(home: &Home, name: &str, node: &str, memory: &str) {
+async fn make_placed_pod(home: &TestServer, name: &str, node: &str, memory: &str) {
     let container = json!({"name": "main", "image": "busybox", "resources": {"requests": {"memory": memory}}});
     let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [container]}});
     let (code, answer) = home.post(PODS, pod).await;
@@ -123,7 +125,7 @@ async fn make_placed_pod(home: &Home, name: &str, node: &str, memory: &str) {
 #[tokio::test(start_paused = true)]
 async fn pods_that_ask_for_more_than_numbers_hold_do_not_end_the_count() {
     // Sums of such requests left the range of 64 bits, and every later bind was answered with an internal error.
-    let home = home();
+    let home = test_server();
     make_node(&home, "n1", 8).await;
     make_node(&home, "n2", 8).await;
     for (name, memory) in [("x", "5Ei"), ("y", "5Ei"), ("z", "100Ei")] {
@@ -147,13 +149,13 @@ async fn pods_that_ask_for_more_than_numbers_hold_do_not_end_the_count() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_server_before_this_one_bound_counts_and_so_do_nodes_that_change() {
-    let first = home();
+    let first = test_server();
     make_node(&first, "n1", 8).await;
     for name in ["a", "b", "c"] {
         make_pod(&first, name, 5).await;
     }
     assert_eq!(bind(&first, "a", "n1", json!({})).await.0, StatusCode::CREATED);
-    let second = on(first.store.clone(), 2);
+    let second = test_server_on(first.store.clone(), 2);
     assert_eq!(bind(&second, "b", "n1", json!({})).await.0, StatusCode::CONFLICT);
     let patch = json!({"status": {"allocatable": {"nvidia.com/gpu": "10"}}}).to_string();
     second.call("PATCH", "/api/v1/nodes/n1/status", "application/merge-patch+json", patch).await;
@@ -163,7 +165,7 @@ async fn what_a_server_before_this_one_bound_counts_and_so_do_nodes_that_change(
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_or_tried_bind_takes_nothing() {
-    let home = home();
+    let home = test_server();
     make_node(&home, "n1", 8).await;
     make_pod(&home, "a", 8).await;
     for _ in 0..3 {
@@ -177,17 +179,17 @@ async fn a_refused_or_tried_bind_takes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_check_a_bind_is_taken_as_upstream_takes_it() {
-    let home = home();
+    let home = test_server();
     make_node(&home, "n1", 1).await;
     make_pod(&home, "a", 8).await;
     assert_eq!(bind(&home, "a", "n1", json!({})).await.0, StatusCode::CONFLICT);
-    let unchecked = on_unchecked(home.store.clone(), 2);
+    let unchecked = test_server_without_capacity_check(home.store.clone(), 2);
     assert_eq!(bind(&unchecked, "a", "n1", json!({})).await.0, StatusCode::CREATED);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn binds_at_the_same_time_take_no_more_than_there_is() {
-    let (home, writer) = on_thread(Store::in_memory(Limits::default()), 1);
+    let (home, writer) = test_server_on_thread(Store::in_memory(HistoryLimits::default()), 1);
     let home = Arc::new(home);
     make_node(&home, "n1", 0).await;
     let names: Vec<String> = (0..24).map(|index| format!("p{index}")).collect();
@@ -208,7 +210,7 @@ async fn binds_at_the_same_time_take_no_more_than_there_is() {
 
 #[tokio::test]
 async fn a_bind_whose_client_went_away_keeps_its_room() {
-    let (home, writer) = on_thread(Store::in_memory(Limits::default()), 1);
+    let (home, writer) = test_server_on_thread(Store::in_memory(HistoryLimits::default()), 1);
     make_node(&home, "n1", 8).await;
     make_pod(&home, "a", 8).await;
     make_pod(&home, "b", 8).await;

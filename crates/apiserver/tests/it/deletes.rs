@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
-use crate::home::{Home, JOBS, PODS, home, job, labelled, pod, refusal};
+use crate::test_server::{JOBS, PODS, TestServer, job, labelled, pod, refusal, test_server};
 
-async fn bound(home: &Home, name: &str) -> Pod {
+async fn make_bound_pod(home: &TestServer, name: &str) -> Pod {
     home.pods().create(&PostParams::default(), &pod(name)).await.unwrap();
     let binding = json!({"metadata": {"name": name}, "target": {"kind": "Node", "name": "n"}});
     assert_eq!(home.post(&format!("{PODS}/{name}/binding"), binding).await.0, StatusCode::CREATED);
@@ -17,13 +17,13 @@ async fn bound(home: &Home, name: &str) -> Pod {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_nobody_runs_goes_at_once() {
-    let home = home();
+async fn an_unscheduled_pod_is_deleted_at_once() {
+    let home = test_server();
     let pods = home.pods();
     pods.create(&PostParams::default(), &pod("unbound")).await.unwrap();
     pods.delete("unbound", &DeleteParams::default()).await.unwrap();
     assert!(pods.get_opt("unbound").await.unwrap().is_none());
-    bound(&home, "finished").await;
+    make_bound_pod(&home, "finished").await;
     let done = json!({"status": {"phase": "Succeeded"}});
     pods.patch_status("finished", &PatchParams::default(), &Patch::Merge(&done)).await.unwrap();
     pods.delete("finished", &DeleteParams::default()).await.unwrap();
@@ -36,9 +36,9 @@ async fn a_pod_that_nobody_runs_goes_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_running_pod_gets_its_grace_period() {
-    let home = home();
+    let home = test_server();
     let pods = home.pods();
-    bound(&home, "a").await;
+    make_bound_pod(&home, "a").await;
     let left = pods.delete("a", &DeleteParams::default()).await.unwrap().left().unwrap();
     assert_eq!(left.metadata.deletion_grace_period_seconds, Some(30));
     assert_eq!(left.metadata.deletion_timestamp.unwrap().0.to_string(), "2030-01-01T00:00:30Z");
@@ -59,7 +59,7 @@ async fn a_running_pod_gets_its_grace_period() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_finalizer_removed_lets_the_object_go() {
-    let home = home();
+    let home = test_server();
     let pods = home.pods();
     let mut held = pod("a");
     held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
@@ -76,7 +76,7 @@ async fn the_last_finalizer_removed_lets_the_object_go() {
 
 #[tokio::test(start_paused = true)]
 async fn propagation_puts_the_collectors_finalizers_on() {
-    let home = home();
+    let home = test_server();
     let jobs = home.jobs();
     for (name, params, want) in [
         ("orphan-by-default", DeleteParams::default(), Some("orphan")),
@@ -96,7 +96,7 @@ async fn propagation_puts_the_collectors_finalizers_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_deleted_without_a_policy_says_that_its_pods_stay() {
-    let home = home();
+    let home = test_server();
     home.jobs().create(&PostParams::default(), &job("a")).await.unwrap();
     let response = home.send(Request::delete(format!("{JOBS}/a")).body(Default::default()).unwrap()).await;
     assert!(response.headers()["warning"].to_str().unwrap().contains("child pods are preserved by default"));
@@ -104,7 +104,7 @@ async fn a_job_deleted_without_a_policy_says_that_its_pods_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn preconditions_guard_a_delete() {
-    let home = home();
+    let home = test_server();
     let pods = home.pods();
     let made = pods.create(&PostParams::default(), &pod("a")).await.unwrap();
     let with = |uid: Option<String>, version: Option<String>| DeleteParams {
@@ -118,7 +118,7 @@ async fn preconditions_guard_a_delete() {
 
 #[tokio::test(start_paused = true)]
 async fn a_collection_delete_takes_what_the_selectors_mean() {
-    let home = home();
+    let home = test_server();
     let pods = home.pods();
     for (name, value) in [("a", "1"), ("b", "2"), ("c", "1")] {
         pods.create(&PostParams::default(), &labelled(name, "tier", value)).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_collection_delete_takes_what_the_selectors_mean() {
 
 #[tokio::test(start_paused = true)]
 async fn the_answer_to_a_delete_is_a_status_or_the_object() {
-    let home = home();
+    let home = test_server();
     let nodes: Api<Node> = Api::all(home.client.clone());
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
     let made = nodes.create(&PostParams::default(), &node).await.unwrap();
@@ -148,7 +148,7 @@ async fn the_answer_to_a_delete_is_a_status_or_the_object() {
 
 #[tokio::test(start_paused = true)]
 async fn a_terminating_namespace_takes_nothing_new() {
-    let home = home();
+    let home = test_server();
     let namespaces: Api<Namespace> = Api::all(home.client.clone());
     let one: Namespace = serde_json::from_value(json!({"metadata": {"name": "one"}})).unwrap();
     namespaces.create(&PostParams::default(), &one).await.unwrap();

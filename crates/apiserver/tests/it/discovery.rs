@@ -6,13 +6,18 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::home::{Home, home};
+use crate::test_server::{TestServer, test_server};
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
 /// Asks with headers; answers code, the named header, and the document.
-async fn ask(home: &Home, path: &str, headers: &[(&str, &str)], header: &str) -> (StatusCode, String, Value) {
+async fn get_with_headers(
+    home: &TestServer,
+    path: &str,
+    headers: &[(&str, &str)],
+    header: &str,
+) -> (StatusCode, String, Value) {
     let request =
         headers.iter().fold(Request::builder().uri(path), |request, (name, value)| request.header(*name, *value));
     let response = home.send(request.body(bytes::Bytes::new()).unwrap()).await;
@@ -39,7 +44,7 @@ fn lines(list: &Value) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn groups_list_their_versions_with_the_preferred_one_first() {
-    let home = home();
+    let home = test_server();
     let (_, api) = home.get("/api").await;
     assert_eq!(api, json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}));
     let (_, apis) = home.get("/apis").await;
@@ -64,7 +69,7 @@ async fn groups_list_their_versions_with_the_preferred_one_first() {
 
 #[tokio::test(start_paused = true)]
 async fn versions_list_their_resources() {
-    let home = home();
+    let home = test_server();
     let most = "create,delete,deletecollection,get,list,patch,update,watch";
     let (_, core) = home.get("/api/v1").await;
     assert_eq!((&core["kind"], &core["groupVersion"]), (&json!("APIResourceList"), &json!("v1")));
@@ -143,13 +148,13 @@ fn as_plain(version: &Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn both_forms_say_the_same() {
-    let home = home();
+    let home = test_server();
     let mut told = BTreeSet::new();
     for (path, form, version) in
         [("/api", V2, "v2"), ("/apis", V2, "v2"), ("/api", V2BETA1, "v2beta1"), ("/apis", V2BETA1, "v2beta1")]
     {
         let accept = format!("{form},application/json");
-        let (code, media_type, document) = ask(&home, path, &[("accept", &accept)], "content-type").await;
+        let (code, media_type, document) = get_with_headers(&home, path, &[("accept", &accept)], "content-type").await;
         assert_eq!((code, media_type.as_str()), (StatusCode::OK, form));
         assert_eq!(document["kind"], "APIGroupDiscoveryList");
         assert_eq!(document["apiVersion"], format!("apidiscovery.k8s.io/{version}"));
@@ -186,7 +191,7 @@ async fn both_forms_say_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn the_client_chooses_the_form() {
-    let home = home();
+    let home = test_server();
     let kubectl = format!("{V2},{V2BETA1},application/json");
     for (path, accept, want) in [
         ("/apis", "", "application/json"),
@@ -198,30 +203,33 @@ async fn the_client_chooses_the_form() {
         ("/apis/batch", kubectl.as_str(), "application/json"),
     ] {
         let headers = if accept.is_empty() { vec![] } else { vec![("accept", accept)] };
-        let (code, media_type, _) = ask(&home, path, &headers, "content-type").await;
+        let (code, media_type, _) = get_with_headers(&home, path, &headers, "content-type").await;
         assert_eq!((code, media_type.as_str()), (StatusCode::OK, want), "{path} {accept}");
     }
-    let (_, vary, _) = ask(&home, "/apis", &[("accept", &kubectl)], "vary").await;
+    let (_, vary, _) = get_with_headers(&home, "/apis", &[("accept", &kubectl)], "vary").await;
     assert_eq!(vary, "Accept");
     let protobuf = [("accept", "application/vnd.kubernetes.protobuf")];
-    assert_eq!(ask(&home, "/apis", &protobuf, "").await.0, StatusCode::NOT_ACCEPTABLE);
+    assert_eq!(get_with_headers(&home, "/apis", &protobuf, "").await.0, StatusCode::NOT_ACCEPTABLE);
     assert_eq!(home.post("/apis", json!({})).await.0, StatusCode::METHOD_NOT_ALLOWED);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_has_the_document_is_told_so() {
-    let home = home();
-    let (_, tag, _) = ask(&home, "/apis", &[], "etag").await;
+    let home = test_server();
+    let (_, tag, _) = get_with_headers(&home, "/apis", &[], "etag").await;
     assert!(tag.len() > 2, "{tag}");
-    let (code, again, body) = ask(&home, "/apis", &[("if-none-match", &tag)], "etag").await;
+    let (code, again, body) = get_with_headers(&home, "/apis", &[("if-none-match", &tag)], "etag").await;
     assert_eq!((code, again, body), (StatusCode::NOT_MODIFIED, tag.clone(), Value::Null));
     // The other form is another document.
-    assert_eq!(ask(&home, "/apis", &[("if-none-match", &tag), ("accept", V2)], "").await.0, StatusCode::OK);
+    assert_eq!(
+        get_with_headers(&home, "/apis", &[("if-none-match", &tag), ("accept", V2)], "").await.0,
+        StatusCode::OK
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn namespaces_cannot_be_deleted_all_at_once() {
-    let home = home();
+    let home = test_server();
     assert_eq!(home.call("DELETE", "/api/v1/namespaces", "", "").await.0, StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(home.get("/api/v1/namespaces/default").await.0, StatusCode::OK);
 }

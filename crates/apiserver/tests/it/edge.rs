@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::Timestamp;
 use apiserver::Identity;
 use apiserver::edge::pki::Pki;
-use apiserver::edge::{self, Config, Limits};
+use apiserver::edge::{self, Config, EdgeLimits};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
@@ -29,43 +29,43 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::home::home;
+use crate::test_server::test_server;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
 /// An edge in front of an empty server.
-struct Served {
+struct TestEdge {
     address: SocketAddr,
     pki: Pki,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-async fn serve(limits: Limits) -> Served {
+async fn serve(limits: EdgeLimits) -> TestEdge {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let pki = Pki::in_memory(&[], Timestamp::now()).unwrap();
     let (stop, stopped) = oneshot::channel();
     let config = Config { pki: pki.clone(), limits };
-    let server = home().server;
+    let server = test_server().server;
     let stopped = async { drop(stopped.await) };
     let task = tokio::spawn(async move { edge::serve(listener, server, config, stopped).await.unwrap() });
-    Served { address, pki, stop, task }
+    TestEdge { address, pki, stop, task }
 }
 
 /// Who connects.
 #[derive(Clone, Copy)]
-enum Who {
+enum TestClient {
     Admin,
     /// Has a certificate of the server's CA.
     Jane,
-    Nobody,
+    Anonymous,
 }
 
-impl Served {
-    async fn tls(&self, who: Who, protocol: &[u8]) -> TlsStream<TcpStream> {
+impl TestEdge {
+    async fn tls(&self, who: TestClient, protocol: &[u8]) -> TlsStream<TcpStream> {
         let pem = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(pem(&self.pki.ca_certificate_pem())).unwrap();
@@ -73,9 +73,9 @@ impl Served {
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let builder = builder.with_root_certificates(roots);
         let credentials = match who {
-            Who::Nobody => None,
-            Who::Admin => Some((self.pki.admin_certificate_pem(), self.pki.admin_key_pem())),
-            Who::Jane => {
+            TestClient::Anonymous => None,
+            TestClient::Admin => Some((self.pki.admin_certificate_pem(), self.pki.admin_key_pem())),
+            TestClient::Jane => {
                 let jane = Identity::new("jane", &["developers"]);
                 Some(self.pki.issue_client(&jane, Timestamp::now()).unwrap())
             }
@@ -94,13 +94,13 @@ impl Served {
     }
 
     /// A connection, and what ends when it does.
-    async fn http1(&self, who: Who) -> (http1::SendRequest<Body>, JoinHandle<()>) {
+    async fn http1(&self, who: TestClient) -> (http1::SendRequest<Body>, JoinHandle<()>) {
         let stream = TokioIo::new(self.tls(who, b"http/1.1").await);
         let (sender, connection) = http1::handshake(stream).await.unwrap();
         (sender, tokio::spawn(async { drop(connection.await) }))
     }
 
-    async fn http2(&self, who: Who) -> (http2::SendRequest<Body>, JoinHandle<()>) {
+    async fn http2(&self, who: TestClient) -> (http2::SendRequest<Body>, JoinHandle<()>) {
         let stream = TokioIo::new(self.tls(who, b"h2").await);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
         (sender, tokio::spawn(async { drop(connection.await) }))
@@ -120,11 +120,11 @@ async fn text(response: Response<Incoming>) -> String {
 }
 
 /// A namespace of 200 kB.
-async fn create_large(served: &Served, number: u32) {
+async fn create_large(served: &TestEdge, number: u32) {
     let object = serde_json::json!({
         "metadata": {"name": format!("large-{number}"), "annotations": {"a": "x".repeat(200_000)}}
     });
-    let (mut admin, _connection) = served.http1(Who::Admin).await;
+    let (mut admin, _connection) = served.http1(TestClient::Admin).await;
     let request =
         Request::post("/api/v1/namespaces").header("host", "localhost").header("content-type", "application/json");
     let request = request.body(Full::new(Bytes::from(object.to_string())).boxed_unsync()).unwrap();
@@ -135,8 +135,8 @@ async fn create_large(served: &Served, number: u32) {
 
 #[tokio::test]
 async fn both_protocols_serve_those_with_a_certificate_and_refuse_the_rest() {
-    let served = serve(Limits::default()).await;
-    for (who, code) in [(Who::Admin, 200), (Who::Nobody, 401)] {
+    let served = serve(EdgeLimits::default()).await;
+    for (who, code) in [(TestClient::Admin, 200), (TestClient::Anonymous, 401)] {
         let (mut first, _connection) = served.http1(who).await;
         assert_eq!(first.send_request(get("/api/v1/nodes")).await.unwrap().status(), code);
         let (mut second, _connection) = served.http2(who).await;
@@ -149,8 +149,8 @@ async fn both_protocols_serve_those_with_a_certificate_and_refuse_the_rest() {
 
 #[tokio::test]
 async fn what_a_client_says_about_itself_is_not_believed() {
-    let served = serve(Limits::default()).await;
-    let (mut client, _connection) = served.http1(Who::Nobody).await;
+    let served = serve(EdgeLimits::default()).await;
+    let (mut client, _connection) = served.http1(TestClient::Anonymous).await;
     for (name, value) in [
         ("x-remote-user", "kubernetes-admin"),
         ("x-remote-group", "system:masters"),
@@ -171,8 +171,8 @@ async fn what_a_client_says_about_itself_is_not_believed() {
 
 #[tokio::test]
 async fn a_request_for_the_rights_of_another_user_is_refused() {
-    let served = serve(Limits::default()).await;
-    let (mut admin, _connection) = served.http1(Who::Admin).await;
+    let served = serve(EdgeLimits::default()).await;
+    let (mut admin, _connection) = served.http1(TestClient::Admin).await;
     for (name, value) in [
         ("Impersonate-User", "jane"),
         ("Impersonate-Group", "developers"),
@@ -192,8 +192,8 @@ async fn a_request_for_the_rights_of_another_user_is_refused() {
 
 #[tokio::test]
 async fn a_certificate_of_another_user_gives_no_rights() {
-    let served = serve(Limits::default()).await;
-    let (mut jane, _connection) = served.http1(Who::Jane).await;
+    let served = serve(EdgeLimits::default()).await;
+    let (mut jane, _connection) = served.http1(TestClient::Jane).await;
     for path in ["/api/v1/nodes", "/apis", "/metrics", "/nowhere"] {
         let response = jane.send_request(get(path)).await.unwrap();
         assert_eq!(response.status(), 403, "{path}");
@@ -207,13 +207,13 @@ async fn a_certificate_of_another_user_gives_no_rights() {
 #[tokio::test]
 async fn a_stop_ends_watches_refuses_newcomers_and_closes_connections() {
     for http2 in [false, true] {
-        let served = serve(Limits { drain: PATIENCE, ..Limits::default() }).await;
+        let served = serve(EdgeLimits { drain_timeout: PATIENCE, ..EdgeLimits::default() }).await;
         let path = "/api/v1/namespaces?watch=true";
         let (response, connection) = if http2 {
-            let (mut client, connection) = served.http2(Who::Admin).await;
+            let (mut client, connection) = served.http2(TestClient::Admin).await;
             (client.send_request(get_absolute(path)).await.unwrap(), connection)
         } else {
-            let (mut client, connection) = served.http1(Who::Admin).await;
+            let (mut client, connection) = served.http1(TestClient::Admin).await;
             (client.send_request(get(path)).await.unwrap(), connection)
         };
         let mut body = response.into_body();
@@ -230,33 +230,39 @@ async fn a_stop_ends_watches_refuses_newcomers_and_closes_connections() {
 #[tokio::test]
 async fn connections_that_are_not_used_are_closed() {
     let short = Duration::from_millis(200);
-    let limits = Limits { handshake: short, header_read: short, idle: short, drain: short, ..Limits::default() };
+    let limits = EdgeLimits {
+        handshake_timeout: short,
+        header_timeout: short,
+        idle_timeout: short,
+        drain_timeout: short,
+        ..EdgeLimits::default()
+    };
     let served = serve(limits).await;
     // No handshake.
     let mut silent = TcpStream::connect(served.address).await.unwrap();
     assert_eq!(timeout(PATIENCE, silent.read(&mut [0; 1])).await.unwrap().unwrap_or(0), 0);
     // Half a request.
-    let mut half = served.tls(Who::Nobody, b"http/1.1").await;
+    let mut half = served.tls(TestClient::Anonymous, b"http/1.1").await;
     half.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
     let mut answer = Vec::new();
     let _ = timeout(PATIENCE, half.read_to_end(&mut answer)).await.unwrap();
     // HTTP/2 agreed on, and never spoken.
-    let mut mute = served.tls(Who::Nobody, b"h2").await;
+    let mut mute = served.tls(TestClient::Anonymous, b"h2").await;
     let _ = timeout(PATIENCE, mute.read_to_end(&mut answer)).await.unwrap();
     // HTTP/2, but no request.
-    let (_client, connection) = served.http2(Who::Admin).await;
+    let (_client, connection) = served.http2(TestClient::Admin).await;
     timeout(PATIENCE, connection).await.expect("an idle connection is closed").unwrap();
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_read_its_answer_is_cut_off() {
-    let served = serve(Limits { unread: Duration::from_millis(300), ..Limits::default() }).await;
-    let (mut admin, _connection) = served.http1(Who::Admin).await;
+    let served = serve(EdgeLimits { unread_timeout: Duration::from_millis(300), ..EdgeLimits::default() }).await;
+    let (mut admin, _connection) = served.http1(TestClient::Admin).await;
     // Far more than a stream's first window takes.
     for number in 0..4 {
         create_large(&served, number).await;
     }
-    let stream = TokioIo::new(served.tls(Who::Admin, b"h2").await);
+    let stream = TokioIo::new(served.tls(TestClient::Admin, b"h2").await);
     let handshake = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1000).handshake(stream);
     let (mut client, connection) = handshake.await.unwrap();
     let connection = tokio::spawn(async { drop(connection.await) });
@@ -269,8 +275,8 @@ async fn a_client_that_does_not_read_its_answer_is_cut_off() {
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_not_waited_for() {
-    let served = serve(Limits { request: Duration::from_millis(200), ..Limits::default() }).await;
-    let (mut client, _connection) = served.http1(Who::Admin).await;
+    let served = serve(EdgeLimits { request_timeout: Duration::from_millis(200), ..EdgeLimits::default() }).await;
+    let (mut client, _connection) = served.http1(TestClient::Admin).await;
     let begun = stream::iter([Ok(http_body::Frame::data(Bytes::from_static(b"{")))]);
     let body = StreamBody::new(begun.chain(stream::pending()));
     let request =
@@ -282,22 +288,23 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
 
 #[tokio::test]
 async fn connections_without_an_identity_never_keep_out_those_with_one() {
-    let served = serve(Limits { connections_max: 3, unidentified_max: 8, ..Limits::default() }).await;
+    let served =
+        serve(EdgeLimits { max_connections: 3, max_unidentified_connections: 8, ..EdgeLimits::default() }).await;
     let with_token = || {
         let mut request = get("/api/v1/nodes");
         request.headers_mut().insert("authorization", format!("Bearer {}", served.pki.token()).parse().unwrap());
         request
     };
-    let (mut by_certificate, _first) = served.http1(Who::Admin).await;
-    let (mut by_token, _second) = served.http1(Who::Nobody).await;
+    let (mut by_certificate, _first) = served.http1(TestClient::Admin).await;
+    let (mut by_token, _second) = served.http1(TestClient::Anonymous).await;
     assert_eq!(by_token.send_request(with_token()).await.unwrap().status(), 200);
     // Many times what there is room for, and all of it stays open as far as these clients are concerned.
     let (mut mute, mut strangers) = (Vec::new(), Vec::new());
     for _ in 0..40 {
         mute.push(TcpStream::connect(served.address).await.unwrap());
-        strangers.push(served.tls(Who::Nobody, b"h2").await);
+        strangers.push(served.tls(TestClient::Anonymous, b"h2").await);
     }
-    let (mut late, _third) = served.http1(Who::Admin).await;
+    let (mut late, _third) = served.http1(TestClient::Admin).await;
     let answers = async {
         assert_eq!(late.send_request(get("/api/v1/nodes")).await.unwrap().status(), 200);
         assert_eq!(by_certificate.send_request(get("/api/v1/nodes")).await.unwrap().status(), 200);
@@ -305,15 +312,15 @@ async fn connections_without_an_identity_never_keep_out_those_with_one() {
         assert_eq!(by_token.send_request(with_token()).await.unwrap().status(), 200);
     };
     timeout(PATIENCE, answers).await.expect("served in spite of them");
-    let oldest = timeout(Limits::default().handshake / 2, mute[0].read(&mut [0; 1])).await;
+    let oldest = timeout(EdgeLimits::default().handshake_timeout / 2, mute[0].read(&mut [0; 1])).await;
     assert_eq!(oldest.expect("closed before its handshake is due").unwrap_or(0), 0);
 }
 
 #[tokio::test]
 async fn requests_over_the_limits_are_told_to_come_back() {
-    let served = serve(Limits { reads_max: 1, writes_max: 1, watches_max: 1, ..Limits::default() }).await;
+    let served = serve(EdgeLimits { max_reads: 1, max_writes: 1, max_watches: 1, ..EdgeLimits::default() }).await;
     create_large(&served, 0).await;
-    let (mut client, _connection) = served.http2(Who::Admin).await;
+    let (mut client, _connection) = served.http2(TestClient::Admin).await;
     let (list_path, watch_path) = ("/api/v1/namespaces", "/api/v1/namespaces?watch=true");
     let post = |body: Body| {
         let request = Request::post("https://localhost/api/v1/namespaces").header("content-type", "application/json");
@@ -323,7 +330,7 @@ async fn requests_over_the_limits_are_told_to_come_back() {
     // One of each is under way: a write whose body does not come, a list that is not read, a watch.
     let (more, body) = futures::channel::mpsc::unbounded();
     let write = tokio::spawn(client.send_request(post(StreamBody::new(body).boxed_unsync())));
-    let stream = TokioIo::new(served.tls(Who::Admin, b"h2").await);
+    let stream = TokioIo::new(served.tls(TestClient::Admin, b"h2").await);
     let handshake = http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(1000).handshake(stream);
     let (mut slow_reader, connection) = handshake.await.unwrap();
     tokio::spawn(async { drop(connection.await) });
@@ -365,8 +372,8 @@ async fn requests_over_the_limits_are_told_to_come_back() {
 
 #[tokio::test]
 async fn large_answers_are_compressed_for_those_who_read_that_and_watches_never() {
-    let served = serve(Limits::default()).await;
-    let (mut client, _connection) = served.http1(Who::Admin).await;
+    let served = serve(EdgeLimits::default()).await;
+    let (mut client, _connection) = served.http1(TestClient::Admin).await;
     let mut ask = async |path: &str, encoding: &'static str| {
         let mut request = get(path);
         request.headers_mut().insert("accept-encoding", encoding.parse().unwrap());
@@ -397,7 +404,7 @@ async fn large_answers_are_compressed_for_those_who_read_that_and_watches_never(
 
 #[tokio::test]
 async fn headers_beyond_the_limits_are_refused() {
-    let served = serve(Limits::default()).await;
+    let served = serve(EdgeLimits::default()).await;
     let mut many = get("/readyz");
     for number in 0..200 {
         many.headers_mut().insert(http::HeaderName::try_from(format!("x-{number}")).unwrap(), "1".parse().unwrap());
@@ -405,7 +412,7 @@ async fn headers_beyond_the_limits_are_refused() {
     let mut large = get("/readyz");
     large.headers_mut().insert("x-large", "a".repeat(100_000).parse().unwrap());
     for request in [many, large] {
-        let (mut client, _connection) = served.http1(Who::Admin).await;
+        let (mut client, _connection) = served.http1(TestClient::Admin).await;
         assert_eq!(client.send_request(request).await.unwrap().status(), 431);
     }
 }

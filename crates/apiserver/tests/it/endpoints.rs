@@ -6,7 +6,7 @@ use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::home::{Home, home, job_document};
+use crate::test_server::{TestServer, job_document, test_server};
 
 const GROUP: &str = "/apis/scheduling.k8s.io";
 const MERGE: &str = "application/merge-patch+json";
@@ -31,7 +31,7 @@ fn path(version: &str, plural: &str) -> String {
     format!("{GROUP}/{version}/namespaces/default/{plural}")
 }
 
-async fn ok(home: &Home, method: &str, path: &str, media_type: &str, body: &Value) -> Value {
+async fn ok(home: &TestServer, method: &str, path: &str, media_type: &str, body: &Value) -> Value {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let (code, answer) = home.call(method, path, media_type, body).await;
     assert!(code.is_success(), "{method} {path}: {code} {answer}");
@@ -39,7 +39,7 @@ async fn ok(home: &Home, method: &str, path: &str, media_type: &str, body: &Valu
 }
 
 /// Makes an object called `name` in this version.
-async fn make(home: &Home, version: &str, plural: &str, name: &str) -> Value {
+async fn make(home: &TestServer, version: &str, plural: &str, name: &str) -> Value {
     let (kept, spec) = sample(plural);
     let model = format!("model-{name}");
     ok(home, "POST", &path(kept, plural), JSON, &json!({"metadata": {"name": model}, "spec": spec})).await;
@@ -49,7 +49,7 @@ async fn make(home: &Home, version: &str, plural: &str, name: &str) -> Value {
 }
 
 /// Does with a fresh object what the verb says, and sees that it was done.
-async fn exercise(home: &Home, version: &str, resource: &str, verb: &str) {
+async fn exercise(home: &TestServer, version: &str, resource: &str, verb: &str) {
     let (plural, part) = resource.split_once('/').unwrap_or((resource, ""));
     let name = format!("{version}-{verb}{}", if part.is_empty() { "" } else { "-part" });
     let made = make(home, version, plural, &name).await;
@@ -107,7 +107,7 @@ async fn exercise(home: &Home, version: &str, resource: &str, verb: &str) {
 // Shows: U-e2e-workload-api
 #[tokio::test(start_paused = true)]
 async fn everything_that_an_endpoint_offers_works_in_every_version() {
-    let home = home();
+    let home = test_server();
     let (_, group) = home.get(GROUP).await;
     let mut seen = BTreeSet::new();
     for version in group["versions"].as_array().unwrap() {
@@ -138,7 +138,7 @@ async fn everything_that_an_endpoint_offers_works_in_every_version() {
 // Shows: S000-94
 #[tokio::test(start_paused = true)]
 async fn workloads_and_groups_are_listed_over_all_namespaces() {
-    let home = home();
+    let home = test_server();
     ok(&home, "POST", "/api/v1/namespaces", JSON, &json!({"metadata": {"name": "other"}})).await;
     for plural in ["workloads", "podgroups"] {
         let (version, spec) = sample(plural);
@@ -156,7 +156,7 @@ async fn workloads_and_groups_are_listed_over_all_namespaces() {
 // Shows: S002-01
 #[tokio::test(start_paused = true)]
 async fn a_workload_has_no_state_of_its_own() {
-    let home = home();
+    let home = test_server();
     let made = make(&home, "v1beta1", "workloads", "a").await;
     let fields: Vec<&String> = made.as_object().unwrap().keys().collect();
     assert_eq!(fields, ["apiVersion", "kind", "metadata", "spec"]);
@@ -176,7 +176,7 @@ async fn a_workload_has_no_state_of_its_own() {
 // Shows: S002-13
 #[tokio::test(start_paused = true)]
 async fn a_workload_may_stand_for_an_object_of_any_kind() {
-    let home = home();
+    let home = test_server();
     for (index, group) in ["batch", "training.example.com", ""].into_iter().enumerate() {
         let (version, mut spec) = sample("workloads");
         spec["controllerRef"] = json!({"apiGroup": group, "kind": "Anything", "name": "not-there"});
@@ -187,8 +187,8 @@ async fn a_workload_may_stand_for_an_object_of_any_kind() {
 
 // Shows: S003-12
 #[tokio::test(start_paused = true)]
-async fn a_group_is_named_by_a_subdomain_that_nobody_else_has() {
-    let home = home();
+async fn a_group_name_is_a_unique_dns_subdomain() {
+    let home = test_server();
     let (version, spec) = sample("podgroups");
     let collection = path(version, "podgroups");
     for (name, want) in [
@@ -208,7 +208,7 @@ async fn a_group_is_named_by_a_subdomain_that_nobody_else_has() {
 // Shows: S004-68
 #[tokio::test(start_paused = true)]
 async fn the_blocks_are_types_of_their_own_and_written_alike_wherever_they_stand() {
-    let home = home();
+    let home = test_server();
     let blocks = json!({
         "schedulingPolicy": {"gang": {"minCount": 1}},
         "schedulingConstraints": {"topology": [{"key": "rack"}]},
@@ -254,7 +254,7 @@ async fn the_blocks_are_types_of_their_own_and_written_alike_wherever_they_stand
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_path_is_told_with_details_and_the_version_with_a_slash() {
-    let home = home();
+    let home = test_server();
     for path in ["/apis/batch/v1/none", "/api/v1/namespaces/default/pods/a/ephemeralcontainers", "/none"] {
         let (code, status) = home.get(path).await;
         assert_eq!(code, 404, "{path}");

@@ -6,7 +6,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::home::{Home, answered, home};
+use crate::test_server::{TestServer, read_response, test_server};
 
 const CORE: &str = "/api/v1/namespaces/default/events";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
@@ -41,13 +41,13 @@ fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|event| event["metadata"]["name"].as_str().unwrap()).collect()
 }
 
-async fn patch(home: &Home, path: &str, media_type: &str, body: Value) -> (StatusCode, Value) {
+async fn patch(home: &TestServer, path: &str, media_type: &str, body: Value) -> (StatusCode, Value) {
     home.call("PATCH", path, media_type, body.to_string()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_of_either_group_is_in_both() {
-    let home = home();
+    let home = test_server();
     let (code, made) = home.post(EVENTS, newer("new")).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
     let mut want = without_metadata(newer("new"));
@@ -95,7 +95,7 @@ async fn an_event_of_either_group_is_in_both() {
 /// What recorders do when the same happens again.
 #[tokio::test(start_paused = true)]
 async fn a_series_grows_by_patches_and_nothing_else_changes() {
-    let home = home();
+    let home = test_server();
     home.post(EVENTS, newer("e")).await;
     let one = format!("{EVENTS}/e");
     let series = |count: i32| json!({"series": {"count": count, "lastObservedTime": "2030-01-01T00:01:00.000000Z"}});
@@ -122,14 +122,14 @@ async fn a_series_grows_by_patches_and_nothing_else_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn each_group_has_its_own_fields_and_rules() {
-    let home = home();
+    let home = test_server();
     let mut mixed = newer("e");
     mixed["message"] = json!("of the other group");
     let (code, status) = home.post(&format!("{EVENTS}?fieldValidation=Strict"), mixed.clone()).await;
     assert_eq!(code, StatusCode::BAD_REQUEST);
     assert!(status["message"].as_str().unwrap().contains("unknown field \"message\""), "{status}");
     let request = Request::post(EVENTS).header("content-type", "application/json");
-    let (code, made, warned) = answered(home.send(request.body(mixed.to_string().into()).unwrap()).await).await;
+    let (code, made, warned) = read_response(home.send(request.body(mixed.to_string().into()).unwrap()).await).await;
     assert_eq!((code, &made["note"]), (StatusCode::CREATED, &json!("all is well")));
     assert_eq!(warned, ["unknown field \"message\""], "and no warning of the form itself");
 
@@ -152,7 +152,7 @@ async fn each_group_has_its_own_fields_and_rules() {
 
 #[tokio::test(start_paused = true)]
 async fn fields_are_selected_by_the_names_of_the_group() {
-    let home = home();
+    let home = test_server();
     home.post(EVENTS, newer("new")).await;
     home.post(CORE, older("old")).await;
     for (collection, selector, want) in [
@@ -175,7 +175,7 @@ async fn fields_are_selected_by_the_names_of_the_group() {
 }
 
 /// The objects of a watch that ends after a second.
-async fn watched(home: &Home, path: &str) -> Vec<Value> {
+async fn watched(home: &TestServer, path: &str) -> Vec<Value> {
     let request = Request::get(format!("{path}&watch=1&timeoutSeconds=1")).body(Default::default()).unwrap();
     let bytes = home.send(request).await.into_body().collect().await.unwrap().to_bytes();
     bytes
@@ -187,7 +187,7 @@ async fn watched(home: &Home, path: &str) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn watches_of_both_groups_see_what_is_written_in_either() {
-    let home = home();
+    let home = test_server();
     let since = home.store.revision();
     home.post(CORE, older("old")).await;
     home.post(EVENTS, newer("new")).await;
@@ -213,13 +213,13 @@ async fn watches_of_both_groups_see_what_is_written_in_either() {
 
 #[tokio::test(start_paused = true)]
 async fn both_groups_show_the_same_rows_and_the_same_metadata() {
-    let home = home();
+    let home = test_server();
     home.post(EVENTS, newer("new")).await;
     home.post(CORE, older("old")).await;
     let rows = async |path: &str, form: &str| {
         let accept = format!("application/json;as={form};v=v1;g=meta.k8s.io");
         let request = Request::get(path).header("accept", accept).body(Default::default()).unwrap();
-        answered(home.send(request).await).await.1
+        read_response(home.send(request).await).await.1
     };
     for form in ["Table", "PartialObjectMetadataList"] {
         let core = rows(CORE, form).await;
@@ -233,7 +233,7 @@ async fn both_groups_show_the_same_rows_and_the_same_metadata() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_of_the_events_group_goes_after_an_hour_too() {
-    let home = home();
+    let home = test_server();
     tokio::spawn(home.server.clone().expire());
     home.post(EVENTS, newer("e")).await;
     tokio::time::sleep(Duration::from_secs(60 * 60 - 2)).await;
@@ -247,7 +247,7 @@ async fn an_event_of_the_events_group_goes_after_an_hour_too() {
 
 #[tokio::test(start_paused = true)]
 async fn the_events_group_is_described() {
-    let home = home();
+    let home = test_server();
     let (_, list) = home.get("/apis/events.k8s.io/v1").await;
     let events = &list["resources"][0];
     assert_eq!((&events["name"], &events["shortNames"]), (&json!("events"), &json!(["ev"])));

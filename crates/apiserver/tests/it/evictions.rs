@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::home::{Home, PODS, home, pod_document};
+use crate::test_server::{PODS, TestServer, pod_document, test_server};
 
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
@@ -11,12 +11,12 @@ fn eviction(name: &str) -> Value {
     json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}})
 }
 
-async fn evict(home: &Home, name: &str) -> (StatusCode, Value) {
+async fn evict(home: &TestServer, name: &str) -> (StatusCode, Value) {
     home.post(&format!("{PODS}/{name}/eviction"), eviction(name)).await
 }
 
 /// A pod with a label, on a node that takes its time to end it.
-async fn running(home: &Home, name: &str, ready: &str) {
+async fn make_running_pod(home: &TestServer, name: &str, ready: &str) {
     let mut pod = pod_document(name);
     pod["metadata"]["labels"] = json!({"app": "a"});
     pod["spec"]["nodeName"] = "n".into();
@@ -27,7 +27,7 @@ async fn running(home: &Home, name: &str, ready: &str) {
     assert_eq!(code, StatusCode::OK, "{answer}");
 }
 
-async fn budget(home: &Home, name: &str, spec: Value, status: Value) {
+async fn make_budget(home: &TestServer, name: &str, spec: Value, status: Value) {
     let mut spec = spec;
     spec["selector"] = json!({"matchLabels": {"app": "a"}});
     let budget = json!({"metadata": {"name": name}, "spec": spec});
@@ -39,14 +39,14 @@ async fn budget(home: &Home, name: &str, spec: Value, status: Value) {
     assert_eq!(code, StatusCode::OK, "{answer}");
 }
 
-fn allows(count: i64) -> Value {
+fn budget_status(count: i64) -> Value {
     json!({"observedGeneration": 1, "disruptionsAllowed": count, "currentHealthy": 2, "desiredHealthy": 2 - count, "expectedPods": 2})
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_evicted_pod_says_that_it_was_not_its_fault() {
-    let home = home();
-    running(&home, "a", "True").await;
+    let home = test_server();
+    make_running_pod(&home, "a", "True").await;
     let (code, answer) = evict(&home, "a").await;
     assert_eq!((code, &answer["status"]), (StatusCode::CREATED, &"Success".into()), "{answer}");
     let (_, pod) = home.get(&format!("{PODS}/a")).await;
@@ -60,10 +60,10 @@ async fn an_evicted_pod_says_that_it_was_not_its_fault() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_is_spent_and_then_refuses() {
-    let home = home();
-    budget(&home, "b", json!({"minAvailable": 1}), allows(1)).await;
-    running(&home, "a", "True").await;
-    running(&home, "c", "True").await;
+    let home = test_server();
+    make_budget(&home, "b", json!({"minAvailable": 1}), budget_status(1)).await;
+    make_running_pod(&home, "a", "True").await;
+    make_running_pod(&home, "c", "True").await;
     assert_eq!(evict(&home, "a").await.0, StatusCode::CREATED);
     let (_, spent) = home.get(&format!("{BUDGETS}/b")).await;
     assert_eq!(spent["status"]["disruptionsAllowed"], 0);
@@ -83,10 +83,10 @@ async fn a_budget_is_spent_and_then_refuses() {
 #[tokio::test(start_paused = true)]
 async fn what_a_budget_does_not_count_goes_in_spite_of_it() {
     for (case, phase, ready, policy, status, want) in [
-        ("ready", "Running", "True", "IfHealthyBudget", allows(0), StatusCode::TOO_MANY_REQUESTS),
-        ("ended", "Failed", "False", "IfHealthyBudget", allows(0), StatusCode::CREATED),
-        ("not begun", "Pending", "False", "IfHealthyBudget", allows(0), StatusCode::CREATED),
-        ("not ready, enough others", "Running", "False", "IfHealthyBudget", allows(0), StatusCode::CREATED),
+        ("ready", "Running", "True", "IfHealthyBudget", budget_status(0), StatusCode::TOO_MANY_REQUESTS),
+        ("ended", "Failed", "False", "IfHealthyBudget", budget_status(0), StatusCode::CREATED),
+        ("not begun", "Pending", "False", "IfHealthyBudget", budget_status(0), StatusCode::CREATED),
+        ("not ready, enough others", "Running", "False", "IfHealthyBudget", budget_status(0), StatusCode::CREATED),
         (
             "not ready, too few others",
             "Running",
@@ -105,9 +105,9 @@ async fn what_a_budget_does_not_count_goes_in_spite_of_it() {
         ),
         ("a budget not counted yet", "Running", "True", "AlwaysAllow", json!({}), StatusCode::TOO_MANY_REQUESTS),
     ] {
-        let home = home();
-        budget(&home, "b", json!({"minAvailable": 2, "unhealthyPodEvictionPolicy": policy}), status).await;
-        running(&home, "a", ready).await;
+        let home = test_server();
+        make_budget(&home, "b", json!({"minAvailable": 2, "unhealthyPodEvictionPolicy": policy}), status).await;
+        make_running_pod(&home, "a", ready).await;
         let change = json!({"status": {"phase": phase}}).to_string();
         home.call("PATCH", &format!("{PODS}/a/status"), "application/merge-patch+json", change).await;
         let (code, answer) = evict(&home, "a").await;
@@ -117,8 +117,8 @@ async fn what_a_budget_does_not_count_goes_in_spite_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn evictions_are_judged_before_they_are_done() {
-    let home = home();
-    running(&home, "a", "True").await;
+    let home = test_server();
+    make_running_pod(&home, "a", "True").await;
     assert_eq!(evict(&home, "none").await.0, StatusCode::NOT_FOUND);
     let path = format!("{PODS}/a/eviction");
     let mut other = eviction("a");
@@ -132,7 +132,7 @@ async fn evictions_are_judged_before_they_are_done() {
     let (_, pod) = home.get(&format!("{PODS}/a")).await;
     assert!(pod["metadata"]["deletionTimestamp"].is_null() && pod["status"]["conditions"][1].is_null(), "{pod}");
     for name in ["b", "c"] {
-        budget(&home, name, json!({"minAvailable": 0}), allows(1)).await;
+        make_budget(&home, name, json!({"minAvailable": 0}), budget_status(1)).await;
     }
     let (code, refused) = evict(&home, "a").await;
     assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
@@ -141,11 +141,11 @@ async fn evictions_are_judged_before_they_are_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_is_shown_with_what_it_allows() {
-    let home = home();
-    budget(&home, "b", json!({"minAvailable": "50%"}), allows(1)).await;
+    let home = test_server();
+    make_budget(&home, "b", json!({"minAvailable": "50%"}), budget_status(1)).await;
     let request = http::Request::get(BUDGETS).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
     let response = home.send(request.body(Default::default()).unwrap()).await;
-    let (_, table, _) = crate::home::answered(response).await;
+    let (_, table, _) = crate::test_server::read_response(response).await;
     assert_eq!(table["rows"][0]["cells"], json!(["b", "50%", "N/A", 1, "0s"]));
     let (code, refused) =
         home.post(BUDGETS, json!({"metadata": {"name": "c"}, "spec": {"minAvailable": "200%"}})).await;

@@ -7,22 +7,22 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use store::{Disk, DiskOptions, Limits, Store};
+use store::{Disk, DiskOptions, HistoryLimits, Store};
 use tokio::time::{Instant, sleep};
 
-use crate::home::{Home, PODS, from, home, pod_document, server_on};
+use crate::test_server::{PODS, TestServer, pod_document, server_on, test_server, test_server_at};
 
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Expired objects go within this.
 const SOON: Duration = Duration::from_secs(2);
 
-fn expiring(home: Home) -> Home {
+fn with_expiry(home: TestServer) -> TestServer {
     tokio::spawn(home.server.clone().expire());
     home
 }
 
-async fn create(home: &Home, name: &str) {
+async fn create(home: &TestServer, name: &str) {
     let event = json!({
         "metadata": {"name": name}, "reason": "Tested", "type": "Normal",
         "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"},
@@ -31,13 +31,13 @@ async fn create(home: &Home, name: &str) {
     assert_eq!(code, 201, "{answer}");
 }
 
-async fn patch(home: &Home, name: &str, count: u32) {
+async fn patch(home: &TestServer, name: &str, count: u32) {
     let body = json!({"count": count}).to_string();
     let (code, answer) = home.call("PATCH", &format!("{EVENTS}/{name}"), "application/merge-patch+json", body).await;
     assert_eq!(code, 200, "{answer}");
 }
 
-async fn names(home: &Home) -> Vec<String> {
+async fn names(home: &TestServer) -> Vec<String> {
     let (_, list) = home.get(EVENTS).await;
     let name = |event: &Value| event["metadata"]["name"].as_str().unwrap().to_owned();
     list["items"].as_array().unwrap().iter().map(name).collect()
@@ -45,7 +45,7 @@ async fn names(home: &Home) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_lives_for_an_hour_and_watchers_see_it_go() {
-    let home = expiring(home());
+    let home = with_expiry(test_server());
     let since = home.store.revision();
     create(&home, "e").await;
     let born = Instant::now();
@@ -64,7 +64,7 @@ async fn an_event_lives_for_an_hour_and_watchers_see_it_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_begins_the_hour_anew_and_one_that_changes_nothing_does_not() {
-    let home = expiring(home());
+    let home = with_expiry(test_server());
     create(&home, "renewed").await;
     create(&home, "unchanged").await;
     patch(&home, "unchanged", 1).await;
@@ -86,10 +86,10 @@ async fn a_write_begins_the_hour_anew_and_one_that_changes_nothing_does_not() {
 
 #[tokio::test(start_paused = true)]
 async fn another_hour_can_be_set() {
-    let store = Store::in_memory(Limits::default());
+    let store = Store::in_memory(HistoryLimits::default());
     let server = server_on(&store, 1).unwrap().with_event_ttl(HOUR / 4);
     let client = server.client(Identity::admin());
-    let home = expiring(Home { server, store, client });
+    let home = with_expiry(TestServer { server, store, client });
     create(&home, "e").await;
     sleep(HOUR / 4 - SOON).await;
     assert_eq!(names(&home).await, ["e"]);
@@ -99,7 +99,7 @@ async fn another_hour_can_be_set() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sweep_is_bounded_and_the_next_one_follows_soon() {
-    let home = expiring(home());
+    let home = with_expiry(test_server());
     for number in 0..1000 {
         create(&home, &format!("e{number}")).await;
     }
@@ -118,8 +118,8 @@ async fn a_sweep_is_bounded_and_the_next_one_follows_soon() {
 async fn a_restart_neither_lengthens_nor_shortens_a_life() {
     let folder = std::env::temp_dir().join(format!("phalanx-expiry-{}", std::process::id()));
     let open = |time: &str| {
-        let disk = Disk::open(&folder, DiskOptions::at(time.parse().unwrap())).unwrap();
-        from(Store::open(Box::new(disk), Limits::default()).unwrap(), 1, time)
+        let disk = Disk::open(&folder, DiskOptions::new(time.parse().unwrap())).unwrap();
+        test_server_at(Store::open(Box::new(disk), HistoryLimits::default()).unwrap(), 1, time)
     };
     let first = open("2030-01-01T00:00:00Z");
     create(&first, "early").await;
@@ -131,7 +131,7 @@ async fn a_restart_neither_lengthens_nor_shortens_a_life() {
     // Down for 40 minutes: the life of one ends meanwhile.
     let second = open("2030-01-01T01:10:00Z");
     assert_eq!(names(&second).await, ["early", "late"], "nobody has swept yet");
-    let second = expiring(second);
+    let second = with_expiry(second);
     sleep(SOON).await;
     assert_eq!(names(&second).await, ["late"]);
     sleep(HOUR / 3 - SOON * 2).await;

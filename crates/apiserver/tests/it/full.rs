@@ -5,24 +5,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::Revision;
 use http::StatusCode;
-use store::{Backend, BackendError, Key, Limits, Record, Room, Store, Stored};
+use store::{Backend, BackendError, FreeSpace, HistoryLimits, LogRecord, Store, StoreKey, StoredObject};
 
-use crate::home::{PODS, on, pod_document, server_on};
+use crate::test_server::{PODS, pod_document, server_on, test_server_on};
 
 /// Keeps nothing, and has room or has not.
-struct Small(Arc<AtomicBool>);
+struct FullBackend(Arc<AtomicBool>);
 
-impl Backend for Small {
-    fn scan(&mut self, _: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
+impl Backend for FullBackend {
+    fn scan(&mut self, _: &mut dyn FnMut(LogRecord) -> Option<Arc<StoredObject>>) -> Result<Revision, BackendError> {
         Ok(Revision::ZERO)
     }
 
-    fn room(&mut self) -> Result<Room, BackendError> {
+    fn free_space(&mut self) -> Result<FreeSpace, BackendError> {
         let free_bytes = if self.0.load(Ordering::Relaxed) { 3 << 20 } else { u64::MAX };
-        Ok(Room { free_bytes, reserve_bytes: 64 << 20 })
+        Ok(FreeSpace { free_bytes, reserve_bytes: 64 << 20 })
     }
 
-    fn commit(&mut self, _: &[Record], _: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
+    fn commit(&mut self, _: &[LogRecord], _: &dyn Fn(&StoreKey, Revision) -> bool) -> Result<(), BackendError> {
         Ok(())
     }
 }
@@ -30,7 +30,8 @@ impl Backend for Small {
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_refuses_creates_but_not_reads_and_deletes_until_there_is_room() {
     let full = Arc::new(AtomicBool::new(false));
-    let home = on(Store::open(Box::new(Small(Arc::clone(&full))), Limits::default()).unwrap(), 1);
+    let home =
+        test_server_on(Store::open(Box::new(FullBackend(Arc::clone(&full))), HistoryLimits::default()).unwrap(), 1);
     assert_eq!(home.post(PODS, pod_document("a")).await.0, StatusCode::CREATED);
 
     full.store(true, Ordering::Relaxed);
@@ -47,28 +48,29 @@ async fn a_full_disk_refuses_creates_but_not_reads_and_deletes_until_there_is_ro
 }
 
 /// Has room, but keeps nothing and says so.
-struct Broken;
+struct BrokenBackend;
 
-impl Backend for Broken {
-    fn scan(&mut self, _: &mut dyn FnMut(Record) -> Option<Arc<Stored>>) -> Result<Revision, BackendError> {
+impl Backend for BrokenBackend {
+    fn scan(&mut self, _: &mut dyn FnMut(LogRecord) -> Option<Arc<StoredObject>>) -> Result<Revision, BackendError> {
         Ok(Revision::ZERO)
     }
 
-    fn commit(&mut self, _: &[Record], _: &dyn Fn(&Key, Revision) -> bool) -> Result<(), BackendError> {
+    fn commit(&mut self, _: &[LogRecord], _: &dyn Fn(&StoreKey, Revision) -> bool) -> Result<(), BackendError> {
         Err(BackendError::fatal(std::io::Error::other("no space left on device")))
     }
 }
 
 #[test]
 fn a_server_whose_first_writes_are_refused_says_why_instead_of_panicking() {
-    let full = Small(Arc::new(AtomicBool::new(true)));
+    let full = FullBackend(Arc::new(AtomicBool::new(true)));
     let text = "namespaces default cannot be made: the data directory is full: 3 MiB free, 64 MiB are kept in reserve; \
                 delete objects or free space";
     let broken =
         "namespaces default cannot be made: the store failed: the store's backend failed: no space left on device";
-    let backends: [(Box<dyn Backend>, _, _); 2] = [(Box::new(full), text, true), (Box::new(Broken), broken, false)];
+    let backends: [(Box<dyn Backend>, _, _); 2] =
+        [(Box::new(full), text, true), (Box::new(BrokenBackend), broken, false)];
     for (backend, text, is_full) in backends {
-        let store = Store::open(backend, Limits::default()).unwrap();
+        let store = Store::open(backend, HistoryLimits::default()).unwrap();
         let error = server_on(&store, 1).err().unwrap();
         assert_eq!((error.to_string().as_str(), error.is_full()), (text, is_full));
     }

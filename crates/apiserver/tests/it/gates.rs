@@ -3,23 +3,23 @@
 use api::gates::{Gate, Gates};
 use http::StatusCode;
 use serde_json::{Value, json};
-use store::{Limits, Store};
+use store::{HistoryLimits, Store};
 
-use crate::home::{Home, JOBS, PODS, home, job_document, on_with, pod_document};
+use crate::test_server::{JOBS, PODS, TestServer, job_document, pod_document, test_server, test_server_with_gates};
 
 const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads";
 const MERGE: &str = "application/merge-patch+json";
 
 /// An object with a field behind a gate: where it is made, and where the field stands.
-struct Gated {
+struct GatedField {
     gate: Gate,
     collection: &'static str,
     object: Value,
     field: &'static str,
 }
 
-fn gated() -> Vec<Gated> {
+fn gated_fields() -> Vec<GatedField> {
     let group = |field: &str, value: Value| {
         let spec = json!({"schedulingPolicy": {"basic": {}}, field: value, "workloadRef": {"workloadName": "w", "templateName": "t"}});
         json!({"metadata": {"name": "a"}, "spec": spec})
@@ -35,7 +35,7 @@ fn gated() -> Vec<Gated> {
     let mut pod = pod_document("a");
     pod["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
     let topology = Gate::TopologyAwareWorkloadScheduling;
-    let row = |gate, collection, object, field| Gated { gate, collection, object, field };
+    let row = |gate, collection, object, field| GatedField { gate, collection, object, field };
     vec![
         row(Gate::WorkloadWithJob, JOBS, job, "/spec/scheduling"),
         row(Gate::GenericWorkload, PODS, pod, "/spec/schedulingGroup"),
@@ -63,7 +63,7 @@ fn gated() -> Vec<Gated> {
 }
 
 /// A change of the object that has nothing to do with the field.
-async fn touch(home: &Home, path: &str, label: &str) -> Value {
+async fn touch(home: &TestServer, path: &str, label: &str) -> Value {
     let patch = json!({"metadata": {"labels": {"touched": label}}}).to_string();
     let (code, answer) = home.call("PATCH", path, MERGE, patch).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
@@ -74,18 +74,18 @@ async fn touch(home: &Home, path: &str, label: &str) -> Value {
 // Shows: S004-33
 #[tokio::test(start_paused = true)]
 async fn a_field_outlives_the_time_in_which_its_feature_is_off() {
-    for Gated { gate, collection, object, field } in gated() {
+    for GatedField { gate, collection, object, field } in gated_fields() {
         let case = format!("{} of {collection}", gate.name());
-        let store = Store::in_memory(Limits::default());
-        let on = on_with(store.clone(), 1, Gates::default());
+        let store = Store::in_memory(HistoryLimits::default());
+        let on = test_server_with_gates(store.clone(), 1, Gates::default());
         let (code, made) = on.post(collection, object.clone()).await;
         assert_eq!(code, StatusCode::CREATED, "{case}: {made}");
         let value = made.pointer(field).unwrap_or_else(|| panic!("{case}: {made}"));
         let path = format!("{collection}/a");
-        let off = on_with(store.clone(), 2, Gates::default().with(gate, false));
+        let off = test_server_with_gates(store.clone(), 2, Gates::default().with(gate, false));
         assert_eq!(off.get(&path).await.1.pointer(field), Some(value), "{case}: read while off");
         assert_eq!(touch(&off, &path, "off").await.pointer(field), Some(value), "{case}: changed while off");
-        let again = on_with(store, 3, Gates::default());
+        let again = test_server_with_gates(store, 3, Gates::default());
         assert_eq!(touch(&again, &path, "on").await.pointer(field), Some(value), "{case}: on again");
     }
 }
@@ -96,15 +96,15 @@ async fn a_field_outlives_the_time_in_which_its_feature_is_off() {
 // Shows: U-TestDropDisabledFieldsScheduling
 #[tokio::test(start_paused = true)]
 async fn a_new_object_loses_the_field_while_its_feature_is_off_and_gets_it_afterwards() {
-    for Gated { gate, collection, object, field } in gated() {
+    for GatedField { gate, collection, object, field } in gated_fields() {
         let case = format!("{} of {collection}", gate.name());
-        let store = Store::in_memory(Limits::default());
-        let off = on_with(store.clone(), 1, Gates::default().with(gate, false));
+        let store = Store::in_memory(HistoryLimits::default());
+        let off = test_server_with_gates(store.clone(), 1, Gates::default().with(gate, false));
         let (code, made) = off.post(collection, object.clone()).await;
         assert_eq!((code, made.pointer(field)), (StatusCode::CREATED, None), "{case}: {made}");
         let mut second = object;
         second["metadata"]["name"] = json!("b");
-        let on = on_with(store, 2, Gates::default());
+        let on = test_server_with_gates(store, 2, Gates::default());
         let (code, made) = on.post(collection, second).await;
         assert!(code == StatusCode::CREATED && made.pointer(field).is_some(), "{case}: {made}");
     }
@@ -112,7 +112,7 @@ async fn a_new_object_loses_the_field_while_its_feature_is_off_and_gets_it_after
 
 #[tokio::test(start_paused = true)]
 async fn metrics_say_which_features_are_on() {
-    let home = home();
+    let home = test_server();
     let request = http::Request::get("/metrics").body(bytes::Bytes::new()).unwrap();
     let body = http_body_util::BodyExt::collect(home.send(request).await.into_body()).await.unwrap().to_bytes();
     let text = String::from_utf8(body.to_vec()).unwrap();
@@ -124,7 +124,7 @@ async fn metrics_say_which_features_are_on() {
 }
 
 /// Where an object of each kind that needs `GenericWorkload` is kept.
-fn kept_kinds() -> [(String, Value); 3] {
+fn gated_kinds() -> [(String, Value); 3] {
     let reference = json!({"workloadName": "a", "templateName": "t"});
     [
         (WORKLOADS.to_owned(), json!({"podGroupTemplates": [{"name": "t", "schedulingPolicy": {"basic": {}}}]})),
@@ -141,15 +141,15 @@ fn kept_kinds() -> [(String, Value); 3] {
 // Shows: S003-37
 #[tokio::test(start_paused = true)]
 async fn without_their_gate_the_kinds_are_not_served_and_what_was_kept_returns_with_it() {
-    let store = Store::in_memory(Limits::default());
-    let on = on_with(store.clone(), 1, Gates::default());
+    let store = Store::in_memory(HistoryLimits::default());
+    let on = test_server_with_gates(store.clone(), 1, Gates::default());
     let mut made = Vec::new();
-    for (collection, spec) in kept_kinds() {
+    for (collection, spec) in gated_kinds() {
         let (code, object) = on.post(&collection, json!({"metadata": {"name": "a"}, "spec": spec})).await;
         assert_eq!(code, StatusCode::CREATED, "{object}");
         made.push(object);
     }
-    let off = on_with(store.clone(), 2, Gates::default().with(Gate::GenericWorkload, false));
+    let off = test_server_with_gates(store.clone(), 2, Gates::default().with(Gate::GenericWorkload, false));
     let (_, group) = off.get("/apis/scheduling.k8s.io").await;
     let versions: Vec<&Value> = group["versions"].as_array().unwrap().iter().map(|v| &v["version"]).collect();
     assert_eq!(versions, ["v1"]);
@@ -157,7 +157,7 @@ async fn without_their_gate_the_kinds_are_not_served_and_what_was_kept_returns_w
         assert_eq!(off.get(&format!("/apis/scheduling.k8s.io/{version}")).await.0, StatusCode::NOT_FOUND, "{version}");
     }
     let unknown = json!("the server could not find the requested resource");
-    for (collection, spec) in kept_kinds() {
+    for (collection, spec) in gated_kinds() {
         let (code, status) = off.post(&collection, json!({"metadata": {"name": "b"}, "spec": spec})).await;
         assert_eq!((code, &status["message"]), (StatusCode::NOT_FOUND, &unknown), "{collection}");
         assert_eq!(off.get(&format!("{collection}/a")).await.0, StatusCode::NOT_FOUND);
@@ -165,8 +165,8 @@ async fn without_their_gate_the_kinds_are_not_served_and_what_was_kept_returns_w
     }
     let (_, classes) = off.get("/apis/scheduling.k8s.io/v1/priorityclasses").await;
     assert_eq!(classes["items"].as_array().map(Vec::len), Some(2), "what needs no gate is served as ever");
-    let again = on_with(store, 3, Gates::default());
-    for ((collection, _), before) in kept_kinds().into_iter().zip(made) {
+    let again = test_server_with_gates(store, 3, Gates::default());
+    for ((collection, _), before) in gated_kinds().into_iter().zip(made) {
         assert_eq!(again.get(&format!("{collection}/a")).await.1, before, "{collection}");
         let touched = touch(&again, &format!("{collection}/a"), "on").await;
         assert_eq!(touched["spec"], before["spec"]);

@@ -4,7 +4,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::home::{Home, JOBS, PODS, home, job_document, pod_document};
+use crate::test_server::{JOBS, PODS, TestServer, job_document, pod_document, test_server};
 
 const COUNT: usize = 20_000;
 
@@ -13,13 +13,13 @@ fn owners(controller: bool) -> Vec<Value> {
     (0..COUNT).map(owner).collect()
 }
 
-async fn patch(home: &Home, kind: &str, patch: Value) -> (StatusCode, Value) {
+async fn patch(home: &TestServer, kind: &str, patch: Value) -> (StatusCode, Value) {
     home.call("PATCH", &format!("{PODS}/a"), &format!("application/{kind}+json"), patch.to_string()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn as_many_owners_as_a_body_holds_are_read_and_taken_away_again() {
-    let home = home();
+    let home = test_server();
     let mut pod = pod_document("a");
     let mut all = owners(false);
     // One of them word for word again, at the end.
@@ -36,7 +36,7 @@ async fn as_many_owners_as_a_body_holds_are_read_and_taken_away_again() {
 
 #[tokio::test(start_paused = true)]
 async fn of_many_owners_that_control_an_object_a_few_are_told() {
-    let home = home();
+    let home = test_server();
     let mut pod = pod_document("a");
     pod["metadata"]["ownerReferences"] = owners(true).into();
     let (code, status) = home.post(PODS, pod).await;
@@ -47,7 +47,7 @@ async fn of_many_owners_that_control_an_object_a_few_are_told() {
 
 #[tokio::test(start_paused = true)]
 async fn as_many_finalizers_as_a_body_holds_are_merged_and_held_against_the_old_ones() {
-    let home = home();
+    let home = test_server();
     let names = |count: usize| -> Vec<String> { (0..count).map(|n| format!("example.com/f{n:05}")).collect() };
     home.post(PODS, pod_document("a")).await;
     let (code, _) = patch(&home, "strategic-merge-patch", json!({"metadata": {"finalizers": names(COUNT)}})).await;
@@ -62,7 +62,7 @@ async fn as_many_finalizers_as_a_body_holds_are_merged_and_held_against_the_old_
 
 #[tokio::test(start_paused = true)]
 async fn other_long_lists_are_judged_in_full() {
-    let home = home();
+    let home = test_server();
     let mut pod = pod_document("a");
     let labels = (0..COUNT).map(|n| (format!("-{n}"), json!("x")));
     pod["metadata"]["labels"] = Value::Object(labels.collect());
@@ -98,7 +98,7 @@ async fn other_long_lists_are_judged_in_full() {
 
 #[tokio::test(start_paused = true)]
 async fn operations_that_move_much_about_are_stopped() {
-    let home = home();
+    let home = test_server();
     let mut pod = pod_document("a");
     pod["metadata"]["finalizers"] = (0..COUNT).map(|n| format!("example.com/f{n:05}")).collect();
     home.post(PODS, pod).await;

@@ -12,7 +12,7 @@ mod evictions;
 mod expiry;
 mod full;
 mod gates;
-mod home;
+mod test_server;
 mod large;
 mod malformed;
 mod metadata;

@@ -5,11 +5,11 @@ use kube::api::PostParams;
 
 use serde_json::json;
 
-use crate::home::{PODS, home, pod, pod_document};
+use crate::test_server::{PODS, pod, pod_document, test_server};
 
 #[tokio::test(start_paused = true)]
 async fn bodies_that_are_no_object_are_refused() {
-    let home = home();
+    let home = test_server();
     let deep = format!("{{\"metadata\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
     for (case, body, want) in [
         ("empty", String::new(), StatusCode::BAD_REQUEST),
@@ -41,7 +41,7 @@ async fn bodies_that_are_no_object_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn patches_that_break_the_object_are_refused() {
-    let home = home();
+    let home = test_server();
     home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let too_many = format!("[{}{{}}]", "{\"op\":\"remove\",\"path\":\"/x\"},".repeat(10_000));
     for (case, media, body, want) in [
@@ -73,7 +73,7 @@ async fn patches_that_break_the_object_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_patch_that_copies_the_object_into_itself_is_refused() {
-    let home = home();
+    let home = test_server();
     // Small, so that it gets deep before it gets large.
     let mut small = pod_document("a");
     small["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
@@ -91,7 +91,7 @@ async fn a_patch_that_copies_the_object_into_itself_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn paths_that_lead_nowhere_are_404() {
-    let home = home();
+    let home = test_server();
     for path in [
         "/",
         "/x",

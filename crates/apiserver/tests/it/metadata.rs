@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::home::{answered, home};
+use crate::test_server::{read_response, test_server};
 
 const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
@@ -16,7 +16,7 @@ fn group(metadata: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_counts_only_where_an_object_has_one() {
-    let home = home();
+    let home = test_server();
     let (code, status) = home.post(GROUPS, group(json!({"resourceVersion": "7"}))).await;
     assert_eq!((code.as_u16(), &status["reason"]), (500, &Value::Null));
     let (code, made) = home.post(GROUPS, group(json!({"resourceVersion": "Bad_Format!"}))).await;
@@ -35,7 +35,7 @@ async fn a_version_counts_only_where_an_object_has_one() {
 
 #[tokio::test(start_paused = true)]
 async fn what_only_the_server_says_is_passed_over_or_refused() {
-    let home = home();
+    let home = test_server();
     let (_, made) = home.post(GROUPS, group(json!({}))).await;
     let path = format!("{GROUPS}/g");
     let change = |field: &str, value: Value| {
@@ -68,13 +68,13 @@ async fn what_only_the_server_says_is_passed_over_or_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_named_twice_is_kept_once_with_a_warning_even_when_the_write_is_refused() {
-    let home = home();
+    let home = test_server();
     let owner = |name: &str| json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u", "controller": name == "a"});
     let owners = json!({"ownerReferences": [owner("a"), owner("b"), owner("a")]});
     for code in [201, 409] {
         let request = http::Request::post(GROUPS).header("content-type", "application/json");
         let body = group(owners.clone()).to_string().into();
-        let (found, answer, warnings) = answered(home.send(request.body(body).unwrap()).await).await;
+        let (found, answer, warnings) = read_response(home.send(request.body(body).unwrap()).await).await;
         assert_eq!((found.as_u16(), warnings.len()), (code, 1), "{answer}");
         assert!(warnings[0].ends_with("duplicate UID(s) observed: u"), "{warnings:?}");
     }
@@ -83,8 +83,8 @@ async fn an_owner_named_twice_is_kept_once_with_a_warning_even_when_the_write_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_answered_is_what_is_kept_whoever_wrote_it() {
-    let home = home();
+async fn responses_equal_stored_objects_for_every_client() {
+    let home = test_server();
     let metadata = json!({"labels": {}, "finalizers": [], "annotations": {"a": null}});
     let (_, made) = home.post(GROUPS, group(metadata)).await;
     assert_eq!((&made["status"], &made["metadata"]["labels"]), (&json!({}), &Value::Null));

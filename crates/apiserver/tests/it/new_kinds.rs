@@ -4,9 +4,9 @@ use api::gates::{Gate, Gates};
 use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use store::{Limits, Store};
+use store::{HistoryLimits, Store};
 
-use crate::home::{Home, home, job_document, on_with};
+use crate::test_server::{TestServer, job_document, test_server, test_server_with_gates};
 
 const COMPOSITES: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups";
 const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
@@ -29,7 +29,7 @@ fn cron_job() -> Value {
 }
 
 /// Every verb in turn: made, read, listed, watched, replaced, patched, its status written, deleted alone and with others.
-async fn all_verbs(home: &Home, collection: &str, object: Value, status: Value) {
+async fn all_verbs(home: &TestServer, collection: &str, object: Value, status: Value) {
     let one = format!("{collection}/a");
     let (code, made) = home.post(collection, object.clone()).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
@@ -65,18 +65,18 @@ async fn a_composite_can_be_made_read_changed_and_deleted() {
         "type": "CompositePodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": "",
         "lastTransitionTime": "2030-01-01T00:00:00Z",
     });
-    all_verbs(&home(), COMPOSITES, composite(), json!({"conditions": [condition]})).await;
+    all_verbs(&test_server(), COMPOSITES, composite(), json!({"conditions": [condition]})).await;
 }
 
 // Shows: S000-01
 #[tokio::test(start_paused = true)]
 async fn a_cron_job_can_be_made_read_changed_and_deleted() {
-    all_verbs(&home(), CRON_JOBS, cron_job(), json!({"lastScheduleTime": "2030-01-01T00:00:00Z"})).await;
+    all_verbs(&test_server(), CRON_JOBS, cron_job(), json!({"lastScheduleTime": "2030-01-01T00:00:00Z"})).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn composites_are_served_in_one_version_and_behind_their_gate() {
-    let home = home();
+    let home = test_server();
     let (_, made) = home.post(COMPOSITES, composite()).await;
     assert_eq!(made["spec"]["disruptionMode"], json!({"single": {}}));
     assert_eq!(made["spec"]["preemptionPolicy"], "PreemptLowerPriority");
@@ -87,7 +87,7 @@ async fn composites_are_served_in_one_version_and_behind_their_gate() {
     assert_eq!(status["details"]["causes"][0]["field"], "spec.schedulingPolicy", "{status}");
     assert_eq!(home.get(&COMPOSITES.replace("v1alpha3", "v1beta1")).await.0, StatusCode::NOT_FOUND);
     let off = Gates::default().with(Gate::CompositePodGroup, false);
-    let without = on_with(Store::in_memory(Limits::default()), 1, off);
+    let without = test_server_with_gates(Store::in_memory(HistoryLimits::default()), 1, off);
     assert_eq!(without.get(COMPOSITES).await.0, StatusCode::NOT_FOUND);
     let (_, list) = without.get("/apis/scheduling.k8s.io/v1alpha3").await;
     assert!(!list.to_string().contains("compositepodgroups"), "{list}");
@@ -95,7 +95,7 @@ async fn composites_are_served_in_one_version_and_behind_their_gate() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cron_job_counts_its_generations_and_is_judged_with_its_template() {
-    let home = home();
+    let home = test_server();
     let (_, made) = home.post(CRON_JOBS, cron_job()).await;
     assert_eq!((&made["metadata"]["generation"], &made["spec"]["concurrencyPolicy"]), (&json!(1), &json!("Allow")));
     let one = format!("{CRON_JOBS}/a");

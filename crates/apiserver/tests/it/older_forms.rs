@@ -4,7 +4,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::home::{Home, JOBS, PODS, answered, home, job_document, pod_document};
+use crate::test_server::{JOBS, PODS, TestServer, job_document, pod_document, read_response, test_server};
 
 const GROUPS: &str = "namespaces/default/podgroups";
 const WORKLOADS: &str = "namespaces/default/workloads";
@@ -14,14 +14,14 @@ fn path(version: &str, rest: &str) -> String {
 }
 
 async fn send(
-    home: &Home,
+    home: &TestServer,
     method: &str,
     path: &str,
     media_type: &str,
     body: &Value,
 ) -> (StatusCode, Value, Vec<String>) {
     let request = Request::builder().method(method).uri(path).header("content-type", media_type);
-    answered(home.send(request.body(body.to_string().into()).unwrap()).await).await
+    read_response(home.send(request.body(body.to_string().into()).unwrap()).await).await
 }
 
 fn alpha2(name: &str) -> Value {
@@ -38,7 +38,7 @@ fn alpha2(name: &str) -> Value {
 // Shows: S002-16
 #[tokio::test(start_paused = true)]
 async fn a_group_can_be_written_and_read_in_every_version() {
-    let home = home();
+    let home = test_server();
     let (code, made, warned) = send(&home, "POST", &path("v1alpha2", GROUPS), "application/json", &alpha2("a")).await;
     assert_eq!((code, warned.len()), (StatusCode::CREATED, 1), "{made}");
     assert_eq!(made["spec"]["disruptionMode"], "PodGroup");
@@ -71,7 +71,7 @@ async fn a_group_can_be_written_and_read_in_every_version() {
 // Shows: S003-08
 #[tokio::test(start_paused = true)]
 async fn status_has_the_older_name_of_its_condition_in_older_versions() {
-    let home = home();
+    let home = test_server();
     send(&home, "POST", &path("v1alpha2", GROUPS), "application/json", &alpha2("a")).await;
     let read = |version: &'static str| {
         let home = &home;
@@ -99,7 +99,7 @@ async fn status_has_the_older_name_of_its_condition_in_older_versions() {
 
 #[tokio::test(start_paused = true)]
 async fn watches_speak_the_older_version_too() {
-    let home = home();
+    let home = test_server();
     send(&home, "POST", &path("v1alpha2", GROUPS), "application/json", &alpha2("a")).await;
     let uri = path("v1alpha1", &format!("{GROUPS}?watch=1&timeoutSeconds=1"));
     let bytes = home.send(Request::get(uri).body(Default::default()).unwrap()).await.into_body().collect().await;
@@ -113,7 +113,7 @@ async fn watches_speak_the_older_version_too() {
 
 #[tokio::test(start_paused = true)]
 async fn an_older_version_is_checked_by_its_own_fields() {
-    let home = home();
+    let home = test_server();
     let mut group = alpha2("a");
     group["spec"]["workloadRef"] = json!({"workloadName": "w", "templateName": "t"});
     let strict = path("v1alpha2", &format!("{GROUPS}?fieldValidation=Strict"));
@@ -131,7 +131,7 @@ async fn an_older_version_is_checked_by_its_own_fields() {
 
 #[tokio::test(start_paused = true)]
 async fn unknown_fields_of_an_empty_struct_are_noticed() {
-    let home = home();
+    let home = test_server();
     let group = json!({"metadata": {"name": "a"}, "spec": {"schedulingPolicy": {"basic": {"minCount": 2}}}});
     let (code, _, warned) = send(&home, "POST", &path("v1beta1", GROUPS), "application/json", &group).await;
     assert_eq!(code, StatusCode::CREATED);
@@ -141,7 +141,7 @@ async fn unknown_fields_of_an_empty_struct_are_noticed() {
 // Shows: S004-13
 #[tokio::test(start_paused = true)]
 async fn a_draft_manifest_can_be_applied_again() {
-    let home = home();
+    let home = test_server();
     let mut job = job_document("a");
     let drafted = json!({"policy": {"gang": {}}, "constraints": {"topology": [{"level": "rack"}]}});
     job["spec"]["scheduling"] = drafted.clone();
@@ -173,7 +173,7 @@ async fn a_draft_manifest_can_be_applied_again() {
 // Shows: S003-11
 #[tokio::test(start_paused = true)]
 async fn the_drafts_reference_of_a_pod_becomes_its_group() {
-    let home = home();
+    let home = test_server();
     let mut pod = pod_document("a");
     pod["spec"]["workloadRef"] = json!({"name": "w", "podGroupName": "g"});
     let (code, made, warned) =
@@ -193,7 +193,7 @@ async fn the_drafts_reference_of_a_pod_becomes_its_group() {
 // Shows: S003-34
 #[tokio::test(start_paused = true)]
 async fn groups_inside_a_workload_are_refused_with_advice() {
-    let home = home();
+    let home = test_server();
     let workload = json!({
         "apiVersion": "scheduling.k8s.io/v1alpha1", "kind": "Workload", "metadata": {"name": "a"},
         "spec": {"podGroups": [{"name": "workers", "policy": {"gang": {"minCount": 4}}}]},
@@ -206,7 +206,7 @@ async fn groups_inside_a_workload_are_refused_with_advice() {
 // Shows: S000-15
 #[tokio::test(start_paused = true)]
 async fn a_drafts_list_of_templates_can_be_written_and_merged() {
-    let home = home();
+    let home = test_server();
     let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 4}}});
     let spec = json!({
         "controllerRef": {"apiVersion": "batch/v1", "kind": "Job", "name": "j"}, "podGroupTemplate": [template],

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 
-use crate::home::{Home, home};
+use crate::test_server::{TestServer, test_server};
 
 /// Every document with the path of the API that it describes.
-async fn documents(home: &Home) -> Vec<(String, Value)> {
+async fn documents(home: &TestServer) -> Vec<(String, Value)> {
     let (_, index) = home.get("/openapi/v3").await;
     let mut documents = Vec::new();
     for (path, entry) in index["paths"].as_object().unwrap() {
@@ -43,7 +43,7 @@ fn schema_of<'a>(document: &'a Value, kind: &Value) -> Option<&'a Value> {
 
 #[tokio::test(start_paused = true)]
 async fn every_reference_leads_to_a_schema_and_every_schema_is_used() {
-    for (path, document) in documents(&home()).await {
+    for (path, document) in documents(&test_server()).await {
         let mut found = BTreeSet::new();
         references(&document, &mut found);
         for target in &found {
@@ -58,7 +58,7 @@ async fn every_reference_leads_to_a_schema_and_every_schema_is_used() {
 
 #[tokio::test(start_paused = true)]
 async fn every_served_kind_has_its_schema_and_its_operations() {
-    let home = home();
+    let home = test_server();
     let documents = documents(&home).await;
     for resource in home.server.resources() {
         for version in resource.versions {
@@ -104,7 +104,7 @@ async fn every_served_kind_has_its_schema_and_its_operations() {
 #[tokio::test(start_paused = true)]
 async fn operations_have_names_of_their_own() {
     let mut seen = BTreeSet::new();
-    for (_, document) in documents(&home()).await {
+    for (_, document) in documents(&test_server()).await {
         for item in document["paths"].as_object().unwrap().values() {
             for (_, operation) in item.as_object().unwrap().iter().filter(|(method, _)| *method != "parameters") {
                 let name = operation["operationId"].as_str().unwrap().to_owned();
@@ -127,7 +127,7 @@ async fn operations_have_names_of_their_own() {
 
 #[tokio::test(start_paused = true)]
 async fn schemas_say_how_lists_merge_and_what_fields_mean() {
-    let documents = documents(&home()).await;
+    let documents = documents(&test_server()).await;
     let schemas = |path: &str| {
         let (_, document) = documents.iter().find(|(known, _)| known == path).unwrap();
         document["components"]["schemas"].clone()
@@ -158,7 +158,7 @@ async fn schemas_say_how_lists_merge_and_what_fields_mean() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_address_leads_to_the_document_of_today() {
-    let home = home();
+    let home = test_server();
     let request = |uri: &str, accept: &str| {
         Request::builder().uri(uri).header("accept", accept).body(bytes::Bytes::new()).unwrap()
     };
@@ -176,7 +176,7 @@ async fn an_old_address_leads_to_the_document_of_today() {
 /// What kubectl asks for when version 3 does not know a kind.
 #[tokio::test(start_paused = true)]
 async fn version_2_is_there_in_both_forms_and_names_no_kind() {
-    let home = home();
+    let home = test_server();
     let (code, document) = home.get("/openapi/v2").await;
     assert_eq!((code, &document["swagger"]), (StatusCode::OK, &"2.0".into()));
     let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";

@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::home::{Home, JOBS, PODS, home, job_document, pod};
+use crate::test_server::{JOBS, PODS, TestServer, job_document, pod, test_server};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -41,9 +41,9 @@ fn job(name: &str) -> Vec<u8> {
 #[tokio::test(start_paused = true)]
 async fn an_object_is_the_same_whether_it_came_as_protobuf_or_as_json() {
     let path = format!("{JOBS}?fieldValidation=Strict");
-    let (code, from_json) = home().post(&path, job_document("a")).await;
+    let (code, from_json) = test_server().post(&path, job_document("a")).await;
     assert_eq!(code, StatusCode::CREATED, "{from_json}");
-    let home = home();
+    let home = test_server();
     let request = Request::post(&path).header("content-type", PROTOBUF);
     let request = request.header("accept", format!("{PROTOBUF},application/json"));
     let response = home.send(request.body(job("a").into()).unwrap()).await;
@@ -56,13 +56,13 @@ async fn an_object_is_the_same_whether_it_came_as_protobuf_or_as_json() {
     assert_eq!(from_protobuf, from_json);
 }
 
-async fn send(home: &Home, method: &str, path: &str, body: Vec<u8>) -> (StatusCode, Value) {
+async fn send(home: &TestServer, method: &str, path: &str, body: Vec<u8>) -> (StatusCode, Value) {
     home.call(method, path, PROTOBUF, body).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn updates_bindings_and_options_of_a_deletion_may_be_protobuf() {
-    let home = home();
+    let home = test_server();
     let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"pods": "1"}}});
     assert_eq!(home.post("/api/v1/nodes", node).await.0, StatusCode::CREATED);
     home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
@@ -97,7 +97,7 @@ async fn updates_bindings_and_options_of_a_deletion_may_be_protobuf() {
 
 #[tokio::test(start_paused = true)]
 async fn protobuf_that_is_no_such_object_is_refused() {
-    let home = home();
+    let home = test_server();
     let spec = |raw: Vec<u8>| body("v1", "Pod", [part(1, part(1, "a")), part(2, raw)].concat());
     for (case, body, code, want) in [
         ("nothing", Vec::new(), 400, "the body is empty"),

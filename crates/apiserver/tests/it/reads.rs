@@ -6,15 +6,15 @@ use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::Value;
-use store::Limits;
+use store::HistoryLimits;
 
-use crate::home::{Home, PODS, home, home_with, labelled, pod, refusal};
+use crate::test_server::{PODS, TestServer, labelled, pod, refusal, test_server, test_server_with_limits};
 
 fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
 
-async fn make(home: &Home, pods: &[&str]) {
+async fn make(home: &TestServer, pods: &[&str]) {
     for name in pods {
         home.pods().create(&PostParams::default(), &pod(name)).await.unwrap();
     }
@@ -22,7 +22,7 @@ async fn make(home: &Home, pods: &[&str]) {
 
 #[tokio::test(start_paused = true)]
 async fn lists_hold_what_the_selectors_mean() {
-    let home = home();
+    let home = test_server();
     let pods = home.pods();
     for (name, value) in [("a", "1"), ("b", "2"), ("c", "1")] {
         pods.create(&PostParams::default(), &labelled(name, "tier", value)).await.unwrap();
@@ -50,7 +50,7 @@ async fn lists_hold_what_the_selectors_mean() {
 
 #[tokio::test(start_paused = true)]
 async fn pages_show_one_state_whatever_is_written_meanwhile() {
-    let home = home();
+    let home = test_server();
     make(&home, &["a", "b", "c", "d", "e"]).await;
     let (_, first) = home.get(&format!("{PODS}?limit=2")).await;
     assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a", "b"], &3.into()));
@@ -69,7 +69,10 @@ async fn pages_show_one_state_whatever_is_written_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_whose_state_is_gone_offers_a_fresh_token() {
-    let home = home_with(Limits { history_bytes: 64 << 20, history_age: Duration::from_secs(60) });
+    let home = test_server_with_limits(HistoryLimits {
+        max_history_bytes: 64 << 20,
+        max_history_age: Duration::from_secs(60),
+    });
     make(&home, &["a", "b", "c"]).await;
     let (_, first) = home.get(&format!("{PODS}?limit=1")).await;
     tokio::time::advance(Duration::from_secs(3600)).await;
@@ -85,7 +88,7 @@ async fn a_page_whose_state_is_gone_offers_a_fresh_token() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_is_as_old_or_as_new_as_asked() {
-    let home = home();
+    let home = test_server();
     make(&home, &["a"]).await;
     let version = home.store.revision();
     make(&home, &["b"]).await;
@@ -102,7 +105,7 @@ async fn a_list_is_as_old_or_as_new_as_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_does_not_come_is_a_timeout_after_three_seconds() {
-    let home = home();
+    let home = test_server();
     let before = tokio::time::Instant::now();
     let (code, status) = home.get(&format!("{PODS}?resourceVersion=1000")).await;
     assert_eq!(before.elapsed(), Duration::from_secs(3));
@@ -112,7 +115,7 @@ async fn a_version_that_does_not_come_is_a_timeout_after_three_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_longer_than_a_frame_is_whole() {
-    let home = home();
+    let home = test_server();
     let many: Vec<String> = (0..200).map(|index| format!("p{index:03}")).collect();
     make(&home, &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
     assert_eq!(names(&home.get(PODS).await.1), many);

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use api::gates::{Gate, Gates};
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
-use store::{Limits, Store};
+use store::{HistoryLimits, Store};
 
-use crate::home::{Home, answered, home, on_with};
+use crate::test_server::{TestServer, read_response, test_server, test_server_with_gates};
 
 fn manifest(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/seeds").join(format!("{name}.yaml"));
@@ -28,7 +28,7 @@ fn collection(document: &Value) -> String {
 }
 
 /// Posts a file as strictly as kubectl does, in a namespace that is there. Code, answer and warnings.
-async fn post(home: &Home, name: &str) -> (StatusCode, Value, Vec<String>) {
+async fn post(home: &TestServer, name: &str) -> (StatusCode, Value, Vec<String>) {
     let text = manifest(name);
     let document: Value = serde_saphyr::from_str(&text).unwrap();
     if let Some(namespace) = document["metadata"]["namespace"].as_str() {
@@ -36,7 +36,7 @@ async fn post(home: &Home, name: &str) -> (StatusCode, Value, Vec<String>) {
     }
     let path = format!("{}?fieldValidation=Strict", collection(&document));
     let request = Request::post(path).header("content-type", "application/yaml").body(text.into());
-    answered(home.send(request.unwrap()).await).await
+    read_response(home.send(request.unwrap()).await).await
 }
 
 fn older(version: &str, kind: &str) -> String {
@@ -56,7 +56,7 @@ fn older(version: &str, kind: &str) -> String {
 // Shows: S004-15
 #[tokio::test(start_paused = true)]
 async fn every_manifest_of_the_proposals_is_accepted_and_what_is_old_in_it_is_told() {
-    let home = home();
+    let home = test_server();
     let off = "spec.template.spec.workloadRef: dropped, because the feature gate JobWorkloadRef is off";
     let draft = |field: &str, write: &str| format!("spec.scheduling.{field}: a draft's spelling; write {write}");
     let wants: Vec<(&str, Vec<String>)> = vec![
@@ -117,7 +117,7 @@ async fn every_manifest_of_the_proposals_is_accepted_and_what_is_old_in_it_is_to
 // Shows: S002-44
 #[tokio::test(start_paused = true)]
 async fn what_the_manifests_ask_for_is_kept_in_the_present_form() {
-    let home = home();
+    let home = test_server();
     for name in ["002-priorityclass", "002-workload", "002-podgroup-priority", "002-podgroup-topology", "003-workload"]
     {
         assert_eq!(post(&home, name).await.0, StatusCode::CREATED, "{name}");
@@ -151,8 +151,8 @@ async fn what_the_manifests_ask_for_is_kept_in_the_present_form() {
 #[tokio::test(start_paused = true)]
 async fn a_jobs_reference_is_kept_while_its_gate_is_on() {
     let gates = Gates::default().with(Gate::JobWorkloadRef, true);
-    let store = Store::in_memory(Limits::default());
-    let home = on_with(store.clone(), 1, gates);
+    let store = Store::in_memory(HistoryLimits::default());
+    let home = test_server_with_gates(store.clone(), 1, gates);
     let (code, job, warned) = post(&home, "001-job-1").await;
     assert_eq!((code, warned.len()), (StatusCode::CREATED, 2), "{job} {warned:?}");
     let reference =
@@ -164,12 +164,12 @@ async fn a_jobs_reference_is_kept_while_its_gate_is_on() {
     let (code, status) = home.call("PUT", &format!("{jobs}/job-1"), "application/json", other.to_string()).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{status}");
     // The gate goes off: what is stored stays, also through a write of something else, and is there when it is on again.
-    let off = on_with(store.clone(), 2, Gates::default());
+    let off = test_server_with_gates(store.clone(), 2, Gates::default());
     let patch = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
     let (code, job) = off.call("PATCH", &format!("{jobs}/job-1"), "application/merge-patch+json", patch).await;
     assert_eq!((code, &job["spec"]["workloadRef"]), (StatusCode::OK, &reference), "{job}");
     let (_, plain, _) = post(&off, "001-job-2").await;
     assert_eq!(plain["spec"].get("workloadRef"), None);
-    let (_, job) = on_with(store, 3, gates).get(&format!("{jobs}/job-1")).await;
+    let (_, job) = test_server_with_gates(store, 3, gates).get(&format!("{jobs}/job-1")).await;
     assert_eq!(job["spec"]["workloadRef"], reference);
 }

@@ -3,17 +3,17 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::home::{Home, JOBS, PODS, home, job_document, pod_document};
+use crate::test_server::{JOBS, PODS, TestServer, job_document, pod_document, test_server};
 
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-async fn patch(home: &Home, path: &str, patch: Value) -> (StatusCode, Value) {
+async fn patch(home: &TestServer, path: &str, patch: Value) -> (StatusCode, Value) {
     home.call("PATCH", path, STRATEGIC, patch.to_string()).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_kubectl_apply_sends_changes_what_it_names() {
-    let home = home();
+    let home = test_server();
     let mut job = job_document("a");
     job["spec"]["suspend"] = true.into();
     job["spec"]["template"]["spec"]["containers"] = json!([
@@ -42,7 +42,7 @@ async fn what_kubectl_apply_sends_changes_what_it_names() {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_is_merged_by_condition_type() {
-    let home = home();
+    let home = test_server();
     home.post(PODS, pod_document("a")).await;
     let path = format!("{PODS}/a/status");
     for (kind, status) in [("Ready", "False"), ("PodScheduled", "True"), ("Ready", "True")] {
@@ -60,7 +60,7 @@ async fn a_status_is_merged_by_condition_type() {
 
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_is_added_beside_others_and_taken_out_again() {
-    let home = home();
+    let home = test_server();
     let mut pod = pod_document("a");
     pod["metadata"]["finalizers"] = json!(["example.com/a"]);
     home.post(PODS, pod).await;
@@ -74,7 +74,7 @@ async fn a_finalizer_is_added_beside_others_and_taken_out_again() {
 
 #[tokio::test(start_paused = true)]
 async fn patches_that_make_no_sense_are_refused() {
-    let home = home();
+    let home = test_server();
     home.post(PODS, pod_document("a")).await;
     let path = format!("{PODS}/a");
     for (case, body, code, want) in [
@@ -99,7 +99,7 @@ async fn patches_that_make_no_sense_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_of_a_patch_shows_the_result_and_keeps_nothing() {
-    let home = home();
+    let home = test_server();
     home.post(PODS, pod_document("a")).await;
     let body = json!({"metadata": {"labels": {"x": "y"}}});
     let (code, shown) = patch(&home, &format!("{PODS}/a?dryRun=All&fieldManager=kubectl-label"), body).await;

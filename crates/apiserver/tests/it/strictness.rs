@@ -4,7 +4,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
-use crate::home::{Home, JOBS, home};
+use crate::test_server::{JOBS, TestServer, test_server};
 
 const JOB: &str = r#"{"metadata":{"name":"NAME"},"spec":{"parallelism":1,"parallelism":2,"foo":1,
     "template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"x","image":"y"}]}}}}"#;
@@ -16,7 +16,13 @@ const FOUND: [&str; 3] = [
 ];
 
 /// Code, answer, and the texts of the warnings.
-async fn send(home: &Home, method: &str, path: &str, media_type: &str, body: &str) -> (StatusCode, Value, Vec<String>) {
+async fn send(
+    home: &TestServer,
+    method: &str,
+    path: &str,
+    media_type: &str,
+    body: &str,
+) -> (StatusCode, Value, Vec<String>) {
     let request = Request::builder().method(method).uri(path).header("content-type", media_type);
     let response = home.send(request.body(body.to_owned().into()).unwrap()).await;
     let code = response.status();
@@ -31,7 +37,7 @@ fn warnings() -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_create_is_as_strict_as_asked_for() {
-    let home = home();
+    let home = test_server();
     let post = |name: &'static str, validation: &'static str| {
         let (home, body) = (&home, JOB.replace("NAME", name));
         async move { send(home, "POST", &format!("{JOBS}?fieldValidation={validation}"), "application/json", &body).await }
@@ -50,7 +56,7 @@ async fn a_create_is_as_strict_as_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn updates_and_patches_are_as_strict() {
-    let home = home();
+    let home = test_server();
     send(&home, "POST", &format!("{JOBS}?fieldValidation=Ignore"), "application/json", &JOB.replace("NAME", "a")).await;
     let path = format!("{JOBS}/a");
     let twice = r#"{"spec":{"parallelism":3,"parallelism":4,"foo":1}}"#;
@@ -71,7 +77,7 @@ async fn updates_and_patches_are_as_strict() {
 
 #[tokio::test(start_paused = true)]
 async fn thousands_of_findings_make_a_short_answer() {
-    let home = home();
+    let home = test_server();
     let fields: String = (0..5000).map(|index| format!("\"x{index}\":1,\"x{index}\":2,")).collect();
     let body = JOB.replace("NAME", "a").replacen('{', &format!("{{{fields}"), 1);
     let (code, status, _) =
@@ -85,7 +91,7 @@ async fn thousands_of_findings_make_a_short_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn bodies_may_be_yaml() {
-    let home = home();
+    let home = test_server();
     let yaml = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      \
                 restartPolicy: Never\n      containers:\n      - {name: main, image: x}\n";
     let (code, job, _) = send(&home, "POST", JOBS, "application/yaml", yaml).await;

@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::home::{Home, JOBS, PODS, home, job_document, pod_document};
+use crate::test_server::{JOBS, PODS, TestServer, job_document, pod_document, test_server};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
@@ -14,7 +14,7 @@ const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/work
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
-async fn get_as(home: &Home, accept: &str, path: &str) -> (StatusCode, Value) {
+async fn get_as(home: &TestServer, accept: &str, path: &str) -> (StatusCode, Value) {
     let request = Request::builder().uri(path).header("accept", accept).body(bytes::Bytes::new()).unwrap();
     let response = home.send(request).await;
     let code = response.status();
@@ -22,7 +22,7 @@ async fn get_as(home: &Home, accept: &str, path: &str) -> (StatusCode, Value) {
     (code, serde_json::from_slice(&body).unwrap())
 }
 
-async fn table(home: &Home, path: &str) -> Value {
+async fn table(home: &TestServer, path: &str) -> Value {
     let (code, table) = get_as(home, TABLE, path).await;
     assert_eq!((code, &table["kind"]), (StatusCode::OK, &"Table".into()), "{table}");
     table
@@ -48,12 +48,12 @@ fn cells(table: &Value) -> String {
     texts.join("|")
 }
 
-async fn post(home: &Home, path: &str, object: Value) {
+async fn post(home: &TestServer, path: &str, object: Value) {
     let (code, answer) = home.post(path, object).await;
     assert_eq!(code, StatusCode::CREATED, "{answer}");
 }
 
-async fn put_status(home: &Home, path: &str, status: Value) {
+async fn put_status(home: &TestServer, path: &str, status: Value) {
     let (code, answer) = home
         .call("PATCH", &format!("{path}/status"), "application/merge-patch+json", json!({"status": status}).to_string())
         .await;
@@ -62,7 +62,7 @@ async fn put_status(home: &Home, path: &str, status: Value) {
 
 #[tokio::test(start_paused = true)]
 async fn every_kind_has_its_columns() {
-    let home = home();
+    let home = test_server();
     for (path, want) in [
         (PODS, "Name Ready Status Restarts Age [IP] [Node] [Nominated Node] [Readiness Gates]"),
         (
@@ -97,7 +97,7 @@ async fn every_kind_has_its_columns() {
 
 #[tokio::test(start_paused = true)]
 async fn rows_say_what_objects_are_doing() {
-    let home = home();
+    let home = test_server();
     post(&home, CLASSES, json!({"metadata": {"name": "high"}, "value": 1000, "globalDefault": true})).await;
     post(&home, "/api/v1/nodes", json!({
         "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/control-plane": "", "kubernetes.io/role": "gpu"}},
@@ -163,7 +163,7 @@ async fn rows_say_what_objects_are_doing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_jobs_row_follows_its_status() {
-    let home = home();
+    let home = test_server();
     let mut job = job_document("j");
     job["spec"]["parallelism"] = 3.into();
     job["spec"]["suspend"] = true.into();
@@ -189,7 +189,7 @@ async fn a_jobs_row_follows_its_status() {
 /// What kubectl has always printed about pods, which people and scripts know by heart.
 #[tokio::test(start_paused = true)]
 async fn a_pods_row_tells_what_its_containers_are_doing() {
-    let home = home();
+    let home = test_server();
     let container = |name: &str, ready: bool, state: Value, restarts: i64| json!({"name": name, "ready": ready, "restartCount": restarts, "image": "i", "imageID": "", "state": state});
     let running = || json!({"running": {"startedAt": "2030-01-01T00:00:00Z"}});
     let ended = |reason: &str, code: i64| json!({"terminated": {"exitCode": code, "reason": reason}});
@@ -278,7 +278,7 @@ async fn a_pods_row_tells_what_its_containers_are_doing() {
 
 #[tokio::test(start_paused = true)]
 async fn rows_carry_as_much_of_the_object_as_asked_for() {
-    let home = home();
+    let home = test_server();
     post(&home, PODS, pod_document("a")).await;
     let stored = home.get(&format!("{PODS}/a")).await.1;
     let partial =
@@ -300,7 +300,7 @@ async fn rows_carry_as_much_of_the_object_as_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_table_has_pages_like_a_list() {
-    let home = home();
+    let home = test_server();
     for name in ["a", "b", "c"] {
         post(&home, PODS, pod_document(name)).await;
     }
@@ -313,7 +313,7 @@ async fn a_table_has_pages_like_a_list() {
 
 #[tokio::test(start_paused = true)]
 async fn partial_metadata_is_metadata_and_nothing_else() {
-    let home = home();
+    let home = test_server();
     post(&home, PODS, pod_document("a")).await;
     let stored = home.get(&format!("{PODS}/a")).await.1;
     let (_, one) = get_as(&home, PARTIAL, &format!("{PODS}/a")).await;
@@ -326,13 +326,13 @@ async fn partial_metadata_is_metadata_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn who_takes_only_protobuf_gets_406() {
-    let home = home();
+    let home = test_server();
     let (code, status) = get_as(&home, "application/vnd.kubernetes.protobuf", PODS).await;
     assert_eq!((code, &status["reason"]), (StatusCode::NOT_ACCEPTABLE, &"NotAcceptable".into()));
 }
 
 /// The events of a watch that ends after a second, in this form.
-async fn watch(home: &Home, accept: &str, query: &str) -> Vec<Value> {
+async fn watch(home: &TestServer, accept: &str, query: &str) -> Vec<Value> {
     let uri = format!("{PODS}?watch=true&timeoutSeconds=1&{query}");
     let request = Request::builder().uri(uri).header("accept", accept).body(bytes::Bytes::new()).unwrap();
     let body = home.send(request).await.into_body().collect().await.unwrap().to_bytes();
@@ -341,7 +341,7 @@ async fn watch(home: &Home, accept: &str, query: &str) -> Vec<Value> {
 
 #[tokio::test(start_paused = true)]
 async fn a_watched_table_has_one_row_per_event_and_columns_once() {
-    let home = home();
+    let home = test_server();
     for name in ["a", "b"] {
         post(&home, PODS, pod_document(name)).await;
     }
@@ -368,7 +368,7 @@ async fn a_watched_table_has_one_row_per_event_and_columns_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_answers_in_the_form_asked_for() {
-    let home = home();
+    let home = test_server();
     for query in ["?dryRun=All", ""] {
         let request = Request::post(format!("{PODS}{query}")).header("accept", PARTIAL);
         let request = request.body(bytes::Bytes::from(pod_document("a").to_string())).unwrap();
@@ -380,7 +380,7 @@ async fn a_write_answers_in_the_form_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn composites_and_cron_jobs_show_what_upstream_shows() {
-    let home = home();
+    let home = test_server();
     let composites = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups";
     let reference = json!({"workloadName": "w", "templateName": "t"});
     let spec = json!({"workloadRef": reference, "schedulingPolicy": {"gang": {"minGroupCount": 2}}});

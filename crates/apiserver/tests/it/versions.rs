@@ -4,7 +4,7 @@ use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::home::home;
+use crate::test_server::test_server;
 
 const ALPHA: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/podgroups";
 const BETA: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
@@ -23,7 +23,7 @@ fn without_version(mut object: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_is_the_same_in_every_version_served() {
-    let home = home();
+    let home = test_server();
     let (code, alpha) = home.post(ALPHA, group("v1alpha3", "a")).await;
     assert_eq!((code, &alpha["apiVersion"]), (StatusCode::CREATED, &json!("scheduling.k8s.io/v1alpha3")), "{alpha}");
     let (_, beta) = home.get(&format!("{BETA}/a")).await;
@@ -40,7 +40,7 @@ async fn an_object_is_the_same_in_every_version_served() {
 
 #[tokio::test(start_paused = true)]
 async fn writes_and_watches_speak_the_version_of_their_path() {
-    let home = home();
+    let home = test_server();
     home.post(BETA, group("v1beta1", "a")).await;
     let patch = json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}).to_string();
     let (code, patched) = home.call("PATCH", &format!("{ALPHA}/a"), "application/merge-patch+json", patch).await;

@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
-use store::Limits;
+use store::HistoryLimits;
 
-use crate::home::{Home, PODS, home, home_with, labelled, pod};
+use crate::test_server::{PODS, TestServer, labelled, pod, test_server, test_server_with_limits};
 
 /// The next event as one word and a name: `ADDED a`, with the version of bookmarks.
 async fn next(stream: &mut (impl Stream<Item = Result<WatchEvent<Pod>, kube::Error>> + Unpin)) -> String {
@@ -30,14 +30,14 @@ async fn next(stream: &mut (impl Stream<Item = Result<WatchEvent<Pod>, kube::Err
     }
 }
 
-async fn relabel(home: &Home, name: &str, value: &str) {
+async fn relabel(home: &TestServer, name: &str, value: &str) {
     let patch = json!({"metadata": {"labels": {"tier": value}}});
     home.pods().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_begins_with_the_state_and_goes_on_with_changes() {
-    let home = home();
+    let home = test_server();
     home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let mut watch = home.pods().watch(&WatchParams::default(), "0").await.unwrap().boxed();
     assert_eq!(next(&mut watch).await, "ADDED a");
@@ -55,7 +55,7 @@ async fn a_watch_begins_with_the_state_and_goes_on_with_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_resumes_behind_the_version_it_names() {
-    let home = home();
+    let home = test_server();
     home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let made = home.pods().create(&PostParams::default(), &pod("b")).await.unwrap();
     home.pods().create(&PostParams::default(), &pod("c")).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_watch_resumes_behind_the_version_it_names() {
 
 #[tokio::test(start_paused = true)]
 async fn objects_enter_and_leave_a_selected_watch() {
-    let home = home();
+    let home = test_server();
     home.pods().create(&PostParams::default(), &labelled("a", "tier", "1")).await.unwrap();
     let params = WatchParams::default().labels("tier=1");
     let mut watch = home.pods().watch(&params, "0").await.unwrap().boxed();
@@ -82,7 +82,7 @@ async fn objects_enter_and_leave_a_selected_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn bookmarks_come_every_minute_and_at_the_end() {
-    let home = home();
+    let home = test_server();
     let start = tokio::time::Instant::now();
     let params = WatchParams::default().timeout(90);
     let mut watch = home.pods().watch(&params, "0").await.unwrap().boxed();
@@ -94,7 +94,7 @@ async fn bookmarks_come_every_minute_and_at_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_without_a_length_lasts_between_half_an_hour_and_an_hour() {
-    let home = home();
+    let home = test_server();
     let start = tokio::time::Instant::now();
     let request = Request::get(format!("{PODS}?watch=true")).body(Default::default()).unwrap();
     let body = home.send(request).await.into_body().collect().await.unwrap().to_bytes();
@@ -104,7 +104,7 @@ async fn a_watch_without_a_length_lasts_between_half_an_hour_and_an_hour() {
 
 #[tokio::test(start_paused = true)]
 async fn a_streamed_list_ends_with_a_marked_bookmark() {
-    let home = home();
+    let home = test_server();
     home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let params = WatchParams::default().initial_events();
     let mut watch = home.pods().watch(&params, "0").await.unwrap().boxed();
@@ -116,7 +116,10 @@ async fn a_streamed_list_ends_with_a_marked_bookmark() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_from_a_forgotten_version_is_told_so() {
-    let home = home_with(Limits { history_bytes: 64 << 20, history_age: Duration::from_secs(60) });
+    let home = test_server_with_limits(HistoryLimits {
+        max_history_bytes: 64 << 20,
+        max_history_age: Duration::from_secs(60),
+    });
     let made = home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     for value in ["1", "2", "3"] {
         tokio::time::advance(Duration::from_secs(3600)).await;
@@ -131,7 +134,7 @@ async fn a_watch_from_a_forgotten_version_is_told_so() {
 
 #[tokio::test(start_paused = true)]
 async fn events_that_wait_share_a_frame() {
-    let home = home();
+    let home = test_server();
     let version = home.store.revision();
     for name in ["a", "b", "c"] {
         home.pods().create(&PostParams::default(), &pod(name)).await.unwrap();
@@ -147,7 +150,7 @@ async fn events_that_wait_share_a_frame() {
 
 #[tokio::test(start_paused = true)]
 async fn kubes_own_watcher_follows_this_server() {
-    let home = home();
+    let home = test_server();
     home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
         let mut objects = watcher(home.pods(), config).applied_objects().boxed();
@@ -159,7 +162,7 @@ async fn kubes_own_watcher_follows_this_server() {
 async fn the_same_seed_and_the_same_requests_give_the_same_bytes() {
     let mut runs = Vec::new();
     for _ in 0..2 {
-        let home = home();
+        let home = test_server();
         let mut generated = pod("");
         generated.metadata.generate_name = Some("p-".to_owned());
         for _ in 0..3 {

@@ -6,11 +6,13 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::home::{JOBS, PODS, home, job, job_document, labelled, on, pod, pod_document, refusal};
+use crate::test_server::{
+    JOBS, PODS, job, job_document, labelled, pod, pod_document, refusal, test_server, test_server_on,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_created_object_reads_back_completed_and_stamped() {
-    let home = home();
+    let home = test_server();
     let made = home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let meta = &made.metadata;
     assert_eq!(meta.namespace.as_deref(), Some("default"));
@@ -26,7 +28,7 @@ async fn a_created_object_reads_back_completed_and_stamped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_object_of_the_same_name_is_refused() {
-    let home = home();
+    let home = test_server();
     home.pods().create(&PostParams::default(), &pod("a")).await.unwrap();
     let again = home.pods().create(&PostParams::default(), &pod("a")).await;
     assert_eq!(refusal(again), (409, "pods \"a\" already exists".to_owned()));
@@ -34,7 +36,7 @@ async fn a_second_object_of_the_same_name_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn generated_names_have_five_characters_and_a_base_that_fits() {
-    let home = home();
+    let home = test_server();
     for (base, kept) in [("trainer-", "trainer-".to_owned()), (&"x".repeat(80), "x".repeat(58))] {
         let mut pod = pod("");
         pod.metadata = ObjectMeta { generate_name: Some(base.to_owned()), ..ObjectMeta::default() };
@@ -45,13 +47,13 @@ async fn generated_names_have_five_characters_and_a_base_that_fits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drawn_name_that_is_taken_is_drawn_again() {
-    let first = home();
+    let first = test_server();
     let mut pod = pod("");
     pod.metadata = ObjectMeta { generate_name: Some("a-".to_owned()), ..ObjectMeta::default() };
     let mut names = Vec::new();
     for _ in 0..3 {
         // The same seed, so the same names are drawn, and more of them are taken each time.
-        let server = on(first.store.clone(), 7);
+        let server = test_server_on(first.store.clone(), 7);
         let made = server.pods().create(&PostParams::default(), &pod).await.unwrap();
         names.push(made.metadata.name.unwrap());
     }
@@ -61,7 +63,7 @@ async fn a_drawn_name_that_is_taken_is_drawn_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_selects_its_pods_by_the_generated_name_and_uid() {
-    let home = home();
+    let home = test_server();
     let mut job = job("");
     job.metadata = ObjectMeta { generate_name: Some("j-".to_owned()), ..ObjectMeta::default() };
     let made = home.jobs().create(&PostParams::default(), &job).await.unwrap();
@@ -72,7 +74,7 @@ async fn a_job_selects_its_pods_by_the_generated_name_and_uid() {
 
 #[tokio::test(start_paused = true)]
 async fn an_update_of_an_older_version_is_a_conflict() {
-    let home = home();
+    let home = test_server();
     let pods = home.pods();
     let first = pods.create(&PostParams::default(), &pod("a")).await.unwrap();
     let mut second = first.clone();
@@ -94,7 +96,7 @@ async fn an_update_of_an_older_version_is_a_conflict() {
 
 #[tokio::test(start_paused = true)]
 async fn an_update_without_a_version_depends_on_the_kind() {
-    let home = home();
+    let home = test_server();
     home.jobs().create(&PostParams::default(), &job("a")).await.unwrap();
     let (_, mut stored) = home.get(&format!("{JOBS}/a")).await;
     stored["metadata"].as_object_mut().unwrap().remove("resourceVersion");
@@ -121,7 +123,7 @@ async fn an_update_without_a_version_depends_on_the_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn patches_change_what_they_name_and_nothing_else() {
-    let home = home();
+    let home = test_server();
     let pods = home.pods();
     let made = pods.create(&PostParams::default(), &labelled("a", "x", "1")).await.unwrap();
     let params = PatchParams::default();
@@ -147,7 +149,7 @@ async fn patches_change_what_they_name_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_changes_nothing_keeps_its_version() {
-    let home = home();
+    let home = test_server();
     let made = home.pods().create(&PostParams::default(), &labelled("a", "x", "1")).await.unwrap();
     let before = home.store.revision();
     let patch = json!({"metadata": {"labels": {"x": "1"}}});
@@ -159,7 +161,7 @@ async fn a_write_that_changes_nothing_keeps_its_version() {
 
 #[tokio::test(start_paused = true)]
 async fn status_and_spec_are_written_apart() {
-    let home = home();
+    let home = test_server();
     let jobs = home.jobs();
     jobs.create(&PostParams::default(), &job("a")).await.unwrap();
     let both = json!({"spec": {"backoffLimit": 3}, "status": {"active": 2}});
@@ -175,7 +177,7 @@ async fn status_and_spec_are_written_apart() {
 
 #[tokio::test(start_paused = true)]
 async fn unknown_fields_are_refused_warned_of_or_dropped_as_asked() {
-    let home = home();
+    let home = test_server();
     let mut document = pod_document("a");
     document["spec"]["foo"] = json!(1);
     document["spec"]["containers"][0]["imag"] = json!("x");
@@ -201,7 +203,7 @@ async fn unknown_fields_are_refused_warned_of_or_dropped_as_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn every_broken_rule_is_a_cause() {
-    let home = home();
+    let home = test_server();
     let mut document = job_document("a");
     document["spec"]["parallelism"] = json!(-1);
     document["spec"]["backoffLimit"] = json!(-2);
@@ -220,7 +222,7 @@ async fn every_broken_rule_is_a_cause() {
 
 #[tokio::test(start_paused = true)]
 async fn wrong_types_are_all_named() {
-    let home = home();
+    let home = test_server();
     let mut document = job_document("a");
     document["spec"]["parallelism"] = json!("four");
     document["spec"]["suspend"] = json!(1);
@@ -232,7 +234,7 @@ async fn wrong_types_are_all_named() {
 
 #[tokio::test(start_paused = true)]
 async fn objects_live_where_the_path_says() {
-    let home = home();
+    let home = test_server();
     let elsewhere: Api<Pod> = Api::namespaced(home.client.clone(), "nowhere");
     let refused = refusal(elsewhere.create(&PostParams::default(), &pod("a")).await);
     assert_eq!(refused, (404, "namespaces \"nowhere\" not found".to_owned()));
@@ -254,7 +256,7 @@ async fn objects_live_where_the_path_says() {
 
 #[tokio::test(start_paused = true)]
 async fn priority_follows_from_the_class() {
-    let home = home();
+    let home = test_server();
     let classes: Api<PriorityClass> = Api::all(home.client.clone());
     let class = |name: &str, value: i32, default: bool| PriorityClass {
         metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
@@ -283,7 +285,7 @@ async fn priority_follows_from_the_class() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_keeps_the_status_it_registers_with() {
-    let home = home();
+    let home = test_server();
     let nodes: Api<Node> = Api::all(home.client.clone());
     let node: Node = serde_json::from_value(json!({
         "metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4000m", "pods": "10"}},
@@ -297,7 +299,7 @@ async fn a_node_keeps_the_status_it_registers_with() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_judges_and_keeps_nothing() {
-    let home = home();
+    let home = test_server();
     let before = home.store.revision();
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let made = home.pods().create(&params, &pod("a")).await.unwrap();
@@ -307,7 +309,7 @@ async fn a_dry_run_judges_and_keeps_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_gated_pod_says_so_from_its_first_moment() {
-    let home = home();
+    let home = test_server();
     let mut pod = pod_document("a");
     pod["spec"]["schedulingGates"] = json!([{"name": "example.com/quota"}]);
     let (_, made) = home.post(PODS, pod).await;
@@ -318,7 +320,7 @@ async fn a_gated_pod_says_so_from_its_first_moment() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_was_left_out_is_told_apart_from_an_empty_one() {
-    let home = home();
+    let home = test_server();
     for (values, want) in [(Value::Null, "null"), (json!([]), "[]")] {
         let mut job = job_document("a");
         job["spec"]["podFailurePolicy"] = json!({"rules": [{"action": "FailJob",
@@ -334,7 +336,7 @@ async fn a_list_that_was_left_out_is_told_apart_from_an_empty_one() {
 async fn one_fault_is_told_once_however_often_it_was_made() {
     let mut pod = pod_document("a");
     pod["spec"]["containers"][0]["envFrom"] = json!([{}, {}]);
-    let (code, status) = home().post(PODS, pod).await;
+    let (code, status) = test_server().post(PODS, pod).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(status["details"]["causes"].as_array().map(Vec::len), Some(1), "{status}");
     assert_eq!(status["message"].as_str().unwrap().matches("configMapRef").count(), 1, "{status}");
@@ -342,7 +344,7 @@ async fn one_fault_is_told_once_however_often_it_was_made() {
 
 #[tokio::test(start_paused = true)]
 async fn a_field_that_may_not_change_is_told_with_what_was_sent() {
-    let home = home();
+    let home = test_server();
     let groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
     let group = json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}, "resourceClaims": [{"name": "c", "resourceClaimName": "x"}]}});
     let (code, group) = home.post(groups, group).await;

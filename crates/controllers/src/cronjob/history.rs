@@ -7,14 +7,14 @@ use api::views::{CronJobSpecView, JobView};
 
 /// The Jobs that have ended beyond the CronJob's limits, the oldest of each outcome first. A limit that is unset keeps
 /// everything.
-pub fn too_old(spec: &CronJobSpecView, jobs: &[Arc<JobView>]) -> Vec<Arc<JobView>> {
+pub fn beyond_history_limits(spec: &CronJobSpecView, jobs: &[Arc<JobView>]) -> Vec<Arc<JobView>> {
     let limits = [("Complete", spec.successful_jobs_history_limit), ("Failed", spec.failed_jobs_history_limit)];
-    limits.into_iter().flat_map(|(outcome, limit)| beyond(limit, outcome, jobs)).collect()
+    limits.into_iter().flat_map(|(outcome, limit)| beyond_limit(limit, outcome, jobs)).collect()
 }
 
-fn beyond(limit: Option<i32>, outcome: &str, jobs: &[Arc<JobView>]) -> Vec<Arc<JobView>> {
+fn beyond_limit(limit: Option<i32>, outcome: &str, jobs: &[Arc<JobView>]) -> Vec<Arc<JobView>> {
     let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return Vec::new() };
-    let ended = |job: &&Arc<JobView>| job.end().is_some_and(|end| end.kind == outcome);
+    let ended = |job: &&Arc<JobView>| job.finished_condition().is_some_and(|end| end.kind == outcome);
     let mut ended: Vec<_> = jobs.iter().filter(ended).filter(|job| !job.metadata.is_deleting()).cloned().collect();
     ended.sort_by(|a, b| by_age(a, b));
     ended.truncate(ended.len().saturating_sub(limit));

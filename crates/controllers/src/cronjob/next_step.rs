@@ -6,99 +6,111 @@ use api::Timestamp;
 use api::views::{ActiveJobView, CronJobStatusView, JobView};
 use serde_json::Value;
 
-use super::News;
-use super::account::{account, unknown};
-use super::due::{Due, due};
-use super::history::too_old;
-use super::observe::Observed;
+use super::CronJobEvent;
+use super::due_times::{DueTimes, due_times};
+use super::history::beyond_history_limits;
+use super::observe::CronJobSnapshot;
+use super::status::{next_status, uncached_jobs};
 use super::template::{job, job_name};
 
 /// What is to be done for one CronJob next. In this order, so that a status is written once, after the Job it speaks of,
 /// and history holds up nothing.
 #[derive(Clone, Debug)]
-pub enum NextStep {
+pub enum CronJobStep {
     /// These Jobs should run, and no cache knows them: ask the server.
-    Ask(Vec<ActiveJobView>),
+    LookUpJobs(Vec<ActiveJobView>),
     /// These Jobs make way for the next.
     Replace(Vec<ActiveJobView>),
     /// The Job for this time of the schedule.
     CreateJob {
         /// The time.
-        slot: Timestamp,
+        scheduled_time: Timestamp,
         /// The Job.
         job: Box<Value>,
     },
     /// The status is to follow the Jobs.
     WriteStatus(CronJobStatusView),
     /// These Jobs are too old to keep.
-    DropHistory(Vec<Arc<JobView>>),
+    DeleteHistory(Vec<Arc<JobView>>),
     /// Nothing, until something changes.
-    Rest,
+    Wait,
 }
 
 /// A step, and what goes with it.
 #[derive(Clone, Debug)]
-pub struct Decision {
+pub struct CronJobDecision {
     /// What to do.
-    pub step: NextStep,
+    pub step: CronJobStep,
     /// What to tell once it is done.
-    pub news: Vec<News>,
+    pub events: Vec<CronJobEvent>,
     /// When to look again at the latest.
-    pub wake: Option<Timestamp>,
+    pub requeue_at: Option<Timestamp>,
 }
 
 /// Decides on what is to be done next.
-pub fn next_step(observed: &Observed) -> Decision {
+pub fn next_step(observed: &CronJobSnapshot) -> CronJobDecision {
     let cron_job = &observed.cron_job;
-    let unknown = unknown(observed);
-    if !unknown.is_empty() {
-        return Decision { step: NextStep::Ask(unknown), news: Vec::new(), wake: None };
+    let uncached = uncached_jobs(observed);
+    if !uncached.is_empty() {
+        return CronJobDecision { step: CronJobStep::LookUpJobs(uncached), events: Vec::new(), requeue_at: None };
     }
-    let account = account(observed);
+    let update = next_status(observed);
     let is_asleep = cron_job.metadata.is_deleting() || cron_job.spec.suspend == Some(true);
-    let (mut told, mut wake) = (account.oddities, None);
+    let (mut events, mut requeue_at) = (update.anomaly_events, None);
     if !is_asleep {
-        match due(cron_job, account.status.last_schedule_time, observed.now) {
-            Err(trouble) => told.push(trouble),
+        match due_times(cron_job, update.status.last_schedule_time, observed.now) {
+            Err(trouble) => events.push(trouble),
             Ok(due) => {
-                wake = due.next;
-                match serve(observed, &account.status, due) {
-                    Ok((step, news)) => return Decision { step, news, wake },
-                    Err(news) => told.extend(news),
+                requeue_at = due.next_time;
+                match start_due_job(observed, &update.status, due) {
+                    Ok((step, news)) => return CronJobDecision { step, events: news, requeue_at },
+                    Err(news) => events.extend(news),
                 }
             }
         }
     }
-    if account.status != cron_job.status {
-        return Decision { step: NextStep::WriteStatus(account.status), news: account.changes, wake };
+    if update.status != cron_job.status {
+        return CronJobDecision {
+            step: CronJobStep::WriteStatus(update.status),
+            events: update.change_events,
+            requeue_at,
+        };
     }
     // Whoever deletes a CronJob says himself what becomes of its Jobs.
-    let old = if cron_job.metadata.is_deleting() { Vec::new() } else { too_old(&cron_job.spec, &observed.jobs) };
+    let old = if cron_job.metadata.is_deleting() {
+        Vec::new()
+    } else {
+        beyond_history_limits(&cron_job.spec, &observed.jobs)
+    };
     if !old.is_empty() {
-        return Decision { step: NextStep::DropHistory(old), news: Vec::new(), wake };
+        return CronJobDecision { step: CronJobStep::DeleteHistory(old), events: Vec::new(), requeue_at };
     }
-    Decision { step: NextStep::Rest, news: told, wake }
+    CronJobDecision { step: CronJobStep::Wait, events, requeue_at }
 }
 
 /// The step toward the Job that is due, with what to tell; or what to tell because nothing can be started.
-fn serve(observed: &Observed, status: &CronJobStatusView, due: Due) -> Result<(NextStep, Vec<News>), Vec<News>> {
-    let Due { slot: Some(slot), zone, mut news, .. } = due else { return Err(due.news) };
+fn start_due_job(
+    observed: &CronJobSnapshot,
+    status: &CronJobStatusView,
+    due: DueTimes,
+) -> Result<(CronJobStep, Vec<CronJobEvent>), Vec<CronJobEvent>> {
+    let DueTimes { scheduled_time: Some(slot), zone, events: mut news, .. } = due else { return Err(due.events) };
     let cron_job = &observed.cron_job;
     let name = job_name(&cron_job.metadata, slot);
     let is_there = observed.jobs.iter().any(|job| job.metadata.name == name)
         || status.active.iter().any(|active| active.name == name);
     // A schedule of less than a minute has several times of one name: the first has it.
-    if is_there || observed.learned.refused == Some(slot) {
+    if is_there || observed.memory.refused_time == Some(slot) {
         return Err(Vec::new());
     }
     match cron_job.spec.concurrency_policy.as_str() {
         // The time stays unserved, so that it is made up for when the Job has ended.
         "Forbid" if !status.active.is_empty() => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            news.push(News::normal("JobAlreadyActive", message.to_owned()));
+            news.push(CronJobEvent::normal("JobAlreadyActive", message.to_owned()));
             Err(news)
         }
-        "Replace" if !status.active.is_empty() => Ok((NextStep::Replace(status.active.clone()), Vec::new())),
-        _ => Ok((NextStep::CreateJob { slot, job: Box::new(job(cron_job, slot, &zone)) }, news)),
+        "Replace" if !status.active.is_empty() => Ok((CronJobStep::Replace(status.active.clone()), Vec::new())),
+        _ => Ok((CronJobStep::CreateJob { scheduled_time: slot, job: Box::new(job(cron_job, slot, &zone)) }, news)),
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use api::Timestamp;
 use api::views::{CronJobView, JobView, ObjectKey};
 
-use super::Parts;
+use super::CronJobContext;
 
 /// Everything a decision about one CronJob looks at.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub struct CronJobSnapshot {
     /// The CronJob.
     pub cron_job: Arc<CronJobView>,
     /// The Jobs it controls, in any state.
@@ -18,23 +18,23 @@ pub struct Observed {
     /// The time.
     pub now: Timestamp,
     /// What was learned by doing, and the caches may not show yet.
-    pub learned: Learned,
+    pub memory: ReconcileMemory,
 }
 
 /// What one reconciliation has learned from the server. It is forgotten afterwards: the caches catch up.
 #[derive(Clone, Debug, Default)]
-pub struct Learned {
+pub struct ReconcileMemory {
     /// By uid: whether a Job that runs by the CronJob's status, but is in no cache, is there after all.
-    pub asked: BTreeMap<String, bool>,
+    pub exists_by_uid: BTreeMap<String, bool>,
     /// Uids of Jobs that were deleted to make way for the next.
     pub replaced: BTreeSet<String>,
     /// The time of the schedule for which no Job can be had just now.
-    pub refused: Option<Timestamp>,
+    pub refused_time: Option<Timestamp>,
 }
 
 /// Looks the CronJob up; `None` if it is gone.
-pub fn observe(parts: &Parts, key: &ObjectKey, learned: &Learned) -> Option<Observed> {
-    let cron_job = parts.cron_jobs.get(key)?;
-    let jobs = parts.jobs.by_index(&JobView::BY_CONTROLLER, &cron_job.metadata.uid);
-    Some(Observed { cron_job, jobs, now: parts.clock.now(), learned: learned.clone() })
+pub fn observe(ctx: &CronJobContext, key: &ObjectKey, memory: &ReconcileMemory) -> Option<CronJobSnapshot> {
+    let cron_job = ctx.cron_jobs.get(key)?;
+    let jobs = ctx.jobs.by_index(&JobView::BY_CONTROLLER, &cron_job.metadata.uid);
+    Some(CronJobSnapshot { cron_job, jobs, now: ctx.clock.now(), memory: memory.clone() })
 }

@@ -6,39 +6,44 @@ use api::Timestamp;
 use api::views::{CronJobView, JobView, ObjectKey, OwnerRef, View};
 use futures::future::join4;
 use kube::Error;
-use runtime::{Change, Cursor, WorkQueue, Worked, is_not_found, was_set};
+use runtime::{CacheChange, Cursor, WorkQueue, WorkResult, is_not_found, wait_for_clock_step};
 
-use super::Parts;
-use super::carry_out::{Then, carry_out};
-use super::due::next_time;
-use super::next_step::{NextStep, next_step};
-use super::observe::{Learned, observe};
+use super::CronJobContext;
+use super::due_times::next_time;
+use super::execute::{AfterStep, execute};
+use super::next_step::{CronJobStep, next_step};
+use super::observe::{ReconcileMemory, observe};
 
 /// A CronJob that takes more steps than this in a row lets others go first.
-const STEPS_MAX: usize = 16;
+const MAX_STEPS: usize = 16;
 
 /// Runs the CronJob controller for ever.
-pub async fn run(parts: Parts) {
-    parts.cron_jobs.synced().await;
-    parts.jobs.synced().await;
-    let queue = WorkQueue::counted(parts.config.retry, parts.metrics.queue("cronjob"));
-    join4(cron_jobs(&parts, &queue), jobs(parts.jobs.subscribe(), &queue), clock(&parts, &queue), work(&parts, &queue))
-        .await;
+pub async fn run(ctx: CronJobContext) {
+    ctx.cron_jobs.wait_for_sync().await;
+    ctx.jobs.wait_for_sync().await;
+    let queue = WorkQueue::with_metrics(ctx.config.retry, ctx.metrics.queue("cronjob"));
+    join4(
+        watch_cron_jobs(&ctx, &queue),
+        watch_jobs(ctx.jobs.subscribe(), &queue),
+        requeue_on_clock_change(&ctx, &queue),
+        work(&ctx, &queue),
+    )
+    .await;
 }
 
-async fn cron_jobs(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
-    let mut cursor = parts.cron_jobs.subscribe();
+async fn watch_cron_jobs(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
+    let mut cursor = ctx.cron_jobs.subscribe();
     loop {
         let change = cursor.next().await;
         let Some(cron_job) = &change.new else { continue };
-        let delay = first_look(&change, parts.clock.now()).unwrap_or_default();
+        let delay = first_sync_delay(&change, ctx.clock.now()).unwrap_or_default();
         queue.add_after(cron_job.metadata.key(), delay);
     }
 }
 
 /// How long a CronJob that has changed can wait: one with another schedule until that schedule's next time, because the
 /// times that this names before the change were never missed.
-fn first_look(change: &Change<CronJobView>, now: Timestamp) -> Option<Duration> {
+fn first_sync_delay(change: &CacheChange<CronJobView>, now: Timestamp) -> Option<Duration> {
     let (old, new) = (change.old.as_ref()?, change.new.as_ref()?);
     let names = |cron_job: &CronJobView| (cron_job.spec.schedule.clone(), cron_job.spec.time_zone.clone());
     let is_other = names(old) != names(new) && old.metadata.uid == new.metadata.uid;
@@ -48,10 +53,10 @@ fn first_look(change: &Change<CronJobView>, now: Timestamp) -> Option<Duration> 
 }
 
 /// A Job that comes, ends or goes wakes the CronJob that it belongs or belonged to.
-async fn jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<ObjectKey>) {
+async fn watch_jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<ObjectKey>) {
     loop {
         let change = cursor.next().await;
-        if !matters(&change) {
+        if !is_relevant(&change) {
             continue;
         }
         for job in change.old.iter().chain(&change.new) {
@@ -62,10 +67,15 @@ async fn jobs(mut cursor: Cursor<JobView>, queue: &WorkQueue<ObjectKey>) {
 }
 
 /// Whether anything changed that a CronJob keeps account of; counts of pods are not.
-fn matters(change: &Change<JobView>) -> bool {
+fn is_relevant(change: &CacheChange<JobView>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let kept = |job: &JobView| {
-        (job.end().is_some(), job.status.completion_time, job.metadata.is_deleting(), job.metadata.uid.clone())
+        (
+            job.finished_condition().is_some(),
+            job.status.completion_time,
+            job.metadata.is_deleting(),
+            job.metadata.uid.clone(),
+        )
     };
     kept(old) != kept(new) || old.metadata.owner_references != new.metadata.owner_references
 }
@@ -76,43 +86,43 @@ fn is_cron_job(owner: &OwnerRef) -> bool {
 
 /// On a clock that was set the next time of a schedule is nearer or further than it was.
 // Upstream: sleeps on, and serves the schedule as late as the clock was set forward.
-async fn clock(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+async fn requeue_on_clock_change(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
     loop {
-        was_set(&*parts.clock).await;
-        parts.cron_jobs.all().iter().for_each(|cron_job| queue.add(cron_job.metadata.key()));
+        wait_for_clock_step(&*ctx.clock).await;
+        ctx.cron_jobs.all().iter().for_each(|cron_job| queue.add(cron_job.metadata.key()));
     }
 }
 
-async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
+async fn work(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>) {
     let look = |key: ObjectKey| async move {
-        match reconcile(parts, queue, &key).await {
-            Ok(()) => Worked::Done,
+        match reconcile(ctx, queue, &key).await {
+            Ok(()) => WorkResult::Done,
             // Deleted meanwhile, and its going has told so already.
-            Err(error) if is_not_found(&error) && parts.cron_jobs.get(&key).is_none() => Worked::Done,
+            Err(error) if is_not_found(&error) && ctx.cron_jobs.get(&key).is_none() => WorkResult::Done,
             Err(error) => {
                 tracing::warn!(cron_job = %key, %error, "will be tried again");
-                Worked::Failed
+                WorkResult::Failed
             }
         }
     };
-    queue.work(parts.config.workers, look).await;
+    queue.work(ctx.config.workers, look).await;
 }
 
 /// Observe, decide, do; again until there is nothing left to do.
-async fn reconcile(parts: &Parts, queue: &WorkQueue<ObjectKey>, key: &ObjectKey) -> Result<(), Error> {
-    let mut learned = Learned::default();
+async fn reconcile(ctx: &CronJobContext, queue: &WorkQueue<ObjectKey>, key: &ObjectKey) -> Result<(), Error> {
+    let mut learned = ReconcileMemory::default();
     // Set once no Job could be created: those that are there are kept account of all the same.
     let mut blocked = None;
-    for _ in 0..STEPS_MAX {
-        let Some(observed) = observe(parts, key, &learned) else { return Ok(()) };
+    for _ in 0..MAX_STEPS {
+        let Some(observed) = observe(ctx, key, &learned) else { return Ok(()) };
         let decision = next_step(&observed);
-        if let Some(wake) = decision.wake {
+        if let Some(wake) = decision.requeue_at {
             queue.add_after(key.clone(), until(wake, observed.now));
         }
-        let is_creation = matches!(decision.step, NextStep::CreateJob { .. });
-        match carry_out(parts, &observed, decision, &mut learned).await {
-            Ok(Then::Again) => {}
-            Ok(Then::AwaitEvents) => return blocked.map_or(Ok(()), Err),
+        let is_creation = matches!(decision.step, CronJobStep::CreateJob { .. });
+        match execute(ctx, &observed, decision, &mut learned).await {
+            Ok(AfterStep::DecideAgain) => {}
+            Ok(AfterStep::AwaitEvents) => return blocked.map_or(Ok(()), Err),
             Err(error) if is_creation => blocked = Some(error),
             Err(error) => return Err(error),
         }

@@ -1,7 +1,7 @@
 //! What the Job of one time of the schedule looks like.
 
 use api::Timestamp;
-use api::views::{CronJobView, JobView, Meta, View};
+use api::views::{CronJobView, JobView, MetaView, View};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 pub const SCHEDULED_ANNOTATION: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// The name of the Job for `slot`. One time, one name: a Job that was made is never made again.
-pub fn job_name(cron_job: &Meta, slot: Timestamp) -> String {
-    format!("{}-{}", cron_job.name, slot.as_second().div_euclid(60))
+pub fn job_name(cron_job: &MetaView, scheduled_time: Timestamp) -> String {
+    format!("{}-{}", cron_job.name, scheduled_time.as_second().div_euclid(60))
 }
 
 /// The time of the schedule that `job` was made for; none if nobody made it for one, as `kubectl create job --from`.
-pub fn slot_of(job: &JobView) -> Option<Timestamp> {
+pub fn scheduled_time_of(job: &JobView) -> Option<Timestamp> {
     job.metadata.annotations.get(SCHEDULED_ANNOTATION)?.parse().ok()
 }
 
 /// The Job for `slot`, whose annotation tells the time on the clocks of `zone`.
-pub fn job(cron_job: &CronJobView, slot: Timestamp, zone: &TimeZone) -> Value {
+pub fn job(cron_job: &CronJobView, scheduled_time: Timestamp, zone: &TimeZone) -> Value {
     let template = &cron_job.spec.job_template;
     let mut annotations = json!(template.metadata.annotations);
-    annotations[SCHEDULED_ANNOTATION] = on_the_wall(slot, zone).into();
+    annotations[SCHEDULED_ANNOTATION] = zoned_rfc3339(scheduled_time, zone).into();
     json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": job_name(&cron_job.metadata, slot),
+            "name": job_name(&cron_job.metadata, scheduled_time),
             "namespace": cron_job.metadata.namespace,
             "labels": template.metadata.labels,
             "annotations": annotations,
@@ -45,8 +45,8 @@ pub fn job(cron_job: &CronJobView, slot: Timestamp, zone: &TimeZone) -> Value {
 }
 
 /// RFC 3339 with the zone's offset; `Z` where there is none.
-fn on_the_wall(slot: Timestamp, zone: &TimeZone) -> String {
-    let slot = slot.to_zoned(zone.clone());
+fn zoned_rfc3339(scheduled_time: Timestamp, zone: &TimeZone) -> String {
+    let slot = scheduled_time.to_zoned(zone.clone());
     let offset = if slot.offset().is_zero() { "Z" } else { "%:z" };
     slot.strftime(&format!("%Y-%m-%dT%H:%M:%S{offset}")).to_string()
 }

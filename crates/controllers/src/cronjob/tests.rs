@@ -10,9 +10,9 @@ use api::cron::time_zone;
 use api::views::{CronJobView, JobView, View};
 use serde_json::{Value, json};
 
-use super::News;
-use super::next_step::{Decision, NextStep, next_step};
-use super::observe::{Learned, Observed};
+use super::CronJobEvent;
+use super::next_step::{CronJobDecision, CronJobStep, next_step};
+use super::observe::{CronJobSnapshot, ReconcileMemory};
 use super::template::{SCHEDULED_ANNOTATION, job, job_name};
 
 /// 2026-01-01 begins with this minute.
@@ -56,48 +56,49 @@ fn child(name: &str, slot: Option<&str>, end: Option<&str>) -> Arc<JobView> {
 }
 
 /// The name of the Job for a time.
-fn named(slot: &str) -> String {
+fn job_name_at(slot: &str) -> String {
     format!("c-{}", time(slot).as_second() / 60)
 }
 
-fn runs(slot: &str) -> Arc<JobView> {
-    child(&named(slot), Some(slot), None)
+fn running_job(slot: &str) -> Arc<JobView> {
+    child(&job_name_at(slot), Some(slot), None)
 }
 
 fn active(slots: &[&str]) -> Value {
-    let entry = |slot: &&str| json!({"name": named(slot), "uid": format!("{}-u", named(slot)), "resourceVersion": "7"});
+    let entry = |slot: &&str| json!({"name": job_name_at(slot), "uid": format!("{}-u", job_name_at(slot)), "resourceVersion": "7"});
     slots.iter().map(entry).collect()
 }
 
-fn observed(cron_job: Arc<CronJobView>, jobs: Vec<Arc<JobView>>, now: &str) -> Observed {
-    Observed { cron_job, jobs, now: time(now), learned: Learned::default() }
+fn observed(cron_job: Arc<CronJobView>, jobs: Vec<Arc<JobView>>, now: &str) -> CronJobSnapshot {
+    CronJobSnapshot { cron_job, jobs, now: time(now), memory: ReconcileMemory::default() }
 }
 
 /// The decision in a line: what is done, what is told, when to look again.
-fn decide(observed: &Observed) -> String {
-    let Decision { step, news, wake } = next_step(observed);
+fn decide(observed: &CronJobSnapshot) -> String {
+    let CronJobDecision { step, events: news, requeue_at: wake } = next_step(observed);
     let names = |jobs: Vec<&str>| jobs.join(",").replace(&format!("c-{}", NEW_YEAR / 100), "c-…");
     let step = match &step {
-        NextStep::Ask(jobs) => format!("ask {}", names(jobs.iter().map(|job| job.name.as_str()).collect())),
-        NextStep::Replace(jobs) => format!("replace {}", names(jobs.iter().map(|job| job.name.as_str()).collect())),
-        NextStep::CreateJob { slot, .. } => format!("create {}", short(*slot)),
-        NextStep::WriteStatus(status) => {
+        CronJobStep::LookUpJobs(jobs) => format!("ask {}", names(jobs.iter().map(|job| job.name.as_str()).collect())),
+        CronJobStep::Replace(jobs) => format!("replace {}", names(jobs.iter().map(|job| job.name.as_str()).collect())),
+        CronJobStep::CreateJob { scheduled_time: slot, .. } => format!("create {}", minute_text(*slot)),
+        CronJobStep::WriteStatus(status) => {
             let active = names(status.active.iter().map(|active| active.name.as_str()).collect());
-            let last = status.last_schedule_time.map_or("never".to_owned(), short);
-            let succeeded = status.last_successful_time.map_or(String::new(), |at| format!(" succeeded {}", short(at)));
+            let last = status.last_schedule_time.map_or("never".to_owned(), minute_text);
+            let succeeded =
+                status.last_successful_time.map_or(String::new(), |at| format!(" succeeded {}", minute_text(at)));
             format!("status [{active}] last {last}{succeeded}")
         }
-        NextStep::DropHistory(jobs) => {
+        CronJobStep::DeleteHistory(jobs) => {
             format!("drop {}", names(jobs.iter().map(|job| job.metadata.name.as_str()).collect()))
         }
-        NextStep::Rest => "rest".to_owned(),
+        CronJobStep::Wait => "rest".to_owned(),
     };
-    let news: BTreeSet<&str> = news.iter().map(|News { reason, .. }| *reason).collect();
+    let news: BTreeSet<&str> = news.iter().map(|CronJobEvent { reason, .. }| *reason).collect();
     let news = if news.is_empty() { String::new() } else { format!(" ({})", Vec::from_iter(news).join(" ")) };
-    format!("{step}{news}{}", wake.map_or(String::new(), |wake| format!(", then {}", short(wake))))
+    format!("{step}{news}{}", wake.map_or(String::new(), |wake| format!(", then {}", minute_text(wake))))
 }
 
-fn short(at: Timestamp) -> String {
+fn minute_text(at: Timestamp) -> String {
     rfc3339(at).replace("2026-01-01T", "").replace('Z', "")
 }
 
@@ -181,7 +182,7 @@ fn the_concurrency_policy_decides_while_a_job_runs() {
         ("Replace", "replace c-…65, then 00:15:00"),
     ] {
         let cron_job = cron_job(json!({"concurrencyPolicy": policy}), status.clone());
-        assert_eq!(decide(&observed(cron_job, vec![runs("00:05:00")], "00:10:02")), want, "{policy}");
+        assert_eq!(decide(&observed(cron_job, vec![running_job("00:05:00")], "00:10:02")), want, "{policy}");
     }
 }
 
@@ -189,7 +190,7 @@ fn the_concurrency_policy_decides_while_a_job_runs() {
 fn a_forbidden_time_is_made_up_for_when_the_job_has_ended() {
     let status = json!({"active": active(&["00:05:00"]), "lastScheduleTime": "2026-01-01T00:05:00Z"});
     let cron_job = cron_job(json!({"concurrencyPolicy": "Forbid"}), status);
-    let ended = child(&named("00:05:00"), Some("00:05:00"), Some("Complete"));
+    let ended = child(&job_name_at("00:05:00"), Some("00:05:00"), Some("Complete"));
     assert_eq!(decide(&observed(cron_job, vec![ended], "00:12:00")), "create 00:10:00, then 00:15:00");
 }
 
@@ -197,10 +198,10 @@ fn a_forbidden_time_is_made_up_for_when_the_job_has_ended() {
 fn a_replaced_job_makes_way_before_its_going_is_seen() {
     let status = json!({"active": active(&["00:05:00"]), "lastScheduleTime": "2026-01-01T00:05:00Z"});
     let mut world =
-        observed(cron_job(json!({"concurrencyPolicy": "Replace"}), status), vec![runs("00:05:00")], "00:10:00");
-    world.learned.replaced.insert(format!("{}-u", named("00:05:00")));
+        observed(cron_job(json!({"concurrencyPolicy": "Replace"}), status), vec![running_job("00:05:00")], "00:10:00");
+    world.memory.replaced.insert(format!("{}-u", job_name_at("00:05:00")));
     assert_eq!(decide(&world), "create 00:10:00, then 00:15:00");
-    world.jobs.push(runs("00:10:00"));
+    world.jobs.push(running_job("00:10:00"));
     assert_eq!(decide(&world), "status [c-…70] last 00:10:00, then 00:15:00");
 }
 
@@ -208,9 +209,9 @@ fn a_replaced_job_makes_way_before_its_going_is_seen() {
 fn the_status_follows_the_jobs_that_are_there() {
     let status = json!({"active": active(&["00:05:00"]), "lastScheduleTime": "2026-01-01T00:05:00Z"});
     let (complete, failed) = (Some("Complete"), Some("Failed"));
-    let first = |end| child(&named("00:05:00"), Some("00:05:00"), end);
+    let first = |end| child(&job_name_at("00:05:00"), Some("00:05:00"), end);
     let going = {
-        let mut job = (*runs("00:05:00")).clone();
+        let mut job = (*running_job("00:05:00")).clone();
         job.metadata.deletion_timestamp = Some(time("00:05:30"));
         Arc::new(job)
     };
@@ -255,7 +256,7 @@ fn a_job_that_no_cache_knows_is_given_up_only_if_the_server_does_not_know_it_eit
     for (is_there, want) in
         [(true, "rest, then 00:10:00"), (false, "status [] last 00:05:00 (MissingJob), then 00:10:00")]
     {
-        world.learned.asked.insert(format!("{}-u", named("00:05:00")), is_there);
+        world.memory.exists_by_uid.insert(format!("{}-u", job_name_at("00:05:00")), is_there);
         assert_eq!(decide(&world), want);
     }
 }
@@ -264,9 +265,9 @@ fn a_job_that_no_cache_knows_is_given_up_only_if_the_server_does_not_know_it_eit
 fn no_second_job_is_made_for_a_time_whose_name_is_taken() {
     let mut world = observed(cron_job(json!({"schedule": "@every 20s"}), json!({})), vec![], "00:00:45");
     assert_eq!(decide(&world), "create 00:00:40, then 00:01:00");
-    world.learned.refused = Some(time("00:00:40"));
+    world.memory.refused_time = Some(time("00:00:40"));
     assert_eq!(decide(&world), "rest, then 00:01:00", "somebody else has the name");
-    let first = child(&named("00:00:20"), Some("00:00:20"), Some("Failed"));
+    let first = child(&job_name_at("00:00:20"), Some("00:00:20"), Some("Failed"));
     let world = observed(
         cron_job(json!({"schedule": "@every 20s"}), json!({"lastScheduleTime": "2026-01-01T00:00:20Z"})),
         vec![first],
@@ -278,7 +279,7 @@ fn no_second_job_is_made_for_a_time_whose_name_is_taken() {
 #[test]
 fn of_the_jobs_that_ended_the_youngest_are_kept() {
     let slots = ["00:05:00", "00:10:00", "00:15:00", "00:20:00"];
-    let jobs = |end: &str| slots.map(|slot| child(&named(slot), Some(slot), Some(end))).to_vec();
+    let jobs = |end: &str| slots.map(|slot| child(&job_name_at(slot), Some(slot), Some(end))).to_vec();
     let status = |succeeded: bool| {
         let at = succeeded.then_some("2026-01-01T00:09:00Z");
         json!({"lastScheduleTime": "2026-01-01T00:20:00Z", "lastSuccessfulTime": at})
@@ -300,7 +301,7 @@ fn of_the_jobs_that_ended_the_youngest_are_kept() {
 fn a_cron_job_that_is_deleted_starts_and_drops_nothing() {
     let mut gone = (*cron_job(json!({"failedJobsHistoryLimit": 0}), json!({}))).clone();
     gone.metadata.deletion_timestamp = Some(time("00:01:00"));
-    let ended = child(&named("00:05:00"), Some("00:05:00"), Some("Failed"));
+    let ended = child(&job_name_at("00:05:00"), Some("00:05:00"), Some("Failed"));
     assert_eq!(decide(&observed(Arc::new(gone.clone()), vec![ended], "00:06:00")), "status [] last 00:05:00");
     assert_eq!(decide(&observed(Arc::new(gone), vec![], "00:06:00")), "rest");
 }

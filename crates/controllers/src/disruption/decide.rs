@@ -5,33 +5,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Timestamp;
-use api::policy::{DISRUPTION_ALLOWED, INSUFFICIENT_PODS, SUFFICIENT_PODS, SYNC_FAILED, percent};
-use api::selector::Labels;
+use api::policy::{DISRUPTION_ALLOWED, INSUFFICIENT_PODS, SUFFICIENT_PODS, SYNC_FAILED, parse_percent};
+use api::selector::ParsedLabelSelector;
 use api::views::{Condition, OwnerRef, PodDisruptionBudgetStatusView, PodDisruptionBudgetView, PodView};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// How long a pod may take to be seen going after its eviction. Then it counts again.
-const GOES_WITHIN: Duration = Duration::from_secs(120);
+const DELETION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Whether the budget is about the pod. Without a selector it is about none, with an empty one about all of its
 /// namespace.
-pub fn means(budget: &PodDisruptionBudgetView, pod: &PodView) -> bool {
-    let selector = budget.spec.selector.as_ref().and_then(|selector| Labels::from_label_selector(selector).ok());
+pub fn selects(budget: &PodDisruptionBudgetView, pod: &PodView) -> bool {
+    let selector =
+        budget.spec.selector.as_ref().and_then(|selector| ParsedLabelSelector::from_label_selector(selector).ok());
     budget.metadata.namespace == pod.metadata.namespace
         && selector.is_some_and(|selector| selector.matches(&pod.metadata.labels))
 }
 
 /// The status that the budget should have, and when it has to be looked at again even if nothing happens.
-pub fn standing(
+pub fn next_status(
     budget: &PodDisruptionBudgetView,
     pods: &[Arc<PodView>],
     now: Timestamp,
 ) -> (PodDisruptionBudgetStatusView, Option<Duration>) {
-    let (expected, desired) = match wanted(budget, pods) {
+    let (expected, desired) = match expected_and_desired(budget, pods) {
         Ok(wanted) => wanted,
-        Err(why) => return (uncounted(budget, why), None),
+        Err(why) => return (fail_safe_status(budget, why), None),
     };
-    let (disrupted_pods, look_again) = still_expected_to_go(budget, pods, now);
+    let (disrupted_pods, look_again) = disrupted_pods(budget, pods, now);
     let is_healthy = |pod: &&Arc<PodView>| {
         !pod.metadata.is_deleting()
             && !disrupted_pods.contains_key(&pod.metadata.name)
@@ -53,15 +54,15 @@ pub fn standing(
 }
 
 /// How many pods there should be, and how many of them must be healthy.
-fn wanted(budget: &PodDisruptionBudgetView, pods: &[Arc<PodView>]) -> Result<(i32, i32), String> {
+fn expected_and_desired(budget: &PodDisruptionBudgetView, pods: &[Arc<PodView>]) -> Result<(i32, i32), String> {
     match (&budget.spec.max_unavailable, &budget.spec.min_available) {
         (Some(missing), _) => {
             let expected = scale(pods)?;
-            Ok((expected, (expected - part(missing, expected)).max(0)))
+            Ok((expected, (expected - scaled_value(missing, expected)).max(0)))
         }
         (None, Some(share @ IntOrString::String(_))) => {
             let expected = scale(pods)?;
-            Ok((expected, part(share, expected)))
+            Ok((expected, scaled_value(share, expected)))
         }
         (None, Some(IntOrString::Int(healthy))) => Ok((count(pods.len()), *healthy)),
         // Upstream: a budget that says nothing is counted for as one that asks for no pod.
@@ -95,11 +96,11 @@ fn group_resource(owner: &OwnerRef) -> String {
 }
 
 /// A number, or that share of `whole`, rounded up.
-fn part(amount: &IntOrString, whole: i32) -> i32 {
+fn scaled_value(amount: &IntOrString, whole: i32) -> i32 {
     match amount {
         IntOrString::Int(number) => *number,
         IntOrString::String(text) => {
-            let share = percent(text).unwrap_or(0).min(100);
+            let share = parse_percent(text).unwrap_or(0).min(100);
             count(usize::try_from((i64::from(whole) * share + 99) / 100).unwrap_or(0))
         }
     }
@@ -107,7 +108,7 @@ fn part(amount: &IntOrString, whole: i32) -> i32 {
 
 /// Of the pods whose eviction was taken in, those that are there, do not go yet and still may. The next of them to be
 /// given up tells when to look again.
-fn still_expected_to_go(
+fn disrupted_pods(
     budget: &PodDisruptionBudgetView,
     pods: &[Arc<PodView>],
     now: Timestamp,
@@ -120,7 +121,7 @@ fn still_expected_to_go(
     let there: BTreeSet<&str> = there.collect();
     let left = |since: Timestamp| {
         let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-        GOES_WITHIN.checked_sub(passed).filter(|left| !left.is_zero())
+        DELETION_TIMEOUT.checked_sub(passed).filter(|left| !left.is_zero())
     };
     let kept: BTreeMap<String, Timestamp> = held
         .iter()
@@ -132,13 +133,13 @@ fn still_expected_to_go(
 }
 
 /// Why the number of expected pods of a budget with this status cannot be computed; `None` where it can.
-pub fn failure(status: &PodDisruptionBudgetStatusView) -> Option<&str> {
+pub fn sync_failure(status: &PodDisruptionBudgetStatusView) -> Option<&str> {
     let is_failure = |condition: &&Condition| condition.kind == DISRUPTION_ALLOWED && condition.reason == SYNC_FAILED;
     status.conditions.iter().find(is_failure).map(|condition| condition.message.as_str())
 }
 
 /// The budget as it was, but allowing nothing, for this reason.
-fn uncounted(budget: &PodDisruptionBudgetView, why: String) -> PodDisruptionBudgetStatusView {
+fn fail_safe_status(budget: &PodDisruptionBudgetView, why: String) -> PodDisruptionBudgetStatusView {
     PodDisruptionBudgetStatusView {
         observed_generation: budget.metadata.generation,
         disruptions_allowed: 0,
@@ -217,7 +218,7 @@ mod tests {
             ("a share of pods that none manages", json!({"minAvailable": "50%"}), "a b", (2, 0, 0, 0)),
         ] {
             let pods: Vec<_> = pods.split_whitespace().map(pod).collect();
-            let (status, again) = standing(&budget(spec, json!({})), &pods, now());
+            let (status, again) = next_status(&budget(spec, json!({})), &pods, now());
             let got =
                 (status.current_healthy, status.desired_healthy, status.expected_pods, status.disruptions_allowed);
             assert_eq!(got, want, "{case}");
@@ -228,15 +229,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_allowed_where_nobody_says_how_many_pods_there_should_be() {
+    fn nothing_is_allowed_where_the_expected_pods_are_unknown() {
         for spec in [json!({"maxUnavailable": 1}), json!({"minAvailable": "50%"})] {
             let before = json!({"disruptionsAllowed": 4, "currentHealthy": 5});
-            let (status, _) = standing(&budget(spec, before), &[pod("a<Job")], now());
+            let (status, _) = next_status(&budget(spec, before), &[pod("a<Job")], now());
             assert_eq!((status.disruptions_allowed, status.current_healthy), (0, 5));
             let condition = &status.conditions[0];
             assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", SYNC_FAILED));
             assert_eq!(condition.message, "jobs.batch does not implement the scale subresource");
-            assert_eq!(failure(&status), Some(condition.message.as_str()));
+            assert_eq!(sync_failure(&status), Some(condition.message.as_str()));
         }
     }
 
@@ -246,7 +247,7 @@ mod tests {
             "a": "2026-01-01T00:59:00Z", "b": "2026-01-01T00:57:59Z", "c": "2026-01-01T00:59:30Z", "gone": "2026-01-01T00:59:30Z",
         }});
         let pods = ["a", "b", "c~", "d"].map(pod);
-        let (status, again) = standing(&budget(json!({"minAvailable": 1}), evicted), &pods, now());
+        let (status, again) = next_status(&budget(json!({"minAvailable": 1}), evicted), &pods, now());
         assert_eq!(status.disrupted_pods.keys().collect::<Vec<_>>(), ["a"], "b stayed, c goes, another is gone");
         assert_eq!((status.current_healthy, status.disruptions_allowed), (2, 1), "b and d");
         assert_eq!(again, Some(Duration::from_secs(60)));
@@ -255,13 +256,13 @@ mod tests {
     #[test]
     fn a_budget_means_the_pods_that_its_selector_means() {
         let mut budget = budget(json!({}), json!({}));
-        assert!(means(&budget, &pod("a")));
+        assert!(selects(&budget, &pod("a")));
         budget.metadata.namespace = "other".to_owned();
-        assert!(!means(&budget, &pod("a")));
+        assert!(!selects(&budget, &pod("a")));
         budget.metadata.namespace = "n".to_owned();
         budget.spec.selector = Some(Default::default());
-        assert!(means(&budget, &pod("a")), "an empty selector means all");
+        assert!(selects(&budget, &pod("a")), "an empty selector means all");
         budget.spec.selector = None;
-        assert!(!means(&budget, &pod("a")), "none at all means none");
+        assert!(!selects(&budget, &pod("a")), "none at all means none");
     }
 }

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use api::views::{ObjectKey, PodDisruptionBudgetView, PodView};
 use futures::future::join3;
-use runtime::{Change, EventKind, ObjectRef, WorkQueue, Worked};
+use runtime::{CacheChange, EventKind, ObjectRef, WorkQueue, WorkResult};
 
-use super::carry_out::write;
-use super::decide::{failure, means, standing};
-use super::{GATHER, Parts, RETRY, WORKERS};
+use super::decide::{next_status, selects, sync_failure};
+use super::execute::write_status;
+use super::{BATCH_PERIOD, DisruptionContext, RETRY, WORKERS};
 
 /// Runs the controller for ever.
-pub async fn run(parts: Parts) {
-    parts.budgets.synced().await;
-    parts.pods.synced().await;
-    let queue = WorkQueue::counted(RETRY, parts.metrics.queue("disruption"));
-    join3(watch_budgets(&parts, &queue), watch_pods(&parts, &queue), work(&parts, &queue)).await;
+pub async fn run(ctx: DisruptionContext) {
+    ctx.budgets.wait_for_sync().await;
+    ctx.pods.wait_for_sync().await;
+    let queue = WorkQueue::with_metrics(RETRY, ctx.metrics.queue("disruption"));
+    join3(watch_budgets(&ctx, &queue), watch_pods(&ctx, &queue), work(&ctx, &queue)).await;
 }
 
-async fn watch_budgets(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
-    let mut cursor = parts.budgets.subscribe();
+async fn watch_budgets(ctx: &DisruptionContext, queue: &WorkQueue<ObjectKey>) {
+    let mut cursor = ctx.budgets.subscribe();
     loop {
         if let Some(budget) = cursor.next().await.new {
             queue.add(budget.metadata.key());
@@ -28,41 +28,41 @@ async fn watch_budgets(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
 }
 
 /// A pod that came, changed or went is looked at by the budgets that mean or meant it.
-async fn watch_pods(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
-    let mut cursor = parts.pods.subscribe();
+async fn watch_pods(ctx: &DisruptionContext, queue: &WorkQueue<ObjectKey>) {
+    let mut cursor = ctx.pods.subscribe();
     loop {
-        let Change { old, new } = cursor.next().await;
+        let CacheChange { old, new } = cursor.next().await;
         for pod in [&old, &new].into_iter().flatten() {
-            let budgets = parts.budgets.by_index(&PodDisruptionBudgetView::BY_NAMESPACE, &pod.metadata.namespace);
-            for budget in budgets.into_iter().filter(|budget| means(budget, pod)) {
-                queue.add_after(budget.metadata.key(), GATHER);
+            let budgets = ctx.budgets.by_index(&PodDisruptionBudgetView::BY_NAMESPACE, &pod.metadata.namespace);
+            for budget in budgets.into_iter().filter(|budget| selects(budget, pod)) {
+                queue.add_after(budget.metadata.key(), BATCH_PERIOD);
             }
         }
     }
 }
 
-async fn work(parts: &Parts, queue: &WorkQueue<ObjectKey>) {
-    queue.work(WORKERS, |key| reconcile(parts, key)).await;
+async fn work(ctx: &DisruptionContext, queue: &WorkQueue<ObjectKey>) {
+    queue.work(WORKERS, |key| reconcile(ctx, key)).await;
 }
 
 /// Observe, decide, do.
-async fn reconcile(parts: &Parts, key: ObjectKey) -> Worked {
-    let Some(budget) = parts.budgets.get(&key).filter(|budget| !budget.metadata.is_deleting()) else {
-        return Worked::Done;
+async fn reconcile(ctx: &DisruptionContext, key: ObjectKey) -> WorkResult {
+    let Some(budget) = ctx.budgets.get(&key).filter(|budget| !budget.metadata.is_deleting()) else {
+        return WorkResult::Done;
     };
-    let pods: Vec<Arc<PodView>> = parts.pods.all().into_iter().filter(|pod| means(&budget, pod)).collect();
-    let (status, look_again) = standing(&budget, &pods, parts.clock.now());
-    if let Err(error) = write(&parts.client, &budget, &status, parts.clock.now()).await {
+    let pods: Vec<Arc<PodView>> = ctx.pods.all().into_iter().filter(|pod| selects(&budget, pod)).collect();
+    let (status, look_again) = next_status(&budget, &pods, ctx.clock.now());
+    if let Err(error) = write_status(&ctx.client, &budget, &status, ctx.clock.now()).await {
         tracing::warn!(budget = %key, %error, "counting for it will be tried again");
-        return Worked::Failed;
+        return WorkResult::Failed;
     }
     // Once for each change of the status. Users who wonder why a drain hangs read the Events of the budget.
     if status != budget.status
-        && let Some(why) = failure(&status)
+        && let Some(why) = sync_failure(&status)
     {
         let message = format!("Failed to calculate the number of expected pods: {why}");
         let about = ObjectRef::of(budget.as_ref());
-        parts.recorder.event(&about, EventKind::Warning, "CalculateExpectedPodCountFailed", "Reconcile", &message);
+        ctx.recorder.event(&about, EventKind::Warning, "CalculateExpectedPodCountFailed", "Reconcile", &message);
     }
-    look_again.map_or(Worked::Done, Worked::Later)
+    look_again.map_or(WorkResult::Done, WorkResult::RequeueAfter)
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::views::OwnerRef;
 
-use super::graph::{FOREGROUND, Graph, ORPHAN, Object};
+use super::graph::{FOREGROUND, Graph, GraphObject, ORPHAN};
 
 /// Chains of owners longer than this hold; Job, Workload, PodGroup, pod is a chain of four.
-const DEPTH_MAX: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// How an owner stands to its dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,24 +15,24 @@ pub enum OwnerState {
     /// It holds its dependents.
     Solid,
     /// It is being deleted and waits for its dependents to go first.
-    Waiting,
+    WaitingForDependents,
     /// It is there, but as good as gone: it holds nothing, and its reference needs no tidying.
-    Going,
+    Deleting,
     /// It is gone.
     Absent,
 }
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum GcAction {
     /// Nothing.
     Keep,
     /// The server has to be asked for these owners first.
-    Ask(Vec<OwnerRef>),
+    LookUpOwners(Vec<OwnerRef>),
     /// Take away the owner references at these positions.
-    Strip(Vec<usize>),
+    RemoveOwnerRefs(Vec<usize>),
     /// Take the reference to this object off its dependents.
-    LetDependentsGo,
+    OrphanDependents,
     /// Take this finalizer away.
     RemoveFinalizer(&'static str),
     /// Delete it; its dependents follow.
@@ -42,10 +42,10 @@ pub enum Action {
 }
 
 /// Decides about `object`. `asked` holds what the server said about owners the graph does not know.
-pub fn decide(graph: &Graph, object: &Object, asked: &BTreeMap<String, OwnerState>) -> Action {
+pub fn decide(graph: &Graph, object: &GraphObject, asked: &BTreeMap<String, OwnerState>) -> GcAction {
     if object.orphans_dependents() {
         let has_dependents = graph.dependents(object.uid()).next().is_some();
-        return if has_dependents { Action::LetDependentsGo } else { Action::RemoveFinalizer(ORPHAN) };
+        return if has_dependents { GcAction::OrphanDependents } else { GcAction::RemoveFinalizer(ORPHAN) };
     }
     if object.waits_for_dependents() {
         let blocks = |owner: &OwnerRef| owner.uid == object.uid() && owner.block_owner_deletion;
@@ -53,33 +53,35 @@ pub fn decide(graph: &Graph, object: &Object, asked: &BTreeMap<String, OwnerStat
             .dependents(object.uid())
             .filter(|dependent| can_own(object, dependent))
             .any(|dependent| dependent.owners().iter().any(blocks) && !waits_for(graph, dependent, object.uid()));
-        return if blocked { Action::Keep } else { Action::RemoveFinalizer(FOREGROUND) };
+        return if blocked { GcAction::Keep } else { GcAction::RemoveFinalizer(FOREGROUND) };
     }
     if object.meta().is_deleting() || object.owners().is_empty() {
-        return Action::Keep;
+        return GcAction::Keep;
     }
-    let states: Vec<_> = object.owners().iter().map(|owner| state(graph, object, owner, asked, DEPTH_MAX)).collect();
+    let states: Vec<_> =
+        object.owners().iter().map(|owner| owner_state(graph, object, owner, asked, MAX_DEPTH)).collect();
     let unknown = object.owners().iter().zip(&states).filter(|(_, state)| state.is_none());
     let unknown: Vec<OwnerRef> = unknown.map(|(owner, _)| owner.clone()).collect();
     if !unknown.is_empty() {
-        return Action::Ask(unknown);
+        return GcAction::LookUpOwners(unknown);
     }
     if states.contains(&Some(OwnerState::Solid)) {
-        let spent = |state: &Option<OwnerState>| matches!(state, Some(OwnerState::Absent | OwnerState::Waiting));
+        let spent =
+            |state: &Option<OwnerState>| matches!(state, Some(OwnerState::Absent | OwnerState::WaitingForDependents));
         let positions: Vec<usize> = (0..states.len()).filter(|position| spent(&states[*position])).collect();
-        return if positions.is_empty() { Action::Keep } else { Action::Strip(positions) };
+        return if positions.is_empty() { GcAction::Keep } else { GcAction::RemoveOwnerRefs(positions) };
     }
     let has_dependents = graph.dependents(object.uid()).next().is_some();
-    if has_dependents && states.contains(&Some(OwnerState::Waiting)) {
-        Action::DeleteForeground
+    if has_dependents && states.contains(&Some(OwnerState::WaitingForDependents)) {
+        GcAction::DeleteForeground
     } else {
-        Action::Delete
+        GcAction::Delete
     }
 }
 
 /// Whether `object` is itself deleted only after `uid`. In such a circle everybody would wait for ever, so there a
 /// dependent does not block.
-fn waits_for(graph: &Graph, object: &Object, uid: &str) -> bool {
+fn waits_for(graph: &Graph, object: &GraphObject, uid: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut waiting = vec![object];
     while let Some(object) = waiting.pop() {
@@ -97,15 +99,15 @@ fn waits_for(graph: &Graph, object: &Object, uid: &str) -> bool {
 }
 
 /// Whether `owner` is where the owners of `dependent` can be: a reference names no namespace.
-fn can_own(owner: &Object, dependent: &Object) -> bool {
+fn can_own(owner: &GraphObject, dependent: &GraphObject) -> bool {
     let namespace = &owner.meta().namespace;
     namespace.is_empty() || *namespace == dependent.meta().namespace
 }
 
 /// How an owner of `of` stands; `None` if neither the graph nor the server has said.
-fn state(
+fn owner_state(
     graph: &Graph,
-    of: &Object,
+    of: &GraphObject,
     owner: &OwnerRef,
     asked: &BTreeMap<String, OwnerState>,
     depth: usize,
@@ -118,20 +120,20 @@ fn state(
         return Some(OwnerState::Absent);
     }
     if object.waits_for_dependents() {
-        return Some(OwnerState::Waiting);
+        return Some(OwnerState::WaitingForDependents);
     }
     // Upstream: an owner that is being deleted but held by a finalizer is as solid as any. For a PodGroup that would be
     // a deadlock: its protection finalizer waits for the pods, which would wait for it.
     if object.meta().is_deleting() && object.resource().kind == "PodGroup" {
-        return Some(OwnerState::Going);
+        return Some(OwnerState::Deleting);
     }
     // Upstream: an owner holds until it is deleted itself, so the dependents of a deleted Job first lose one reference
     // and are deleted in a second round. An owner all of whose owners are gone goes anyway, and does not hold them up.
     let goes = |owner: &OwnerRef| {
-        state(graph, object, owner, asked, depth - 1).is_some_and(|state| state != OwnerState::Solid)
+        owner_state(graph, object, owner, asked, depth - 1).is_some_and(|state| state != OwnerState::Solid)
     };
     let is_doomed = depth > 0 && !object.owners().is_empty() && object.owners().iter().all(goes);
-    Some(if is_doomed { OwnerState::Going } else { OwnerState::Solid })
+    Some(if is_doomed { OwnerState::Deleting } else { OwnerState::Solid })
 }
 
 #[cfg(test)]
@@ -139,13 +141,13 @@ mod tests {
     use std::sync::Arc;
 
     use api::Timestamp;
-    use api::views::{JobView, Meta, PodGroupView, PodView, WorkloadView};
+    use api::views::{JobView, MetaView, PodGroupView, PodView, WorkloadView};
 
     use super::*;
 
     /// `job`, `workload<job`, `group<job!,workload`: `!` blocks the owner's deletion; `~` is being deleted;
     /// `+finalizer` is held.
-    fn object(text: &str) -> Object {
+    fn object(text: &str) -> GraphObject {
         let (head, owners) = text.split_once('<').unwrap_or((text, ""));
         let mut parts = head.split('+');
         let head = parts.next().unwrap_or_default();
@@ -155,69 +157,75 @@ mod tests {
             block_owner_deletion: text.ends_with('!'),
             ..OwnerRef::default()
         };
-        let metadata = Meta {
+        let metadata = MetaView {
             namespace: "ns".to_owned(),
             name: uid.clone(),
             owner_references: owners.split(',').filter(|text| !text.is_empty()).map(owner).collect(),
             finalizers: parts.map(str::to_owned).collect(),
             deletion_timestamp: head.ends_with('~').then_some(Timestamp::UNIX_EPOCH),
             uid,
-            ..Meta::default()
+            ..MetaView::default()
         };
         match head.chars().next() {
-            Some('j') => Object::of(Arc::new(JobView { metadata, ..JobView::default() })),
-            Some('w') => Object::of(Arc::new(WorkloadView { metadata, ..WorkloadView::default() })),
-            Some('g') => Object::of(Arc::new(PodGroupView { metadata, ..PodGroupView::default() })),
-            _ => Object::of(Arc::new(PodView { metadata, ..PodView::default() })),
+            Some('j') => GraphObject::of(Arc::new(JobView { metadata, ..JobView::default() })),
+            Some('w') => GraphObject::of(Arc::new(WorkloadView { metadata, ..WorkloadView::default() })),
+            Some('g') => GraphObject::of(Arc::new(PodGroupView { metadata, ..PodGroupView::default() })),
+            _ => GraphObject::of(Arc::new(PodView { metadata, ..PodView::default() })),
         }
     }
 
     #[test]
     fn an_object_goes_when_nothing_holds_it() {
         for (case, gone, world, about, want) in [
-            ("no owner", "", "job", "job", Action::Keep),
-            ("a living owner", "", "job pod<job!", "pod", Action::Keep),
-            ("an owner that went", "job", "pod<job!", "pod", Action::Delete),
+            ("no owner", "", "job", "job", GcAction::Keep),
+            ("a living owner", "", "job pod<job!", "pod", GcAction::Keep),
+            ("an owner that went", "job", "pod<job!", "pod", GcAction::Delete),
             (
                 "an owner nobody has seen",
                 "",
                 "pod<job!",
                 "pod",
-                Action::Ask(vec![object("x<job!").owners()[0].clone()]),
+                GcAction::LookUpOwners(vec![object("x<job!").owners()[0].clone()]),
             ),
-            ("one owner of two went", "workload", "job group<job!,workload", "group", Action::Strip(vec![1])),
-            ("already on its way", "job", "pod~<job!", "pod", Action::Keep),
-            ("the Job went: its Workload", "job", "workload<job! group<job!,workload", "workload", Action::Delete),
+            (
+                "one owner of two went",
+                "workload",
+                "job group<job!,workload",
+                "group",
+                GcAction::RemoveOwnerRefs(vec![1]),
+            ),
+            ("already on its way", "job", "pod~<job!", "pod", GcAction::Keep),
+            ("the Job went: its Workload", "job", "workload<job! group<job!,workload", "workload", GcAction::Delete),
             (
                 "its group, the Workload being doomed",
                 "job",
                 "workload<job! group<job!,workload",
                 "group",
-                Action::Delete,
+                GcAction::Delete,
             ),
             (
                 "its pods, the group being doomed",
                 "job",
                 "workload<job! group<job!,workload pod<job!,group",
                 "pod",
-                Action::Delete,
+                GcAction::Delete,
             ),
             (
                 "a group with a life of its own holds the pod",
                 "job",
                 "workload group<workload pod<job!,group",
                 "pod",
-                Action::Strip(vec![0]),
+                GcAction::RemoveOwnerRefs(vec![0]),
             ),
             (
                 "a group that is being deleted holds no pod",
                 "job",
                 "group~+protection pod<job!,group",
                 "pod",
-                Action::Delete,
+                GcAction::Delete,
             ),
-            ("but the Job does", "", "job group~+protection pod<job!,group", "pod", Action::Keep),
-            ("a deleting owner held by others holds", "", "job~+other pod<job!", "pod", Action::Keep),
+            ("but the Job does", "", "job group~+protection pod<job!,group", "pod", GcAction::Keep),
+            ("a deleting owner held by others holds", "", "job~+other pod<job!", "pod", GcAction::Keep),
         ] {
             assert_eq!(decide_text(gone, world, about), want, "{case}");
         }
@@ -226,26 +234,26 @@ mod tests {
     #[test]
     fn a_waiting_owner_goes_after_its_dependents() {
         for (case, world, about, want) in [
-            ("dependents go first", "job~+foregroundDeletion pod<job!", "pod", Action::Delete),
-            ("the owner waits", "job~+foregroundDeletion pod~<job!", "job", Action::Keep),
+            ("dependents go first", "job~+foregroundDeletion pod<job!", "pod", GcAction::Delete),
+            ("the owner waits", "job~+foregroundDeletion pod~<job!", "job", GcAction::Keep),
             (
                 "not for those that do not block",
                 "job~+foregroundDeletion pod<job",
                 "job",
-                Action::RemoveFinalizer(FOREGROUND),
+                GcAction::RemoveFinalizer(FOREGROUND),
             ),
-            ("nothing left", "job~+foregroundDeletion", "job", Action::RemoveFinalizer(FOREGROUND)),
+            ("nothing left", "job~+foregroundDeletion", "job", GcAction::RemoveFinalizer(FOREGROUND)),
             (
                 "a dependent with dependents waits in turn",
                 "job~+foregroundDeletion group<job! pod<job!,group",
                 "group",
-                Action::DeleteForeground,
+                GcAction::DeleteForeground,
             ),
             (
                 "a solid owner keeps it",
                 "job~+foregroundDeletion workload group<job!,workload",
                 "group",
-                Action::Strip(vec![0]),
+                GcAction::RemoveOwnerRefs(vec![0]),
             ),
         ] {
             assert_eq!(decide_text("", world, about), want, "{case}");
@@ -254,29 +262,29 @@ mod tests {
 
     #[test]
     fn an_orphaning_owner_lets_its_dependents_go() {
-        assert_eq!(decide_text("", "job~+orphan pod<job!", "job"), Action::LetDependentsGo);
-        assert_eq!(decide_text("", "job~+orphan pod<job!", "pod"), Action::Keep);
-        assert_eq!(decide_text("", "job~+orphan pod", "job"), Action::RemoveFinalizer(ORPHAN));
+        assert_eq!(decide_text("", "job~+orphan pod<job!", "job"), GcAction::OrphanDependents);
+        assert_eq!(decide_text("", "job~+orphan pod<job!", "pod"), GcAction::Keep);
+        assert_eq!(decide_text("", "job~+orphan pod", "job"), GcAction::RemoveFinalizer(ORPHAN));
     }
 
     #[test]
     fn owners_that_own_each_other_stay() {
-        assert_eq!(decide_text("", "w1<w2 w2<w1", "w1"), Action::Keep);
+        assert_eq!(decide_text("", "w1<w2 w2<w1", "w1"), GcAction::Keep);
     }
 
     #[test]
     fn owners_that_own_each_other_do_not_wait_for_each_other_for_ever() {
         let two = "w1~+foregroundDeletion<w2! w2~+foregroundDeletion<w1!";
-        assert_eq!(decide_text("", two, "w1"), Action::RemoveFinalizer(FOREGROUND));
+        assert_eq!(decide_text("", two, "w1"), GcAction::RemoveFinalizer(FOREGROUND));
         let three = "w1~+foregroundDeletion<w3! w2~+foregroundDeletion<w1! w3~+foregroundDeletion<w2!";
-        assert_eq!(decide_text("", three, "w1"), Action::RemoveFinalizer(FOREGROUND));
+        assert_eq!(decide_text("", three, "w1"), GcAction::RemoveFinalizer(FOREGROUND));
         let open = "w1~+foregroundDeletion w2~+foregroundDeletion<w1! w3<w2!";
-        assert_eq!(decide_text("", open, "w1"), Action::Keep, "a chain is no circle");
+        assert_eq!(decide_text("", open, "w1"), GcAction::Keep, "a chain is no circle");
     }
 
-    fn decide_text(gone: &str, world: &str, about: &str) -> Action {
+    fn decide_text(gone: &str, world: &str, about: &str) -> GcAction {
         let mut graph = Graph::default();
-        gone.split_whitespace().for_each(|uid| graph.note_absent(uid));
+        gone.split_whitespace().for_each(|uid| graph.mark_absent(uid));
         for text in world.split_whitespace() {
             graph.apply(None, Some(object(text)));
         }

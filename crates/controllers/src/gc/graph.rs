@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use api::Uid;
-use api::views::{Meta, OwnerRef, ResourceRef, View};
+use api::views::{MetaView, OwnerRef, ResourceRef, View};
 
 /// On an owner: its dependents go first.
 pub const FOREGROUND: &str = "foregroundDeletion";
@@ -14,33 +14,33 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 pub const ORPHAN: &str = "orphan";
 
 /// How many uids of vanished objects are remembered; a forgotten one is asked for again.
-const ABSENT_MAX: usize = 100_000;
+const MAX_ABSENT: usize = 100_000;
 
 /// An object as far as ownership goes. It is the one that its cache holds, not a copy: there are as many of these as
 /// there are objects.
 #[derive(Clone)]
-pub struct Object(Arc<dyn Owned>);
+pub struct GraphObject(Arc<dyn OwnershipView>);
 
 /// What is asked of a view of any kind.
-trait Owned: Send + Sync {
+trait OwnershipView: Send + Sync {
     fn resource(&self) -> ResourceRef;
-    fn metadata(&self) -> &Meta;
+    fn metadata(&self) -> &MetaView;
 }
 
-impl<V: View> Owned for V {
+impl<V: View> OwnershipView for V {
     fn resource(&self) -> ResourceRef {
         V::RESOURCE
     }
 
-    fn metadata(&self) -> &Meta {
+    fn metadata(&self) -> &MetaView {
         self.meta()
     }
 }
 
-impl Object {
+impl GraphObject {
     /// The object that `view` shows.
-    pub fn of<V: View>(view: Arc<V>) -> Object {
-        Object(view)
+    pub fn of<V: View>(view: Arc<V>) -> GraphObject {
+        GraphObject(view)
     }
 
     /// Its kind.
@@ -49,7 +49,7 @@ impl Object {
     }
 
     /// Where it is, and which.
-    pub fn meta(&self) -> &Meta {
+    pub fn meta(&self) -> &MetaView {
         self.0.metadata()
     }
 
@@ -74,7 +74,7 @@ impl Object {
     }
 
     /// Whether nothing is different that ownership depends on; so it is for nearly all changes.
-    fn is_same_to_us(&self, other: &Object) -> bool {
+    fn has_same_ownership(&self, other: &GraphObject) -> bool {
         let (one, other) = (self.meta(), other.meta());
         one.owner_references == other.owner_references
             && one.finalizers == other.finalizers
@@ -82,7 +82,7 @@ impl Object {
     }
 }
 
-impl fmt::Debug for Object {
+impl fmt::Debug for GraphObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.resource().plural, self.meta().key())
     }
@@ -91,7 +91,7 @@ impl fmt::Debug for Object {
 /// All objects and their owners.
 #[derive(Debug, Default)]
 pub struct Graph {
-    objects: BTreeMap<Uid, Object>,
+    objects: BTreeMap<Uid, GraphObject>,
     /// An owner, which may be unknown here, and one of its dependents.
     dependents: BTreeSet<(Uid, Uid)>,
     absent: BTreeSet<Uid>,
@@ -101,12 +101,12 @@ pub struct Graph {
 
 impl Graph {
     /// The object with that uid.
-    pub fn get(&self, uid: &str) -> Option<&Object> {
+    pub fn get(&self, uid: &str) -> Option<&GraphObject> {
         self.objects.get(&Uid::from(uid))
     }
 
     /// The objects that name `uid` as an owner.
-    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &Object> {
+    pub fn dependents(&self, uid: &str) -> impl Iterator<Item = &GraphObject> {
         let owner = Uid::from(uid);
         let first = Bound::Included((owner.clone(), Uid::default()));
         let pairs = self.dependents.range((first, Bound::Unbounded)).take_while(move |(of, _)| *of == owner);
@@ -119,21 +119,21 @@ impl Graph {
     }
 
     /// Takes in that there is no object with this uid.
-    pub fn note_absent(&mut self, uid: &str) {
+    pub fn mark_absent(&mut self, uid: &str) {
         let uid = Uid::from(uid);
         if self.absent.insert(uid.clone()) {
             self.absent_in_order.push_back(uid);
         }
-        if self.absent_in_order.len() > ABSENT_MAX {
+        if self.absent_in_order.len() > MAX_ABSENT {
             self.absent_in_order.pop_front().into_iter().for_each(|oldest| _ = self.absent.remove(&oldest));
         }
     }
 
     /// Takes a change in, and returns the uids of the objects that have to be looked at because of it.
-    pub fn apply(&mut self, old: Option<Object>, new: Option<Object>) -> Vec<String> {
+    pub fn apply(&mut self, old: Option<GraphObject>, new: Option<GraphObject>) -> Vec<String> {
         let mut affected = Vec::new();
         if let (Some(old), Some(new)) = (&old, &new)
-            && old.is_same_to_us(new)
+            && old.has_same_ownership(new)
         {
             // Still taken in: the state that the cache has left behind is not to live on here.
             self.objects.insert(Uid::from(new.uid()), new.clone());
@@ -158,9 +158,9 @@ impl Graph {
                 self.objects.insert(uid, new);
             }
             None => {
-                let uid = old.as_ref().map(Object::uid).unwrap_or_default();
+                let uid = old.as_ref().map(GraphObject::uid).unwrap_or_default();
                 affected.extend(self.uids_of_dependents(uid));
-                self.note_absent(uid);
+                self.mark_absent(uid);
             }
         }
         affected
@@ -170,7 +170,7 @@ impl Graph {
         self.dependents(uid).map(|dependent| dependent.uid().to_owned())
     }
 
-    fn forget(&mut self, old: &Object) {
+    fn forget(&mut self, old: &GraphObject) {
         let uid = Uid::from(old.uid());
         self.objects.remove(&uid);
         for owner in old.owners() {

@@ -10,19 +10,19 @@ use api::views::{
 use futures::future::{join, join_all};
 use futures::stream::{self, StreamExt};
 use kube::{Client, Error};
-use runtime::{Backoff, WorkQueue, Worked};
+use runtime::{Backoff, WorkQueue, WorkResult};
 
-use super::carry_out::{ask, delete_object, remove_finalizer, strip};
-use super::decide::{Action, OwnerState, decide};
-use super::graph::{Graph, Object};
-use super::{Kind, Parts};
+use super::decide::{GcAction, OwnerState, decide};
+use super::execute::{delete_object, look_up_owner, remove_finalizer, remove_owner_refs};
+use super::graph::{Graph, GraphObject};
+use super::{GcContext, WatchedKind};
 
 /// How many objects are worked on side by side.
 const WORKERS: usize = 20;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
 
 /// Owners we can ask the server for although we may hold no cache of their kind.
-const KNOWN: [ResourceRef; 8] = [
+const OWNER_RESOURCES: [ResourceRef; 8] = [
     PodView::RESOURCE,
     NodeView::RESOURCE,
     JobView::RESOURCE,
@@ -41,18 +41,18 @@ struct Collector {
 }
 
 /// Runs the garbage collector for ever.
-pub async fn run(parts: Parts) {
-    let Parts { client, mut kinds, metrics } = parts;
+pub async fn run(ctx: GcContext) {
+    let GcContext { client, mut kinds, metrics } = ctx;
     // An owner whose kind is still being listed would be asked for in vain.
     join_all(kinds.iter_mut().map(|kind| &mut kind.synced)).await;
-    let resources = kinds.iter().map(|kind| kind.resource).chain(KNOWN).collect();
-    let queue = WorkQueue::counted(RETRY, metrics.queue("garbage_collector_attempt_to_delete"));
+    let resources = kinds.iter().map(|kind| kind.resource).chain(OWNER_RESOURCES).collect();
+    let queue = WorkQueue::with_metrics(RETRY, metrics.queue("garbage_collector_attempt_to_delete"));
     let collector = Collector { client, graph: Mutex::new(Graph::default()), queue, resources };
     join(collector.watch(kinds), collector.work()).await;
 }
 
 impl Collector {
-    async fn watch(&self, kinds: Vec<Kind>) {
+    async fn watch(&self, kinds: Vec<WatchedKind>) {
         let mut changes = stream::select_all(kinds.into_iter().map(|kind| kind.changes));
         while let Some(change) = changes.next().await {
             let affected = self.graph().apply(change.old, change.new);
@@ -63,10 +63,10 @@ impl Collector {
     async fn work(&self) {
         let look = |uid: String| async move {
             match self.reconcile(&uid).await {
-                Ok(()) => Worked::Done,
+                Ok(()) => WorkResult::Done,
                 Err(error) => {
                     tracing::warn!(uid, %error, "garbage collection will be tried again");
-                    Worked::Failed
+                    WorkResult::Failed
                 }
             }
         };
@@ -80,36 +80,36 @@ impl Collector {
             let Some((object, action)) = self.decide(uid, &asked) else { return Ok(()) };
             let client = &self.client;
             return match action {
-                Action::Keep => Ok(()),
-                Action::Ask(owners) => {
-                    self.ask(&object, owners, &mut asked).await?;
+                GcAction::Keep => Ok(()),
+                GcAction::LookUpOwners(owners) => {
+                    self.look_up_owners(&object, owners, &mut asked).await?;
                     continue;
                 }
-                Action::Strip(positions) => strip(client, &object, &positions).await,
-                Action::LetDependentsGo => self.let_dependents_go(&object).await,
-                Action::RemoveFinalizer(finalizer) => remove_finalizer(client, &object, finalizer).await,
-                Action::Delete => delete_object(client, &object, "Background").await,
-                Action::DeleteForeground => delete_object(client, &object, "Foreground").await,
+                GcAction::RemoveOwnerRefs(positions) => remove_owner_refs(client, &object, &positions).await,
+                GcAction::OrphanDependents => self.orphan_dependents(&object).await,
+                GcAction::RemoveFinalizer(finalizer) => remove_finalizer(client, &object, finalizer).await,
+                GcAction::Delete => delete_object(client, &object, "Background").await,
+                GcAction::DeleteForeground => delete_object(client, &object, "Foreground").await,
             };
         }
     }
 
-    fn decide(&self, uid: &str, asked: &BTreeMap<String, OwnerState>) -> Option<(Object, Action)> {
+    fn decide(&self, uid: &str, asked: &BTreeMap<String, OwnerState>) -> Option<(GraphObject, GcAction)> {
         let graph = self.graph();
         let object = graph.get(uid)?;
         let action = decide(&graph, object, asked);
         Some((object.clone(), action))
     }
 
-    async fn ask(
+    async fn look_up_owners(
         &self,
-        object: &Object,
+        object: &GraphObject,
         owners: Vec<OwnerRef>,
         asked: &mut BTreeMap<String, OwnerState>,
     ) -> Result<(), Error> {
         for owner in owners {
             let state = match self.resource_of(&owner) {
-                Some(resource) => ask(&self.client, resource, &owner, &object.meta().namespace).await?,
+                Some(resource) => look_up_owner(&self.client, resource, &owner, &object.meta().namespace).await?,
                 None => {
                     let (kind, api_version) = (&owner.kind, &owner.api_version);
                     tracing::info!(object = %object.meta().key(), kind, api_version, "owner of an unknown kind: left alone");
@@ -117,19 +117,19 @@ impl Collector {
                 }
             };
             if state == OwnerState::Absent {
-                self.graph().note_absent(&owner.uid);
+                self.graph().mark_absent(&owner.uid);
             }
             asked.insert(owner.uid, state);
         }
         Ok(())
     }
 
-    async fn let_dependents_go(&self, owner: &Object) -> Result<(), Error> {
-        let dependents: Vec<Object> = self.graph().dependents(owner.uid()).cloned().collect();
+    async fn orphan_dependents(&self, owner: &GraphObject) -> Result<(), Error> {
+        let dependents: Vec<GraphObject> = self.graph().dependents(owner.uid()).cloned().collect();
         for dependent in &dependents {
             let is_it = |position: &usize| dependent.owners()[*position].uid == owner.uid();
             let positions: Vec<usize> = (0..dependent.owners().len()).filter(is_it).collect();
-            strip(&self.client, dependent, &positions).await?;
+            remove_owner_refs(&self.client, dependent, &positions).await?;
         }
         Ok(())
     }

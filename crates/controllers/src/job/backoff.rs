@@ -7,9 +7,9 @@ use api::Timestamp;
 use api::views::{PodPhase, PodView};
 use runtime::Backoff;
 
-use super::ends::{End, failed_by_itself, finished_at};
-use super::observe::Settled;
-use super::shape::Shape;
+use super::job_params::JobParams;
+use super::observe::CountedPods;
+use super::pod_outcome::{PodOutcome, failed_before_deletion, finished_at};
 
 /// How long the replacement of failed pods still has to wait; zero when nothing holds it back. A Job that limits the
 /// failures of each index has a wait for each of them instead (`retries`).
@@ -18,19 +18,20 @@ use super::shape::Shape;
 // Upstream: keeps the failures in memory, forgets them on restart, and counts deleted pods too. The pods that failed
 // are still there to be asked, so the same wait comes out before and after a restart. A pod that somebody deleted (a
 // drain, a preemption) says nothing about the program in it, so its replacement does not wait.
-pub fn remaining(
-    shape: &Shape<'_>,
+pub fn remaining_backoff(
+    params: &JobParams<'_>,
     pods: &[Arc<PodView>],
-    settled: Settled,
+    counted_pods: CountedPods,
     backoff: Backoff,
     now: Timestamp,
 ) -> Duration {
-    if shape.per_index.is_some() {
+    if params.per_index_limits.is_some() {
         return Duration::ZERO;
     }
     let succeeded = pods.iter().filter(|pod| pod.status.phase == PodPhase::Succeeded);
-    let last_success = succeeded.map(|pod| finished_at(pod)).chain(settled.last_end).max();
-    let failed = pods.iter().filter(|pod| failed_by_itself(pod) && shape.end(pod) != Some(End::Disrupted));
+    let last_success = succeeded.map(|pod| finished_at(pod)).chain(counted_pods.last_finished_at).max();
+    let failed =
+        pods.iter().filter(|pod| failed_before_deletion(pod) && params.pod_outcome(pod) != Some(PodOutcome::Disrupted));
     let failures = failed.map(|pod| finished_at(pod));
     let since: Vec<Timestamp> = failures.filter(|at| last_success.is_none_or(|success| *at > success)).collect();
     let Some(latest) = since.iter().max() else { return Duration::ZERO };
@@ -65,11 +66,11 @@ mod tests {
             ("never longer than the maximum", (0..9).map(|n| pod(&n.to_string()).failed_at(100)).collect(), 100, 600),
         ] {
             let job = job(json!({})).0;
-            let shape = Shape::of(&job, &Config::default()).expect("a known mode");
+            let shape = JobParams::of(&job, &Config::default()).expect("a known mode");
             let pods: Vec<_> = pods.into_iter().map(|pod| pod.build()).collect();
-            let waits = |settled| remaining(&shape, &pods, settled, backoff, at(now));
-            assert_eq!(waits(Settled::default()), Duration::from_secs(want), "{case}");
-            let success_just_now = Settled { count: 1, last_end: Some(at(now)) };
+            let waits = |settled| remaining_backoff(&shape, &pods, settled, backoff, at(now));
+            assert_eq!(waits(CountedPods::default()), Duration::from_secs(want), "{case}");
+            let success_just_now = CountedPods { count: 1, last_finished_at: Some(at(now)) };
             assert_eq!(waits(success_just_now), Duration::ZERO, "{case}, and a pod that was let go succeeded since");
         }
     }

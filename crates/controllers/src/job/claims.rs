@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use api::selector::Labels;
+use api::selector::ParsedLabelSelector;
 use api::views::{JobView, ObjectKey, PodView};
 use runtime::Cache;
 
-use super::shape::{is_finished, is_managed_by_others};
+use super::job_params::{is_finished, is_managed_by_others};
 
 /// A Job's pods, and those that change hands.
 #[derive(Clone, Debug, Default)]
@@ -17,14 +17,14 @@ pub struct Claims {
     /// The Job's own.
     pub own: Vec<Arc<PodView>>,
     /// Still controlled by the Job, but no longer selected.
-    pub strays: Vec<Arc<PodView>>,
+    pub to_release: Vec<Arc<PodView>>,
     /// Selected, and controlled by nobody.
-    pub loose: Vec<Arc<PodView>>,
+    pub to_adopt: Vec<Arc<PodView>>,
 }
 
 /// Sorts the pods that the Job controls, and those that nobody controls.
 pub fn claim(job: &JobView, controlled: Vec<Arc<PodView>>, uncontrolled: Vec<Arc<PodView>>) -> Claims {
-    let Some(selector) = selector(job).filter(|_| claims(job)) else {
+    let Some(selector) = selector(job).filter(|_| can_claim(job)) else {
         return Claims { own: controlled, ..Claims::default() };
     };
     let (own, strays) = controlled.into_iter().partition(|pod| selector.matches(&pod.metadata.labels));
@@ -33,18 +33,18 @@ pub fn claim(job: &JobView, controlled: Vec<Arc<PodView>>, uncontrolled: Vec<Arc
         let is_nobodys = meta.controller().is_none() && !meta.is_deleting();
         is_nobodys && meta.namespace == job.metadata.namespace && selector.matches(&meta.labels)
     };
-    Claims { own, strays, loose: uncontrolled.into_iter().filter(is_loose).collect() }
+    Claims { own, to_release: strays, to_adopt: uncontrolled.into_iter().filter(is_loose).collect() }
 }
 
 /// Pods that nobody controls and that the Job may select.
 pub fn uncontrolled(job: &JobView, pods: &Cache<PodView>) -> Vec<Arc<PodView>> {
-    if !claims(job) {
+    if !can_claim(job) {
         return Vec::new();
     }
     let handles = (JobView::BY_SELECTOR.values)(job);
     match handles.first() {
         None => Vec::new(),
-        Some(handle) if handle.contains('=') => pods.by_index(&PodView::BY_LOOSE_LABEL, handle),
+        Some(handle) if handle.contains('=') => pods.by_index(&PodView::BY_ORPHAN_LABEL, handle),
         // A selector that demands no certain value: rare, and then all pods are looked at.
         Some(_) => pods.all(),
     }
@@ -52,10 +52,10 @@ pub fn uncontrolled(job: &JobView, pods: &Cache<PodView>) -> Vec<Arc<PodView>> {
 
 /// The Jobs that would adopt this pod, which nobody controls.
 pub fn adopters(pod: &PodView, jobs: &Cache<JobView>) -> Vec<Arc<JobView>> {
-    let mut handles = (PodView::BY_LOOSE_LABEL.values)(pod);
+    let mut handles = (PodView::BY_ORPHAN_LABEL.values)(pod);
     handles.push(format!("{}/", pod.metadata.namespace));
     let mut found: Vec<_> = handles.iter().flat_map(|handle| jobs.by_index(&JobView::BY_SELECTOR, handle)).collect();
-    found.retain(|job| claims(job) && selector(job).is_some_and(|selector| selector.matches(&pod.metadata.labels)));
+    found.retain(|job| can_claim(job) && selector(job).is_some_and(|selector| selector.matches(&pod.metadata.labels)));
     found
 }
 
@@ -80,13 +80,13 @@ pub fn is_abandoned(uid: &str, live: Option<&JobView>) -> bool {
     live.is_none_or(|job| job.metadata.uid != uid || (!is_managed_by_others(job) && is_finished(job)))
 }
 
-fn claims(job: &JobView) -> bool {
+fn can_claim(job: &JobView) -> bool {
     !job.metadata.is_deleting() && !is_finished(job) && !is_managed_by_others(job)
 }
 
 /// What the Job selects. A selector that selects everything is no selector: nothing is claimed by it.
-fn selector(job: &JobView) -> Option<Labels> {
-    let selector = Labels::from_label_selector(job.spec.selector.as_ref()?).ok()?;
+fn selector(job: &JobView) -> Option<ParsedLabelSelector> {
+    let selector = ParsedLabelSelector::from_label_selector(job.spec.selector.as_ref()?).ok()?;
     Some(selector).filter(|selector| !selector.is_empty())
 }
 
@@ -145,8 +145,8 @@ mod tests {
             let got = format!(
                 "own: {}, strays: {}, loose: {}",
                 names(&claims.own),
-                names(&claims.strays),
-                names(&claims.loose)
+                names(&claims.to_release),
+                names(&claims.to_adopt)
             );
             assert_eq!(got, want, "{case}");
         }
@@ -154,7 +154,7 @@ mod tests {
 
     // Shows: U-TestSyncOrphanPod
     #[test]
-    fn a_pod_is_abandoned_when_nobody_will_count_it() {
+    fn a_pod_is_abandoned_when_no_controller_will_count_it() {
         let there = || job(json!({}));
         let others = || there().with(|job| job.spec.managed_by = Some("kueue".to_owned()));
         for (case, live, uid, want) in [

@@ -8,7 +8,7 @@ use k8s_openapi::api::batch::v1::{
 
 /// What a rule wants done about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum FailurePolicyAction {
     /// It counts, as it would without the rule.
     Count,
     /// It counts toward nothing.
@@ -19,40 +19,45 @@ pub enum Action {
     FailJob,
 }
 
-impl Action {
+impl FailurePolicyAction {
     /// Its name in the API.
     pub fn name(self) -> &'static str {
         match self {
-            Action::Count => "Count",
-            Action::Ignore => "Ignore",
-            Action::FailIndex => "FailIndex",
-            Action::FailJob => "FailJob",
+            FailurePolicyAction::Count => "Count",
+            FailurePolicyAction::Ignore => "Ignore",
+            FailurePolicyAction::FailIndex => "FailIndex",
+            FailurePolicyAction::FailJob => "FailJob",
         }
     }
 
     /// What the rule says. An action that this version does not know is no rule at all, as the API asks for.
-    fn of(rule: &PodFailurePolicyRule) -> Option<Action> {
-        let known = [Action::Count, Action::Ignore, Action::FailIndex, Action::FailJob];
+    fn of(rule: &PodFailurePolicyRule) -> Option<FailurePolicyAction> {
+        let known = [
+            FailurePolicyAction::Count,
+            FailurePolicyAction::Ignore,
+            FailurePolicyAction::FailIndex,
+            FailurePolicyAction::FailJob,
+        ];
         known.into_iter().find(|action| action.name() == rule.action)
     }
 }
 
 /// The rule that decides about a failed pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Matched {
+pub struct MatchedRule {
     /// What it wants done.
-    pub action: Action,
+    pub action: FailurePolicyAction,
     /// Why it applies, in words; the text that the API shows for `FailJob`.
     pub message: String,
 }
 
 /// The first rule that applies to a failed pod, if any does.
-pub fn first_match(policy: &PodFailurePolicy, pod: &PodView) -> Option<Matched> {
+pub fn first_match(policy: &PodFailurePolicy, pod: &PodView) -> Option<MatchedRule> {
     let matched = |(position, rule): (usize, &PodFailurePolicyRule)| {
-        let action = Action::of(rule)?;
+        let action = FailurePolicyAction::of(rule)?;
         let said = exit_code_that_matches(rule.on_exit_codes.as_ref(), pod)
             .or_else(|| condition_that_matches(rule.on_pod_conditions.as_deref().unwrap_or_default(), pod))?;
-        Some(Matched { action, message: format!("{said} matching {} rule at index {position}", action.name()) })
+        Some(MatchedRule { action, message: format!("{said} matching {} rule at index {position}", action.name()) })
     };
     policy.rules.iter().enumerate().find_map(matched)
 }
@@ -95,7 +100,7 @@ mod tests {
     use crate::job::tests::{PodBuilder, pod};
 
     /// The action and the message, or nothing.
-    fn judged(rules: &Value, pod: PodBuilder) -> String {
+    fn match_text(rules: &Value, pod: PodBuilder) -> String {
         let policy: PodFailurePolicy = serde_json::from_value(json!({ "rules": rules })).unwrap();
         first_match(&policy, &pod.0)
             .map_or(String::new(), |matched| format!("{:?}: {}", matched.action, matched.message))
@@ -175,7 +180,7 @@ mod tests {
                 "Count: Container main for pod ns/a failed with exit code 2 matching Count rule at index 1",
             ),
         ] {
-            assert_eq!(judged(&rules, pod), want, "{case}");
+            assert_eq!(match_text(&rules, pod), want, "{case}");
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use api::Timestamp;
 use api::views::{Condition, JobStatusView, PodGroupView};
 
-use super::expected;
-use super::observe::Observed;
+use super::expected_count;
+use super::job_params::is_active;
+use super::observe::JobSnapshot;
 use super::scheduling::Scheduling;
-use super::shape::is_active;
-use super::status::{Findings, set_condition};
+use super::status::{JobEvaluation, set_condition};
 
 /// Type of the condition on a Job that says what its group waits for.
 pub const GROUP_SCHEDULED: &str = "PodGroupScheduled";
@@ -26,24 +26,24 @@ pub fn scheduler_conditions(group: &PodGroupView) -> impl Iterator<Item = &Condi
 
 /// Says on the Job what its group waits for. A Job whose group is placed at once is not told so: that would cost each Job
 /// a write.
-pub fn note_group(
+pub fn set_group_condition(
     status: &mut JobStatusView,
-    observed: &Observed,
-    findings: &Findings<'_>,
+    observed: &JobSnapshot,
+    evaluation: &JobEvaluation<'_>,
     scheduling: &Scheduling,
     now: Timestamp,
 ) {
     let Some(group) = group_of(observed, scheduling) else {
         // What is not there waits for nothing; its numbers would stand for ever.
-        status.conditions.retain(|condition| !waits_for_place(condition));
+        status.conditions.retain(|condition| !is_waiting_for_placement(condition));
         return;
     };
     let name = &group.metadata.name;
-    if let Some((reason, message)) = waits_for(group, observed, findings) {
+    if let Some((reason, message)) = waiting_reason(group, observed, evaluation) {
         let message = format!("PodGroup {name}: {message}");
         set_condition(&mut status.conditions, GROUP_SCHEDULED, "False", reason, &message, now);
     } else if let Some(placed) = find(group, INITIALLY_SCHEDULED).filter(|said| said.status == "True")
-        && status.conditions.iter().any(waits_for_place)
+        && status.conditions.iter().any(is_waiting_for_placement)
     {
         let message = format!("PodGroup {name} is placed");
         set_condition(&mut status.conditions, GROUP_SCHEDULED, "True", &placed.reason, &message, now);
@@ -51,12 +51,12 @@ pub fn note_group(
 }
 
 /// Whether a Job's condition says that its group waits.
-pub fn waits_for_place(condition: &Condition) -> bool {
+pub fn is_waiting_for_placement(condition: &Condition) -> bool {
     condition.kind == GROUP_SCHEDULED && condition.status == "False"
 }
 
 /// The group of the Job's pods: the one that they join, or the one that the pod template names.
-fn group_of<'a>(observed: &'a Observed, scheduling: &Scheduling) -> Option<&'a Arc<PodGroupView>> {
+fn group_of<'a>(observed: &'a JobSnapshot, scheduling: &Scheduling) -> Option<&'a Arc<PodGroupView>> {
     match scheduling {
         Scheduling::Join(joined) => observed.pod_groups.iter().find(|group| group.metadata.name == joined.name),
         _ => observed.named_group.as_ref(),
@@ -64,28 +64,33 @@ fn group_of<'a>(observed: &'a Observed, scheduling: &Scheduling) -> Option<&'a A
 }
 
 /// What the group waits for: its first start, or the place of pods that it lacks.
-fn waits_for<'a>(group: &'a PodGroupView, observed: &Observed, findings: &Findings<'_>) -> Option<(&'a str, String)> {
+fn waiting_reason<'a>(
+    group: &'a PodGroupView,
+    observed: &JobSnapshot,
+    evaluation: &JobEvaluation<'_>,
+) -> Option<(&'a str, String)> {
     if let Some(said) = find(group, INITIALLY_SCHEDULED).filter(|said| said.status == "False") {
         return Some((&said.reason, said.message.clone()));
     }
     let lacks = find(group, DEGRADED).filter(|said| said.status == "True")?;
     let is_waiting = observed.pods.iter().any(|pod| is_active(pod) && pod.node_name().is_none());
-    is_waiting.then(|| (lacks.reason.as_str(), format!("{}{}", lacks.message, advice(group, observed, findings))))
+    is_waiting.then(|| (lacks.reason.as_str(), format!("{}{}", lacks.message, remedies(group, observed, evaluation))))
 }
 
 /// What to do where a gang waits for pods that never come, because the Job has done their work: of groups that the Job
 /// controller made it sets the annotation itself.
-fn advice(group: &PodGroupView, observed: &Observed, findings: &Findings<'_>) -> String {
-    let count = expected::from_now_on(findings.shape, findings.tally);
-    let never_comes = |min_count| findings.tally.succeeded > 0 && expected::falls_short(observed, count, min_count);
+fn remedies(group: &PodGroupView, observed: &JobSnapshot, evaluation: &JobEvaluation<'_>) -> String {
+    let count = expected_count::remaining_count(evaluation.params, evaluation.tally);
+    let never_comes =
+        |min_count| evaluation.tally.succeeded > 0 && expected_count::is_below_min_count(observed, count, min_count);
     if group.expected_count().is_some() || !group.min_count().is_some_and(never_comes) {
         return String::new();
     }
     format!(
         "; the Job's pods that succeeded ({}) are not all there any more, and it can have {count} more at once: set the \
          PodGroup's annotation {} to the number of pods that it can still have at once",
-        findings.tally.succeeded,
-        PodGroupView::EXPECTED_COUNT
+        evaluation.tally.succeeded,
+        PodGroupView::EXPECTED_COUNT_ANNOTATION
     )
 }
 

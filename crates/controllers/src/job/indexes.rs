@@ -31,7 +31,7 @@ impl Indexes {
     }
 
     /// How many indexes are in both sets.
-    pub fn common(&self, other: &Indexes) -> i32 {
+    pub fn intersection_len(&self, other: &Indexes) -> i32 {
         let (mut ours, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut count = 0;
         while let (Some(one), Some(with)) = (ours.peek(), theirs.peek()) {
@@ -130,8 +130,8 @@ mod tests {
             ("0-2,5-9", "1-6", 4),
         ] {
             let read = |text: &str| Indexes::parse(text, 10);
-            assert_eq!(read(one).common(&read(other)), want, "{one} and {other}");
-            assert_eq!(read(other).common(&read(one)), want, "{other} and {one}");
+            assert_eq!(read(one).intersection_len(&read(other)), want, "{one} and {other}");
+            assert_eq!(read(other).intersection_len(&read(one)), want, "{other} and {one}");
         }
     }
 

@@ -10,18 +10,18 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use runtime::Change;
+use runtime::CacheChange;
 
 use super::indexes::Indexes;
+use super::job_params::{has_tracking_finalizer, is_terminating};
 use super::next_step::NextStep;
-use super::shape::{is_held, is_terminating};
 
 /// The counters of the Job controller. Clones count into the same.
 #[derive(Clone, Debug, Default)]
-pub struct Metrics(Arc<Families>);
+pub struct Metrics(Arc<MetricFamilies>);
 
 #[derive(Debug)]
-struct Families {
+struct MetricFamilies {
     syncs: Family<SyncLabels, Counter>,
     sync_durations: Family<SyncLabels, Histogram>,
     jobs_finished: Family<FinishedLabels, Counter>,
@@ -30,7 +30,7 @@ struct Families {
     indexes_finished: Family<IndexLabels, Counter>,
     failures_by_policy: Family<ActionLabels, Counter>,
     pods_tracked: Family<EventLabels, Counter>,
-    jobs_of_others: Family<ControllerLabels, Counter>,
+    externally_managed_jobs: Family<ControllerLabels, Counter>,
     stale_syncs: Family<KindLabels, Counter>,
     workload_creations: Histogram,
 }
@@ -89,9 +89,9 @@ struct KindLabels {
     resource: &'static str,
 }
 
-impl Default for Families {
-    fn default() -> Families {
-        Families {
+impl Default for MetricFamilies {
+    fn default() -> MetricFamilies {
+        MetricFamilies {
             syncs: Family::default(),
             sync_durations: Family::new_with_constructor(sync_histogram as fn() -> Histogram),
             jobs_finished: Family::default(),
@@ -100,7 +100,7 @@ impl Default for Families {
             indexes_finished: Family::default(),
             failures_by_policy: Family::default(),
             pods_tracked: Family::default(),
-            jobs_of_others: Family::default(),
+            externally_managed_jobs: Family::default(),
             stale_syncs: Family::default(),
             workload_creations: Histogram::new(exponential_buckets(0.125, 2.0, 12)),
         }
@@ -129,7 +129,7 @@ impl Metrics {
         job.register("pod_failures_handled_by_failure_policy", by_policy, it.failures_by_policy.clone());
         let tracked = "Ended pods that a Job held (add) and let go (delete)";
         job.register("terminated_pods_tracking_finalizer", tracked, it.pods_tracked.clone());
-        job.register("jobs_by_external_controller", "Jobs that others manage", it.jobs_of_others.clone());
+        job.register("jobs_by_external_controller", "Jobs that others manage", it.externally_managed_jobs.clone());
         let stale = "Times nothing was decided about a Job because the cache may have lacked its own writes";
         job.register("stale_sync_skips", stale, it.stale_syncs.clone());
         registry.register_with_unit(
@@ -142,7 +142,7 @@ impl Metrics {
     }
 
     /// A Job was looked at, with this outcome.
-    pub fn synced(&self, sync: &Sync, now: Timestamp, is_success: bool) {
+    pub fn synced(&self, sync: &SyncAttempt, now: Timestamp, is_success: bool) {
         let Some(completion_mode) = sync.completion_mode else { return };
         let result = if is_success { "success" } else { "error" };
         let labels = SyncLabels { completion_mode, result, action: sync.action.label() };
@@ -197,8 +197,10 @@ impl Metrics {
     }
 
     /// A pod changed: counts ended pods that come to be held, and those that are let go.
-    pub fn pod_changed(&self, change: &Change<PodView>) {
-        let is_tracked = |pod: &Option<Arc<PodView>>| pod.as_ref().is_some_and(|pod| pod.is_finished() && is_held(pod));
+    pub fn pod_changed(&self, change: &CacheChange<PodView>) {
+        let is_tracked = |pod: &Option<Arc<PodView>>| {
+            pod.as_ref().is_some_and(|pod| pod.is_finished() && has_tracking_finalizer(pod))
+        };
         let event = match (is_tracked(&change.old), is_tracked(&change.new)) {
             (false, true) => "add",
             (true, false) => "delete",
@@ -208,14 +210,14 @@ impl Metrics {
     }
 
     /// A Job came that another controller manages.
-    pub fn managed_by_others(&self, controller_name: &str) {
+    pub fn job_externally_managed(&self, controller_name: &str) {
         let labels = ControllerLabels { controller_name: controller_name.to_owned() };
-        self.0.jobs_of_others.get_or_create(&labels).inc();
+        self.0.externally_managed_jobs.get_or_create(&labels).inc();
     }
 
     /// The cache of pods was found to lack some, or may: nothing is decided before the server was asked.
     // Upstream: also where the cache is only late, which here is waited for within the same look.
-    pub fn stale(&self) {
+    pub fn stale_sync(&self) {
         self.0.stale_syncs.get_or_create(&KindLabels { group: "", resource: "pods" }).inc();
     }
 
@@ -229,48 +231,48 @@ impl Metrics {
 
 /// One look at a Job, from its key being taken until nothing is left to do.
 #[derive(Debug)]
-pub struct Sync {
+pub struct SyncAttempt {
     began: Timestamp,
     /// `None` while no Job was found.
     completion_mode: Option<&'static str>,
-    action: Action,
+    action: SyncAction,
 }
 
 /// The most that a look led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Action {
+enum SyncAction {
     Reconciling,
     Tracking,
     PodsDeleted,
     PodsCreated,
 }
 
-impl Sync {
+impl SyncAttempt {
     /// It begins now.
-    pub fn begin(now: Timestamp) -> Sync {
-        Sync { began: now, completion_mode: None, action: Action::Reconciling }
+    pub fn begin(now: Timestamp) -> SyncAttempt {
+        SyncAttempt { began: now, completion_mode: None, action: SyncAction::Reconciling }
     }
 
     /// `job` takes `step`.
-    pub fn takes(&mut self, job: &JobView, step: &NextStep) {
+    pub fn record_step(&mut self, job: &JobView, step: &NextStep) {
         self.completion_mode = Some(completion_mode(job));
         let action = match step {
-            NextStep::CreatePods(..) => Action::PodsCreated,
-            NextStep::DropPods(_) | NextStep::StopPods(_) => Action::PodsDeleted,
-            NextStep::ReleasePods(_) => Action::Tracking,
-            _ => Action::Reconciling,
+            NextStep::CreatePods(..) => SyncAction::PodsCreated,
+            NextStep::DeleteWithoutCounting(_) | NextStep::DeleteAndCount(_) => SyncAction::PodsDeleted,
+            NextStep::RemoveFinalizers(_) => SyncAction::Tracking,
+            _ => SyncAction::Reconciling,
         };
         self.action = self.action.max(action);
     }
 }
 
-impl Action {
+impl SyncAction {
     fn label(self) -> &'static str {
         match self {
-            Action::Reconciling => "reconciling",
-            Action::Tracking => "tracking",
-            Action::PodsDeleted => "pods_deleted",
-            Action::PodsCreated => "pods_created",
+            SyncAction::Reconciling => "reconciling",
+            SyncAction::Tracking => "tracking",
+            SyncAction::PodsDeleted => "pods_deleted",
+            SyncAction::PodsCreated => "pods_created",
         }
     }
 }

@@ -10,49 +10,49 @@ use workloadbuilder::BuildError;
 
 use super::Config;
 use super::backoff;
-use super::expected::{self, ExpectedCount};
-use super::foreign::on_this_server;
-use super::observe::Observed;
-use super::pods::{PodPlan, Slot, plan};
-use super::retries::Retries;
-use super::scheduling::{Fallback, Group, Made, MinCount, Scheduling, scheduling};
-use super::shape::{Shape, is_active, is_finished, is_held, is_managed_by_others};
-use super::status::{Findings, News, next_status, releasable};
+use super::expected_count::{self, ExpectedCountUpdate};
+use super::job_outcome::{deadline_in, job_outcome};
+use super::job_params::{JobParams, has_tracking_finalizer, is_active, is_finished, is_managed_by_others};
+use super::observe::JobSnapshot;
+use super::pods::{PodPlan, PodSlot, plan};
+use super::retries::IndexRetries;
+use super::scheduling::{Fallback, JoinedGroup, ManagedObject, MinCountUpdate, Scheduling, scheduling};
+use super::server_compat::adapt_to_server;
+use super::status::{JobEvaluation, JobEvent, next_status, pods_to_remove_finalizer};
 use super::tally::Tally;
-use super::verdict::{deadline_in, verdict};
 
 /// The next write. The variants stand in creation order, and each is decided from what the earlier ones left in the
 /// API, so a crash between any two resumes where it stopped.
 #[derive(Clone, Debug)]
 pub enum NextStep {
     /// Let go of pods that the Job no longer selects.
-    Disown(Vec<Arc<PodView>>),
+    Release(Vec<Arc<PodView>>),
     /// Take on pods that the Job selects and nobody controls.
     Adopt(Vec<Arc<PodView>>),
     /// Delete an object of ours that has to go.
-    Remove(Made),
+    DeleteObject(ManagedObject),
     /// Create the Workload.
     CreateWorkload(Box<Workload>),
     /// Create the PodGroup.
     CreatePodGroup(Box<PodGroup>),
     /// Let `minCount` of one of the two follow the Job.
-    SetMinCount(MinCount),
+    SetMinCount(MinCountUpdate),
     /// Let the PodGroup say how many pods it can still have at once.
-    SetExpectedCount(ExpectedCount),
+    SetExpectedCount(ExpectedCountUpdate),
     /// Create pods, in the group if there is one.
-    CreatePods(Vec<Slot>, Option<Group>),
+    CreatePods(Vec<PodSlot>, Option<JoinedGroup>),
     /// Delete pods whose end is not counted: the Job is suspended or became smaller.
-    DropPods(Vec<Arc<PodView>>),
+    DeleteWithoutCounting(Vec<Arc<PodView>>),
     /// Delete pods whose end is counted: the Job is over.
-    StopPods(Vec<Arc<PodView>>),
+    DeleteAndCount(Vec<Arc<PodView>>),
     /// Write the status, then tell the news.
-    WriteStatus(Box<JobStatusView>, Vec<News>),
+    WriteStatus(Box<JobStatusView>, Vec<JobEvent>),
     /// Let go of pods whose end is in the status.
-    ReleasePods(Vec<Arc<PodView>>),
+    RemoveFinalizers(Vec<Arc<PodView>>),
     /// Say why nothing can be done.
-    Report(News),
+    RecordEvent(JobEvent),
     /// Nothing until something changes or this time has passed.
-    Rest(Option<Duration>),
+    Wait(Option<Duration>),
 }
 
 impl NextStep {
@@ -60,49 +60,49 @@ impl NextStep {
     fn creates(&self) -> bool {
         let creates =
             matches!(self, NextStep::CreateWorkload(_) | NextStep::CreatePodGroup(_) | NextStep::CreatePods(..));
-        creates || matches!(self, NextStep::Remove(_) | NextStep::SetMinCount(_) | NextStep::SetExpectedCount(_))
+        creates || matches!(self, NextStep::DeleteObject(_) | NextStep::SetMinCount(_) | NextStep::SetExpectedCount(_))
     }
 }
 
 /// What to do next about a Job.
-pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<NextStep, BuildError> {
+pub fn next_step(observed: &JobSnapshot, gates: &Gates, config: &Config) -> Result<NextStep, BuildError> {
     let (job, now) = (&observed.job, observed.now);
     if is_managed_by_others(job) {
-        return Ok(NextStep::Rest(None));
+        return Ok(NextStep::Wait(None));
     }
     if is_finished(job) {
-        return Ok(release(held(observed, config)).unwrap_or(NextStep::Rest(None)));
+        return Ok(remove_finalizers(pods_with_finalizer(observed, config)).unwrap_or(NextStep::Wait(None)));
     }
-    let Some(shape) = Shape::of(job, config) else {
-        let message = format!("Unknown completion mode: {}", job.spec.completion_mode.as_deref().unwrap_or_default());
-        let reason = "UnknownCompletionMode".to_owned();
-        return Ok(NextStep::Report(News { warning: true, reason, message }));
+    let Some(params) = JobParams::of(job, config) else {
+        return Ok(NextStep::RecordEvent(unknown_completion_mode(job)));
     };
-    if let Some(step) = change_hands(observed, config) {
+    if let Some(step) = adopt_or_release(observed, config) {
         return Ok(step);
     }
-    let tally = Tally::of(job, &shape, &observed.pods);
-    let verdict = verdict(job, &shape, &tally, now);
-    let goes_on = verdict.is_none() && !job.metadata.is_deleting();
+    let tally = Tally::of(job, &params, &observed.pods);
+    let outcome = job_outcome(job, &params, &tally, now);
+    let goes_on = outcome.is_none() && !job.metadata.is_deleting();
 
     let mut scheduled = None;
-    let mut retries = Retries::default();
+    let mut retries = IndexRetries::default();
     let mut after = None;
-    let mut recheck = deadline_in(job, &shape, now).filter(|_| verdict.is_none());
+    let mut recheck = deadline_in(job, &params, now).filter(|_| outcome.is_none());
     if goes_on {
-        let mut found = on_this_server(scheduling(observed, gates, config)?, observed, gates)?;
+        let mut found = adapt_to_server(scheduling(observed, gates, config)?, observed, gates)?;
         if let Scheduling::NeedsPodGroup(group) = &mut found {
-            expected::adjust_new(group, &shape, &tally);
+            expected_count::adjust_new(group, &params, &tally);
         }
-        retries = Retries::of(&shape, &tally, &observed.pods, config.pod_backoff, now);
-        let pause = backoff::remaining(&shape, &observed.pods, observed.settled, config.pod_backoff, now);
-        let planned = plan(&shape, &tally, pause, &retries);
-        let expected = expected::to_set(observed, &shape, &tally, &found, &planned).map(NextStep::SetExpectedCount);
-        let step = expected.or_else(|| step_toward_pods(job, &found, &planned));
+        retries = IndexRetries::of(&params, &tally, &observed.pods, config.pod_backoff, now);
+        let pause = backoff::remaining_backoff(&params, &observed.pods, observed.counted_pods, config.pod_backoff, now);
+        let planned = plan(&params, &tally, pause, &retries);
+        let expected =
+            expected_count::count_update(observed, &params, &tally, &found, &planned).map(NextStep::SetExpectedCount);
+        let step = expected.or_else(|| creation_step(job, &found, &planned));
         let step = step.filter(|step| !(observed.blocked && step.creates()));
         match step {
             Some(NextStep::CreatePods(slots, group))
-                if is_unstarted_and_large(job, &shape, &slots) || ends_pile_up(observed, &shape, &retries) =>
+                if is_unstarted_and_large(job, &params, &slots)
+                    || is_counting_batch_full(observed, &params, &retries) =>
             {
                 after = Some(NextStep::CreatePods(slots, group));
             }
@@ -113,17 +113,17 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
             PodPlan::CreateAfter(pause) => Some(pause),
             _ => None,
         };
-        recheck = [recheck, pause, owners_due_in(observed, &found, config)].into_iter().flatten().min();
+        recheck = [recheck, pause, owner_lookup_due_in(observed, &found, config)].into_iter().flatten().min();
         scheduled = Some(found);
     }
-    if verdict.as_ref().is_some_and(|verdict| verdict.written) && !job.metadata.is_deleting() {
+    if outcome.as_ref().is_some_and(|outcome| outcome.is_in_status) && !job.metadata.is_deleting() {
         let active: Vec<_> = observed.pods.iter().filter(|pod| is_active(pod)).cloned().collect();
         if !active.is_empty() {
-            return Ok(NextStep::StopPods(active));
+            return Ok(NextStep::DeleteAndCount(active));
         }
     }
-    let findings = Findings { shape: &shape, tally: &tally, retries: &retries, verdict: verdict.as_ref() };
-    let free = release(releasable(observed, &findings));
+    let findings = JobEvaluation { params: &params, tally: &tally, retries: &retries, outcome: outcome.as_ref() };
+    let free = remove_finalizers(pods_to_remove_finalizer(observed, &findings));
     if let Some(step) = free.as_ref().filter(|_| goes_on && !observed.blocked) {
         // Their ends are in the written status, and of a Job that goes on they decide nothing more. Were they let go only
         // once the status is as it should be, those of a Job whose pods come and go all the time would wait for its end.
@@ -133,62 +133,69 @@ pub fn next_step(observed: &Observed, gates: &Gates, config: &Config) -> Result<
     if status != job.status {
         return Ok(NextStep::WriteStatus(Box::new(status), news));
     }
-    Ok(free.or(after).unwrap_or(NextStep::Rest(recheck)))
+    Ok(free.or(after).unwrap_or(NextStep::Wait(recheck)))
+}
+
+fn unknown_completion_mode(job: &JobView) -> JobEvent {
+    let message = format!("Unknown completion mode: {}", job.spec.completion_mode.as_deref().unwrap_or_default());
+    JobEvent { warning: true, reason: "UnknownCompletionMode".to_owned(), message }
 }
 
 /// When it is to be asked again who owns a child that waits for the Workload of an owner.
-fn owners_due_in(observed: &Observed, found: &Scheduling, config: &Config) -> Option<Duration> {
-    let waits = matches!(found, Scheduling::Waits(waits) if waits.reason == Fallback::NO_PARENT);
-    let known = observed.known.as_ref().filter(|_| waits)?;
+fn owner_lookup_due_in(observed: &JobSnapshot, found: &Scheduling, config: &Config) -> Option<Duration> {
+    let waits = matches!(found, Scheduling::Blocked(waits) if waits.reason == Fallback::PARENT_NOT_FOUND);
+    let known = observed.owner_chain.as_ref().filter(|_| waits)?;
     Some(known.due_in(observed.now, config.retry))
 }
 
 /// Whether a whole batch of pods is to be made for a Job that does not say yet that it has started. Making the first pods
 /// of a large Job takes a while, and its deadline runs from its start.
-fn is_unstarted_and_large(job: &JobView, shape: &Shape<'_>, slots: &[Slot]) -> bool {
-    job.status.start_time.is_none() && slots.len() == shape.max_pods_per_sync
+fn is_unstarted_and_large(job: &JobView, params: &JobParams<'_>, slots: &[PodSlot]) -> bool {
+    job.status.start_time.is_none() && slots.len() == params.max_pods_per_sync
 }
 
 /// Whether a whole batch of pods has ended and is still held. Where pods end as fast as they are made there is always one
 /// missing, and those that ended would be held until the last; each look at the Job looks at all of them.
-fn ends_pile_up(observed: &Observed, shape: &Shape<'_>, retries: &Retries) -> bool {
-    let waits = |pod: &&Arc<PodView>| is_held(pod) && shape.end(pod).is_some() && !retries.need(shape, pod);
-    observed.pods.iter().filter(waits).take(shape.max_uncounted_pods).count() == shape.max_uncounted_pods
+fn is_counting_batch_full(observed: &JobSnapshot, params: &JobParams<'_>, retries: &IndexRetries) -> bool {
+    let waits = |pod: &&Arc<PodView>| {
+        has_tracking_finalizer(pod) && params.pod_outcome(pod).is_some() && !retries.needs_pod(params, pod)
+    };
+    observed.pods.iter().filter(waits).take(params.max_uncounted_pods).count() == params.max_uncounted_pods
 }
 
 /// Pods that are not yet or no longer the Job's; that is settled before anything is counted.
-fn change_hands(observed: &Observed, config: &Config) -> Option<NextStep> {
+fn adopt_or_release(observed: &JobSnapshot, config: &Config) -> Option<NextStep> {
     let batch = |pods: &[Arc<PodView>]| pods.iter().take(config.max_pods_per_sync).cloned().collect();
-    match (observed.strays.is_empty(), observed.loose.is_empty()) {
-        (false, _) => Some(NextStep::Disown(batch(&observed.strays))),
-        (true, false) => Some(NextStep::Adopt(batch(&observed.loose))),
+    match (observed.to_release.is_empty(), observed.to_adopt.is_empty()) {
+        (false, _) => Some(NextStep::Release(batch(&observed.to_release))),
+        (true, false) => Some(NextStep::Adopt(batch(&observed.to_adopt))),
         (true, true) => None,
     }
 }
 
 /// What a Job that goes on lacks, in creation order.
-fn step_toward_pods(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) -> Option<NextStep> {
+fn creation_step(job: &JobView, scheduled: &Scheduling, planned: &PodPlan) -> Option<NextStep> {
     match (scheduled, planned) {
-        (Scheduling::NeedsRemoval(made), _) => Some(NextStep::Remove(made.clone())),
+        (Scheduling::NeedsRemoval(made), _) => Some(NextStep::DeleteObject(made.clone())),
         (Scheduling::NeedsWorkload(workload), _) => Some(NextStep::CreateWorkload(workload.clone())),
         (Scheduling::NeedsPodGroup(group), _) => Some(NextStep::CreatePodGroup(group.clone())),
         (Scheduling::NeedsMinCount(min_count), _) => Some(NextStep::SetMinCount(min_count.clone())),
-        (_, PodPlan::Delete(pods)) => Some(NextStep::DropPods(pods.clone())),
+        (_, PodPlan::Delete(pods)) => Some(NextStep::DeleteWithoutCounting(pods.clone())),
         // The condition that explains is written before the first of the pods that it explains.
-        (Scheduling::Join(Group { lost: Some(lost), .. }), _) if !lost.is_noted(job) => None,
+        (Scheduling::Join(JoinedGroup { fallback: Some(lost), .. }), _) if !lost.is_in_status(job) => None,
         (Scheduling::Join(group), PodPlan::Create(slots)) => {
             Some(NextStep::CreatePods(slots.clone(), Some(group.clone())))
         }
-        (Scheduling::Plain(Some(fallback)), _) if !fallback.is_noted(job) => None,
+        (Scheduling::Plain(Some(fallback)), _) if !fallback.is_in_status(job) => None,
         (Scheduling::Plain(_), PodPlan::Create(slots)) => Some(NextStep::CreatePods(slots.clone(), None)),
-        (Scheduling::Waits(_) | Scheduling::Unknown | Scheduling::Plain(_) | Scheduling::Join(_), _) => None,
+        (Scheduling::Blocked(_) | Scheduling::OwnersUnknown | Scheduling::Plain(_) | Scheduling::Join(_), _) => None,
     }
 }
 
-fn held(observed: &Observed, config: &Config) -> Vec<Arc<PodView>> {
-    observed.pods.iter().filter(|pod| is_held(pod)).take(config.max_pods_per_sync).cloned().collect()
+fn pods_with_finalizer(observed: &JobSnapshot, config: &Config) -> Vec<Arc<PodView>> {
+    observed.pods.iter().filter(|pod| has_tracking_finalizer(pod)).take(config.max_pods_per_sync).cloned().collect()
 }
 
-fn release(pods: Vec<Arc<PodView>>) -> Option<NextStep> {
-    (!pods.is_empty()).then_some(NextStep::ReleasePods(pods))
+fn remove_finalizers(pods: Vec<Arc<PodView>>) -> Option<NextStep> {
+    (!pods.is_empty()).then_some(NextStep::RemoveFinalizers(pods))
 }

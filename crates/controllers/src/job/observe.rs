@@ -4,41 +4,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Timestamp;
-use api::views::{JobView, Meta, ObjectKey, OwnerRef, PodGroupView, PodPhase, PodView, View, WorkloadView};
+use api::views::{JobView, MetaView, ObjectKey, OwnerRef, PodGroupView, PodPhase, PodView, View, WorkloadView};
 use jiff::SignedDuration;
 
-use super::Parts;
+use super::JobContext;
 use super::claims::{claim, uncontrolled};
-use super::ends::finished_at;
-use super::lineage::{Known, reference};
-use super::owners::Owners;
-use super::scheduling::{ManagementMode, management_mode, stands_for};
-use super::settings::Groups;
+use super::owner_cache::OwnerCache;
+use super::owner_chain::{CachedOwnerChain, controller_ref};
+use super::pod_outcome::finished_at;
+use super::scheduling::{ManagementMode, management_mode, workload_owners};
+use super::settings::GroupsLabel;
 
 /// Everything a decision about one Job looks at.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub struct JobSnapshot {
     /// The Job.
     pub job: Arc<JobView>,
     /// The pods it controls and selects, in any phase; those that are settled are not among them.
     pub pods: Vec<Arc<PodView>>,
     /// What is left to know of the others.
-    pub settled: Settled,
+    pub counted_pods: CountedPods,
     /// Pods it controls and no longer selects.
-    pub strays: Vec<Arc<PodView>>,
+    pub to_release: Vec<Arc<PodView>>,
     /// Pods it selects and nobody controls.
-    pub loose: Vec<Arc<PodView>>,
+    pub to_adopt: Vec<Arc<PodView>>,
     /// The Workloads that stand for it or, if its parent looks after that, for the nearest of its owners that has any; or
     /// the one that it names.
     pub workloads: Vec<Arc<WorkloadView>>,
     /// Of a child, who is above its parent; `None` where nobody had to ask, or could.
-    pub known: Option<Arc<Known>>,
+    pub owner_chain: Option<Arc<CachedOwnerChain>>,
     /// The PodGroups of those Workloads that are for this Job.
     pub pod_groups: Vec<Arc<PodGroupView>>,
     /// The PodGroup that the pod template names, if it names one.
     pub named_group: Option<Arc<PodGroupView>>,
     /// What the label of its namespace says about groups.
-    pub namespace: Option<Groups>,
+    pub namespace_label: Option<GroupsLabel>,
     /// The time.
     pub now: Timestamp,
     /// Whether the server has just refused to create something for the Job, or to let go of a pod. What exists is looked
@@ -51,20 +51,21 @@ pub struct Observed {
 /// Of pods that succeeded and were let go. Their ends are in the counts, and a large Job has many of them: nothing but
 /// this is asked of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct CountedPods {
     /// How many there are.
     pub count: usize,
     /// When the last of them ended; known where a pod has failed lately, for nobody else asks.
-    pub last_end: Option<Timestamp>,
+    pub last_finished_at: Option<Timestamp>,
 }
 
-impl Settled {
-    fn of(parts: &Parts, job: &JobView, pods: &[Arc<PodView>], now: Timestamp) -> Settled {
-        let apart = PodView::settled_of(&job.metadata.uid);
-        let mut settled = Settled { count: parts.pods.count(&PodView::BY_CONTROLLER, &apart), ..Settled::default() };
-        if settled.count > 0 && asks_for_last_success(job, pods, parts.config.pod_backoff.max, now) {
-            let pods = parts.pods.by_index(&PodView::BY_CONTROLLER, &apart);
-            settled.last_end = pods.iter().map(|pod| finished_at(pod)).max();
+impl CountedPods {
+    fn of(ctx: &JobContext, job: &JobView, pods: &[Arc<PodView>], now: Timestamp) -> CountedPods {
+        let apart = PodView::counted_index_value(&job.metadata.uid);
+        let mut settled =
+            CountedPods { count: ctx.pods.count(&PodView::BY_CONTROLLER, &apart), ..CountedPods::default() };
+        if settled.count > 0 && needs_last_success(job, pods, ctx.config.pod_backoff.max, now) {
+            let pods = ctx.pods.by_index(&PodView::BY_CONTROLLER, &apart);
+            settled.last_finished_at = pods.iter().map(|pod| finished_at(pod)).max();
         }
         settled
     }
@@ -73,7 +74,7 @@ impl Settled {
 /// Whether a failed pod can still hold up its replacement, which depends on whether another has succeeded since. That is
 /// asked of all the settled pods, and so not in vain: a failure longer ago than the longest wait holds up nothing, and a
 /// Job that limits the failures of each index has waits of another kind.
-fn asks_for_last_success(job: &JobView, pods: &[Arc<PodView>], wait_max: Duration, now: Timestamp) -> bool {
+fn needs_last_success(job: &JobView, pods: &[Arc<PodView>], wait_max: Duration, now: Timestamp) -> bool {
     let failed = pods.iter().filter(|pod| pod.status.phase == PodPhase::Failed);
     let latest = failed.map(|pod| finished_at(pod)).max();
     let is_recent = |failed: Timestamp| {
@@ -82,46 +83,46 @@ fn asks_for_last_success(job: &JobView, pods: &[Arc<PodView>], wait_max: Duratio
     job.spec.backoff_limit_per_index.is_none() && latest.is_some_and(is_recent)
 }
 
-impl Observed {
+impl JobSnapshot {
     /// Whether the Job owns a pod, in any phase.
     pub fn owns_pods(&self) -> bool {
-        !self.pods.is_empty() || self.settled.count > 0
+        !self.pods.is_empty() || self.counted_pods.count > 0
     }
 }
 
 /// Looks the Job up; `None` if it is gone, or another Job now bears its name.
-pub fn observe(parts: &Parts, owners: &Owners, key: &ObjectKey, uid: &str) -> Option<Observed> {
-    let job = parts.jobs.get(key).filter(|job| job.metadata.uid == uid)?;
-    let controlled = parts.pods.by_index(&PodView::BY_CONTROLLER, uid);
-    let claims = claim(&job, controlled, uncontrolled(&job, &parts.pods));
-    let mode = management_mode(&job, &parts.gates, &parts.config.child_owners);
-    let known = owners.known(&job).filter(|_| mode == ManagementMode::ManagePodGroupOnly);
-    let workloads = workloads_of(parts, &job, mode, known.as_deref());
-    let mut pod_groups: Vec<_> = workloads.iter().flat_map(|workload| groups_of(parts, workload)).collect();
+pub fn observe(ctx: &JobContext, owners: &OwnerCache, key: &ObjectKey, uid: &str) -> Option<JobSnapshot> {
+    let job = ctx.jobs.get(key).filter(|job| job.metadata.uid == uid)?;
+    let controlled = ctx.pods.by_index(&PodView::BY_CONTROLLER, uid);
+    let claims = claim(&job, controlled, uncontrolled(&job, &ctx.pods));
+    let mode = management_mode(&job, &ctx.gates, &ctx.config.child_owners);
+    let known = owners.get(&job).filter(|_| mode == ManagementMode::ManagePodGroupOnly);
+    let workloads = workloads_of(ctx, &job, mode, known.as_deref());
+    let mut pod_groups: Vec<_> = workloads.iter().flat_map(|workload| groups_of(ctx, workload)).collect();
     pod_groups.retain(|group| match mode {
         // Siblings share the parent's Workload; a group is told apart by its controller.
         ManagementMode::ManagePodGroupOnly => is_controlled_by(&group.metadata, uid) && !group.metadata.is_deleting(),
         ManagementMode::JoinNamed => !group.metadata.is_deleting(),
-        _ => !group.metadata.is_deleting() && is_for(&group.metadata, JobView::RESOURCE.kind, uid),
+        _ => !group.metadata.is_deleting() && belongs_to(&group.metadata, JobView::RESOURCE.kind, uid),
     });
     let serves_groups =
-        parts.capabilities.serves(&WorkloadView::RESOURCE) && parts.capabilities.serves(&PodGroupView::RESOURCE);
+        ctx.capabilities.serves(&WorkloadView::RESOURCE) && ctx.capabilities.serves(&PodGroupView::RESOURCE);
     let named_group = job.spec.template.scheduling_group.as_ref();
-    let named_group = named_group.and_then(|name| parts.pod_groups.get(&ObjectKey::new(&key.namespace, name)));
-    let namespace = parts.namespaces.get(&ObjectKey::new("", &key.namespace));
-    let now = parts.clock.now();
-    let settled = Settled::of(parts, &job, &claims.own, now);
-    Some(Observed {
+    let named_group = named_group.and_then(|name| ctx.pod_groups.get(&ObjectKey::new(&key.namespace, name)));
+    let namespace = ctx.namespaces.get(&ObjectKey::new("", &key.namespace));
+    let now = ctx.clock.now();
+    let settled = CountedPods::of(ctx, &job, &claims.own, now);
+    Some(JobSnapshot {
         job,
         pods: claims.own,
-        settled,
-        strays: claims.strays,
-        loose: claims.loose,
+        counted_pods: settled,
+        to_release: claims.to_release,
+        to_adopt: claims.to_adopt,
         workloads,
-        known,
+        owner_chain: known,
         pod_groups,
         named_group,
-        namespace: namespace.and_then(|namespace| Groups::of(&namespace.metadata)),
+        namespace_label: namespace.and_then(|namespace| GroupsLabel::of(&namespace.metadata)),
         now,
         blocked: false,
         serves_groups,
@@ -130,47 +131,48 @@ pub fn observe(parts: &Parts, owners: &Owners, key: &ObjectKey, uid: &str) -> Op
 
 /// The Workloads of a Job of whose owners so much is `known`.
 pub(super) fn workloads_of(
-    parts: &Parts,
+    ctx: &JobContext,
     job: &JobView,
     mode: ManagementMode,
-    known: Option<&Known>,
+    owner_chain: Option<&CachedOwnerChain>,
 ) -> Vec<Arc<WorkloadView>> {
     if let (ManagementMode::JoinNamed, Some(named)) = (mode, &job.spec.workload_ref) {
-        let workload = parts.workloads.get(&ObjectKey::new(&job.metadata.namespace, &named.name));
+        let workload = ctx.workloads.get(&ObjectKey::new(&job.metadata.namespace, &named.name));
         return workload.filter(|workload| !workload.metadata.is_deleting()).into_iter().collect();
     }
     let uid = &job.metadata.uid;
     let of = |owner: &OwnerRef| {
-        let reference = reference(&job.metadata.namespace, owner);
-        let mut workloads = parts.workloads.by_index(&WorkloadView::BY_CONTROLLER_REF, &reference);
+        let reference = controller_ref(&job.metadata.namespace, owner);
+        let mut workloads = ctx.workloads.by_index(&WorkloadView::BY_CONTROLLER_REF, &reference);
         workloads.retain(|workload| {
             let may_go = mode == ManagementMode::ManagePodGroupOnly;
-            (may_go || !workload.metadata.is_deleting()) && is_for(&workload.metadata, &owner.kind, &owner.uid)
+            (may_go || !workload.metadata.is_deleting()) && belongs_to(&workload.metadata, &owner.kind, &owner.uid)
         });
         workloads
     };
-    let found: Vec<_> = stands_for(job, mode, known).iter().map(of).filter(|found| !found.is_empty()).collect();
+    let found: Vec<_> =
+        workload_owners(job, mode, owner_chain).iter().map(of).filter(|found| !found.is_empty()).collect();
     // A Job that has its group stays in it, also when a nearer owner comes to have a Workload.
     let has_group = |found: &Vec<Arc<WorkloadView>>| {
-        let mut groups = found.iter().flat_map(|workload| groups_of(parts, workload));
+        let mut groups = found.iter().flat_map(|workload| groups_of(ctx, workload));
         groups.any(|group| is_controlled_by(&group.metadata, uid))
     };
     let chosen = if found.len() > 1 { found.iter().position(has_group).unwrap_or(0) } else { 0 };
     found.into_iter().nth(chosen).unwrap_or_default()
 }
 
-fn groups_of(parts: &Parts, workload: &WorkloadView) -> Vec<Arc<PodGroupView>> {
-    parts.pod_groups.by_index(&PodGroupView::BY_WORKLOAD, &workload.metadata.key().to_string())
+fn groups_of(ctx: &JobContext, workload: &WorkloadView) -> Vec<Arc<PodGroupView>> {
+    ctx.pod_groups.by_index(&PodGroupView::BY_WORKLOAD, &workload.metadata.key().to_string())
 }
 
 /// Whether an object that names an owner of this kind is for the one with this uid. Names come back, uids do not: what
 /// another of the kind owns is the leftover of an earlier one (S000-30).
-fn is_for(meta: &Meta, kind: &str, uid: &str) -> bool {
+fn belongs_to(meta: &MetaView, kind: &str, uid: &str) -> bool {
     let mut owners = meta.owner_references.iter().filter(|owner| owner.kind == kind).peekable();
     owners.peek().is_none() || owners.any(|owner| owner.uid == uid)
 }
 
-pub(super) fn is_controlled_by(meta: &Meta, uid: &str) -> bool {
+pub(super) fn is_controlled_by(meta: &MetaView, uid: &str) -> bool {
     meta.controller().is_some_and(|owner| owner.uid == uid)
 }
 
@@ -195,7 +197,7 @@ mod tests {
             ("each index waits by itself", per_index(), vec![pod("a").index(0).failed_at(999)], false),
         ] {
             let pods: Vec<_> = pods.into_iter().map(|pod| pod.build()).collect();
-            let asks = asks_for_last_success(&job.0, &pods, Duration::from_secs(600), at(1000));
+            let asks = needs_last_success(&job.0, &pods, Duration::from_secs(600), at(1000));
             assert_eq!(asks, want, "{case}");
         }
     }

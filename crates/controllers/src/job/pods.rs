@@ -11,11 +11,11 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::retries::{Retries, Tries};
-use super::scheduling::Group;
-use super::shape::{
-    FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, Mode, Shape, TRACKING_FINALIZER, is_ready, restarts,
+use super::job_params::{
+    CompletionMode, FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, JobParams, TRACKING_FINALIZER, is_ready, restarts,
 };
+use super::retries::{IndexFailures, IndexRetries};
+use super::scheduling::JoinedGroup;
 use super::tally::Tally;
 
 /// What is to be done about the pods of a Job that goes on.
@@ -24,7 +24,7 @@ pub enum PodPlan {
     /// These are too many.
     Delete(Vec<Arc<PodView>>),
     /// These are missing.
-    Create(Vec<Slot>),
+    Create(Vec<PodSlot>),
     /// Some are missing, but failures ask for a pause first.
     CreateAfter(Duration),
     /// All is as it should be.
@@ -33,26 +33,26 @@ pub enum PodPlan {
 
 /// The place of one pod in its Job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
+pub struct PodSlot {
     /// Its completion index; `None` unless the Job is Indexed.
     pub index: Option<i32>,
     /// How often this index has failed before; `None` unless each index has its limit.
-    pub tries: Option<Tries>,
+    pub prior_failures: Option<IndexFailures>,
 }
 
 /// Compares the pods a Job should have with those it has. `pause` is what is left of the wait after failures; waits of
 /// single indexes are in `retries`.
-pub fn plan(shape: &Shape<'_>, tally: &Tally, pause: Duration, retries: &Retries) -> PodPlan {
-    let want = wanted(shape, tally);
-    let surplus = surplus(shape, tally, want);
+pub fn plan(params: &JobParams<'_>, tally: &Tally, pause: Duration, retries: &IndexRetries) -> PodPlan {
+    let want = desired_active(params, tally);
+    let surplus = surplus(params, tally, want);
     if !surplus.is_empty() {
         return PodPlan::Delete(surplus);
     }
-    let held_places = if shape.replaces_ended_only { tally.terminating.len() } else { 0 };
-    let missing = want.saturating_sub(tally.active.len() + held_places).min(shape.max_pods_per_sync);
-    let (slots, soonest) = match shape.mode {
-        Mode::NonIndexed => (vec![Slot::default(); missing], None),
-        Mode::Indexed { completions } => free_indexes(shape, tally, completions, missing, retries),
+    let held_places = if params.replaces_ended_only { tally.terminating.len() } else { 0 };
+    let missing = want.saturating_sub(tally.active.len() + held_places).min(params.max_pods_per_sync);
+    let (slots, soonest) = match params.completion_mode {
+        CompletionMode::NonIndexed => (vec![PodSlot::default(); missing], None),
+        CompletionMode::Indexed { completions } => free_indexes(params, tally, completions, missing, retries),
     };
     match (slots.is_empty(), pause.is_zero()) {
         (true, _) => soonest.map_or(PodPlan::Keep, PodPlan::CreateAfter),
@@ -62,47 +62,47 @@ pub fn plan(shape: &Shape<'_>, tally: &Tally, pause: Duration, retries: &Retries
 }
 
 /// How many pods should be active.
-fn wanted(shape: &Shape<'_>, tally: &Tally) -> usize {
-    let want = match shape.completions {
-        _ if shape.suspended => 0,
+fn desired_active(params: &JobParams<'_>, tally: &Tally) -> usize {
+    let want = match params.completions {
+        _ if params.suspended => 0,
         // Once one pod of a work queue has succeeded, the others may end but none is added.
         None if tally.succeeded > 0 => return tally.active.len(),
-        None => shape.parallelism,
-        Some(completions) => completions.saturating_sub(tally.succeeded).min(shape.parallelism),
+        None => params.parallelism,
+        Some(completions) => completions.saturating_sub(tally.succeeded).min(params.parallelism),
     };
     usize::try_from(want).unwrap_or(0)
 }
 
 /// Active pods that must go: those with no valid index or an index that has a pod already, then the least useful.
-fn surplus(shape: &Shape<'_>, tally: &Tally, want: usize) -> Vec<Arc<PodView>> {
-    if tally.active.len() <= want && all_have_a_place(shape, tally) {
+fn surplus(params: &JobParams<'_>, tally: &Tally, want: usize) -> Vec<Arc<PodView>> {
+    if tally.active.len() <= want && have_unique_indexes(params, tally) {
         return Vec::new();
     }
     let mut kept_by_use: Vec<_> = tally.active.clone();
-    kept_by_use.sort_by_key(|pod| Reverse(usefulness(pod)));
+    kept_by_use.sort_by_key(|pod| Reverse(retention_rank(pod)));
     let mut surplus = Vec::new();
-    if let Mode::Indexed { .. } = shape.mode {
+    if let CompletionMode::Indexed { .. } = params.completion_mode {
         let mut seen = BTreeSet::new();
-        let keeps = |pod: &Arc<PodView>| shape.index_of(pod).is_some_and(|index| seen.insert(index));
+        let keeps = |pod: &Arc<PodView>| params.index_of(pod).is_some_and(|index| seen.insert(index));
         let (kept, others) = kept_by_use.into_iter().partition(keeps);
         kept_by_use = kept;
         surplus = others;
     }
     surplus.extend(kept_by_use.drain(want.min(kept_by_use.len())..).rev());
-    surplus.truncate(shape.max_pods_per_sync);
+    surplus.truncate(params.max_pods_per_sync);
     surplus
 }
 
 /// Whether no two active pods have the same index, and none lacks one.
-fn all_have_a_place(shape: &Shape<'_>, tally: &Tally) -> bool {
+fn have_unique_indexes(params: &JobParams<'_>, tally: &Tally) -> bool {
     let mut seen = BTreeSet::new();
-    shape.mode == Mode::NonIndexed
-        || tally.active.iter().all(|pod| shape.index_of(pod).is_some_and(|index| seen.insert(index)))
+    params.completion_mode == CompletionMode::NonIndexed
+        || tally.active.iter().all(|pod| params.index_of(pod).is_some_and(|index| seen.insert(index)))
 }
 
 /// The larger, the more is lost with the pod: bound over unbound, running over pending, ready over not, few restarts
 /// over many, old over young; the name last, so that the order is total.
-fn usefulness(pod: &PodView) -> impl Ord + use<> {
+fn retention_rank(pod: &PodView) -> impl Ord + use<> {
     let phase = match pod.status.phase {
         PodPhase::Pending => 0,
         PodPhase::Unknown => 1,
@@ -117,23 +117,23 @@ fn usefulness(pod: &PodView) -> impl Ord + use<> {
 /// one more, if any waits.
 // Upstream: an index that waits keeps its place, and the indexes after it wait too.
 fn free_indexes(
-    shape: &Shape<'_>,
+    params: &JobParams<'_>,
     tally: &Tally,
     completions: i32,
     count: usize,
-    retries: &Retries,
-) -> (Vec<Slot>, Option<Duration>) {
-    let terminating = tally.terminating.iter().filter(|_| shape.replaces_ended_only);
-    let taken: BTreeSet<i32> = tally.active.iter().chain(terminating).filter_map(|pod| shape.index_of(pod)).collect();
-    let is_free = |index: &i32| !taken.contains(index) && !tally.given_up.contains(*index);
+    retries: &IndexRetries,
+) -> (Vec<PodSlot>, Option<Duration>) {
+    let terminating = tally.terminating.iter().filter(|_| params.replaces_ended_only);
+    let taken: BTreeSet<i32> = tally.active.iter().chain(terminating).filter_map(|pod| params.index_of(pod)).collect();
+    let is_free = |index: &i32| !taken.contains(index) && !tally.failed_indexes.contains(*index);
     let (mut slots, mut soonest) = (Vec::new(), None);
-    for index in tally.completed.missing(completions).filter(is_free) {
+    for index in tally.completed_indexes.missing(completions).filter(is_free) {
         if slots.len() == count {
             break;
         }
-        let (tries, wait) = retries.before(index);
+        let (tries, wait) = retries.next_attempt(index);
         if wait.is_zero() {
-            slots.push(Slot { index: Some(index), tries: shape.per_index.map(|_| tries) });
+            slots.push(PodSlot { index: Some(index), prior_failures: params.per_index_limits.map(|_| tries) });
         } else {
             soonest = Some(soonest.map_or(wait, |least: Duration| least.min(wait)));
         }
@@ -143,14 +143,14 @@ fn free_indexes(
 
 /// Stamps out pods of one Job: the template is decoded once, then copied per pod.
 #[derive(Debug)]
-pub struct Stamp {
+pub struct PodFactory {
     job_name: String,
     pod: Pod,
 }
 
-impl Stamp {
+impl PodFactory {
     /// Prepares the pod that all pods of `job` are copies of, as members of `group` if there is one.
-    pub fn new(job: &JobView, group: Option<&Group>) -> Result<Stamp, serde_json::Error> {
+    pub fn new(job: &JobView, group: Option<&JoinedGroup>) -> Result<PodFactory, serde_json::Error> {
         let raw = job.spec.template.raw.as_ref().map_or("{}", |raw| raw.get());
         let template: PodTemplateSpec = serde_json::from_str(raw)?;
         let template_meta = template.metadata.unwrap_or_default();
@@ -171,11 +171,11 @@ impl Stamp {
             ..ObjectMeta::default()
         };
         let job_name = job.metadata.name.clone();
-        Ok(Stamp { job_name, pod: Pod { metadata, spec: Some(spec), status: None } })
+        Ok(PodFactory { job_name, pod: Pod { metadata, spec: Some(spec), status: None } })
     }
 
     /// The pod for one slot.
-    pub fn pod(&self, slot: Slot) -> Pod {
+    pub fn pod(&self, slot: PodSlot) -> Pod {
         let mut pod = self.pod.clone();
         let Some(index) = slot.index else {
             pod.metadata.generate_name = Some(format!("{}-", self.job_name));
@@ -187,7 +187,7 @@ impl Stamp {
         pod.metadata.generate_name = Some(format!("{}{suffix}", &self.job_name[..stem_end]));
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert(INDEX_KEY.to_owned(), index.to_string());
-        if let Some(Tries { failed, ignored }) = slot.tries {
+        if let Some(IndexFailures { counted: failed, ignored }) = slot.prior_failures {
             annotations.insert(FAILURES_KEY.to_owned(), failed.to_string());
             if ignored > 0 {
                 annotations.insert(IGNORED_FAILURES_KEY.to_owned(), ignored.to_string());

@@ -8,61 +8,66 @@ use std::sync::Arc;
 use api::views::{Condition, PodGroupView, View};
 
 use super::Config;
-use super::observe::Observed;
-use super::scheduling::{Made, is_ours};
+use super::observe::JobSnapshot;
+use super::scheduling::{ManagedObject, is_ours};
 use super::settings::OnSuspend;
 
 /// Whether the Job has to do without objects of ours for now.
-pub fn is_withheld(observed: &Observed, config: &Config) -> bool {
+pub fn must_delete_objects(observed: &JobSnapshot, config: &Config) -> bool {
     let suspended = observed.job.spec.suspend.unwrap_or(false);
     suspended && config.on_suspend == OnSuspend::Delete && all_ended(observed)
 }
 
 /// Whether objects may come into being: while the Job owns no pod in any phase (S000-33), for what is there stays as it
 /// is, and half a gang would be none; and when a suspended Job is resumed whose objects were taken away.
-pub fn may_create(observed: &Observed, config: &Config) -> bool {
+pub fn may_create(observed: &JobSnapshot, config: &Config) -> bool {
     // The status says so until the pods are made, so that a crash on the way changes nothing.
     let resumes = || Condition::is_true(&observed.job.status.conditions, "Suspended");
     !observed.owns_pods() || (config.on_suspend == OnSuspend::Delete && resumes() && all_ended(observed))
 }
 
 /// The next object of ours that has to go.
-pub fn superfluous(observed: &Observed, config: &Config) -> Option<Made> {
-    if is_withheld(observed, config) {
-        return ours(&observed.pod_groups, observed)
-            .map(|group| Made::PodGroup(group.clone()))
+pub fn next_to_delete(observed: &JobSnapshot, config: &Config) -> Option<ManagedObject> {
+    if must_delete_objects(observed, config) {
+        return find_ours(&observed.pod_groups, observed)
+            .map(|group| ManagedObject::PodGroup(group.clone()))
             .or_else(|| workload(observed));
     }
     if observed.owns_pods() {
         return None;
     }
-    if is_beside_one(&observed.workloads, observed) {
+    if has_ours_and_another(&observed.workloads, observed) {
         let made = workload(observed)?;
         let of_it = |group: &&Arc<PodGroupView>| {
             let origin = group.spec.workload_ref.as_ref();
             is_ours(&group.metadata, &observed.job)
                 && origin.is_some_and(|origin| origin.workload_name == made.meta().name)
         };
-        return observed.pod_groups.iter().find(of_it).map(|group| Made::PodGroup(group.clone())).or(Some(made));
+        return observed
+            .pod_groups
+            .iter()
+            .find(of_it)
+            .map(|group| ManagedObject::PodGroup(group.clone()))
+            .or(Some(made));
     }
-    let beside = is_beside_one(&observed.pod_groups, observed);
-    ours(&observed.pod_groups, observed).filter(|_| beside).map(|group| Made::PodGroup(group.clone()))
+    let beside = has_ours_and_another(&observed.pod_groups, observed);
+    find_ours(&observed.pod_groups, observed).filter(|_| beside).map(|group| ManagedObject::PodGroup(group.clone()))
 }
 
 /// Whether there is one of ours and one of somebody else. By then ours was made blindly: a create waits until the cache
 /// shows it, and with it everything that was there before.
-fn is_beside_one<V: View>(objects: &[Arc<V>], observed: &Observed) -> bool {
+fn has_ours_and_another<V: View>(objects: &[Arc<V>], observed: &JobSnapshot) -> bool {
     objects.len() == 2 && objects.iter().filter(|object| is_ours(object.meta(), &observed.job)).count() == 1
 }
 
-fn workload(observed: &Observed) -> Option<Made> {
-    ours(&observed.workloads, observed).map(|workload| Made::Workload(workload.clone()))
+fn workload(observed: &JobSnapshot) -> Option<ManagedObject> {
+    find_ours(&observed.workloads, observed).map(|workload| ManagedObject::Workload(workload.clone()))
 }
 
-fn ours<'a, V: View>(objects: &'a [Arc<V>], observed: &Observed) -> Option<&'a Arc<V>> {
+fn find_ours<'a, V: View>(objects: &'a [Arc<V>], observed: &JobSnapshot) -> Option<&'a Arc<V>> {
     objects.iter().find(|object| is_ours(object.meta(), &observed.job))
 }
 
-fn all_ended(observed: &Observed) -> bool {
+fn all_ended(observed: &JobSnapshot) -> bool {
     observed.pods.iter().all(|pod| pod.is_finished())
 }

@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use api::batch::scheduling::{JobIntent, item_for_job};
 use api::gates::{Gate, Gates};
-use api::views::{Condition, JobView, Meta, OwnerRef, PodGroupView, View, WorkloadView};
+use api::views::{Condition, JobView, MetaView, OwnerRef, PodGroupView, View, WorkloadView};
 use k8s_openapi::api::scheduling::v1beta1::{PodGroup, PodGroupTemplate, Workload};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use workloadbuilder::groups::{Template, find_template, templates};
-use workloadbuilder::links::Links;
-use workloadbuilder::recompile::differences;
+use workloadbuilder::group_annotations::GroupAnnotations;
+use workloadbuilder::groups::{GroupTemplate, find_template, templates};
+use workloadbuilder::recompile::diff;
 use workloadbuilder::{BuildError, BuildOptions, Builder, names};
 
 use super::Config;
-use super::expected;
-use super::lineage::{Known, name_of};
-use super::observe::{Observed, is_controlled_by};
+use super::expected_count;
+use super::job_params::{CONTROLLER_NAME, MANAGED_BY_ANNOTATION};
+use super::observe::{JobSnapshot, is_controlled_by};
+use super::owner_chain::{CachedOwnerChain, name_of};
 use super::pods::job_owner;
-use super::reference::named_group;
 use super::removal;
-use super::settings::{ChildOwners, GROUPS_LABEL, Groups, wants_objects};
-use super::shape::{CONTROLLER, MANAGED_BY_ANNOTATION};
+use super::settings::{ChildOwners, GROUPS_LABEL, GroupsLabel, wants_objects};
+use super::workload_ref::named_group;
 
 /// Names the template of the parent's Workload that this Job is an instance of; its presence delegates the PodGroup.
-pub use workloadbuilder::links::GROUP_TEMPLATE as TEMPLATE_ANNOTATION;
+pub use workloadbuilder::group_annotations::GROUP_TEMPLATE_ANNOTATION as TEMPLATE_ANNOTATION;
 
 /// Which of the scheduling objects are the Job controller's to look after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,10 @@ pub enum ManagementMode {
 /// Decides who looks after the scheduling objects of `job`.
 pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> ManagementMode {
     let brings_group = job.spec.template.scheduling_group.is_some();
-    if !gates.enabled(Gate::WorkloadWithJob) || brings_group || Groups::of(&job.metadata) == Some(Groups::Disabled) {
+    if !gates.enabled(Gate::WorkloadWithJob)
+        || brings_group
+        || GroupsLabel::of(&job.metadata) == Some(GroupsLabel::Disabled)
+    {
         return ManagementMode::ManageNone;
     }
     if gates.enabled(Gate::JobWorkloadRef) && job.spec.workload_ref.is_some() {
@@ -56,7 +59,7 @@ pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners)
 }
 
 /// Why a Job compiles to no Workload and PodGroup of its own, for people; `None` where it does.
-pub fn why_no_objects(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> Option<String> {
+pub fn no_objects_reason(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> Option<String> {
     let owner = job.metadata.controller().map(name_of).unwrap_or_default();
     match management_mode(job, gates, child_owners) {
         ManagementMode::ManageBoth => None,
@@ -74,7 +77,7 @@ pub fn why_no_objects(job: &JobView, gates: &Gates, child_owners: &ChildOwners) 
         ManagementMode::ManageNone if job.spec.template.scheduling_group.is_some() => {
             Some("its pod template names a PodGroup of its own".to_owned())
         }
-        ManagementMode::ManageNone if Groups::of(&job.metadata) == Some(Groups::Disabled) => {
+        ManagementMode::ManageNone if GroupsLabel::of(&job.metadata) == Some(GroupsLabel::Disabled) => {
             Some(format!("its label {GROUPS_LABEL} says disabled"))
         }
         ManagementMode::ManageNone => Some(format!("{owner} controls it and looks after its group")),
@@ -84,7 +87,7 @@ pub fn why_no_objects(job: &JobView, gates: &Gates, child_owners: &ChildOwners) 
 /// Whom the Workload to look for names as its `controllerRef`. A child has several, of which the first counts that there is
 /// a Workload for.
 // Upstream: only the Workload of the parent is found, so that a child in a tree of three levels has none.
-pub fn stands_for(job: &JobView, mode: ManagementMode, known: Option<&Known>) -> Vec<OwnerRef> {
+pub fn workload_owners(job: &JobView, mode: ManagementMode, owner_chain: Option<&CachedOwnerChain>) -> Vec<OwnerRef> {
     match mode {
         ManagementMode::ManageNone | ManagementMode::JoinNamed => Vec::new(),
         ManagementMode::ManageBoth => vec![OwnerRef {
@@ -94,8 +97,8 @@ pub fn stands_for(job: &JobView, mode: ManagementMode, known: Option<&Known>) ->
             uid: job.metadata.uid.clone(),
             ..OwnerRef::default()
         }],
-        ManagementMode::ManagePodGroupOnly => match known {
-            Some(known) => known.lineage.owners().to_vec(),
+        ManagementMode::ManagePodGroupOnly => match owner_chain {
+            Some(known) => known.chain.owners().to_vec(),
             None => job.metadata.controller().cloned().into_iter().collect(),
         },
     }
@@ -103,20 +106,20 @@ pub fn stands_for(job: &JobView, mode: ManagementMode, known: Option<&Known>) ->
 
 /// The group that new pods join.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub struct JoinedGroup {
     /// The PodGroup's name.
     pub name: String,
     /// The reference by which the group is the pods' second owner: where our own garbage collector runs, and only of a
     /// group that is deleted together with the Job.
     pub owner: Option<OwnerReference>,
     /// What the server did not keep of the group, or of what belongs to it.
-    pub lost: Option<Fallback>,
+    pub fallback: Option<Fallback>,
 }
 
-impl Group {
+impl JoinedGroup {
     /// A group that is no owner of its pods.
-    pub(super) fn without_owner(group: &PodGroupView) -> Group {
-        Group { name: group.metadata.name.clone(), owner: None, lost: None }
+    pub(super) fn without_owner(group: &PodGroupView) -> JoinedGroup {
+        JoinedGroup { name: group.metadata.name.clone(), owner: None, fallback: None }
     }
 }
 
@@ -133,12 +136,12 @@ impl Fallback {
     /// Type of the condition on the Job.
     pub const CONDITION: &str = "SchedulingFallback";
     /// Type of the condition on a Job that waits instead.
-    pub const WAITING: &str = "SchedulingBlocked";
+    pub const BLOCKED_CONDITION: &str = "SchedulingBlocked";
     /// Reason of a child that waits for the Workload of an owner.
-    pub const NO_PARENT: &str = "ParentWorkloadNotFound";
+    pub const PARENT_NOT_FOUND: &str = "ParentWorkloadNotFound";
 
     /// Whether the Job's status says so already.
-    pub fn is_noted(&self, job: &JobView) -> bool {
+    pub fn is_in_status(&self, job: &JobView) -> bool {
         let noted = |condition: &Condition| condition.reason == self.reason && condition.message == self.message;
         let mut conditions = job.status.conditions.iter();
         conditions
@@ -150,28 +153,28 @@ impl Fallback {
 #[derive(Clone, Debug)]
 pub enum Scheduling {
     /// An object of ours has to go.
-    NeedsRemoval(Made),
+    NeedsRemoval(ManagedObject),
     /// There is no Workload yet: this one is to be created.
     NeedsWorkload(Box<Workload>),
     /// There is no PodGroup yet: this one is to be created.
     NeedsPodGroup(Box<PodGroup>),
     /// The Job's size moved on and an object we made has to follow.
-    NeedsMinCount(MinCount),
+    NeedsMinCount(MinCountUpdate),
     /// What the Job asks for cannot be had here or is not there yet; once it is, the Job is woken.
-    Waits(Fallback),
+    Blocked(Fallback),
     /// Whose Workload is to be looked for could not be asked. Nothing is made and nothing said until it could.
-    Unknown,
+    OwnersUnknown,
     /// Pods join this group.
-    Join(Group),
+    Join(JoinedGroup),
     /// Pods are plain, because the Job has no group or, with a reason, because it cannot be told which.
     Plain(Option<Fallback>),
 }
 
 /// A `minCount` to be written to one of our objects.
 #[derive(Clone, Debug)]
-pub struct MinCount {
+pub struct MinCountUpdate {
     /// The object.
-    pub object: Made,
+    pub object: ManagedObject,
     /// Its new value.
     pub min_count: i32,
 }
@@ -179,29 +182,29 @@ pub struct MinCount {
 /// An object that this controller made and may write to. Its Workload has one template.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // The variants are the kinds.
-pub enum Made {
+pub enum ManagedObject {
     Workload(Arc<WorkloadView>),
     PodGroup(Arc<PodGroupView>),
 }
 
-impl Made {
+impl ManagedObject {
     /// Its metadata.
-    pub fn meta(&self) -> &Meta {
+    pub fn meta(&self) -> &MetaView {
         match self {
-            Made::Workload(workload) => &workload.metadata,
-            Made::PodGroup(group) => &group.metadata,
+            ManagedObject::Workload(workload) => &workload.metadata,
+            ManagedObject::PodGroup(group) => &group.metadata,
         }
     }
 }
 
 /// Finds the Job's group, or the next write on the way to it.
-pub fn scheduling(observed: &Observed, gates: &Gates, config: &Config) -> Result<Scheduling, BuildError> {
+pub fn scheduling(observed: &JobSnapshot, gates: &Gates, config: &Config) -> Result<Scheduling, BuildError> {
     match management_mode(&observed.job, gates, &config.child_owners) {
         ManagementMode::ManageNone => Ok(Scheduling::Plain(None)),
         ManagementMode::JoinNamed => named_group(observed),
-        mode => match removal::superfluous(observed, config) {
+        mode => match removal::next_to_delete(observed, config) {
             Some(made) => Ok(Scheduling::NeedsRemoval(made)),
-            None if removal::is_withheld(observed, config) => Ok(Scheduling::Plain(None)),
+            None if removal::must_delete_objects(observed, config) => Ok(Scheduling::Plain(None)),
             None => own_group(observed, mode, gates, config),
         },
     }
@@ -209,39 +212,42 @@ pub fn scheduling(observed: &Observed, gates: &Gates, config: &Config) -> Result
 
 /// The same for a Job whose group is its own.
 fn own_group(
-    observed: &Observed,
+    observed: &JobSnapshot,
     mode: ManagementMode,
     gates: &Gates,
     config: &Config,
 ) -> Result<Scheduling, BuildError> {
     let may_create = removal::may_create(observed, config);
-    let wants = || wants_objects(&observed.job, observed.namespace, gates, config);
+    let wants = || wants_objects(&observed.job, observed.namespace_label, gates, config);
     let workload = match (&observed.workloads[..], mode) {
         ([], ManagementMode::ManageBoth) if may_create && wants() => {
             return Ok(Scheduling::NeedsWorkload(Box::new(compile(&observed.job, gates)?)));
         }
-        ([], ManagementMode::ManagePodGroupOnly) if may_create || observed.known.is_none() => {
-            return Ok(waits_for_owner(observed.known.as_deref()));
+        ([], ManagementMode::ManagePodGroupOnly) if may_create || observed.owner_chain.is_none() => {
+            return Ok(blocked_on_owner(observed.owner_chain.as_deref()));
         }
-        ([], _) => return Ok(without("Workload", wants() && asks_for_gang(&observed.job, gates))),
+        ([], _) => return Ok(missing_object("Workload", wants() && asks_for_gang(&observed.job, gates))),
         ([workload], _) => workload,
         (several, _) => return Ok(ambiguous("AmbiguousWorkload", several)),
     };
     let Some(template) = template_of(&observed.job, workload, mode) else {
-        let message = unsupported(&observed.job, workload, mode);
+        let message = no_template_message(&observed.job, workload, mode);
         return Ok(Scheduling::Plain(Some(Fallback { reason: "UnsupportedWorkload", message })));
     };
     if mode == ManagementMode::ManageBoth
         && let Some(min_count) = workload_min_count(&observed.job, workload, gates)?
     {
-        return Ok(Scheduling::NeedsMinCount(MinCount { object: Made::Workload(workload.clone()), min_count }));
+        return Ok(Scheduling::NeedsMinCount(MinCountUpdate {
+            object: ManagedObject::Workload(workload.clone()),
+            min_count,
+        }));
     }
     let group = match &observed.pod_groups[..] {
         [] if may_create => {
             let group = pod_group(&observed.job, workload, template, mode)?;
             return Ok(Scheduling::NeedsPodGroup(Box::new(group)));
         }
-        [] => return Ok(without("PodGroup", template.scheduling_policy.gang.is_some())),
+        [] => return Ok(missing_object("PodGroup", template.scheduling_policy.gang.is_some())),
         [group] => group,
         several => return Ok(ambiguous("AmbiguousPodGroup", several)),
     };
@@ -249,17 +255,20 @@ fn own_group(
     if let Some(min_count) = min_count_to_set(template, group)
         && is_ours(&group.metadata, &observed.job)
     {
-        return Ok(Scheduling::NeedsMinCount(MinCount { object: Made::PodGroup(group.clone()), min_count }));
+        return Ok(Scheduling::NeedsMinCount(MinCountUpdate {
+            object: ManagedObject::PodGroup(group.clone()),
+            min_count,
+        }));
     }
-    Ok(Scheduling::Join(Group {
-        owner: (config.own_gc && goes_with_job(group, observed)).then(|| plain_owner(&**group)),
-        ..Group::without_owner(group)
+    Ok(Scheduling::Join(JoinedGroup {
+        owner: (config.own_gc && is_deleted_with_job(group, observed)).then(|| non_controller_owner(&**group)),
+        ..JoinedGroup::without_owner(group)
     }))
 }
 
 /// Parents mostly come with their Workload, but a child may be seen first.
-fn waits_for_owner(known: Option<&Known>) -> Scheduling {
-    let Some(Known { lineage, .. }) = known else { return Scheduling::Unknown };
+fn blocked_on_owner(owner_chain: Option<&CachedOwnerChain>) -> Scheduling {
+    let Some(CachedOwnerChain { chain: lineage, .. }) = owner_chain else { return Scheduling::OwnersUnknown };
     let (owns, which) = match lineage.owners() {
         [parent] => ("owns this Job and sees to its group", name_of(parent)),
         _ => ("own this Job and see to its group", "one of them".to_owned()),
@@ -267,14 +276,14 @@ fn waits_for_owner(known: Option<&Known>) -> Scheduling {
     let message = format!(
         "there is no Workload of {lineage}, which {owns}: create a Workload that names {which} in spec.controllerRef, or \
          make the Job without the annotation {TEMPLATE_ANNOTATION}{}",
-        lineage.gap()
+        lineage.gap_message()
     );
-    Scheduling::Waits(Fallback { reason: Fallback::NO_PARENT, message })
+    Scheduling::Blocked(Fallback { reason: Fallback::PARENT_NOT_FOUND, message })
 }
 
 /// A Job with pods whose Workload or PodGroup is not there, or not any more: none is made now (`removal::may_create`), and
 /// pods that come from now on are plain. One that was to be a gang says so.
-fn without(kind: &str, is_gang: bool) -> Scheduling {
+fn missing_object(kind: &str, is_gang: bool) -> Scheduling {
     let reason = if kind == "Workload" { "WorkloadMissing" } else { "PodGroupMissing" };
     let message = format!(
         "there is no {kind} of this Job, which was to be scheduled as a gang, and none is made while the Job has pods: \
@@ -290,10 +299,10 @@ fn asks_for_gang(job: &JobView, gates: &Gates) -> bool {
 }
 
 /// Why no template of the Workload is the Job's, and what to do about it.
-fn unsupported(job: &JobView, workload: &WorkloadView, mode: ManagementMode) -> String {
+fn no_template_message(job: &JobView, workload: &WorkloadView, mode: ManagementMode) -> String {
     let name = &workload.metadata.name;
-    let known = templates(&workload.spec).into_iter().filter(|template| matches!(template, Template::Pods(_)));
-    let known: Vec<&str> = known.map(Template::name).collect();
+    let known = templates(&workload.spec).into_iter().filter(|template| matches!(template, GroupTemplate::Pods(_)));
+    let known: Vec<&str> = known.map(GroupTemplate::name).collect();
     let known = if known.is_empty() { "none for pods".to_owned() } else { known.join(", ") };
     match links(job).filter(|_| mode == ManagementMode::ManagePodGroupOnly) {
         Some(links) => format!(
@@ -308,7 +317,7 @@ fn unsupported(job: &JobView, workload: &WorkloadView, mode: ManagementMode) -> 
 
 /// Whether the garbage collector deletes the group together with the Job: this controller made it for the Job, and its
 /// other owners go with the Job too. A group that outlives the Job would keep the Job's pods, whose second owner it is.
-fn goes_with_job(group: &PodGroupView, observed: &Observed) -> bool {
+fn is_deleted_with_job(group: &PodGroupView, observed: &JobSnapshot) -> bool {
     let job = &observed.job;
     let is_job = |owner: &OwnerRef| owner.uid == job.metadata.uid;
     let own_workload = observed
@@ -327,7 +336,7 @@ pub(super) fn min_count_to_set(template: &PodGroupTemplate, group: &PodGroupView
 
 /// The Workload and PodGroup that a root Job with this spec would get; `None` where somebody else brings the group.
 /// For tools that show what would be made, without a server: `workload_uid` stands in for the one it would assign.
-pub fn compiled(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, PodGroup)>, BuildError> {
+pub fn compile_objects(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, PodGroup)>, BuildError> {
     let gates = Gates::default();
     let mode = management_mode(job, &gates, &ChildOwners::default());
     if mode != ManagementMode::ManageBoth {
@@ -335,13 +344,13 @@ pub fn compiled(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, P
     }
     let workload = compile(job, &gates)?;
     let owner = OwnerRef { uid: job.metadata.uid.clone(), controller: true, ..OwnerRef::default() };
-    let metadata = Meta {
+    let metadata = MetaView {
         name: workload.metadata.name.clone().unwrap_or_default(),
         namespace: job.metadata.namespace.clone(),
         uid: workload_uid.to_owned(),
         annotations: managed_by().into_iter().collect(),
         owner_references: vec![owner],
-        ..Meta::default()
+        ..MetaView::default()
     };
     let stored = WorkloadView { metadata, spec: workload.spec.clone() };
     let template = template_of(job, &stored, mode).expect("a Job compiles to one template");
@@ -357,7 +366,7 @@ pub(super) fn compile(job: &JobView, gates: &Gates) -> Result<Workload, BuildErr
         owner: Some(job_owner(job)),
         ..BuildOptions::default()
     };
-    let mut workload = Builder::new(item_for_job(JobIntent::from(job).under(gates)), options).build_workload()?;
+    let mut workload = Builder::new(item_for_job(JobIntent::from(job).with_gates(gates)), options).build_workload()?;
     workload.metadata.annotations = Some(managed_by());
     Ok(workload)
 }
@@ -376,36 +385,39 @@ pub(super) fn pod_group(
     // A child leaves the Workload to its parent, and tells its group from those of its siblings by its uid. The group of
     // a Workload that Jobs name is no Job's own. A user's Workload outlives the Job, the group made from it does not.
     let (instance, owner, group_owners) = match mode {
-        ManagementMode::JoinNamed => ("", None, vec![plain_owner(workload)]),
+        ManagementMode::JoinNamed => ("", None, vec![non_controller_owner(workload)]),
         ManagementMode::ManageBoth if is_ours(&workload.metadata, job) => {
-            ("", Some(job_owner(job)), vec![plain_owner(workload)])
+            ("", Some(job_owner(job)), vec![non_controller_owner(workload)])
         }
         ManagementMode::ManageBoth => ("", Some(job_owner(job)), Vec::new()),
         _ => (job.metadata.uid.as_str(), Some(job_owner(job)), Vec::new()),
     };
     let options = BuildOptions { owner, group_owners, ..BuildOptions::default() };
     let name = names::group_name(&key.name, &template.name, instance);
-    let mut group = Builder::from_workload(stored, options).pod_group(&name, &template.name)?;
+    let mut group = Builder::from_workload(stored, options).build_pod_group(&name, &template.name)?;
     if mode == ManagementMode::ManagePodGroupOnly {
         group.spec.parent_composite_pod_group_name = links(job).and_then(|links| links.parent);
     }
     let mut annotations = managed_by();
-    const LATER: &str = PodGroupView::AFTER_MIN_COUNT;
-    if let Some(later) = job.metadata.annotations.get(LATER).filter(|_| mode != ManagementMode::JoinNamed) {
-        annotations.insert(LATER.to_owned(), later.clone());
+    const EXPECTED_AFTER_MIN_COUNT: &str = PodGroupView::AFTER_MIN_COUNT_ANNOTATION;
+    if let Some(later) =
+        job.metadata.annotations.get(EXPECTED_AFTER_MIN_COUNT).filter(|_| mode != ManagementMode::JoinNamed)
+    {
+        annotations.insert(EXPECTED_AFTER_MIN_COUNT.to_owned(), later.clone());
     }
     // A gang waits for no more pods than that, and a domain is chosen for as many.
     let is_counted = group.spec.scheduling_policy.gang.is_some() || group.spec.scheduling_constraints.is_some();
     if mode != ManagementMode::JoinNamed && is_counted {
-        annotations.insert(PodGroupView::EXPECTED_COUNT.to_owned(), expected::at_first(job).to_string());
+        annotations
+            .insert(PodGroupView::EXPECTED_COUNT_ANNOTATION.to_owned(), expected_count::initial_count(job).to_string());
     }
     group.metadata.annotations = Some(annotations);
     Ok(group)
 }
 
 /// What the Job's parent, if it has one, says about the Job's group.
-fn links(job: &JobView) -> Option<Links> {
-    Links::read(|key| job.metadata.annotations.get(key).map(String::as_str))
+fn links(job: &JobView) -> Option<GroupAnnotations> {
+    GroupAnnotations::read(|key| job.metadata.annotations.get(key).map(String::as_str))
 }
 
 /// The template for this Job's pods: the only one or, for a child, the one it names, at whatever depth.
@@ -416,8 +428,8 @@ pub(super) fn template_of<'a>(
     mode: ManagementMode,
 ) -> Option<&'a PodGroupTemplate> {
     let pods = |template| match template {
-        Template::Pods(template) => Some(template),
-        Template::Composite(_) => None,
+        GroupTemplate::Pods(template) => Some(template),
+        GroupTemplate::Composite(_) => None,
     };
     match (mode, links(job)) {
         (ManagementMode::ManagePodGroupOnly, Some(links)) if !links.template.is_empty() => {
@@ -433,22 +445,22 @@ fn workload_min_count(job: &JobView, workload: &WorkloadView, gates: &Gates) -> 
     if !is_ours(&workload.metadata, job) {
         return Ok(None);
     }
-    let counts = differences(&workload.spec, &compile(job, gates)?.spec).counts;
+    let counts = diff(&workload.spec, &compile(job, gates)?.spec).counts;
     Ok(counts.first().map(|gang| gang.count))
 }
 
 /// Whether this controller made the object for this Job. Objects of others are used, never written (S000-40).
-pub(super) fn is_ours(meta: &Meta, job: &JobView) -> bool {
-    is_controlled_by(meta, &job.metadata.uid) && is_made_here(meta)
+pub(super) fn is_ours(meta: &MetaView, job: &JobView) -> bool {
+    is_controlled_by(meta, &job.metadata.uid) && is_created_by_us(meta)
 }
 
 /// Whether this controller made the object, for whichever Job.
-pub(super) fn is_made_here(meta: &Meta) -> bool {
-    meta.annotations.get(MANAGED_BY_ANNOTATION).is_some_and(|maker| maker == CONTROLLER)
+pub(super) fn is_created_by_us(meta: &MetaView) -> bool {
+    meta.annotations.get(MANAGED_BY_ANNOTATION).is_some_and(|maker| maker == CONTROLLER_NAME)
 }
 
 fn managed_by() -> BTreeMap<String, String> {
-    BTreeMap::from([(MANAGED_BY_ANNOTATION.to_owned(), CONTROLLER.to_owned())])
+    BTreeMap::from([(MANAGED_BY_ANNOTATION.to_owned(), CONTROLLER_NAME.to_owned())])
 }
 
 fn ambiguous<V: View>(reason: &'static str, several: &[Arc<V>]) -> Scheduling {
@@ -458,7 +470,7 @@ fn ambiguous<V: View>(reason: &'static str, several: &[Arc<V>]) -> Scheduling {
 }
 
 /// An owner that neither manages the object nor waits for it.
-fn plain_owner<V: View>(owner: &V) -> OwnerReference {
+fn non_controller_owner<V: View>(owner: &V) -> OwnerReference {
     OwnerReference {
         api_version: V::RESOURCE.api_version(),
         kind: V::RESOURCE.kind.to_owned(),

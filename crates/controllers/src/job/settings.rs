@@ -3,7 +3,7 @@
 
 use api::batch::scheduling::JobIntent;
 use api::gates::Gates;
-use api::views::{JobView, Meta, OwnerRef};
+use api::views::{JobView, MetaView, OwnerRef};
 
 use super::Config;
 
@@ -80,19 +80,19 @@ impl Default for ChildOwners {
 
 /// What a label says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Groups {
+pub enum GroupsLabel {
     /// Jobs get objects, whatever the configuration says of Jobs like these.
     Enabled,
     /// Jobs that do not ask for them in their spec get none.
     Disabled,
 }
 
-impl Groups {
+impl GroupsLabel {
     /// Reads the label; another value than the two says nothing.
-    pub fn of(meta: &Meta) -> Option<Groups> {
+    pub fn of(meta: &MetaView) -> Option<GroupsLabel> {
         match meta.labels.get(GROUPS_LABEL)?.as_str() {
-            "enabled" => Some(Groups::Enabled),
-            "disabled" => Some(Groups::Disabled),
+            "enabled" => Some(GroupsLabel::Enabled),
+            "disabled" => Some(GroupsLabel::Disabled),
             _ => None,
         }
     }
@@ -100,14 +100,14 @@ impl Groups {
 
 /// Whether a root Job is to have a Workload and a PodGroup. What the Job itself asks for counts more than its namespace,
 /// and that more than the configuration.
-pub fn wants_objects(job: &JobView, namespace: Option<Groups>, gates: &Gates, config: &Config) -> bool {
+pub fn wants_objects(job: &JobView, namespace: Option<GroupsLabel>, gates: &Gates, config: &Config) -> bool {
     let intent = JobIntent::from(job);
     if intent.scheduling.is_some() {
         return true;
     }
-    match Groups::of(&job.metadata).or(namespace) {
-        Some(label) => label == Groups::Enabled,
+    match GroupsLabel::of(&job.metadata).or(namespace) {
+        Some(label) => label == GroupsLabel::Enabled,
         None if config.plain_jobs == PlainJobs::None => intent.is_auto_gang(gates),
-        None => intent.wants_objects(gates),
+        None => intent.needs_scheduling_objects(gates),
     }
 }

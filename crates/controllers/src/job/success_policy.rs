@@ -13,7 +13,7 @@ fn is_met(rule: &SuccessPolicyRule, completed: &Indexes, completions: i32) -> bo
     match (&rule.succeeded_indexes, rule.succeeded_count) {
         (Some(listed), count) => {
             let listed = Indexes::parse(listed, completions);
-            let succeeded = listed.common(completed);
+            let succeeded = listed.intersection_len(completed);
             succeeded >= count.unwrap_or(listed.len())
         }
         (None, Some(count)) => completed.len() >= count,

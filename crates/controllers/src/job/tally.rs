@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use api::views::{JobView, PodView};
 
-use super::ends::End;
 use super::indexes::Indexes;
-use super::shape::{Mode, Shape, is_active, is_held, is_ready, is_terminating};
+use super::job_params::{CompletionMode, JobParams, has_tracking_finalizer, is_active, is_ready, is_terminating};
+use super::pod_outcome::PodOutcome;
 
 /// A Job's pods, sorted by what they mean for its counts.
 ///
@@ -27,26 +27,26 @@ pub struct Tally {
     /// Pods that failed, recorded or not.
     pub failed: i32,
     /// Indexes that succeeded, recorded or not; empty unless the Job is Indexed.
-    pub completed: Indexes,
+    pub completed_indexes: Indexes,
     /// Indexes that are given up, recorded or not; empty unless each index has its limit.
-    pub given_up: Indexes,
+    pub failed_indexes: Indexes,
     /// Why a single pod makes the whole Job fail, if one does.
-    pub fails_job: Option<String>,
+    pub job_failure: Option<String>,
 }
 
 impl Tally {
     /// Adds up `pods`, which are all pods the Job controls.
-    pub fn of(job: &JobView, shape: &Shape<'_>, pods: &[Arc<PodView>]) -> Tally {
+    pub fn of(job: &JobView, params: &JobParams<'_>, pods: &[Arc<PodView>]) -> Tally {
         let recorded = recorded_uids(job);
-        let held = || pods.iter().filter(|pod| is_held(pod) && shape.counts(pod));
+        let held = || pods.iter().filter(|pod| has_tracking_finalizer(pod) && params.is_countable(pod));
         let unrecorded = held().filter(|pod| !recorded.contains(pod.metadata.uid.as_str()));
-        let mut indexes = RecordedIndexes::of(job, shape);
+        let mut indexes = RecordedIndexes::of(job, params);
         let (mut new_succeeded, mut new_failed) = (0, 0);
-        let ends: Vec<_> = unrecorded.filter_map(|pod| Some((pod, shape.end(pod)?))).collect();
+        let ends: Vec<_> = unrecorded.filter_map(|pod| Some((pod, params.pod_outcome(pod)?))).collect();
         for (pod, end) in succeeded_first(&ends) {
-            new_succeeded += i32::from(end == End::Succeeded);
+            new_succeeded += i32::from(end == PodOutcome::Succeeded);
             new_failed += i32::from(end.counts_as_failure());
-            indexes.note(shape, pod, end);
+            indexes.record(params, pod, end);
         }
         let uncounted = job.status.uncounted_terminated_pods.as_ref();
         let uncounted_succeeded = uncounted.map_or(0, |uids| uids.succeeded.len() as i32);
@@ -56,20 +56,20 @@ impl Tally {
             ready: active.iter().filter(|pod| is_ready(pod)).count() as i32,
             active,
             terminating: pods.iter().filter(|pod| is_terminating(pod)).cloned().collect(),
-            succeeded: match shape.mode {
-                Mode::NonIndexed => sum([job.status.succeeded, uncounted_succeeded, new_succeeded]),
-                Mode::Indexed { .. } => indexes.completed.len(),
+            succeeded: match params.completion_mode {
+                CompletionMode::NonIndexed => sum([job.status.succeeded, uncounted_succeeded, new_succeeded]),
+                CompletionMode::Indexed { .. } => indexes.completed.len(),
             },
             failed: sum([job.status.failed, uncounted_failed, new_failed]),
-            completed: indexes.completed,
-            given_up: indexes.given_up,
-            fails_job: held().find_map(|pod| shape.fails_job(pod)),
+            completed_indexes: indexes.completed,
+            failed_indexes: indexes.failed,
+            job_failure: held().find_map(|pod| params.job_failure(pod)),
         }
     }
 
     /// Whether nothing more is to be done about an index.
-    pub fn is_settled(&self, index: i32) -> bool {
-        self.completed.contains(index) || self.given_up.contains(index)
+    pub fn is_index_finished(&self, index: i32) -> bool {
+        self.completed_indexes.contains(index) || self.failed_indexes.contains(index)
     }
 }
 
@@ -85,9 +85,9 @@ pub fn recorded_uids(job: &JobView) -> BTreeSet<&str> {
 
 /// The same ends with the successes first: an index that has succeeded cannot fail any more.
 pub fn succeeded_first<'a>(
-    ends: &[(&'a Arc<PodView>, End)],
-) -> impl Iterator<Item = (&'a Arc<PodView>, End)> + use<'a> {
-    let (succeeded, others): (Vec<_>, Vec<_>) = ends.iter().partition(|(_, end)| *end == End::Succeeded);
+    ends: &[(&'a Arc<PodView>, PodOutcome)],
+) -> impl Iterator<Item = (&'a Arc<PodView>, PodOutcome)> + use<'a> {
+    let (succeeded, others): (Vec<_>, Vec<_>) = ends.iter().partition(|(_, end)| *end == PodOutcome::Succeeded);
     succeeded.into_iter().chain(others)
 }
 
@@ -97,32 +97,32 @@ pub struct RecordedIndexes {
     /// Those that succeeded.
     pub completed: Indexes,
     /// Those that are given up.
-    pub given_up: Indexes,
+    pub failed: Indexes,
 }
 
 impl RecordedIndexes {
     /// Reads the status. Indexes that the Job no longer has are left out.
-    pub fn of(job: &JobView, shape: &Shape<'_>) -> RecordedIndexes {
-        let read = |text: &str| match shape.mode {
-            Mode::NonIndexed => Indexes::default(),
-            Mode::Indexed { completions } => Indexes::parse(text, completions),
+    pub fn of(job: &JobView, params: &JobParams<'_>) -> RecordedIndexes {
+        let read = |text: &str| match params.completion_mode {
+            CompletionMode::NonIndexed => Indexes::default(),
+            CompletionMode::Indexed { completions } => Indexes::parse(text, completions),
         };
-        let given_up = job.status.failed_indexes.as_deref().filter(|_| shape.per_index.is_some());
-        RecordedIndexes { completed: read(&job.status.completed_indexes), given_up: read(given_up.unwrap_or_default()) }
+        let given_up = job.status.failed_indexes.as_deref().filter(|_| params.per_index_limits.is_some());
+        RecordedIndexes { completed: read(&job.status.completed_indexes), failed: read(given_up.unwrap_or_default()) }
     }
 
     /// Takes an end in. What was said first about an index stands.
-    pub fn note(&mut self, shape: &Shape<'_>, pod: &PodView, end: End) {
-        let Some(index) = shape.index_of(pod).filter(|index| !self.contain(*index)) else { return };
+    pub fn record(&mut self, params: &JobParams<'_>, pod: &PodView, end: PodOutcome) {
+        let Some(index) = params.index_of(pod).filter(|index| !self.contain(*index)) else { return };
         match end {
-            End::Succeeded => self.completed.insert(index),
-            End::FailedForGood => self.given_up.insert(index),
-            End::Failed | End::Ignored | End::Disrupted | End::Stopped => {}
+            PodOutcome::Succeeded => self.completed.insert(index),
+            PodOutcome::FailedIndex => self.failed.insert(index),
+            PodOutcome::Failed | PodOutcome::Ignored | PodOutcome::Disrupted | PodOutcome::Stopped => {}
         }
     }
 
     /// Whether the index is in either set.
     pub fn contain(&self, index: i32) -> bool {
-        self.completed.contains(index) || self.given_up.contains(index)
+        self.completed.contains(index) || self.failed.contains(index)
     }
 }

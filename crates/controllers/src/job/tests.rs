@@ -6,12 +6,12 @@ mod decisions; // tables: one observation, one step
 mod policies; // the same for rules about failures and successes
 mod indexed; // the same for limits of each index, and for Jobs that grow and shrink
 mod extremes; // numbers that no Job comes to by itself
-mod foreign; // a server that lacks kinds or drops fields
+mod server_compat; // a server that lacks kinds or drops fields
 mod groups; // scheduling objects: created, found, followed, left alone
-mod expected; // how many pods a gang can still have
-mod choices; // settings, labels, named Workloads, suspension
+mod expected_count; // how many pods a gang can still have
+mod settings; // settings, labels, named Workloads, suspension
 mod turnover; // pods that come and go faster than they are counted
-mod world; // a world in memory that crashes: counts stay exact
+mod crash_recovery; // a world in memory that crashes: counts stay exact
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,18 @@ use std::time::Duration;
 use api::Timestamp;
 use api::gates::Gates;
 use api::views::{
-    Condition, ContainerStatusView, JobView, Meta, OwnerRef, PodPhase, PodView, TerminatedView, UncountedView, View,
+    Condition, ContainerStatusView, ContainerTerminatedView, JobView, MetaView, OwnerRef, PodPhase, PodView,
+    UncountedPodsView, View,
 };
 use serde_json::{Value, json};
 
 use super::Config;
-use super::lineage::{Answer, Known, Lineage};
+use super::job_params::{FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, TRACKING_FINALIZER};
 use super::next_step::{NextStep, next_step};
-use super::observe::{Observed, Settled};
-use super::pods::Slot;
-use super::retries::Tries;
-use super::shape::{FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, TRACKING_FINALIZER};
+use super::observe::{CountedPods, JobSnapshot};
+use super::owner_chain::{CachedOwnerChain, OwnerChain, OwnerLookup};
+use super::pods::PodSlot;
+use super::retries::IndexFailures;
 
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -46,7 +47,7 @@ pub(crate) fn job(spec: Value) -> JobBuilder {
     }
     let mut job = JobView::decode(document.to_string().as_bytes()).unwrap();
     job.status.start_time = Some(at(0));
-    job.status.uncounted_terminated_pods = Some(UncountedView::default());
+    job.status.uncounted_terminated_pods = Some(UncountedPodsView::default());
     (job.status.ready, job.status.terminating) = (Some(0), Some(0));
     job.status.failed_indexes = job.spec.backoff_limit_per_index.map(|_| String::new());
     JobBuilder(job)
@@ -72,7 +73,7 @@ impl JobBuilder {
 
     pub fn uncounted(self, succeeded: &[&str], failed: &[&str]) -> Self {
         let own = |uids: &[&str]| uids.iter().map(|uid| (*uid).to_owned()).collect();
-        let uncounted = UncountedView { succeeded: own(succeeded), failed: own(failed) };
+        let uncounted = UncountedPodsView { succeeded: own(succeeded), failed: own(failed) };
         self.with(|job| job.status.uncounted_terminated_pods = Some(uncounted))
     }
 }
@@ -143,7 +144,7 @@ impl PodBuilder {
     }
 
     /// A pod of an index that has failed so often before.
-    pub fn tried(self, failed: i32, ignored: i32) -> Self {
+    pub fn failed_before(self, failed: i32, ignored: i32) -> Self {
         let pod = self.annotation(FAILURES_KEY, &failed.to_string());
         if ignored == 0 { pod } else { pod.annotation(IGNORED_FAILURES_KEY, &ignored.to_string()) }
     }
@@ -206,7 +207,7 @@ impl PodBuilder {
         self
     }
 
-    pub fn released(mut self) -> Self {
+    pub fn without_finalizer(mut self) -> Self {
         self.0.metadata.finalizers.clear();
         self
     }
@@ -225,28 +226,29 @@ impl PodBuilder {
 
 fn terminated(container: &str, code: i32, second: i64) -> ContainerStatusView {
     let mut status = ContainerStatusView { name: container.to_owned(), ..ContainerStatusView::default() };
-    status.state.terminated = Some(TerminatedView { exit_code: code, finished_at: Some(at(second)) });
+    status.state.terminated = Some(ContainerTerminatedView { exit_code: code, finished_at: Some(at(second)) });
     status
 }
 
-pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Observed {
+pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> JobSnapshot {
     // Nobody is above its parent.
     let known = job.0.metadata.controller().map(|parent| {
-        let mut lineage = Lineage::from(parent.clone());
-        lineage.learn(Answer::Found(Box::new(Meta { uid: parent.uid.clone(), ..Meta::default() })));
-        Arc::new(Known { lineage, asked: 1, at: at(now) })
+        let mut lineage = OwnerChain::from(parent.clone());
+        lineage
+            .record_lookup(OwnerLookup::Found(Box::new(MetaView { uid: parent.uid.clone(), ..MetaView::default() })));
+        Arc::new(CachedOwnerChain { chain: lineage, lookups: 1, looked_up_at: at(now) })
     });
-    Observed {
+    JobSnapshot {
         job: Arc::new(job.0),
         pods: pods.into_iter().map(PodBuilder::build).collect(),
-        settled: Settled::default(),
+        counted_pods: CountedPods::default(),
         named_group: None,
-        strays: Vec::new(),
-        loose: Vec::new(),
+        to_release: Vec::new(),
+        to_adopt: Vec::new(),
         workloads: Vec::new(),
-        known,
+        owner_chain: known,
         pod_groups: Vec::new(),
-        namespace: None,
+        namespace_label: None,
         now: at(now),
         blocked: false,
         serves_groups: true,
@@ -254,12 +256,12 @@ pub(crate) fn observed(job: JobBuilder, pods: Vec<PodBuilder>, now: i64) -> Obse
 }
 
 /// Without scheduling objects, which have tests of their own.
-pub(crate) fn plain_step(observed: &Observed) -> NextStep {
+pub(crate) fn plain_step(observed: &JobSnapshot) -> NextStep {
     plain_step_with(observed, &Config::default())
 }
 
 /// The same with other settings.
-pub(crate) fn plain_step_with(observed: &Observed, config: &Config) -> NextStep {
+pub(crate) fn plain_step_with(observed: &JobSnapshot, config: &Config) -> NextStep {
     let mut observed = observed.clone();
     let mut job = (*observed.job).clone();
     job.spec.template.scheduling_group = Some("brought-along".to_owned());
@@ -268,25 +270,25 @@ pub(crate) fn plain_step_with(observed: &Observed, config: &Config) -> NextStep 
 }
 
 /// What is decided in each case: name, Job, pods, second, step.
-pub(crate) fn table(rows: Vec<(&str, JobBuilder, Vec<PodBuilder>, i64, &str)>) {
+pub(crate) fn assert_steps(rows: Vec<(&str, JobBuilder, Vec<PodBuilder>, i64, &str)>) {
     for (case, job, pods, now, want) in rows {
-        assert_eq!(text(&plain_step(&observed(job, pods, now))), want, "{case}");
+        assert_eq!(step_text(&plain_step(&observed(job, pods, now))), want, "{case}");
     }
 }
 
 /// The same, one status write further.
-pub(crate) fn written(seen: &mut Observed, step: NextStep) {
-    let NextStep::WriteStatus(status, _) = step else { panic!("a status, not {}", text(&step)) };
+pub(crate) fn apply_status(seen: &mut JobSnapshot, step: NextStep) {
+    let NextStep::WriteStatus(status, _) = step else { panic!("a status, not {}", step_text(&step)) };
     seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
 }
 
 /// The step in a line of text.
-pub(crate) fn text(step: &NextStep) -> String {
+pub(crate) fn step_text(step: &NextStep) -> String {
     let names = |pods: &[Arc<PodView>]| pods.iter().map(|pod| pod.metadata.name.as_str()).collect::<Vec<_>>().join(" ");
     match step {
-        NextStep::Disown(pods) => format!("disown {}", names(pods)),
+        NextStep::Release(pods) => format!("disown {}", names(pods)),
         NextStep::Adopt(pods) => format!("adopt {}", names(pods)),
-        NextStep::Remove(made) => format!("remove {}", made.meta().name),
+        NextStep::DeleteObject(made) => format!("remove {}", made.meta().name),
         NextStep::CreateWorkload(workload) => format!("create workload {}", workload.metadata.name.as_deref().unwrap()),
         NextStep::CreatePodGroup(group) => format!("create group {}", group.metadata.name.as_deref().unwrap()),
         NextStep::SetMinCount(change) => format!("set minCount {}", change.min_count),
@@ -296,8 +298,8 @@ pub(crate) fn text(step: &NextStep) -> String {
             let which = if indexes.is_empty() { slots.len().to_string() } else { format!("[{}]", indexes.join(" ")) };
             format!("create {which}{}", group.as_ref().map(|group| format!(" in {}", group.name)).unwrap_or_default())
         }
-        NextStep::DropPods(pods) => format!("drop {}", names(pods)),
-        NextStep::StopPods(pods) => format!("stop {}", names(pods)),
+        NextStep::DeleteWithoutCounting(pods) => format!("drop {}", names(pods)),
+        NextStep::DeleteAndCount(pods) => format!("stop {}", names(pods)),
         NextStep::WriteStatus(status, news) => {
             let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
             let conditions = status.conditions.iter().filter(|condition| condition.status == "True");
@@ -314,19 +316,19 @@ pub(crate) fn text(step: &NextStep) -> String {
             parts.retain(|part| !part.is_empty() && !part.ends_with('=') && part != "uncounted=/");
             format!("status {}", parts.join(" "))
         }
-        NextStep::ReleasePods(pods) => format!("release {}", names(pods)),
-        NextStep::Report(news) => format!("report {}", news.reason),
-        NextStep::Rest(None) => "rest".to_owned(),
-        NextStep::Rest(Some(delay)) => format!("rest {}s", Duration::as_secs(delay)),
+        NextStep::RemoveFinalizers(pods) => format!("release {}", names(pods)),
+        NextStep::RecordEvent(news) => format!("report {}", news.reason),
+        NextStep::Wait(None) => "rest".to_owned(),
+        NextStep::Wait(Some(delay)) => format!("rest {}s", Duration::as_secs(delay)),
     }
 }
 
 /// The index, with the failures before it: `3`, `3(1)`, `3(1+2)` with two that were ignored.
-fn slot_text(slot: &Slot) -> Option<String> {
+fn slot_text(slot: &PodSlot) -> Option<String> {
     let index = slot.index?;
-    Some(match slot.tries.unwrap_or_default() {
-        Tries { failed: 0, ignored: 0 } => index.to_string(),
-        Tries { failed, ignored: 0 } => format!("{index}({failed})"),
-        Tries { failed, ignored } => format!("{index}({failed}+{ignored})"),
+    Some(match slot.prior_failures.unwrap_or_default() {
+        IndexFailures { counted: 0, ignored: 0 } => index.to_string(),
+        IndexFailures { counted: failed, ignored: 0 } => format!("{index}({failed})"),
+        IndexFailures { counted: failed, ignored } => format!("{index}({failed}+{ignored})"),
     })
 }

@@ -2,27 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use api::views::Meta;
+use api::views::MetaView;
 use kube::{Client, Error};
 use runtime::is_not_found;
 use runtime::request::{delete, get};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::decide::{Found, Left};
-use super::kinds::{Kind, Kinds};
+use super::decide::{NamespaceContent, RemainingObjects};
+use super::kinds::{NamespacedKind, NamespacedKinds};
 
 /// Deletes everything in `namespace` that is not yet being deleted, and says what is left. Pods go first: what they need
 /// stays as long as they run.
-pub async fn empty(client: &Client, namespace: &str, kinds: Kinds) -> Found {
-    let mut found = Found { undiscovered: kinds.failures, ..Found::default() };
-    let (pods, others): (Vec<Kind>, Vec<Kind>) = kinds.known.into_iter().partition(Kind::is_pods);
+pub async fn delete_content(client: &Client, namespace: &str, kinds: NamespacedKinds) -> NamespaceContent {
+    let mut found = NamespaceContent { discovery_errors: kinds.failures, ..NamespaceContent::default() };
+    let (pods, others): (Vec<NamespacedKind>, Vec<NamespacedKind>) =
+        kinds.kinds.into_iter().partition(NamespacedKind::is_pods);
     for stage in [pods, others] {
         for kind in &stage {
-            match empty_of(client, namespace, kind).await {
+            match delete_kind(client, namespace, kind).await {
                 Ok(left) if left.count == 0 => {}
-                Ok(left) => found.left.push(left),
-                Err(error) => found.undeleted.push(format!("{}.{}: {error}", kind.plural, kind.group)),
+                Ok(left) => found.remaining.push(left),
+                Err(error) => found.deletion_errors.push(format!("{}.{}: {error}", kind.plural, kind.group)),
             }
         }
         if !found.is_empty() {
@@ -32,9 +33,9 @@ pub async fn empty(client: &Client, namespace: &str, kinds: Kinds) -> Found {
     found
 }
 
-async fn empty_of(client: &Client, namespace: &str, kind: &Kind) -> Result<Left, Error> {
+async fn delete_kind(client: &Client, namespace: &str, kind: &NamespacedKind) -> Result<RemainingObjects, Error> {
     let objects = list(client, namespace, kind).await?;
-    let staying: Vec<&Meta> = objects.iter().filter(|object| !object.is_deleting()).collect();
+    let staying: Vec<&MetaView> = objects.iter().filter(|object| !object.is_deleting()).collect();
     if staying.is_empty() {
         return Ok(count(kind, &objects));
     }
@@ -55,24 +56,24 @@ async fn empty_of(client: &Client, namespace: &str, kind: &Kind) -> Result<Left,
     Ok(count(kind, &list(client, namespace, kind).await?))
 }
 
-fn count(kind: &Kind, objects: &[Meta]) -> Left {
+fn count(kind: &NamespacedKind, objects: &[MetaView]) -> RemainingObjects {
     let mut finalizers = BTreeMap::new();
     for finalizer in objects.iter().flat_map(|object| &object.finalizers) {
         *finalizers.entry(finalizer.clone()).or_default() += 1;
     }
-    Left { kind: format!("{}.{}", kind.plural, kind.group), count: objects.len(), finalizers }
+    RemainingObjects { kind: format!("{}.{}", kind.plural, kind.group), count: objects.len(), finalizers }
 }
 
-async fn list(client: &Client, namespace: &str, kind: &Kind) -> Result<Vec<Meta>, Error> {
+async fn list(client: &Client, namespace: &str, kind: &NamespacedKind) -> Result<Vec<MetaView>, Error> {
     #[derive(Deserialize)]
-    struct List {
-        items: Vec<Item>,
+    struct MetadataList {
+        items: Vec<MetadataItem>,
     }
     #[derive(Deserialize)]
-    struct Item {
-        metadata: Meta,
+    struct MetadataItem {
+        metadata: MetaView,
     }
     let bytes = get(client, &kind.path(namespace)).await?;
-    let List { items } = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
+    let MetadataList { items } = serde_json::from_slice(&bytes).map_err(Error::SerdeError)?;
     Ok(items.into_iter().map(|item| item.metadata).collect())
 }

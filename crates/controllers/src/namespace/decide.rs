@@ -12,18 +12,18 @@ pub const FINALIZER: &str = "kubernetes";
 
 /// What a look at a namespace has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct NamespaceContent {
     /// Why kinds could not be found out.
-    pub undiscovered: Vec<String>,
+    pub discovery_errors: Vec<String>,
     /// Why objects could not be deleted.
-    pub undeleted: Vec<String>,
+    pub deletion_errors: Vec<String>,
     /// What is still there, a kind each.
-    pub left: Vec<Left>,
+    pub remaining: Vec<RemainingObjects>,
 }
 
 /// Objects of one kind that are still there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingObjects {
     /// `plural.group`.
     pub kind: String,
     /// How many.
@@ -32,49 +32,54 @@ pub struct Left {
     pub finalizers: BTreeMap<String, usize>,
 }
 
-impl Found {
+impl NamespaceContent {
     /// Whether it is certain that nothing is there.
     pub fn is_empty(&self) -> bool {
-        self.undiscovered.is_empty() && self.undeleted.is_empty() && self.left.is_empty()
+        self.discovery_errors.is_empty() && self.deletion_errors.is_empty() && self.remaining.is_empty()
     }
 }
 
 /// What to do after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NamespaceStep {
     /// Something is there still: look again later.
-    LookAgain,
+    Recheck,
     /// Nothing is there, but something may be on its way: look again after this time.
-    Settle(Duration),
+    WaitBeforeFinalize(Duration),
     /// Nothing is there and nothing can come.
     Finalize,
 }
 
 /// Whether the namespace is being deleted, and it is our turn.
-pub fn is_ours(namespace: &NamespaceView) -> bool {
+pub fn awaits_finalize(namespace: &NamespaceView) -> bool {
     namespace.metadata.is_deleting() && namespace.spec.finalizers.iter().any(|held| held == FINALIZER)
 }
 
 /// What to do after `found`.
-pub fn next(namespace: &NamespaceView, found: &Found, settle: Duration, now: Timestamp) -> Next {
+pub fn next_step(
+    namespace: &NamespaceView,
+    found: &NamespaceContent,
+    settle: Duration,
+    now: Timestamp,
+) -> NamespaceStep {
     if !found.is_empty() {
-        return Next::LookAgain;
+        return NamespaceStep::Recheck;
     }
     let deleted = namespace.metadata.deletion_timestamp.unwrap_or(now);
     let closed_for = now.duration_since(deleted);
     let open = SignedDuration::try_from(settle).unwrap_or(SignedDuration::MAX) - closed_for;
     match Duration::try_from(open) {
-        Ok(wait) if !wait.is_zero() => Next::Settle(wait),
-        _ => Next::Finalize,
+        Ok(wait) if !wait.is_zero() => NamespaceStep::WaitBeforeFinalize(wait),
+        _ => NamespaceStep::Finalize,
     }
 }
 
 /// The conditions that say so, in upstream's words; `None` where the namespace has them already. Conditions of others
 /// stay.
-pub fn conditions(namespace: &NamespaceView, found: &Found, now: Timestamp) -> Option<Vec<Condition>> {
+pub fn conditions(namespace: &NamespaceView, found: &NamespaceContent, now: Timestamp) -> Option<Vec<Condition>> {
     let held = &namespace.status.conditions;
     let mut conditions = held.clone();
-    for mut wanted in wanted(found) {
+    for mut wanted in desired_conditions(found) {
         match conditions.iter_mut().find(|condition| condition.kind == wanted.kind) {
             Some(condition) => {
                 wanted.last_transition_time = condition.last_transition_time;
@@ -88,8 +93,8 @@ pub fn conditions(namespace: &NamespaceView, found: &Found, now: Timestamp) -> O
     (conditions != *held).then_some(conditions)
 }
 
-fn wanted(found: &Found) -> [Condition; 5] {
-    let Found { undiscovered, undeleted, left } = found;
+fn desired_conditions(found: &NamespaceContent) -> [Condition; 5] {
+    let NamespaceContent { discovery_errors: undiscovered, deletion_errors: undeleted, remaining: left } = found;
     let mut finalizers: BTreeMap<&str, usize> = BTreeMap::new();
     for (finalizer, count) in left.iter().flat_map(|left| &left.finalizers) {
         *finalizers.entry(finalizer).or_default() += count;
@@ -170,22 +175,25 @@ mod tests {
         NamespaceView::decode(document.to_string().as_bytes()).unwrap()
     }
 
-    fn pods(count: usize) -> Found {
+    fn pods(count: usize) -> NamespaceContent {
         let finalizers = BTreeMap::from([("example.com/x".to_owned(), 1)]);
-        Found { left: vec![Left { kind: "pods.".to_owned(), count, finalizers }], ..Found::default() }
+        NamespaceContent {
+            remaining: vec![RemainingObjects { kind: "pods.".to_owned(), count, finalizers }],
+            ..NamespaceContent::default()
+        }
     }
 
     #[test]
     fn a_namespace_ends_when_it_is_empty_and_has_been_closed_for_a_while() {
-        let failed = Found { undiscovered: vec!["x".to_owned()], ..Found::default() };
+        let failed = NamespaceContent { discovery_errors: vec!["x".to_owned()], ..NamespaceContent::default() };
         for (case, found, now, want) in [
-            ("pods are left", pods(1), at(60), Next::LookAgain),
-            ("a kind may be hidden", failed, at(60), Next::LookAgain),
-            ("empty, but just closed", Found::default(), at(0), Next::Settle(SETTLE)),
-            ("empty", Found::default(), at(2), Next::Finalize),
-            ("empty for long", Found::default(), at(60), Next::Finalize),
+            ("pods are left", pods(1), at(60), NamespaceStep::Recheck),
+            ("a kind may be hidden", failed, at(60), NamespaceStep::Recheck),
+            ("empty, but just closed", NamespaceContent::default(), at(0), NamespaceStep::WaitBeforeFinalize(SETTLE)),
+            ("empty", NamespaceContent::default(), at(2), NamespaceStep::Finalize),
+            ("empty for long", NamespaceContent::default(), at(60), NamespaceStep::Finalize),
         ] {
-            assert_eq!(next(&namespace(), &found, SETTLE, now), want, "{case}");
+            assert_eq!(next_step(&namespace(), &found, SETTLE, now), want, "{case}");
         }
     }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use kube::Client;
-use runtime::discovery::{Group, Groups, Resource, Resources, ask};
+use runtime::discovery::{ApiGroup, ApiGroupList, ApiResource, ApiResourceList, get_document};
 
 /// A kind whose objects live in namespaces and can be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct NamespacedKind {
     /// API group; empty for the core group.
     pub group: String,
     /// `/api/v1` or `/apis/GROUP/VERSION`.
@@ -18,7 +18,7 @@ pub struct Kind {
     pub deletes_collections: bool,
 }
 
-impl Kind {
+impl NamespacedKind {
     /// Whether these are pods.
     pub fn is_pods(&self) -> bool {
         self.group.is_empty() && self.plural == "pods"
@@ -32,46 +32,46 @@ impl Kind {
 
 /// The kinds that could be found out, and why others could not.
 #[derive(Debug, Default)]
-pub struct Kinds {
+pub struct NamespacedKinds {
     /// In the order in which the server tells of them.
-    pub known: Vec<Kind>,
+    pub kinds: Vec<NamespacedKind>,
     /// One text per group version that could not be read.
     pub failures: Vec<String>,
 }
 
 /// Asks the server for its kinds. Each is taken once, in the version that its group prefers where that has it.
-pub async fn discover(client: &Client) -> Kinds {
-    let mut kinds = Kinds::default();
+pub async fn discover(client: &Client) -> NamespacedKinds {
+    let mut kinds = NamespacedKinds::default();
     let mut seen = BTreeSet::new();
-    kinds.read(client, "", "/api/v1", &mut seen).await;
-    let groups: Groups = match ask(client, "/apis").await {
+    kinds.read_version(client, "", "/api/v1", &mut seen).await;
+    let groups: ApiGroupList = match get_document(client, "/apis").await {
         Ok(groups) => groups,
         Err(error) => {
             kinds.failures.push(format!("/apis: {error}"));
             return kinds;
         }
     };
-    for Group { name, versions, preferred_version } in groups.groups {
+    for ApiGroup { name, versions, preferred_version } in groups.groups {
         let others = versions.into_iter().filter(|version| *version != preferred_version);
         for version in std::iter::once(preferred_version.clone()).chain(others) {
-            kinds.read(client, &name, &format!("/apis/{}", version.group_version), &mut seen).await;
+            kinds.read_version(client, &name, &format!("/apis/{}", version.group_version), &mut seen).await;
         }
     }
     kinds
 }
 
-impl Kinds {
-    async fn read(&mut self, client: &Client, group: &str, root: &str, seen: &mut BTreeSet<(String, String)>) {
-        let found: Resources = match ask(client, root).await {
+impl NamespacedKinds {
+    async fn read_version(&mut self, client: &Client, group: &str, root: &str, seen: &mut BTreeSet<(String, String)>) {
+        let found: ApiResourceList = match get_document(client, root).await {
             Ok(found) => found,
             Err(error) => return self.failures.push(format!("{root}: {error}")),
         };
-        for Resource { name, namespaced, verbs, .. } in found.resources {
+        for ApiResource { name, namespaced, verbs, .. } in found.resources {
             let can = |verb: &str| verbs.iter().any(|known| known == verb);
             let concerned = namespaced && !name.contains('/') && can("list") && can("delete");
             if concerned && seen.insert((group.to_owned(), name.clone())) {
                 let deletes_collections = can("deletecollection");
-                self.known.push(Kind {
+                self.kinds.push(NamespacedKind {
                     group: group.to_owned(),
                     root: root.to_owned(),
                     plural: name,

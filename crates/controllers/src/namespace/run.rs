@@ -5,67 +5,69 @@ use api::views::{Condition, NamespaceView, ObjectKey, View};
 use futures::future::join;
 use kube::{Client, Error};
 use runtime::request::{get, patch, put};
-use runtime::{Change, PatchKind, WorkQueue, Worked, is_not_found};
+use runtime::{CacheChange, PatchKind, WorkQueue, WorkResult, is_not_found};
 use serde_json::{Value, json};
 
-use super::Parts;
-use super::content::empty;
-use super::decide::{FINALIZER, Next, conditions, is_ours, next};
+use super::NamespaceContext;
+use super::content::delete_content;
+use super::decide::{FINALIZER, NamespaceStep, awaits_finalize, conditions, next_step};
 use super::kinds::discover;
 
 /// Runs the controller for ever.
-pub async fn run(parts: Parts) {
-    parts.namespaces.synced().await;
-    let queue = WorkQueue::counted(parts.config.recheck, parts.metrics.queue("namespace"));
-    join(watch(&parts, &queue), work(&parts, &queue)).await;
+pub async fn run(ctx: NamespaceContext) {
+    ctx.namespaces.wait_for_sync().await;
+    let queue = WorkQueue::with_metrics(ctx.config.recheck, ctx.metrics.queue("namespace"));
+    join(watch(&ctx, &queue), work(&ctx, &queue)).await;
 }
 
-async fn watch(parts: &Parts, queue: &WorkQueue<String>) {
-    let mut cursor = parts.namespaces.subscribe();
+async fn watch(ctx: &NamespaceContext, queue: &WorkQueue<String>) {
+    let mut cursor = ctx.namespaces.subscribe();
     loop {
-        let Change { old, new } = cursor.next().await;
+        let CacheChange { old, new } = cursor.next().await;
         // A new status is our own, and no reason to look again.
-        if let Some(namespace) = new.filter(|new| is_ours(new) && !old.is_some_and(|old| is_ours(&old))) {
+        if let Some(namespace) = new.filter(|new| awaits_finalize(new) && !old.is_some_and(|old| awaits_finalize(&old)))
+        {
             queue.add(namespace.metadata.name.clone());
         }
     }
 }
 
-async fn work(parts: &Parts, queue: &WorkQueue<String>) {
+async fn work(ctx: &NamespaceContext, queue: &WorkQueue<String>) {
     let look = |name: String| async move {
-        match reconcile(parts, &name).await {
-            Ok(Next::Finalize) => Worked::Done,
-            Ok(Next::Settle(wait)) => Worked::Later(wait),
-            Ok(Next::LookAgain) => Worked::Failed,
+        match reconcile(ctx, &name).await {
+            Ok(NamespaceStep::Finalize) => WorkResult::Done,
+            Ok(NamespaceStep::WaitBeforeFinalize(wait)) => WorkResult::RequeueAfter(wait),
+            Ok(NamespaceStep::Recheck) => WorkResult::Failed,
             Err(error) => {
                 tracing::warn!(namespace = name, %error, "will be tried again");
-                Worked::Failed
+                WorkResult::Failed
             }
         }
     };
-    queue.work(parts.config.workers, look).await;
+    queue.work(ctx.config.workers, look).await;
 }
 
 /// Look, say, and let go if nothing is there. `Finalize`: nothing is left to be done.
-async fn reconcile(parts: &Parts, name: &str) -> Result<Next, Error> {
-    let Parts { client, namespaces, clock, config, .. } = parts;
+async fn reconcile(ctx: &NamespaceContext, name: &str) -> Result<NamespaceStep, Error> {
+    let NamespaceContext { client, namespaces, clock, config, .. } = ctx;
     let path = NamespaceView::RESOURCE.object_path(&ObjectKey::new("", name));
-    let Some(namespace) = namespaces.get(&ObjectKey::new("", name)).filter(|namespace| is_ours(namespace)) else {
-        return Ok(Next::Finalize);
+    let Some(namespace) = namespaces.get(&ObjectKey::new("", name)).filter(|namespace| awaits_finalize(namespace))
+    else {
+        return Ok(NamespaceStep::Finalize);
     };
     let kinds = discover(client).await;
-    let found = empty(client, name, kinds).await;
+    let found = delete_content(client, name, kinds).await;
     if let Some(conditions) = conditions(&namespace, &found, clock.now()) {
-        let status = json!({ "status": { "conditions": conditions.iter().map(wire).collect::<Vec<_>>() } });
+        let status = json!({ "status": { "conditions": conditions.iter().map(condition_json).collect::<Vec<_>>() } });
         match patch(client, &format!("{path}/status"), PatchKind::Merge, &status).await {
             // The next look compares with what was just written.
-            Ok(answer) => namespaces.reached(answer.revision).await,
-            Err(error) if is_not_found(&error) => return Ok(Next::Finalize),
+            Ok(answer) => namespaces.wait_for_revision(answer.revision).await,
+            Err(error) if is_not_found(&error) => return Ok(NamespaceStep::Finalize),
             Err(error) => return Err(error),
         }
     }
-    let next = next(&namespace, &found, config.settle, clock.now());
-    if next == Next::Finalize {
+    let next = next_step(&namespace, &found, config.min_termination, clock.now());
+    if next == NamespaceStep::Finalize {
         finalize(client, &path, &namespace).await?;
     }
     Ok(next)
@@ -90,7 +92,7 @@ async fn finalize(client: &Client, path: &str, namespace: &NamespaceView) -> Res
     }
 }
 
-fn wire(condition: &Condition) -> Value {
+fn condition_json(condition: &Condition) -> Value {
     json!({
         "type": condition.kind,
         "status": condition.status,

@@ -8,7 +8,7 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Why a pod goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum PodGcReason {
     /// Its node is no more.
     Orphaned,
     /// It is being deleted, and its node was declared out of service.
@@ -20,13 +20,13 @@ pub enum Reason {
 }
 
 /// Why a pod that is being deleted goes at once, if it does: no kubelet will ever end it.
-pub fn goes_at_once(pod: &PodView, node: Option<&NodeView>) -> Option<Reason> {
+pub fn force_delete_reason(pod: &PodView, node: Option<&NodeView>) -> Option<PodGcReason> {
     if !pod.metadata.is_deleting() {
         return None;
     }
     match (pod.node_name(), node) {
-        (None, _) => Some(Reason::Unscheduled),
-        (Some(_), Some(node)) if is_out_of_service(node) => Some(Reason::OutOfService),
+        (None, _) => Some(PodGcReason::Unscheduled),
+        (Some(_), Some(node)) if is_out_of_service(node) => Some(PodGcReason::OutOfService),
         _ => None,
     }
 }
@@ -38,7 +38,7 @@ pub fn is_out_of_service(node: &NodeView) -> bool {
 }
 
 /// The pods that have ended beyond `max`: evicted ones first, then the oldest.
-pub fn beyond(max: i64, pods: Vec<Arc<PodView>>) -> Vec<Arc<PodView>> {
+pub fn beyond_threshold(max: i64, pods: Vec<Arc<PodView>>) -> Vec<Arc<PodView>> {
     let Some(max) = usize::try_from(max).ok().filter(|max| *max > 0) else { return Vec::new() };
     let mut ended: Vec<_> = pods.into_iter().filter(|pod| pod.is_finished() && !pod.metadata.is_deleting()).collect();
     let excess = ended.len().saturating_sub(max);
@@ -77,17 +77,17 @@ mod tests {
         let none = json!([]);
         for (case, deleting, on, node, want) in [
             ("nobody deletes it", false, "", None, None),
-            ("unbound", true, "", None, Some(Reason::Unscheduled)),
+            ("unbound", true, "", None, Some(PodGcReason::Unscheduled)),
             ("its node has it", true, "n", Some(node(&none, "True")), None),
             ("its node is away", true, "n", Some(node(&none, "Unknown")), None),
-            ("its node is declared dead, and is", true, "n", Some(dead.clone()), Some(Reason::OutOfService)),
+            ("its node is declared dead, and is", true, "n", Some(dead.clone()), Some(PodGcReason::OutOfService)),
             ("its node is declared dead, and is not", true, "n", Some(node(&taint, "True")), None),
             ("it runs on a dead node", false, "n", Some(dead), None),
             ("its node is missing: that takes a quarantine", true, "n", None, None),
         ] {
             let at = deleting.then_some("2026-01-01T00:00:00Z");
             let pod = pod(json!({"metadata": {"name": "p", "deletionTimestamp": at}, "spec": {"nodeName": on}}));
-            assert_eq!(goes_at_once(&pod, node.as_ref()), want, "{case}");
+            assert_eq!(force_delete_reason(&pod, node.as_ref()), want, "{case}");
         }
     }
 
@@ -105,7 +105,7 @@ mod tests {
         let pods =
             vec![ended("b", 1, ""), ended("a", 1, ""), ended("new", 9, "Evicted"), ended("c", 2, ""), running, deleted];
         let names = |max: i64| -> Vec<String> {
-            beyond(max, pods.clone()).iter().map(|pod| pod.metadata.name.clone()).collect()
+            beyond_threshold(max, pods.clone()).iter().map(|pod| pod.metadata.name.clone()).collect()
         };
         assert_eq!(names(4), Vec::<String>::new());
         assert_eq!(names(3), ["new"]);

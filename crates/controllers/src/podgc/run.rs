@@ -9,56 +9,57 @@ use api::views::{NodeView, ObjectKey, PodView, View};
 use futures::future::join3;
 use kube::Error;
 use runtime::request::get;
-use runtime::{Change, WorkQueue, Worked, is_not_found};
+use runtime::{CacheChange, WorkQueue, WorkResult, is_not_found};
 
-use super::Parts;
-use super::carry_out::end;
-use super::decide::{Reason, beyond, goes_at_once, is_out_of_service};
+use super::PodGcContext;
+use super::decide::{PodGcReason, beyond_threshold, force_delete_reason, is_out_of_service};
+use super::execute::mark_failed_and_delete;
 
 /// What is worked on, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Errand {
+enum PodGcTask {
     /// A pod that is being deleted.
     Pod(ObjectKey),
     /// All pods of a node that is declared out of service.
-    OutOfService(String),
+    OutOfServiceNode(String),
     /// All pods of a node that is missing.
-    Missing(String),
+    MissingNode(String),
     /// All pods that have ended.
-    Ended,
+    TerminatedPods,
 }
 
 /// Runs the collector for ever.
-pub async fn run(parts: Parts) {
-    parts.nodes.synced().await;
-    parts.pods.synced().await;
-    let (queue, missing) =
-        (WorkQueue::counted(parts.config.retry, parts.metrics.queue("orphaned_pods_nodes")), Missing::default());
-    join3(watch_nodes(&parts, &queue, &missing), watch_pods(&parts, &queue, &missing), work(&parts, &queue, &missing))
-        .await;
+pub async fn run(ctx: PodGcContext) {
+    ctx.nodes.wait_for_sync().await;
+    ctx.pods.wait_for_sync().await;
+    let (queue, missing) = (
+        WorkQueue::with_metrics(ctx.config.retry, ctx.metrics.queue("orphaned_pods_nodes")),
+        NodeQuarantine::default(),
+    );
+    join3(watch_nodes(&ctx, &queue, &missing), watch_pods(&ctx, &queue, &missing), work(&ctx, &queue, &missing)).await;
 }
 
 /// Since when each missing node is missed. A restart begins all quarantines anew.
 #[derive(Default)]
-struct Missing(Mutex<BTreeMap<String, Timestamp>>);
+struct NodeQuarantine(Mutex<BTreeMap<String, Timestamp>>);
 
-impl Missing {
+impl NodeQuarantine {
     /// The node is missed, and has been since the first time this was said.
-    fn note(&self, parts: &Parts, queue: &WorkQueue<Errand>, node: &str) {
-        self.lock().entry(node.to_owned()).or_insert(parts.clock.now());
-        queue.add_after(Errand::Missing(node.to_owned()), parts.config.quarantine);
+    fn add(&self, ctx: &PodGcContext, queue: &WorkQueue<PodGcTask>, node: &str) {
+        self.lock().entry(node.to_owned()).or_insert(ctx.clock.now());
+        queue.add_after(PodGcTask::MissingNode(node.to_owned()), ctx.config.quarantine);
     }
 
     /// The node is there.
-    fn clear(&self, node: &str) {
+    fn remove(&self, node: &str) {
         self.lock().remove(node);
     }
 
     /// How much of the node's quarantine is left; none at all if it is not missed.
-    fn left(&self, parts: &Parts, node: &str) -> Option<Duration> {
+    fn remaining(&self, ctx: &PodGcContext, node: &str) -> Option<Duration> {
         let since = *self.lock().get(node)?;
-        let missed = Duration::try_from(parts.clock.now().duration_since(since)).unwrap_or_default();
-        Some(parts.config.quarantine.saturating_sub(missed))
+        let missed = Duration::try_from(ctx.clock.now().duration_since(since)).unwrap_or_default();
+        Some(ctx.config.quarantine.saturating_sub(missed))
     }
 
     fn lock(&self) -> impl std::ops::DerefMut<Target = BTreeMap<String, Timestamp>> {
@@ -66,16 +67,16 @@ impl Missing {
     }
 }
 
-async fn watch_nodes(parts: &Parts, queue: &WorkQueue<Errand>, missing: &Missing) {
-    let mut cursor = parts.nodes.subscribe();
+async fn watch_nodes(ctx: &PodGcContext, queue: &WorkQueue<PodGcTask>, quarantine: &NodeQuarantine) {
+    let mut cursor = ctx.nodes.subscribe();
     loop {
-        let Change { old, new } = cursor.next().await;
+        let CacheChange { old, new } = cursor.next().await;
         match (old, new) {
-            (Some(gone), None) => missing.note(parts, queue, &gone.metadata.name),
+            (Some(gone), None) => quarantine.add(ctx, queue, &gone.metadata.name),
             (_, Some(node)) => {
-                missing.clear(&node.metadata.name);
+                quarantine.remove(&node.metadata.name);
                 if is_out_of_service(&node) {
-                    queue.add(Errand::OutOfService(node.metadata.name.clone()));
+                    queue.add(PodGcTask::OutOfServiceNode(node.metadata.name.clone()));
                 }
             }
             (None, None) => {}
@@ -83,97 +84,97 @@ async fn watch_nodes(parts: &Parts, queue: &WorkQueue<Errand>, missing: &Missing
     }
 }
 
-async fn watch_pods(parts: &Parts, queue: &WorkQueue<Errand>, missing: &Missing) {
-    let mut cursor = parts.pods.subscribe();
+async fn watch_pods(ctx: &PodGcContext, queue: &WorkQueue<PodGcTask>, quarantine: &NodeQuarantine) {
+    let mut cursor = ctx.pods.subscribe();
     loop {
-        let Change { old, new } = cursor.next().await;
+        let CacheChange { old, new } = cursor.next().await;
         let Some(pod) = new else { continue };
         if pod.is_finished() && !old.is_some_and(|old| old.is_finished()) {
-            queue.add_after(Errand::Ended, parts.config.gather);
+            queue.add_after(PodGcTask::TerminatedPods, ctx.config.batch_period);
         }
-        let node = node_of(parts, &pod);
-        if goes_at_once(&pod, node.as_deref()).is_some() {
-            queue.add(Errand::Pod(pod.metadata.key()));
+        let node = node_of(ctx, &pod);
+        if force_delete_reason(&pod, node.as_deref()).is_some() {
+            queue.add(PodGcTask::Pod(pod.metadata.key()));
         }
         if let Some(name) = pod.node_name().filter(|_| node.is_none()) {
-            missing.note(parts, queue, name);
+            quarantine.add(ctx, queue, name);
         }
     }
 }
 
-fn node_of(parts: &Parts, pod: &PodView) -> Option<Arc<NodeView>> {
-    parts.nodes.get(&ObjectKey::new("", pod.node_name()?))
+fn node_of(ctx: &PodGcContext, pod: &PodView) -> Option<Arc<NodeView>> {
+    ctx.nodes.get(&ObjectKey::new("", pod.node_name()?))
 }
 
-async fn work(parts: &Parts, queue: &WorkQueue<Errand>, missing: &Missing) {
+async fn work(ctx: &PodGcContext, queue: &WorkQueue<PodGcTask>, quarantine: &NodeQuarantine) {
     // One after the other: nobody waits for these pods.
-    queue.work(1, |errand| run_errand(parts, missing, errand)).await;
+    queue.work(1, |errand| run_task(ctx, quarantine, errand)).await;
 }
 
-async fn run_errand(parts: &Parts, missing: &Missing, errand: Errand) -> Worked {
-    let left = match &errand {
-        Errand::Missing(node) => missing.left(parts, node).unwrap_or_default(),
+async fn run_task(ctx: &PodGcContext, quarantine: &NodeQuarantine, task: PodGcTask) -> WorkResult {
+    let left = match &task {
+        PodGcTask::MissingNode(node) => quarantine.remaining(ctx, node).unwrap_or_default(),
         _ => Duration::ZERO,
     };
     if !left.is_zero() {
         // It came back meanwhile, and is missed again.
-        return Worked::Later(left);
+        return WorkResult::RequeueAfter(left);
     }
     let mut failure = None;
-    match lost(parts, &errand).await {
+    match pods_to_delete(ctx, &task).await {
         Err(error) => failure = Some(error),
         Ok(pods) => {
             for (pod, reason) in pods {
                 tracing::info!(pod = %pod.metadata.key(), ?reason, "nobody else takes this pod away");
                 // One pod that is in the way must not keep the others.
-                let ended = end(&parts.client, &pod, reason, parts.clock.now()).await;
-                parts.metrics.pod_collected(&pod.metadata.namespace, reason, ended.is_ok());
+                let ended = mark_failed_and_delete(&ctx.client, &pod, reason, ctx.clock.now()).await;
+                ctx.metrics.pod_collected(&pod.metadata.namespace, reason, ended.is_ok());
                 failure = failure.or(ended.err());
             }
         }
     }
     match failure {
-        None => Worked::Done,
+        None => WorkResult::Done,
         Some(error) => {
-            tracing::warn!(?errand, %error, "will be tried again");
-            Worked::Failed
+            tracing::warn!(?task, %error, "will be tried again");
+            WorkResult::Failed
         }
     }
 }
 
 /// Observe and decide: the pods that an errand means, and why each goes.
-async fn lost(parts: &Parts, errand: &Errand) -> Result<Vec<(Arc<PodView>, Reason)>, Error> {
-    let because = |reason: Reason| move |pod: Arc<PodView>| (pod, reason);
-    Ok(match errand {
-        Errand::Pod(key) => deleted(parts, parts.pods.get(key).into_iter().collect()),
-        Errand::OutOfService(node) => deleted(parts, parts.pods.by_index(&PodView::BY_NODE, node)),
-        Errand::Ended => {
-            let pods = beyond(parts.config.terminated_max, parts.pods.all());
-            pods.into_iter().map(because(Reason::Terminated)).collect()
+async fn pods_to_delete(ctx: &PodGcContext, task: &PodGcTask) -> Result<Vec<(Arc<PodView>, PodGcReason)>, Error> {
+    let because = |reason: PodGcReason| move |pod: Arc<PodView>| (pod, reason);
+    Ok(match task {
+        PodGcTask::Pod(key) => force_deletable(ctx, ctx.pods.get(key).into_iter().collect()),
+        PodGcTask::OutOfServiceNode(node) => force_deletable(ctx, ctx.pods.by_index(&PodView::BY_NODE, node)),
+        PodGcTask::TerminatedPods => {
+            let pods = beyond_threshold(ctx.config.terminated_pod_threshold, ctx.pods.all());
+            pods.into_iter().map(because(PodGcReason::Terminated)).collect()
         }
-        Errand::Missing(node) if is_missing(parts, node).await? => {
-            let pods = parts.pods.by_index(&PodView::BY_NODE, node);
-            pods.into_iter().map(because(Reason::Orphaned)).collect()
+        PodGcTask::MissingNode(node) if is_missing(ctx, node).await? => {
+            let pods = ctx.pods.by_index(&PodView::BY_NODE, node);
+            pods.into_iter().map(because(PodGcReason::Orphaned)).collect()
         }
-        Errand::Missing(_) => Vec::new(),
+        PodGcTask::MissingNode(_) => Vec::new(),
     })
 }
 
-fn deleted(parts: &Parts, pods: Vec<Arc<PodView>>) -> Vec<(Arc<PodView>, Reason)> {
+fn force_deletable(ctx: &PodGcContext, pods: Vec<Arc<PodView>>) -> Vec<(Arc<PodView>, PodGcReason)> {
     let going = |pod: Arc<PodView>| {
-        let reason = goes_at_once(&pod, node_of(parts, &pod).as_deref())?;
+        let reason = force_delete_reason(&pod, node_of(ctx, &pod).as_deref())?;
         Some((pod, reason))
     };
     pods.into_iter().filter_map(going).collect()
 }
 
 /// Whether the node is really gone. The cache of nodes may lag behind that of pods, so the server is asked.
-async fn is_missing(parts: &Parts, name: &str) -> Result<bool, Error> {
+async fn is_missing(ctx: &PodGcContext, name: &str) -> Result<bool, Error> {
     let key = ObjectKey::new("", name);
-    if parts.nodes.get(&key).is_some() {
+    if ctx.nodes.get(&key).is_some() {
         return Ok(false);
     }
-    match get(&parts.client, &NodeView::RESOURCE.object_path(&key)).await {
+    match get(&ctx.client, &NodeView::RESOURCE.object_path(&key)).await {
         Ok(_) => Ok(false),
         Err(error) if is_not_found(&error) => Ok(true),
         Err(error) => Err(error),

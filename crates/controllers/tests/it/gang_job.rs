@@ -3,7 +3,7 @@
 use api::views::Condition;
 use serde_json::json;
 
-use crate::home::{Home, at_a_home_that_crashes, at_home};
+use crate::test_controllers::{TestControllers, with_controllers, with_crashing_controllers};
 
 fn gang(pods: i32) -> serde_json::Value {
     json!({ "parallelism": pods, "completions": pods, "scheduling": { "schedulingPolicy": { "gang": {} } } })
@@ -15,7 +15,7 @@ fn gang(pods: i32) -> serde_json::Value {
 // Shows: S000-95
 #[tokio::test(start_paused = true)]
 async fn a_gang_job_gets_its_objects_in_order_and_completes_with_exact_counts() {
-    at_home(|home| async move {
+    with_controllers(|home| async move {
         home.post_job(gang(600)).await;
         home.eventually("all pods are there", |home| home.pods.len() == 600).await;
         let group = home.pod_groups.all().pop().expect("one group");
@@ -31,7 +31,7 @@ async fn a_gang_job_gets_its_objects_in_order_and_completes_with_exact_counts() 
         }
         home.eventually("they are counted", |home| home.job().status.active == 600).await;
         home.end_pods("Succeeded").await;
-        let complete = |home: &Home| Condition::is_true(&home.job().status.conditions, "Complete");
+        let complete = |home: &TestControllers| Condition::is_true(&home.job().status.conditions, "Complete");
         home.eventually("it completes", complete).await;
         let job = home.job();
         assert_eq!((job.status.succeeded, job.status.failed, job.status.active), (600, 0, 0));
@@ -49,7 +49,7 @@ async fn a_gang_job_gets_its_objects_in_order_and_completes_with_exact_counts() 
 #[tokio::test(start_paused = true)]
 async fn deleting_a_job_takes_everything_along() {
     for policy in ["Background", "Foreground"] {
-        at_home(|home| async move {
+        with_controllers(|home| async move {
             home.post_job(gang(20)).await;
             home.eventually("all pods are there", |home| home.job().status.active == 20).await;
             home.delete_job(policy).await;
@@ -61,12 +61,12 @@ async fn deleting_a_job_takes_everything_along() {
 
 #[tokio::test(start_paused = true)]
 async fn orphaned_objects_stay_and_orphaned_pods_are_let_go() {
-    at_home(|home| async move {
+    with_controllers(|home| async move {
         home.post_job(gang(3)).await;
         home.eventually("all pods are there", |home| home.job().status.active == 3).await;
         home.delete_job("Orphan").await;
         home.eventually("the Job is gone", |home| home.jobs.is_empty()).await;
-        let released = |home: &Home| {
+        let released = |home: &TestControllers| {
             home.pods.all().iter().all(|pod| pod.metadata.finalizers.is_empty() && pod.metadata.controller().is_none())
         };
         home.eventually("pods are nobody's", released).await;
@@ -77,7 +77,7 @@ async fn orphaned_objects_stay_and_orphaned_pods_are_let_go() {
 
 #[tokio::test(start_paused = true)]
 async fn min_count_follows_parallelism() {
-    at_home(|home| async move {
+    with_controllers(|home| async move {
         let indexed = json!({
             "parallelism": 2, "completions": 2, "completionMode": "Indexed",
             "scheduling": { "schedulingPolicy": { "gang": {} } },
@@ -85,7 +85,7 @@ async fn min_count_follows_parallelism() {
         home.post_job(indexed).await;
         home.eventually("all pods are there", |home| home.job().status.active == 2).await;
         home.patch_job(json!({ "spec": { "parallelism": 3, "completions": 3 } })).await;
-        let followed = |home: &Home| home.pod_groups.all()[0].min_count() == Some(3) && home.pods.len() == 3;
+        let followed = |home: &TestControllers| home.pod_groups.all()[0].min_count() == Some(3) && home.pods.len() == 3;
         home.eventually("the group follows", followed).await;
     })
     .await;
@@ -93,13 +93,14 @@ async fn min_count_follows_parallelism() {
 
 #[tokio::test(start_paused = true)]
 async fn suspend_and_resume_keep_the_group() {
-    at_home(|home| async move {
+    with_controllers(|home| async move {
         home.post_job(gang(4)).await;
         home.eventually("all pods are there", |home| home.job().status.active == 4).await;
         let group = home.pod_groups.all()[0].metadata.uid.clone();
         home.patch_job(json!({ "spec": { "suspend": true } })).await;
-        let suspended =
-            |home: &Home| home.pods.is_empty() && Condition::is_true(&home.job().status.conditions, "Suspended");
+        let suspended = |home: &TestControllers| {
+            home.pods.is_empty() && Condition::is_true(&home.job().status.conditions, "Suspended")
+        };
         home.eventually("pods are gone", suspended).await;
         assert_eq!((home.job().status.failed, home.job().status.start_time), (0, None));
         home.patch_job(json!({ "spec": { "suspend": false } })).await;
@@ -113,11 +114,11 @@ async fn suspend_and_resume_keep_the_group() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_fails_too_often_fails() {
-    at_home(|home| async move {
+    with_controllers(|home| async move {
         home.post_job(json!({ "parallelism": 2, "completions": 3, "backoffLimit": 1 })).await;
         home.eventually("all pods are there", |home| home.job().status.active == 2).await;
         assert_eq!(home.end_pods("Failed").await, 2);
-        let failed = |home: &Home| Condition::is_true(&home.job().status.conditions, "Failed");
+        let failed = |home: &TestControllers| Condition::is_true(&home.job().status.conditions, "Failed");
         home.eventually("it fails", failed).await;
         let job = home.job();
         assert_eq!((job.status.failed, job.status.succeeded, job.status.active), (2, 0, 0));
@@ -130,7 +131,7 @@ async fn a_job_that_fails_too_often_fails() {
 #[tokio::test(start_paused = true)]
 async fn controllers_that_die_at_any_moment_make_everything_once_and_count_exactly() {
     for seed in 0..10 {
-        at_a_home_that_crashes(seed, |home| async move {
+        with_crashing_controllers(seed, |home| async move {
             home.post_job(json!({
                 "parallelism": 6, "completions": 10, "backoffLimit": 100,
                 "scheduling": { "schedulingPolicy": { "gang": {} } },
@@ -138,9 +139,10 @@ async fn controllers_that_die_at_any_moment_make_everything_once_and_count_exact
             .await;
             home.eventually("all pods are there", |home| home.job().status.active == 6).await;
             let mut owed = home.end_pods("Failed").await;
-            let complete = |home: &Home| Condition::is_true(&home.job().status.conditions, "Complete");
+            let complete = |home: &TestControllers| Condition::is_true(&home.job().status.conditions, "Complete");
             while !complete(&home) {
-                let busy = |home: &Home| complete(home) || home.pods.all().iter().any(|pod| !pod.is_finished());
+                let busy =
+                    |home: &TestControllers| complete(home) || home.pods.all().iter().any(|pod| !pod.is_finished());
                 home.eventually("it goes on", busy).await;
                 owed += home.end_pods("Succeeded").await;
             }

@@ -3,4 +3,4 @@
 
 mod gang_job; // from a Job to its objects, its end and its deletion
 mod claims; // pods that change hands
-mod home; // server, caches and controllers around a test
+mod test_controllers; // server, caches and controllers around a test

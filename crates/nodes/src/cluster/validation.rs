@@ -8,16 +8,16 @@ use api::quantity::Quantity;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{API_VERSION, Cluster, HOSTNAME, KIND, NodeSet, SIMULATED, Topology};
+use super::{API_VERSION, Cluster, HOSTNAME, KIND, NodeSet, SIMULATED_LABEL, Topology};
 
 /// As large as Kubernetes clusters get, with room above.
-const NODES_MAX: usize = 100_000;
+const MAX_NODES: usize = 100_000;
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// The document without its sets, which are read one by one so that an error can say which.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct File {
+struct ClusterFile {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
@@ -27,7 +27,7 @@ struct File {
 }
 
 pub(super) fn read(document: &Value) -> Result<Cluster, ErrorList> {
-    let file = File::deserialize(document).map_err(|error| vec![unreadable(&Path::new(""), &error)])?;
+    let file = ClusterFile::deserialize(document).map_err(|error| vec![unreadable(&Path::new(""), &error)])?;
     let mut errors = ErrorList::new();
     for (field, value, want) in [("apiVersion", &file.api_version, API_VERSION), ("kind", &file.kind, KIND)] {
         if value != want {
@@ -47,7 +47,7 @@ pub(super) fn read(document: &Value) -> Result<Cluster, ErrorList> {
     }
     // The nodes are counted and named only when every set could be read.
     if errors.is_empty() {
-        validate_whole(&cluster, &mut errors);
+        validate_cluster(&cluster, &mut errors);
     }
     if errors.is_empty() { Ok(cluster) } else { Err(errors) }
 }
@@ -70,7 +70,7 @@ fn validate_set(set: &NodeSet, path: &Path, errors: &mut ErrorList) {
     }
     let labels = path.child("labels");
     errors.extend(validate_labels(&set.labels, &labels));
-    for key in [HOSTNAME, SIMULATED] {
+    for key in [HOSTNAME, SIMULATED_LABEL] {
         if set.labels.contains_key(key) {
             errors.push(Error::forbidden(&labels.key(key), "is set by the node itself"));
         }
@@ -106,12 +106,12 @@ fn validate_amount(name: &str, amount: &str, path: &Path, errors: &mut ErrorList
 
 fn validate_topology(topology: &[Topology], labels: &BTreeMap<String, String>, path: &Path, errors: &mut ErrorList) {
     let mut keys: BTreeSet<&str> = labels.keys().map(String::as_str).collect();
-    keys.extend([HOSTNAME, SIMULATED]);
+    keys.extend([HOSTNAME, SIMULATED_LABEL]);
     for (index, level) in topology.iter().enumerate() {
         let path = path.index(index);
         let bad_key = names::qualified_name(&level.key);
         // A bad key makes bad values; once is enough.
-        let bad_value = if bad_key.is_empty() { names::label_value(&level.value(NODES_MAX)) } else { Vec::new() };
+        let bad_value = if bad_key.is_empty() { names::label_value(&level.value(MAX_NODES)) } else { Vec::new() };
         for detail in bad_key {
             errors.push(Error::invalid(&path.child("key"), level.key.as_str(), detail));
         }
@@ -128,16 +128,16 @@ fn validate_topology(topology: &[Topology], labels: &BTreeMap<String, String>, p
     }
 }
 
-fn validate_whole(cluster: &Cluster, errors: &mut ErrorList) {
+fn validate_cluster(cluster: &Cluster, errors: &mut ErrorList) {
     let path = Path::new("nodes");
     let count = cluster.nodes.iter().fold(0_usize, |sum, set| sum.saturating_add(set.count as usize));
     match count {
         0 => errors.push(Error::required(&path, "a cluster has at least one node")),
-        1..=NODES_MAX => {
+        1..=MAX_NODES => {
             let mut names = BTreeSet::new();
             let twice = cluster.placed().map(|(_, name)| name).find(|name| !names.insert(name.clone()));
             errors.extend(twice.map(|name| Error::duplicate(&path, name)));
         }
-        _ => errors.push(Error::too_many(&path, count, NODES_MAX)),
+        _ => errors.push(Error::too_many(&path, count, MAX_NODES)),
     }
 }

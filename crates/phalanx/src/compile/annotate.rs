@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// `text`, block-style YAML, with each note of `notes` at the end of the line where its field stands. Fields are named by
 /// their paths: `spec.podGroupTemplates[0].name`.
 pub fn annotate(text: &str, notes: &BTreeMap<String, String>) -> String {
-    let mut place = Place::default();
+    let mut place = YamlCursor::default();
     let mut annotated = String::new();
     for line in text.lines() {
         annotated.push_str(line);
@@ -19,44 +19,44 @@ pub fn annotate(text: &str, notes: &BTreeMap<String, String>) -> String {
 
 /// Where in the document a line stands.
 #[derive(Default)]
-struct Place {
+struct YamlCursor {
     /// What encloses the line, outermost first: how far in it stands, and the path up to it.
-    around: Vec<(usize, String)>,
+    ancestors: Vec<(usize, String)>,
     /// How many items each list has so far, by its path.
-    items: BTreeMap<String, usize>,
+    item_counts: BTreeMap<String, usize>,
 }
 
-impl Place {
+impl YamlCursor {
     /// Goes on to `line`; the path of the field that it names.
     fn advance(&mut self, line: &str) -> Option<String> {
         let mut rest = line.trim_start();
         let mut indent = line.len() - rest.len();
         while let Some(item) = rest.strip_prefix("- ") {
             // A list may stand as far in as the field it belongs to, so an item counts as half a step further.
-            self.leave(2 * indent + 1);
+            self.pop_to_depth(2 * indent + 1);
             let list = self.path().to_owned();
-            let index = self.items.entry(list.clone()).or_default();
+            let index = self.item_counts.entry(list.clone()).or_default();
             let path = format!("{list}[{index}]");
             *index += 1;
-            self.around.push((2 * indent + 1, path));
+            self.ancestors.push((2 * indent + 1, path));
             indent += 2;
             rest = item;
         }
         let (key, _) = rest.split_once(':')?;
-        self.leave(2 * indent);
+        self.pop_to_depth(2 * indent);
         let path = if self.path().is_empty() { key.to_owned() } else { format!("{}.{key}", self.path()) };
-        self.around.push((2 * indent, path.clone()));
+        self.ancestors.push((2 * indent, path.clone()));
         Some(path)
     }
 
-    fn leave(&mut self, depth: usize) {
-        while self.around.last().is_some_and(|(inner, _)| *inner >= depth) {
-            self.around.pop();
+    fn pop_to_depth(&mut self, depth: usize) {
+        while self.ancestors.last().is_some_and(|(inner, _)| *inner >= depth) {
+            self.ancestors.pop();
         }
     }
 
     fn path(&self) -> &str {
-        self.around.last().map_or("", |(_, path)| path)
+        self.ancestors.last().map_or("", |(_, path)| path)
     }
 }
 

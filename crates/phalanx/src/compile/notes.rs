@@ -4,37 +4,37 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use workloadbuilder::field::Path;
-use workloadbuilder::item::{Source, Sources};
+use workloadbuilder::item::{FieldSource, FieldSources};
 use workloadbuilder::{FieldPaths, SchedulingConfig, SchedulingPolicy, WorkloadItem};
 
 /// Notes by the paths of fields.
 type Notes = BTreeMap<String, String>;
 
 /// What objects are compiled from, and in what words to speak of it.
-pub struct Origin {
+pub struct CompileOrigin {
     root: WorkloadItem,
     kind: &'static str,
     /// Where the size of a gang comes from: of pods, and of groups.
     sizes: (&'static str, &'static str),
 }
 
-impl Origin {
+impl CompileOrigin {
     /// A Job.
-    pub fn job(root: WorkloadItem) -> Origin {
-        Origin { root, kind: "Job", sizes: ("spec.parallelism, at least 1", "") }
+    pub fn job(root: WorkloadItem) -> CompileOrigin {
+        CompileOrigin { root, kind: "Job", sizes: ("spec.parallelism, at least 1", "") }
     }
 
     /// A Job of a CronJob: what it says stands in the CronJob's template.
-    pub fn job_of_cron_job(root: WorkloadItem) -> Origin {
+    pub fn job_of_cron_job(root: WorkloadItem) -> CompileOrigin {
         let path = Path::new("spec").child("jobTemplate").child("spec").child("scheduling");
         let root = WorkloadItem { fields: FieldPaths::below(&path), path, ..root };
-        Origin { root, kind: "Job", sizes: ("spec.jobTemplate.spec.parallelism, at least 1", "") }
+        CompileOrigin { root, kind: "Job", sizes: ("spec.jobTemplate.spec.parallelism, at least 1", "") }
     }
 
     /// A JobSet.
-    pub fn job_set(root: WorkloadItem) -> Origin {
+    pub fn job_set(root: WorkloadItem) -> CompileOrigin {
         let sizes = ("replicas times parallelism, at least 1", "the number of replicatedJobs");
-        Origin { root, kind: "JobSet", sizes }
+        CompileOrigin { root, kind: "JobSet", sizes }
     }
 
     /// Notes for one object.
@@ -87,12 +87,12 @@ impl Origin {
             let field = if item.is_composite() { "minGroupCount" } else { "minCount" };
             note(&format!("schedulingPolicy.gang.{field}"), count);
         }
-        let Sources { constraints, disruption_mode, resource_claims, priority_class_name, .. } = sources;
-        note("schedulingConstraints", self.said(constraints, fields.constraints.as_str()));
-        note("disruptionMode", self.said(disruption_mode, fields.disruption_mode.as_str()));
-        note("resourceClaims", self.said(resource_claims, fields.resource_claims.as_str()));
+        let FieldSources { constraints, disruption_mode, resource_claims, priority_class_name, .. } = sources;
+        note("schedulingConstraints", self.source_text(constraints, fields.constraints.as_str()));
+        note("disruptionMode", self.source_text(disruption_mode, fields.disruption_mode.as_str()));
+        note("resourceClaims", self.source_text(resource_claims, fields.resource_claims.as_str()));
         let class = match priority_class_name {
-            Source::Unset => "one class for all groups of a Workload",
+            FieldSource::Unset => "one class for all groups of a Workload",
             _ => "of the pods: a group has the priority of its pods",
         };
         note("priorityClassName", class.to_owned());
@@ -101,16 +101,16 @@ impl Origin {
     fn policy(&self, item: &WorkloadItem, user: &SchedulingConfig) -> String {
         match (&user.policy, &item.default_config.policy) {
             (Some(_), _) => format!("from {}", item.fields.policy),
-            (None, Some(_)) => self.said(Source::Default, ""),
+            (None, Some(_)) => self.source_text(FieldSource::Default, ""),
             (None, None) => "Basic where nothing is asked for".to_owned(),
         }
     }
 
-    fn said(&self, source: Source, field: &str) -> String {
+    fn source_text(&self, source: FieldSource, field: &str) -> String {
         match source {
-            Source::User => format!("from {field}"),
-            Source::Default | Source::Unset => format!("the default of a {}", self.kind),
-            Source::Callback => format!("filled in for a {}", self.kind),
+            FieldSource::User => format!("from {field}"),
+            FieldSource::Default | FieldSource::Unset => format!("the default of a {}", self.kind),
+            FieldSource::Callback => format!("filled in for a {}", self.kind),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::counted;
 
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Counts {
+pub(super) struct PodCounts {
     /// Those that have ended included.
     all: usize,
     /// Those that have a node and have not ended.
@@ -18,11 +18,11 @@ pub(super) struct Counts {
     failed: usize,
 }
 
-impl Counts {
-    pub fn of(pods: &[&PodView]) -> Counts {
+impl PodCounts {
+    pub fn of(pods: &[&PodView]) -> PodCounts {
         let phase = |wanted: PodPhase| pods.iter().filter(|pod| pod.status.phase == wanted).count();
         let unfinished = || pods.iter().filter(|pod| !pod.is_finished());
-        Counts {
+        PodCounts {
             all: pods.len(),
             placed: unfinished().filter(|pod| pod.node_name().is_some()).count(),
             waiting: unfinished().filter(|pod| pod.node_name().is_none()).count(),

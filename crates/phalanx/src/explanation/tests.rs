@@ -42,7 +42,7 @@ fn the_answer_names_what_is_waited_for() {
         ),
         ("no group", evidence(of_pod(&member, &none), no, no), "waits: the PodGroup g that it names does not exist"),
         ("refused", evidence(of_pod(&none, &refused), no, no), "waits: R: full"),
-        ("silence", evidence(of_pod(&none, &none), no, no), SILENCE),
+        ("silence", evidence(of_pod(&none, &none), no, no), NO_SCHEDULER_RESPONSE),
         ("bound", evidence(of_pod(&json!({"nodeName": "n"}), &none), no, no), "Pending on node n, node n"),
         (
             "too few pods",
@@ -92,7 +92,7 @@ fn the_answer_names_what_is_waited_for() {
         ),
         ("no pods", evidence(job(none.clone()), no, no), "waits: its controller has made no pods yet"),
     ] {
-        assert_eq!(Explanation::of(&evidence, None).answer, want, "{case}");
+        assert_eq!(Explanation::from_evidence(&evidence, None).answer, want, "{case}");
     }
 }
 
@@ -136,7 +136,7 @@ fn pods_that_have_ended_are_told_apart_from_those_that_are_placed_or_wait() {
     ] {
         let pods = [ended.to_vec(), pods].concat();
         let evidence = evidence(Subject::Group(view(gang.clone())), std::slice::from_ref(&gang), &pods);
-        let explanation = Explanation::of(&evidence, None);
+        let explanation = Explanation::from_evidence(&evidence, None);
         let told = explanation.text("2026-01-01T00:00:00Z".parse().unwrap());
         assert_eq!(explanation.answer, answer, "{case}");
         assert!(told.contains(&format!("\n  {counts}\n")), "{case}: {told}");
@@ -163,17 +163,17 @@ fn what_a_scheduler_says_to_the_question_is_the_answer_where_no_condition_is() {
         ("a pod that is not placed with it", about_member(), aside, "is not placed: it is gated"),
         ("a pod alone", about_pod(), of_pod, "waits: 1 of 3 exist"),
         ("a group whose turn it is", about_group(), fits, "is about to be placed: it fits now"),
-        ("nothing to say", about_group(), json!({"unit": {"kind": "PodGroup", "name": "g"}}), SILENCE),
+        ("nothing to say", about_group(), json!({"unit": {"kind": "PodGroup", "name": "g"}}), NO_SCHEDULER_RESPONSE),
     ] {
-        let told = Told { source: "here".to_owned(), units: vec![told] };
-        assert_eq!(Explanation::of(&evidence, Some(told)).answer, want, "{case}");
+        let told = SchedulerResponse { source: "here".to_owned(), units: vec![told] };
+        assert_eq!(Explanation::from_evidence(&evidence, Some(told)).answer, want, "{case}");
     }
 }
 
 #[test]
 fn events_of_one_reason_about_many_pods_are_one_line() {
     let event = |uid: &str, second: u32, message: &str| {
-        Event::read(&json!({
+        ObservedEvent::from_object(&json!({
             "involvedObject": {"kind": "Pod", "name": uid, "uid": uid}, "type": "Warning", "reason": "Failed",
             "message": message, "count": 2, "lastTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
         }))
@@ -185,6 +185,6 @@ fn events_of_one_reason_about_many_pods_are_one_line() {
         &[owned("a"), owned("b")],
     );
     evidence.events = vec![event("a", 1, "old"), event("b", 9, "new"), event("stranger", 3, "no matter")];
-    let told = Explanation::of(&evidence, None).text("2026-01-01T00:00:19Z".parse().unwrap());
+    let told = Explanation::from_evidence(&evidence, None).text("2026-01-01T00:00:19Z".parse().unwrap());
     assert!(told.ends_with("events\n  10s    Warning Failed 2 pods: new (4 times)\n"), "{told}");
 }

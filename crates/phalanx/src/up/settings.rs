@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use apiserver::Audit;
-use controlplane::up::{Data, Settings};
+use apiserver::AuditSink;
+use controlplane::up::{DataLocation, UpSettings};
 use nodes::cluster::Cluster;
 
 use crate::config::Configuration;
@@ -18,7 +18,7 @@ use crate::run;
 use crate::up::UpArgs;
 
 /// Why there is nothing to start.
-pub enum Refusal {
+pub enum SettingsError {
     /// A file is wrong.
     Input(Vec<Problem>),
     /// An option is wrong.
@@ -28,36 +28,36 @@ pub enum Refusal {
 }
 
 /// Options over file over defaults.
-pub fn of(args: &UpArgs) -> Result<Settings, Refusal> {
+pub fn resolve(args: &UpArgs) -> Result<UpSettings, SettingsError> {
     let file = match &args.config {
-        Some(file) => Configuration::read(file).map_err(Refusal::Input)?,
+        Some(file) => Configuration::read(file).map_err(SettingsError::Input)?,
         None => Configuration::default(),
     };
     let listen_text = args.listen.as_deref().unwrap_or(&file.listen);
     let (listen, host) = listen(listen_text)?;
-    let (cluster, first_nodes) = cluster(args, &file).map_err(Refusal::Input)?;
-    let gates = gates::of(&args.feature_gates, &file.feature_gates).map_err(Refusal::Usage)?;
+    let (cluster, first_nodes) = cluster(args, &file).map_err(SettingsError::Input)?;
+    let gates = gates::resolve(&args.feature_gates, &file.feature_gates).map_err(SettingsError::Usage)?;
     let mut plane = file.plane(gates, cluster);
-    plane.parts.retain(|part| !args.without.iter().any(|left_out| left_out.part() == *part));
+    plane.components.retain(|part| !args.without.iter().any(|left_out| left_out.component() == *part));
     plane.audit = args.audit_log.as_deref().map(audit).transpose()?;
-    Ok(Settings {
-        data: if args.in_memory { Data::Memory } else { Data::Directory(args.data_dir.clone()) },
+    Ok(UpSettings {
+        data: if args.in_memory { DataLocation::Memory } else { DataLocation::Directory(args.data_dir.clone()) },
         listen,
-        names: file.names.into_iter().chain(host).collect(),
-        history: store::Limits {
-            history_bytes: (file.history_mebibytes << 20) as usize,
-            history_age: file.history_age,
+        certificate_names: file.names.into_iter().chain(host).collect(),
+        history: store::HistoryLimits {
+            max_history_bytes: (file.max_history_mebibytes << 20) as usize,
+            max_history_age: file.max_history_age,
         },
         // A shipped program cannot be made to lie: the check that plants this loss kills a debug build.
         acknowledge_early: cfg!(debug_assertions) && std::env::var_os("PHALANX_TEST_ACK_EARLY").is_some(),
-        limits: apiserver::edge::Limits {
-            connections_max: file.connections_max as usize,
-            reads_max: file.reads_max as usize,
-            writes_max: file.writes_max as usize,
-            watches_max: file.watches_max as usize,
-            request: file.request_timeout,
-            drain: file.drain_timeout,
-            ..apiserver::edge::Limits::default()
+        limits: apiserver::edge::EdgeLimits {
+            max_connections: file.max_connections as usize,
+            max_reads: file.max_requests_in_flight as usize,
+            max_writes: file.max_mutating_requests_in_flight as usize,
+            max_watches: file.max_watches as usize,
+            request_timeout: file.request_timeout,
+            drain_timeout: file.drain_timeout,
+            ..apiserver::edge::EdgeLimits::default()
         },
         first_nodes,
         plane,
@@ -65,10 +65,10 @@ pub fn of(args: &UpArgs) -> Result<Settings, Refusal> {
 }
 
 /// The addresses of `HOST:PORT`, and the host where it is a name.
-fn listen(text: &str) -> Result<(Vec<SocketAddr>, Option<String>), Refusal> {
+fn listen(text: &str) -> Result<(Vec<SocketAddr>, Option<String>), SettingsError> {
     // Without a host it is this machine alone: nobody is let in from outside who was not asked for.
     let full = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
-    let bad = |why: String| Refusal::Usage(format!("--listen {text}: {why}; write it like 127.0.0.1:6443"));
+    let bad = |why: String| SettingsError::Usage(format!("--listen {text}: {why}; write it like 127.0.0.1:6443"));
     let addresses: Vec<SocketAddr> = full.to_socket_addrs().map_err(|error| bad(error.to_string()))?.collect();
     if addresses.is_empty() {
         return Err(bad("no such host".to_owned()));
@@ -80,17 +80,17 @@ fn listen(text: &str) -> Result<(Vec<SocketAddr>, Option<String>), Refusal> {
 
 /// The nodes that are wanted in any case, and those for a cluster that has none.
 fn cluster(args: &UpArgs, file: &Configuration) -> Result<(Cluster, Cluster), Vec<Problem>> {
-    let wanted = run::cluster(args.cluster.as_deref(), args.nodes, file)?;
+    let wanted = run::resolve_cluster(args.cluster.as_deref(), args.nodes, file)?;
     Ok(match wanted {
         Some(cluster) => (cluster, Cluster::default()),
-        None => (Cluster::default(), Cluster::default_of(run::NODES_DEFAULT)),
+        None => (Cluster::default(), Cluster::default_of(run::DEFAULT_NODES)),
     })
 }
 
 /// Appends a line of JSON for every request that writes.
-fn audit(file: &Path) -> Result<Audit, Refusal> {
+fn audit(file: &Path) -> Result<AuditSink, SettingsError> {
     let open = OpenOptions::new().create(true).append(true).mode(0o600).open(file);
-    let log = open.map_err(|error| Refusal::Start(format!("--audit-log {}: {error}", file.display())))?;
+    let log = open.map_err(|error| SettingsError::Start(format!("--audit-log {}: {error}", file.display())))?;
     let log = Mutex::new(log);
     Ok(Arc::new(move |entry| {
         let mut line = serde_json::to_vec(entry).expect("an entry has only texts and numbers");

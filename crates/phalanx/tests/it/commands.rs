@@ -4,14 +4,14 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use crate::text;
-use crate::up::{Dir, Up};
+use crate::up::{TestDir, UpProcess};
 
 /// Runs the binary in `dir`, where no kubeconfig of the user's is found.
-fn phalanx(dir: &Dir, arguments: &[&str]) -> Output {
+fn phalanx(dir: &TestDir, arguments: &[&str]) -> Output {
     command(dir, arguments).output().unwrap()
 }
 
-fn command(dir: &Dir, arguments: &[&str]) -> Command {
+fn command(dir: &TestDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_phalanx"));
     command.args(arguments).current_dir(dir.path("")).env("HOME", dir.path("")).env_remove("KUBECONFIG");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -19,7 +19,7 @@ fn command(dir: &Dir, arguments: &[&str]) -> Command {
 }
 
 /// Standard output of a command that succeeds.
-fn told(dir: &Dir, line: &str) -> String {
+fn stdout_of(dir: &TestDir, line: &str) -> String {
     let output = phalanx(dir, &line.split_whitespace().collect::<Vec<_>>());
     assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stderr));
     text(&output.stdout)
@@ -40,23 +40,23 @@ spec:
 
 #[test]
 fn a_job_is_applied_awaited_explained_and_deleted_without_kubectl() {
-    let dir = Dir::new("commands");
+    let dir = TestDir::new("commands");
     let data_dir = dir.path(".phalanx");
-    let _up = Up::start(&["--data-dir", &data_dir, "--nodes", "2"]);
+    let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "2"]);
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
-    assert_eq!(told(&dir, "apply -f job.yaml"), "job.batch/trainer created\n");
-    let awaited = told(&dir, "wait job/trainer --for condition=Complete --timeout 60s");
+    assert_eq!(stdout_of(&dir, "apply -f job.yaml"), "job.batch/trainer created\n");
+    let awaited = stdout_of(&dir, "wait job/trainer --for condition=Complete --timeout 60s");
     assert_eq!(awaited, "job.batch/trainer condition met\n");
-    assert_eq!(told(&dir, "apply -f job.yaml"), "job.batch/trainer unchanged\n");
-    let table = told(&dir, "get pods -o wide");
+    assert_eq!(stdout_of(&dir, "apply -f job.yaml"), "job.batch/trainer unchanged\n");
+    let table = stdout_of(&dir, "get pods -o wide");
     assert!(table.starts_with("NAME ") && table.contains(" NODE ") && table.lines().count() == 5, "{table}");
-    let explained = told(&dir, "explain job/trainer");
+    let explained = stdout_of(&dir, "explain job/trainer");
     assert!(explained.contains("done: 4 succeeded") && explained.contains("gang of 4"), "{explained}");
-    let pods = told(&dir, "get pods -o name");
-    let known = told(&dir, &format!("logs {}", pods.lines().next().unwrap()));
+    let pods = stdout_of(&dir, "get pods -o name");
+    let known = stdout_of(&dir, &format!("logs {}", pods.lines().next().unwrap()));
     assert!(known.contains("with exit code 0"), "{known}");
-    assert_eq!(told(&dir, "delete -f job.yaml --cascade foreground"), "job.batch \"trainer\" deleted\n");
-    assert_eq!(told(&dir, "get pods"), "");
+    assert_eq!(stdout_of(&dir, "delete -f job.yaml --cascade foreground"), "job.batch \"trainer\" deleted\n");
+    assert_eq!(stdout_of(&dir, "get pods"), "");
     let output = phalanx(&dir, &["get", "job", "trainer"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("not found"), "{}", text(&output.stderr));
@@ -65,7 +65,7 @@ fn a_job_is_applied_awaited_explained_and_deleted_without_kubectl() {
 /// A server that takes connections and never answers held every command for ever.
 #[test]
 fn a_server_that_never_answers_is_given_up_with_exit_1() {
-    let dir = Dir::new("commands-silent");
+    let dir = TestDir::new("commands-silent");
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -97,9 +97,9 @@ fn a_server_that_never_answers_is_given_up_with_exit_1() {
 
 #[test]
 fn apply_says_which_fields_the_server_dropped_and_why() {
-    let dir = Dir::new("commands-dropped");
+    let dir = TestDir::new("commands-dropped");
     let data_dir = dir.path(".phalanx");
-    let _up = Up::start(&["--data-dir", &data_dir, "--nodes", "1", "--feature-gates", "WorkloadWithJob=false"]);
+    let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "1", "--feature-gates", "WorkloadWithJob=false"]);
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
     for outcome in ["created", "unchanged"] {
         let output = phalanx(&dir, &["apply", "-f", "job.yaml"]);
@@ -114,36 +114,36 @@ fn apply_says_which_fields_the_server_dropped_and_why() {
 
 #[test]
 fn what_is_applied_does_not_depend_on_a_reader() {
-    let dir = Dir::new("commands-unread");
+    let dir = TestDir::new("commands-unread");
     let data_dir = dir.path(".phalanx");
-    let _up = Up::start(&["--data-dir", &data_dir, "--nodes", "1"]);
+    let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "1"]);
     let jobs: Vec<String> = ["a", "b", "c"].iter().map(|name| JOB.replace("trainer}", &format!("{name}}}"))).collect();
     std::fs::write(dir.path("jobs.yaml"), jobs.join("---")).unwrap();
     let mut apply = command(&dir, &["apply", "-f", "jobs.yaml"]).spawn().unwrap();
     drop(apply.stdout.take());
     assert_eq!(apply.wait().unwrap().code(), Some(0));
-    assert_eq!(told(&dir, "get jobs -o name"), "job.batch/a\njob.batch/b\njob.batch/c\n");
+    assert_eq!(stdout_of(&dir, "get jobs -o name"), "job.batch/a\njob.batch/b\njob.batch/c\n");
 }
 
 #[test]
 fn a_watch_goes_on_until_its_reader_has_seen_enough() {
-    let dir = Dir::new("commands-watch");
+    let dir = TestDir::new("commands-watch");
     let data_dir = dir.path(".phalanx");
-    let _up = Up::start(&["--data-dir", &data_dir, "--nodes", "2"]);
+    let _up = UpProcess::start(&["--data-dir", &data_dir, "--nodes", "2"]);
     std::fs::write(dir.path("job.yaml"), JOB).unwrap();
     let mut watch = command(&dir, &["get", "jobs", "-w", "-o", "name"]).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    told(&dir, "apply -f job.yaml");
+    stdout_of(&dir, "apply -f job.yaml");
     assert_eq!(lines.next().unwrap().unwrap(), "job.batch/trainer");
     drop(lines);
-    told(&dir, "wait job/trainer --for condition=Complete --timeout 60s");
-    told(&dir, "delete job trainer");
+    stdout_of(&dir, "wait job/trainer --for condition=Complete --timeout 60s");
+    stdout_of(&dir, "delete job trainer");
     assert_eq!(watch.wait().unwrap().code(), Some(0), "a closed pipe is no failure");
 }
 
 #[test]
 fn without_a_cluster_the_user_learns_what_to_do() {
-    let dir = Dir::new("commands-alone");
+    let dir = TestDir::new("commands-alone");
     std::fs::write(dir.path("bad.yaml"), JOB.replace("completions", "completion")).unwrap();
     std::fs::write(dir.path("away"), include_str!("away.kubeconfig")).unwrap();
     for (line, code, want) in [
@@ -165,9 +165,9 @@ fn without_a_cluster_the_user_learns_what_to_do() {
 
 #[test]
 fn every_shell_gets_its_completion() {
-    let dir = Dir::new("commands-completion");
+    let dir = TestDir::new("commands-completion");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = told(&dir, &format!("completion {shell}"));
+        let script = stdout_of(&dir, &format!("completion {shell}"));
         assert!(script.contains("explain") && script.contains("phalanx"), "{shell}");
     }
 }

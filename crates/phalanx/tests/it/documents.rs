@@ -41,12 +41,12 @@ fn the_guide_to_jobs_names_every_setting_label_annotation_condition_and_the_life
         "JobWorkloadRef",
         "delete and recreate",
         controllers::job::settings::GROUPS_LABEL,
-        controllers::job::shape::MANAGED_BY_ANNOTATION,
+        controllers::job::job_params::MANAGED_BY_ANNOTATION,
         controllers::job::scheduling::Fallback::CONDITION,
-        controllers::job::scheduling::Fallback::WAITING,
+        controllers::job::scheduling::Fallback::BLOCKED_CONDITION,
         controllers::job::group_condition::GROUP_SCHEDULED,
-        api::views::PodGroupView::AFTER_MIN_COUNT,
-        api::views::PodGroupView::EXPECTED_COUNT,
+        api::views::PodGroupView::AFTER_MIN_COUNT_ANNOTATION,
+        api::views::PodGroupView::EXPECTED_COUNT_ANNOTATION,
     ] {
         assert!(guide.contains(word), "docs/guides/jobs.md does not mention {word}");
     }
@@ -67,8 +67,11 @@ fn every_command_and_every_feature_is_documented_and_the_change_log_is_kept() {
         assert!(guides.contains(gate.name()), "the feature gate {} stands in no guide", gate.name());
     }
     let log = std::fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
-    let (_, unreleased) = log.split_once("## Unreleased\n").unwrap();
-    assert!(unreleased.trim_start().starts_with("- "), "CHANGELOG.md: nothing stands below Unreleased");
+    let (_, unreleased) = log.split_once("## [Unreleased]\n").unwrap();
+    assert!(
+        unreleased.trim_start().starts_with("### ") && unreleased.contains("\n- "),
+        "CHANGELOG.md: nothing stands below Unreleased"
+    );
 }
 
 #[test]

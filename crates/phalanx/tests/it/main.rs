@@ -3,7 +3,7 @@
 
 mod commands; // what talks to a cluster
 mod up; // the server as a process
-mod parts; // its parts as processes of their own
+mod components; // its parts as processes of their own
 mod documents; // what users read
 mod run; // work that does not end well
 mod pipes; // readers that go away

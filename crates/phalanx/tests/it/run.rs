@@ -1,6 +1,6 @@
 //! `phalanx run` with work that does not end well, or not by itself.
 
-use crate::up::Dir;
+use crate::up::TestDir;
 use crate::{phalanx, run_text, text, text_to};
 
 /// A Job of three pods; `job` goes into its spec, `metadata` and `pod` into that of its pods.
@@ -258,7 +258,7 @@ fn settings_of_a_file_are_taken_and_options_win_over_them() {
         .replace("image: b", "image: b, resources: {limits: {nvidia.com/gpu: 8}}");
     let settings =
         "scheduler: {unsupportedTerms: ignore}\nnodes: {count: 1}\nserver: {featureGates: {WorkloadWithJob: false}}\n";
-    let dir = Dir::new("run-settings");
+    let dir = TestDir::new("run-settings");
     let file = configuration(&dir, settings);
     let output = text_to(&["run", "-", "--config", &file], &manifest);
     let (told, said) = (text(&output.stdout), text(&output.stderr));
@@ -274,7 +274,7 @@ fn settings_of_a_file_are_taken_and_options_win_over_them() {
 
 #[test]
 fn a_bad_configuration_file_exits_2_with_every_problem_and_runs_nothing() {
-    let dir = Dir::new("run-bad-settings");
+    let dir = TestDir::new("run-bad-settings");
     let file = configuration(&dir, "scheduler:\n  unsupportedTerms: maybe\n  lisen: x\n");
     for (file, wants) in [
         (file.as_str(), ["4: scheduler.unsupportedTerms: must be wait or ignore", "5: scheduler.lisen: unknown field"]),
@@ -289,7 +289,7 @@ fn a_bad_configuration_file_exits_2_with_every_problem_and_runs_nothing() {
 }
 
 /// Puts a file of kind Configuration with `settings` into `dir`, and says where it is.
-fn configuration(dir: &Dir, settings: &str) -> String {
+fn configuration(dir: &TestDir, settings: &str) -> String {
     let file = dir.path("settings.yaml");
     std::fs::write(&file, format!("apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\n{settings}")).unwrap();
     file

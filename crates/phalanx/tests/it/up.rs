@@ -12,17 +12,17 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 
 /// Long enough for a busy machine, short enough for a defect to show.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A directory that goes with the test.
-pub struct Dir(PathBuf);
+pub struct TestDir(PathBuf);
 
-impl Dir {
-    pub fn new(name: &str) -> Dir {
+impl TestDir {
+    pub fn new(name: &str) -> TestDir {
         let dir = std::env::temp_dir().join(format!("phalanx-up-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
-        Dir(dir)
+        TestDir(dir)
     }
 
     pub fn path(&self, name: &str) -> String {
@@ -30,22 +30,22 @@ impl Dir {
     }
 }
 
-impl Drop for Dir {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 /// A running `phalanx up`, killed when the test forgets it.
-pub struct Up {
+pub struct UpProcess {
     child: Child,
     pub address: String,
     pub kubeconfig: PathBuf,
 }
 
-impl Up {
+impl UpProcess {
     /// Starts on a free port and waits for the ready line.
-    pub fn start(arguments: &[&str]) -> Up {
+    pub fn start(arguments: &[&str]) -> UpProcess {
         let mut child = command(arguments).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -56,15 +56,15 @@ impl Up {
             child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
             panic!("no ready line but {line:?}: {said}");
         };
-        Up {
+        UpProcess {
             address: url.strip_prefix("https://").unwrap().to_owned(),
             kubeconfig: kubeconfig.strip_prefix("kubeconfig=").unwrap().into(),
             child,
         }
     }
 
-    fn on(dir: &Dir) -> Up {
-        Up::start(&["--data-dir", &dir.path("data"), "--nodes", "2"])
+    fn start_in(dir: &TestDir) -> UpProcess {
+        UpProcess::start(&["--data-dir", &dir.path("data"), "--nodes", "2"])
     }
 
     /// SIGTERM, then its exit code.
@@ -91,7 +91,7 @@ impl Up {
     }
 }
 
-impl Drop for Up {
+impl Drop for UpProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -115,7 +115,7 @@ pub fn terminate(child: &mut Child) -> Option<i32> {
 }
 
 fn exit_code(child: &mut Child) -> Option<i32> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match child.try_wait().unwrap() {
             Some(status) => return status.code(),
@@ -169,7 +169,7 @@ pub fn gang() -> Vec<u8> {
 }
 
 pub async fn eventually(client: &Client, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let object = get(client, path).await.unwrap();
         if holds(&object) {
@@ -182,9 +182,9 @@ pub async fn eventually(client: &Client, path: &str, holds: impl Fn(&Value) -> b
 
 #[tokio::test]
 async fn what_was_written_is_there_after_a_restart() {
-    let dir = Dir::new("restart");
+    let dir = TestDir::new("restart");
     let audit = dir.path("audit");
-    let up = Up::start(&["--data-dir", &dir.path("data"), "--nodes", "2", "--audit-log", &audit]);
+    let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--nodes", "2", "--audit-log", &audit]);
     let client = up.client().await;
     post(&client, JOBS, gang()).await.unwrap();
     let path = format!("{JOBS}/gang");
@@ -209,7 +209,7 @@ async fn what_was_written_is_there_after_a_restart() {
     assert!(entries.iter().all(|entry| entry["verb"] != "get" && entry["verb"] != "watch"));
 
     // Without --nodes this time: a cluster that has nodes gets no others.
-    let up = Up::start(&["--data-dir", &dir.path("data")]);
+    let up = UpProcess::start(&["--data-dir", &dir.path("data")]);
     let client = up.client().await;
     let again = get(&client, &path).await.unwrap();
     assert_eq!(again["metadata"]["uid"], done["metadata"]["uid"]);
@@ -224,8 +224,8 @@ async fn what_was_written_is_there_after_a_restart() {
 
 #[tokio::test]
 async fn only_known_clients_are_served_and_the_rest_learn_nothing() {
-    let dir = Dir::new("clients");
-    let up = Up::on(&dir);
+    let dir = TestDir::new("clients");
+    let up = UpProcess::start_in(&dir);
     let token = std::fs::read_to_string(dir.0.join("data/pki/token")).unwrap();
     let admin = up.client_with_token(Some(token.trim())).await;
     assert_eq!(code(get(&admin, "/api/v1/nodes").await), 200);
@@ -244,8 +244,8 @@ async fn only_known_clients_are_served_and_the_rest_learn_nothing() {
 
 #[tokio::test]
 async fn health_and_metrics_tell_what_goes_on() {
-    let dir = Dir::new("metrics");
-    let up = Up::on(&dir);
+    let dir = TestDir::new("metrics");
+    let up = UpProcess::start_in(&dir);
     let client = up.client().await;
     let verbose = text(&client, "/readyz?verbose").await.unwrap();
     // A look at binds, made every half second, adds its own line.
@@ -268,9 +268,9 @@ async fn health_and_metrics_tell_what_goes_on() {
 }
 
 #[tokio::test]
-async fn a_client_that_means_no_good_harms_nobody() {
-    let dir = Dir::new("garbage");
-    let up = Up::on(&dir);
+async fn a_hostile_client_does_not_affect_others() {
+    let dir = TestDir::new("garbage");
+    let up = UpProcess::start_in(&dir);
     let client = up.client().await;
     // Kept open: held connections must not keep others out.
     let mut held = Vec::new();
@@ -295,8 +295,8 @@ async fn a_client_that_means_no_good_harms_nobody() {
 #[tokio::test]
 async fn a_watch_ends_cleanly_when_the_server_stops() {
     use futures::AsyncReadExt;
-    let dir = Dir::new("watch");
-    let up = Up::on(&dir);
+    let dir = TestDir::new("watch");
+    let up = UpProcess::start_in(&dir);
     let client = up.client().await;
     let request = http::Request::get("/api/v1/nodes?watch=true").body(Vec::new()).unwrap();
     let mut lines = Box::pin(client.request_stream(request).await.unwrap());
@@ -313,8 +313,8 @@ async fn a_watch_ends_cleanly_when_the_server_stops() {
 
 #[test]
 fn what_is_in_the_way_is_said_with_exit_3() {
-    let dir = Dir::new("way");
-    let up = Up::on(&dir);
+    let dir = TestDir::new("way");
+    let up = UpProcess::start_in(&dir);
     let refused = |arguments: &[&str], parts: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_phalanx")).arg("up").args(arguments).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -340,9 +340,9 @@ fn what_is_in_the_way_is_said_with_exit_3() {
 
 #[test]
 fn a_directory_that_others_can_write_is_refused_with_exit_3() {
-    let dir = Dir::new("exposed");
+    let dir = TestDir::new("exposed");
     let data = dir.path("data");
-    assert_eq!(Up::on(&dir).stop(), Some(0));
+    assert_eq!(UpProcess::start_in(&dir).stop(), Some(0));
     let refused = |what: &str, advice: &str| {
         let output = command(&["--data-dir", &data]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -364,12 +364,12 @@ fn a_directory_that_others_can_write_is_refused_with_exit_3() {
 
 #[tokio::test]
 async fn a_start_after_one_with_the_clock_ahead_serves_and_names_the_cause() {
-    let dir = Dir::new("clock");
+    let dir = TestDir::new("clock");
     let ahead = api::Timestamp::from_second(api::Timestamp::now().as_second() + 20 * 365 * 86_400).unwrap();
     std::fs::create_dir(dir.0.join("data")).unwrap();
     std::fs::set_permissions(dir.0.join("data"), PermissionsExt::from_mode(0o700)).unwrap();
     apiserver::edge::pki::Pki::ensure(&dir.0.join("data/pki"), &[], ahead).unwrap();
-    let mut up = Up::on(&dir);
+    let mut up = UpProcess::start_in(&dir);
     assert_eq!(code(get(&up.client().await, "/api/v1/nodes").await), 200);
     assert_eq!(terminate(&mut up.child), Some(0));
     let mut said = String::new();
@@ -379,8 +379,8 @@ async fn a_start_after_one_with_the_clock_ahead_serves_and_names_the_cause() {
 }
 
 /// Starts, stops in good order, and returns what was said on standard error.
-fn said_by(arguments: &[&str]) -> String {
-    let mut up = Up::start(arguments);
+fn stderr_of(arguments: &[&str]) -> String {
+    let mut up = UpProcess::start(arguments);
     assert_eq!(terminate(&mut up.child), Some(0));
     let mut said = String::new();
     up.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -389,11 +389,11 @@ fn said_by(arguments: &[&str]) -> String {
 
 #[test]
 fn an_address_beyond_this_machine_and_other_nodes_than_before_are_pointed_out() {
-    let dir = Dir::new("pointed-out");
+    let dir = TestDir::new("pointed-out");
     let data = dir.path("data");
-    let said = said_by(&["--data-dir", &data, "--nodes", "6"]);
+    let said = stderr_of(&["--data-dir", &data, "--nodes", "6"]);
     assert!(!said.contains("warning"), "{said}");
-    let said = said_by(&["--data-dir", &data, "--nodes", "2", "--listen", "0.0.0.0:0"]);
+    let said = stderr_of(&["--data-dir", &data, "--nodes", "2", "--listen", "0.0.0.0:0"]);
     for part in [
         "can be reached from other machines",
         "data/kubeconfig",
@@ -405,29 +405,29 @@ fn an_address_beyond_this_machine_and_other_nodes_than_before_are_pointed_out() 
     let cluster = dir.path("cluster.yaml");
     let text = "apiVersion: phalanx.dev/v1alpha1\nkind: Cluster\nnodes:\n- {count: 6, capacity: {cpu: 1}}\n";
     std::fs::write(&cluster, text).unwrap();
-    let said = said_by(&["--data-dir", &data, "--cluster", &cluster]);
+    let said = stderr_of(&["--data-dir", &data, "--cluster", &cluster]);
     assert!(said.contains("node-0, node-1, node-2 and 3 more differ in capacity"), "{said}");
-    let said = said_by(&["--data-dir", &data]);
+    let said = stderr_of(&["--data-dir", &data]);
     assert!(!said.contains("warning"), "without an option nothing is asked for: {said}");
 }
 
 #[test]
 fn a_kubeconfig_that_says_the_same_is_not_written_again() {
     use std::os::unix::fs::MetadataExt;
-    let dir = Dir::new("kubeconfig");
-    let up = Up::on(&dir);
-    let inode = |up: &Up| std::fs::metadata(&up.kubeconfig).unwrap().ino();
+    let dir = TestDir::new("kubeconfig");
+    let up = UpProcess::start_in(&dir);
+    let inode = |up: &UpProcess| std::fs::metadata(&up.kubeconfig).unwrap().ino();
     let (first, address) = (inode(&up), up.address.clone());
     assert_eq!(up.stop(), Some(0));
-    let up = Up::start(&["--data-dir", &dir.path("data"), "--listen", &address]);
+    let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--listen", &address]);
     assert_eq!(inode(&up), first);
 }
 
 #[tokio::test]
 async fn a_rollback_after_a_kill_is_refused_with_exit_3() {
-    let dir = Dir::new("rollback");
+    let dir = TestDir::new("rollback");
     let data = dir.path("data");
-    let mut up = Up::start(&["--data-dir", &data, "--without", "scheduler,controllers,nodes"]);
+    let mut up = UpProcess::start(&["--data-dir", &data, "--without", "scheduler,controllers,nodes"]);
     post(&up.client().await, JOBS, gang()).await.unwrap();
     up.child.kill().unwrap();
     up.child.wait().unwrap();
@@ -453,12 +453,12 @@ async fn a_rollback_after_a_kill_is_refused_with_exit_3() {
         assert!(said.contains("put a copy of the directory in its place"), "{said}");
     }
     std::fs::write(&file, &whole).unwrap();
-    assert_eq!(Up::start(&["--data-dir", &data]).stop(), Some(0), "nothing was changed");
+    assert_eq!(UpProcess::start(&["--data-dir", &data]).stop(), Some(0), "nothing was changed");
 }
 
 #[test]
 fn bad_options_and_files_exit_2_before_anything_starts() {
-    let dir = Dir::new("usage");
+    let dir = TestDir::new("usage");
     let config = dir.path("config.yaml");
     std::fs::write(&config, "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nserver:\n  lisen: x\n").unwrap();
     let absurd = dir.path("absurd.yaml");
@@ -488,7 +488,7 @@ fn bad_options_and_files_exit_2_before_anything_starts() {
 
 #[tokio::test]
 async fn in_memory_keeps_nothing_and_parts_can_be_left_out() {
-    let dir = Dir::new("memory");
+    let dir = TestDir::new("memory");
     let config = dir.path("config.yaml");
     std::fs::write(&config, super::phalanx(&["config"]).stdout).unwrap();
     let arguments = [
@@ -500,7 +500,7 @@ async fn in_memory_keeps_nothing_and_parts_can_be_left_out() {
         "--feature-gates",
         "CompositePodGroup=false",
     ];
-    let up = Up::start(&arguments);
+    let up = UpProcess::start(&arguments);
     let client = up.client().await;
     assert_eq!(get(&client, "/api/v1/nodes").await.unwrap()["items"], json!([]));
     post(&client, JOBS, gang()).await.unwrap();

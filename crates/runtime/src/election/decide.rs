@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Settings;
-use super::record::Record;
+use super::ElectionSettings;
+use super::lease::LeaseRecord;
 
 /// The lease as it was last seen.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
-    record: Option<Record>,
+pub struct ObservedLease {
+    record: Option<LeaseRecord>,
     /// When this version was first seen, by our own clock: the only one that counts.
     since: Option<Instant>,
 }
 
 /// What may be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum LeaseAction {
     /// Nobody ever held it.
     Create,
     /// It is ours, or nobody's any more.
@@ -26,9 +26,9 @@ pub enum Turn {
     Wait(Duration),
 }
 
-impl Seen {
+impl ObservedLease {
     /// Takes in what the server just said (`None`: there is no such lease).
-    pub fn note(&mut self, record: Option<Record>, now: Instant) {
+    pub fn observe(&mut self, record: Option<LeaseRecord>, now: Instant) {
         if self.since.is_none() || record != self.record {
             self.since = Some(now);
         }
@@ -36,19 +36,19 @@ impl Seen {
     }
 
     /// The lease; an empty one where there is none.
-    pub fn record(&self) -> Record {
+    pub fn record(&self) -> LeaseRecord {
         self.record.clone().unwrap_or_default()
     }
 
     /// Whether we may take it now.
-    pub fn turn(&self, settings: &Settings, now: Instant) -> Turn {
-        let (Some(record), Some(since)) = (&self.record, self.since) else { return Turn::Create };
+    pub fn next_action(&self, settings: &ElectionSettings, now: Instant) -> LeaseAction {
+        let (Some(record), Some(since)) = (&self.record, self.since) else { return LeaseAction::Create };
         match record.holder() {
             Some(holder) if holder != settings.identity => {
                 let left = record.duration(settings).saturating_sub(now.duration_since(since));
-                if left.is_zero() { Turn::Take } else { Turn::Wait(left) }
+                if left.is_zero() { LeaseAction::Take } else { LeaseAction::Wait(left) }
             }
-            _ => Turn::Take,
+            _ => LeaseAction::Take,
         }
     }
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn held(by: &str, version: u32) -> Option<Record> {
+    fn held(by: &str, version: u32) -> Option<LeaseRecord> {
         let spec = json!({ "holderIdentity": by, "leaseDurationSeconds": 15, "leaseTransitions": 3 });
         let metadata = json!({ "resourceVersion": version.to_string() });
         serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).ok()
@@ -66,37 +66,37 @@ mod tests {
 
     #[test]
     fn a_lease_is_taken_over_only_after_it_was_seen_unchanged_for_its_whole_duration() {
-        let settings = Settings::new("lease", "us");
+        let settings = ElectionSettings::new("lease", "us");
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut seen = Seen::default();
-        seen.note(None, at(0));
-        assert_eq!(seen.turn(&settings, at(0)), Turn::Create);
-        seen.note(held("them", 1), at(1));
-        assert_eq!(seen.turn(&settings, at(1)), Turn::Wait(Duration::from_secs(15)), "however old it is");
-        seen.note(held("them", 1), at(10));
-        assert_eq!(seen.turn(&settings, at(10)), Turn::Wait(Duration::from_secs(6)));
-        seen.note(held("them", 2), at(12));
-        assert_eq!(seen.turn(&settings, at(12)), Turn::Wait(Duration::from_secs(15)), "renewed");
-        assert_eq!(seen.turn(&settings, at(27)), Turn::Take, "silent for its duration");
+        let mut seen = ObservedLease::default();
+        seen.observe(None, at(0));
+        assert_eq!(seen.next_action(&settings, at(0)), LeaseAction::Create);
+        seen.observe(held("them", 1), at(1));
+        assert_eq!(seen.next_action(&settings, at(1)), LeaseAction::Wait(Duration::from_secs(15)), "however old it is");
+        seen.observe(held("them", 1), at(10));
+        assert_eq!(seen.next_action(&settings, at(10)), LeaseAction::Wait(Duration::from_secs(6)));
+        seen.observe(held("them", 2), at(12));
+        assert_eq!(seen.next_action(&settings, at(12)), LeaseAction::Wait(Duration::from_secs(15)), "renewed");
+        assert_eq!(seen.next_action(&settings, at(27)), LeaseAction::Take, "silent for its duration");
     }
 
     #[test]
     fn our_own_lease_and_one_that_was_given_back_are_taken_at_once() {
-        let settings = Settings::new("lease", "us");
+        let settings = ElectionSettings::new("lease", "us");
         let now = Instant::now();
         for holder in ["us", ""] {
-            let mut seen = Seen::default();
-            seen.note(held(holder, 7), now);
-            assert_eq!(seen.turn(&settings, now), Turn::Take, "{holder:?}");
+            let mut seen = ObservedLease::default();
+            seen.observe(held(holder, 7), now);
+            assert_eq!(seen.next_action(&settings, now), LeaseAction::Take, "{holder:?}");
         }
     }
 
     #[test]
     fn only_a_change_of_holder_counts_as_a_transition() {
-        let settings = Settings::new("lease", "us");
-        let written = |record: Option<Record>| {
-            let spec = record.unwrap_or_default().in_our_name(&settings, api::Timestamp::UNIX_EPOCH);
+        let settings = ElectionSettings::new("lease", "us");
+        let written = |record: Option<LeaseRecord>| {
+            let spec = record.unwrap_or_default().acquired(&settings, api::Timestamp::UNIX_EPOCH);
             (spec["spec"]["leaseTransitions"].clone(), spec["metadata"]["resourceVersion"].clone())
         };
         assert_eq!(written(None), (json!(0), json!(null)));
@@ -112,8 +112,13 @@ mod tests {
             [(15, 10, 2, true), (10, 10, 2, false), (15, 10, 6, false), (0, 0, 0, false), (15, 10, 0, false)]
         {
             let (lease, renew, retry) = (seconds(lease), seconds(renew), seconds(retry));
-            let settings = Settings { lease, renew, retry, ..Settings::new("lease", "us") };
-            assert_eq!(settings.check().is_ok(), sound, "{settings:?}");
+            let settings = ElectionSettings {
+                lease_duration: lease,
+                renew_deadline: renew,
+                retry_period: retry,
+                ..ElectionSettings::new("lease", "us")
+            };
+            assert_eq!(settings.validate().is_ok(), sound, "{settings:?}");
         }
     }
 }

@@ -41,7 +41,7 @@ impl Fence {
     }
 
     /// Returns once it is closed. It may be opened for longer meanwhile.
-    async fn closed(&self) {
+    async fn wait_until_closed(&self) {
         let mut until = self.0.subscribe();
         loop {
             let Some(end) = *until.borrow_and_update() else { return };
@@ -57,19 +57,19 @@ impl Fence {
     /// The same client, whose writes fail while the fence is closed; reads always pass.
     ///
     /// Must be called inside a tokio runtime, which `kube::Client` needs.
-    pub fn around(&self, client: Client) -> Client {
+    pub fn wrap(&self, client: Client) -> Client {
         let namespace = client.default_namespace().to_owned();
-        Client::new(Fenced { fence: self.clone(), client }, namespace)
+        Client::new(FencedClient { fence: self.clone(), client }, namespace)
     }
 }
 
 /// A client's service behind a fence.
-struct Fenced {
+struct FencedClient {
     fence: Fence,
     client: Client,
 }
 
-impl Service<Request<Body>> for Fenced {
+impl Service<Request<Body>> for FencedClient {
     type Response = Response<Body>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
@@ -92,7 +92,7 @@ impl Service<Request<Body>> for Fenced {
             }
             tokio::select! {
                 biased;
-                () = fence.closed() => Err("given up without an answer: this process no longer holds its lease".into()),
+                () = fence.wait_until_closed() => Err("given up without an answer: this process no longer holds its lease".into()),
                 answer = client.send(request) => Ok(answer?),
             }
         })

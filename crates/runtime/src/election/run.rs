@@ -9,21 +9,21 @@ use kube::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::decide::{Seen, Turn};
-use super::record::Record;
-use super::{Fence, Settings};
+use super::decide::{LeaseAction, ObservedLease};
+use super::lease::LeaseRecord;
+use super::{ElectionSettings, Fence};
 use crate::backoff::Backoff;
 use crate::failure::{is_not_found, message};
 use crate::request::{get, post, put};
 
 /// The longest that giving the lease back may take: whoever stops us does not wait for ever.
-const GIVE_BACK_WITHIN: Duration = Duration::from_secs(2);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How things stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeadershipState {
     /// Another process has the lease, or the server could not be asked yet. Nothing may be written.
-    Waiting,
+    Standby,
     /// We had it, and have not seen it since. Nothing may be written.
     Lost,
     /// We have it, for the n-th time.
@@ -33,54 +33,61 @@ pub enum Standing {
 /// One process' part in an election.
 pub struct Election {
     client: Client,
-    settings: Settings,
+    settings: ElectionSettings,
     clock: Arc<dyn Clock>,
     random: Random,
-    seen: Seen,
+    observed_lease: ObservedLease,
     fence: Fence,
-    standing: watch::Sender<Standing>,
+    leadership: watch::Sender<LeadershipState>,
 }
 
 impl Election {
     /// How this process stands, the fence for its parts, and the task that must be polled for it to ever win.
     pub fn of(
         client: Client,
-        settings: Settings,
+        settings: ElectionSettings,
         clock: Arc<dyn Clock>,
         random: Random,
-    ) -> (watch::Receiver<Standing>, Fence, impl Future<Output = ()> + Send) {
-        let (standing, told) = watch::channel(Standing::Waiting);
+    ) -> (watch::Receiver<LeadershipState>, Fence, impl Future<Output = ()> + Send) {
+        let (standing, told) = watch::channel(LeadershipState::Standby);
         let fence = Fence::default();
-        let election =
-            Election { client, settings, clock, random, seen: Seen::default(), fence: fence.clone(), standing };
+        let election = Election {
+            client,
+            settings,
+            clock,
+            random,
+            observed_lease: ObservedLease::default(),
+            fence: fence.clone(),
+            leadership: standing,
+        };
         (told, fence, election.run())
     }
 
     async fn run(mut self) {
         for term in 1.. {
-            let won_at = self.win().await;
-            self.fence.open_until(won_at + self.settings.renew);
-            self.standing.send_replace(Standing::Leading(term));
-            self.keep(won_at).await;
+            let won_at = self.acquire().await;
+            self.fence.open_until(won_at + self.settings.renew_deadline);
+            self.leadership.send_replace(LeadershipState::Leading(term));
+            self.renew(won_at).await;
             self.fence.close();
-            self.standing.send_replace(Standing::Lost);
+            self.leadership.send_replace(LeadershipState::Lost);
         }
     }
 
     /// Returns when the lease is ours, with the time at which we asked for it.
-    async fn win(&mut self) -> Instant {
+    async fn acquire(&mut self) -> Instant {
         let mut told = None;
         loop {
             let asked_at = Instant::now();
-            match timeout(self.settings.renew, self.attempt()).await {
+            match timeout(self.settings.renew_deadline, self.try_acquire_or_renew()).await {
                 Ok(Ok(true)) => return asked_at,
                 Ok(Ok(false)) => {
-                    self.standing.send_if_modified(|standing| {
-                        let was_lost = *standing == Standing::Lost;
-                        *standing = Standing::Waiting;
+                    self.leadership.send_if_modified(|standing| {
+                        let was_lost = *standing == LeadershipState::Lost;
+                        *standing = LeadershipState::Standby;
                         was_lost
                     });
-                    let record = self.seen.record();
+                    let record = self.observed_lease.record();
                     let holder = record.holder().map(str::to_owned);
                     if holder.is_some() && holder != told {
                         let holder = holder.as_deref().unwrap_or_default();
@@ -88,55 +95,55 @@ impl Election {
                     }
                     told = holder;
                 }
-                Ok(Err(error)) => self.complain(&message(&error)),
-                Err(_) => self.complain("no answer"),
+                Ok(Err(error)) => self.log_failure(&message(&error)),
+                Err(_) => self.log_failure("no answer"),
             }
             self.pause().await;
         }
     }
 
     /// Renews until that fails for too long.
-    async fn keep(&mut self, won_at: Instant) {
-        let mut until = won_at + self.settings.renew;
+    async fn renew(&mut self, won_at: Instant) {
+        let mut until = won_at + self.settings.renew_deadline;
         tracing::info!(lease = %self.path(), "holding the lease as {}", self.settings.identity);
         loop {
             // The deadline counts from the moment we asked, not from the answer: the server may have written it then.
-            let next = Instant::now() + self.settings.retry;
+            let next = Instant::now() + self.settings.retry_period;
             sleep_until(next.min(until)).await;
             let asked_at = Instant::now();
             if asked_at >= until {
                 tracing::error!(lease = %self.path(), "not renewed in time: standing by before it ends");
                 return;
             }
-            match timeout_at(until, self.attempt()).await {
+            match timeout_at(until, self.try_acquire_or_renew()).await {
                 Ok(Ok(true)) => {
-                    until = asked_at + self.settings.renew;
+                    until = asked_at + self.settings.renew_deadline;
                     self.fence.open_until(until);
                 }
                 Ok(Ok(false)) => {
-                    let holder = self.seen.record().holder().unwrap_or("nobody").to_owned();
+                    let holder = self.observed_lease.record().holder().unwrap_or("nobody").to_owned();
                     tracing::error!(lease = %self.path(), "{holder} has the lease now: standing by");
                     return;
                 }
-                Ok(Err(error)) => self.complain(&message(&error)),
-                Err(_) => self.complain("no answer"),
+                Ok(Err(error)) => self.log_failure(&message(&error)),
+                Err(_) => self.log_failure("no answer"),
             }
         }
     }
 
     /// One look at the lease and, if it is our turn, one write. Says whether it is ours then.
-    async fn attempt(&mut self) -> Result<bool, Error> {
+    async fn try_acquire_or_renew(&mut self) -> Result<bool, Error> {
         let found = match get(&self.client, &self.path()).await {
-            Ok(bytes) => Some(serde_json::from_slice::<Record>(&bytes).map_err(Error::SerdeError)?),
+            Ok(bytes) => Some(serde_json::from_slice::<LeaseRecord>(&bytes).map_err(Error::SerdeError)?),
             Err(error) if is_not_found(&error) => None,
             Err(error) => return Err(error),
         };
-        self.seen.note(found, Instant::now());
-        let lease = self.seen.record().in_our_name(&self.settings, self.clock.now());
-        let written = match self.seen.turn(&self.settings, Instant::now()) {
-            Turn::Wait(_) => return Ok(false),
-            Turn::Create => post(&self.client, &self.collection(), &lease).await,
-            Turn::Take => put(&self.client, &self.path(), &lease).await,
+        self.observed_lease.observe(found, Instant::now());
+        let lease = self.observed_lease.record().acquired(&self.settings, self.clock.now());
+        let written = match self.observed_lease.next_action(&self.settings, Instant::now()) {
+            LeaseAction::Wait(_) => return Ok(false),
+            LeaseAction::Create => post(&self.client, &self.collection(), &lease).await,
+            LeaseAction::Take => put(&self.client, &self.path(), &lease).await,
         };
         // Where somebody was faster, or an earlier write of ours arrived late, the next look tells which.
         written.map(|_| true)
@@ -144,11 +151,11 @@ impl Election {
 
     /// Somewhere in the upper half of the time between attempts, so that candidates do not ask in step.
     async fn pause(&self) {
-        let every = Backoff { initial: self.settings.retry, max: self.settings.retry };
+        let every = Backoff { initial: self.settings.retry_period, max: self.settings.retry_period };
         tokio::time::sleep(every.jittered(1, &self.random)).await;
     }
 
-    fn complain(&self, why: &str) {
+    fn log_failure(&self, why: &str) {
         tracing::warn!(lease = %self.path(), "cannot get or renew the lease: {why}; trying again");
     }
 
@@ -161,21 +168,22 @@ impl Election {
     }
 }
 
-fn path(settings: &Settings) -> String {
+fn path(settings: &ElectionSettings) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", settings.namespace, settings.name)
 }
 
 /// Gives the lease back so that the next process need not wait for its end; only when nothing of this one writes any more.
-pub async fn give_back(client: &Client, settings: &Settings, clock: &dyn Clock) {
+pub async fn release_lease(client: &Client, settings: &ElectionSettings, clock: &dyn Clock) {
     let give = async {
-        let record: Record = serde_json::from_slice(&get(client, &path(settings)).await?).map_err(Error::SerdeError)?;
+        let record: LeaseRecord =
+            serde_json::from_slice(&get(client, &path(settings)).await?).map_err(Error::SerdeError)?;
         if record.holder() == Some(&settings.identity) {
-            put(client, &path(settings), &record.given_back(settings, clock.now())).await?;
+            put(client, &path(settings), &record.released(settings, clock.now())).await?;
         }
         Ok::<(), Error>(())
     };
     // Without it the others wait for the lease's end, and that is all.
-    match timeout(GIVE_BACK_WITHIN, give).await {
+    match timeout(RELEASE_TIMEOUT, give).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!("the lease was not given back: {}", message(&error)),
         Err(_) => tracing::warn!("the lease was not given back: no answer"),

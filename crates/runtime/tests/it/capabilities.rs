@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::Random;
 use api::views::{PodGroupView, View, WorkloadView};
-use runtime::{Capabilities, Reach};
+use runtime::{Capabilities, Reachability};
 use tokio::time::timeout;
 
 use crate::fake_server::FakeServer;
@@ -14,9 +14,9 @@ const GROUP: &str = r#"{"name":"scheduling.k8s.io","versions":[{"groupVersion":"
 const KINDS: &str = r#"{"resources":[{"name":"workloads","kind":"Workload","namespaced":true},
     {"name":"podgroups/status","kind":"PodGroup","namespaced":true}]}"#;
 
-fn capabilities(server: &FakeServer, reach: &Reach) -> Capabilities {
+fn capabilities(server: &FakeServer, reachability: &Reachability) -> Capabilities {
     let groups = &["scheduling.k8s.io"];
-    let (capabilities, keeping) = Capabilities::of(server.client(), groups, reach.clone(), Random::seeded(1));
+    let (capabilities, keeping) = Capabilities::of(server.client(), groups, reachability.clone(), Random::seeded(1));
     tokio::spawn(keeping);
     capabilities
 }
@@ -27,9 +27,9 @@ async fn a_server_has_the_kinds_that_its_discovery_lists() {
     server.reply(503, "");
     server.reply(200, GROUP);
     server.reply(200, KINDS);
-    let mut capabilities = capabilities(&server, &Reach::default());
+    let mut capabilities = capabilities(&server, &Reachability::default());
     assert!(!capabilities.serves(&WorkloadView::RESOURCE), "nobody has asked");
-    timeout(Duration::from_secs(5), capabilities.known()).await.expect("tried again");
+    timeout(Duration::from_secs(5), capabilities.wait_until_known()).await.expect("tried again");
     assert!(capabilities.serves(&WorkloadView::RESOURCE));
     assert!(!capabilities.serves(&PodGroupView::RESOURCE), "a subresource is no kind");
     assert!(Capabilities::everything().serves(&PodGroupView::RESOURCE));
@@ -41,9 +41,9 @@ async fn a_server_that_was_changed_is_asked_again() {
     server.reply(404, "404 page not found");
     server.reply(200, GROUP);
     server.reply(200, KINDS);
-    let mut capabilities = capabilities(&server, &Reach::default());
-    capabilities.known().await;
+    let mut capabilities = capabilities(&server, &Reachability::default());
+    capabilities.wait_until_known().await;
     assert!(!capabilities.serves(&WorkloadView::RESOURCE), "the whole group is missing");
-    timeout(Duration::from_secs(120), capabilities.changed()).await.expect("asked again");
+    timeout(Duration::from_secs(120), capabilities.wait_for_change()).await.expect("asked again");
     assert!(capabilities.serves(&WorkloadView::RESOURCE));
 }

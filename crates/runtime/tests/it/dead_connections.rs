@@ -8,7 +8,7 @@ use api::views::{NodeView, PodView, View};
 use http::Request;
 use kube::client::Body;
 use runtime::request::Connection;
-use runtime::{Cache, ListWatchConfig, Reach, keep, reconnecting};
+use runtime::{Cache, ListWatchConfig, Reachability, list_and_watch, reconnecting};
 use tokio::time::{Instant, timeout};
 
 use crate::fake_server::{FakeServer, WatchEnd};
@@ -16,12 +16,12 @@ use crate::fake_server::{FakeServer, WatchEnd};
 const EMPTY_LIST: &str = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
 
 /// A kind without objects that is watched on a server of its own.
-fn watched<V: View>(reach: &Reach) -> (FakeServer, WatchEnd) {
+fn watched_server<V: View>(reachability: &Reachability) -> (FakeServer, WatchEnd) {
     let server = FakeServer::default();
     server.reply(200, EMPTY_LIST);
     let watch = server.reply_watch();
-    let config = ListWatchConfig { reach: Some(reach.clone()), ..ListWatchConfig::default() };
-    tokio::spawn(keep(server.client(), Cache::<V>::new(&[]), config));
+    let config = ListWatchConfig { reachability: Some(reachability.clone()), ..ListWatchConfig::default() };
+    tokio::spawn(list_and_watch(server.client(), Cache::<V>::new(&[]), config));
     (server, watch)
 }
 
@@ -31,58 +31,59 @@ async fn seconds(seconds: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_frozen_is_noticed_although_no_connection_breaks() {
-    let (server, reach) = (FakeServer::default(), Reach::default());
+    let (server, reach) = (FakeServer::default(), Reachability::default());
     server.reply(200, "{}");
     server.reply(403, r#"{"kind":"Status","code":403}"#);
     tokio::spawn(reach.clone().probe(server.client()));
     tokio::time::sleep(Duration::from_secs(9)).await;
-    assert!(reach.is_well(), "a refusal is an answer");
+    assert!(reach.is_reachable(), "a refusal is an answer");
     tokio::time::sleep(Duration::from_secs(12)).await;
-    assert!(!reach.is_well());
+    assert!(!reach.is_reachable());
     server.reply(200, "{}");
     tokio::time::sleep(Duration::from_secs(16)).await;
-    assert!(reach.is_well());
+    assert!(reach.is_reachable());
 }
 
 // The connections of the watches were dead for ever, and only the next bookmark that did not come told so.
 #[tokio::test(start_paused = true)]
 async fn all_watches_begin_anew_when_the_server_answers_again() {
-    let (prober, reach) = (FakeServer::default(), Reach::default());
-    let ((pods, _first), (nodes, _second)) = (watched::<PodView>(&reach), watched::<NodeView>(&reach));
+    let (prober, reach) = (FakeServer::default(), Reachability::default());
+    let ((pods, _first), (nodes, _second)) = (watched_server::<PodView>(&reach), watched_server::<NodeView>(&reach));
     prober.reply(200, "{}");
     prober.lose_answer();
     tokio::spawn(reach.clone().probe(prober.client()));
     seconds(4).await;
-    assert!(reach.is_well());
-    assert_eq!([pods.asked().len(), nodes.asked().len()], [2, 2], "a list and a watch each");
+    assert!(reach.is_reachable());
+    assert_eq!([pods.take_requests().len(), nodes.take_requests().len()], [2, 2], "a list and a watch each");
     seconds(7).await;
-    assert!(!reach.is_well(), "no answer within five seconds");
+    assert!(!reach.is_reachable(), "no answer within five seconds");
     (0..5).for_each(|_| prober.reply(200, "{}"));
     let _third = pods.reply_watch();
     // Sent on a new connection when the other was given up, and given up ten seconds later; the next one is answered.
     seconds(15).await;
-    let resumed = pods.asked();
+    let resumed = pods.take_requests();
     assert!(resumed.len() == 1 && resumed[0].contains("resourceVersion=5"), "{resumed:?}");
-    assert_eq!(nodes.asked().len(), 1);
-    assert!(!reach.is_well(), "nodes are not watched again yet");
+    assert_eq!(nodes.take_requests().len(), 1);
+    assert!(!reach.is_reachable(), "nodes are not watched again yet");
     nodes.reply(503, "");
     let _fourth = nodes.reply_watch();
-    timeout(Duration::from_secs(20), reach.recovered(0)).await.unwrap();
-    assert!(reach.is_well());
+    timeout(Duration::from_secs(20), reach.wait_for_recovery(0)).await.unwrap();
+    assert!(reach.is_reachable());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_falls_silent_has_all_watches_begun_anew() {
-    let reach = Reach::default();
-    let ((_pods, pods_watch), (nodes, nodes_watch)) = (watched::<PodView>(&reach), watched::<NodeView>(&reach));
+    let reach = Reachability::default();
+    let ((_pods, pods_watch), (nodes, nodes_watch)) =
+        (watched_server::<PodView>(&reach), watched_server::<NodeView>(&reach));
     let bookmark = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n";
     seconds(1).await;
     pods_watch.send(bookmark);
     seconds(60).await;
     nodes_watch.send(bookmark);
-    nodes.asked();
+    nodes.take_requests();
     let began = Instant::now();
-    while nodes.asked().is_empty() {
+    while nodes.take_requests().is_empty() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(began.elapsed() < Duration::from_secs(11), "{:?}: 70 s after the last word about pods", began.elapsed());
@@ -91,12 +92,13 @@ async fn a_watch_that_falls_silent_has_all_watches_begun_anew() {
 // Servers send no bookmarks of a kind of which nothing was ever written.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_never_said_anything_is_begun_anew_alone() {
-    let reach = Reach::default();
-    let ((pods, _pods_watch), (nodes, nodes_watch)) = (watched::<PodView>(&reach), watched::<NodeView>(&reach));
+    let reach = Reachability::default();
+    let ((pods, _pods_watch), (nodes, nodes_watch)) =
+        (watched_server::<PodView>(&reach), watched_server::<NodeView>(&reach));
     seconds(60).await;
     nodes_watch.send("{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n");
     seconds(15).await;
-    assert_eq!([pods.asked().len(), nodes.asked().len()], [3, 2], "a list, and one watch more of pods");
+    assert_eq!([pods.take_requests().len(), nodes.take_requests().len()], [3, 2], "a list, and one watch more of pods");
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,5 +120,5 @@ async fn a_request_on_a_new_connection_takes_all_later_ones_along() {
     ask("/old", Connection::Any).await;
     ask("/new", Connection::New).await;
     ask("/later", Connection::Any).await;
-    assert_eq!(servers.map(|server| server.asked()), [vec!["GET /old"], vec!["GET /new", "GET /later"]]);
+    assert_eq!(servers.map(|server| server.take_requests()), [vec!["GET /old"], vec!["GET /new", "GET /later"]]);
 }

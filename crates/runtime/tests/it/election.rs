@@ -12,7 +12,7 @@ use http_body_util::Full;
 use kube::Client;
 use kube::client::Body;
 use runtime::TokioClock;
-use runtime::election::{Election, Fence, Settings, Standing, give_back};
+use runtime::election::{Election, ElectionSettings, Fence, LeadershipState, release_lease};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -23,7 +23,7 @@ struct LeaseServer(Arc<Mutex<(Option<Value>, u64)>>);
 
 /// What goes wrong between one candidate and the server.
 #[derive(Clone, Default)]
-struct Line {
+struct LineFaults {
     /// Nothing arrives, and nothing is answered.
     is_cut: Arc<AtomicBool>,
     /// What is written arrives, but no answer comes back.
@@ -31,7 +31,7 @@ struct Line {
 }
 
 impl LeaseServer {
-    fn client(&self, line: &Line, random: Random) -> Client {
+    fn client(&self, line: &LineFaults, random: Random) -> Client {
         let (server, line) = (self.clone(), line.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (server, line, random) = (server.clone(), line.clone(), random.clone());
@@ -84,27 +84,27 @@ impl LeaseServer {
 }
 
 struct Candidate {
-    line: Line,
+    faults: LineFaults,
     client: Client,
-    settings: Settings,
-    standing: watch::Receiver<Standing>,
+    settings: ElectionSettings,
+    leadership: watch::Receiver<LeadershipState>,
     fence: Fence,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Candidate {
-    fn stand(server: &LeaseServer, name: &str, seed: u64) -> Candidate {
-        let (line, random) = (Line::default(), Random::seeded(seed));
+    fn start(server: &LeaseServer, name: &str, seed: u64) -> Candidate {
+        let (line, random) = (LineFaults::default(), Random::seeded(seed));
         let client = server.client(&line, random.clone());
-        let settings = Settings::new("phalanx", name);
+        let settings = ElectionSettings::new("phalanx", name);
         let clock = Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH));
         let (standing, fence, run) = Election::of(client.clone(), settings.clone(), clock, random);
         let task = tokio::spawn(run);
-        Candidate { line, client, settings, standing, fence, task }
+        Candidate { faults: line, client, settings, leadership: standing, fence, task }
     }
 
-    async fn becomes(&mut self, wanted: Standing, within: u64) {
-        let becoming = self.standing.wait_for(|standing| *standing == wanted);
+    async fn wait_for(&mut self, wanted: LeadershipState, within: u64) {
+        let becoming = self.leadership.wait_for(|standing| *standing == wanted);
         let got = timeout(Duration::from_secs(within), becoming).await;
         assert!(got.is_ok(), "{} is not {wanted:?} within {within} s", self.settings.identity);
     }
@@ -113,50 +113,50 @@ impl Candidate {
 #[tokio::test(start_paused = true)]
 async fn the_second_leads_only_after_the_first_has_stopped_by_its_own_clock() {
     let server = LeaseServer::default();
-    let mut first = Candidate::stand(&server, "first", 1);
-    first.becomes(Standing::Leading(1), 2).await;
-    let mut second = Candidate::stand(&server, "second", 2);
+    let mut first = Candidate::start(&server, "first", 1);
+    first.wait_for(LeadershipState::Leading(1), 2).await;
+    let mut second = Candidate::start(&server, "second", 2);
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(*second.standing.borrow(), Standing::Waiting, "the lease is renewed");
-    first.line.is_cut.store(true, Ordering::Relaxed);
-    first.becomes(Standing::Lost, 13).await;
+    assert_eq!(*second.leadership.borrow(), LeadershipState::Standby, "the lease is renewed");
+    first.faults.is_cut.store(true, Ordering::Relaxed);
+    first.wait_for(LeadershipState::Lost, 13).await;
     assert!(!first.fence.is_open());
-    assert_eq!(*second.standing.borrow(), Standing::Waiting);
-    second.becomes(Standing::Leading(1), 10).await;
+    assert_eq!(*second.leadership.borrow(), LeadershipState::Standby);
+    second.wait_for(LeadershipState::Leading(1), 10).await;
     assert_eq!(server.spec()["holderIdentity"], "second");
     assert_eq!(server.spec()["leaseTransitions"], 1);
-    first.line.is_cut.store(false, Ordering::Relaxed);
+    first.faults.is_cut.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(*first.standing.borrow(), Standing::Lost, "until it has seen the lease again");
+    assert_eq!(*first.leadership.borrow(), LeadershipState::Lost, "until it has seen the lease again");
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(*first.standing.borrow(), Standing::Waiting, "it is a candidate again, and waits");
-    second.line.loses_answers.store(true, Ordering::Relaxed);
-    first.becomes(Standing::Leading(2), 40).await;
+    assert_eq!(*first.leadership.borrow(), LeadershipState::Standby, "it is a candidate again, and waits");
+    second.faults.loses_answers.store(true, Ordering::Relaxed);
+    first.wait_for(LeadershipState::Leading(2), 40).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_given_back_is_taken_with_the_next_look() {
     let server = LeaseServer::default();
-    let mut first = Candidate::stand(&server, "first", 1);
-    first.becomes(Standing::Leading(1), 2).await;
-    let mut second = Candidate::stand(&server, "second", 2);
+    let mut first = Candidate::start(&server, "first", 1);
+    first.wait_for(LeadershipState::Leading(1), 2).await;
+    let mut second = Candidate::start(&server, "second", 2);
     sleep(Duration::from_secs(10)).await;
     first.task.abort();
-    give_back(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
-    second.becomes(Standing::Leading(1), 4).await;
-    give_back(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
+    release_lease(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
+    second.wait_for(LeadershipState::Leading(1), 4).await;
+    release_lease(&first.client, &first.settings, &TokioClock::starting_at(Timestamp::UNIX_EPOCH)).await;
     assert_eq!(server.spec()["holderIdentity"], "second", "nobody gives back what is not his");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_slept_finds_its_fence_closed_before_any_timer_has_run() {
     let server = LeaseServer::default();
-    let mut first = Candidate::stand(&server, "first", 1);
-    let fenced = first.fence.around(first.client.clone());
+    let mut first = Candidate::start(&server, "first", 1);
+    let fenced = first.fence.wrap(first.client.clone());
     let write = async || runtime::request::put(&fenced, "/any", &json!({})).await;
     let refused = write().await.unwrap_err();
     assert!(runtime::failure::message(&refused).contains("does not hold its lease"), "{refused}");
-    first.becomes(Standing::Leading(1), 2).await;
+    first.wait_for(LeadershipState::Leading(1), 2).await;
     assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Api(_))), "it reached the server");
     // `advance` moves the clock at once, as a stopped process would see it.
     advance(Duration::from_secs(11)).await;
@@ -169,12 +169,12 @@ async fn a_process_that_slept_finds_its_fence_closed_before_any_timer_has_run() 
 #[tokio::test(start_paused = true)]
 async fn a_write_without_an_answer_is_given_up_before_the_lease_can_pass_to_another() {
     let server = LeaseServer::default();
-    let mut first = Candidate::stand(&server, "first", 1);
-    first.becomes(Standing::Leading(1), 2).await;
-    let mut second = Candidate::stand(&server, "second", 2);
+    let mut first = Candidate::start(&server, "first", 1);
+    first.wait_for(LeadershipState::Leading(1), 2).await;
+    let mut second = Candidate::start(&server, "second", 2);
     sleep(Duration::from_secs(20)).await;
-    let fenced = first.fence.around(first.client.clone());
-    first.line.is_cut.store(true, Ordering::Relaxed);
+    let fenced = first.fence.wrap(first.client.clone());
+    first.faults.is_cut.store(true, Ordering::Relaxed);
     let cut_at = Instant::now();
     // One write every 100 ms, until the fence lets none begin.
     let mut writes = tokio::task::JoinSet::new();
@@ -183,7 +183,7 @@ async fn a_write_without_an_answer_is_given_up_before_the_lease_can_pass_to_anot
         writes.spawn(async move { (runtime::request::put(&fenced, "/any", &json!({})).await, Instant::now()) });
         sleep(Duration::from_millis(100)).await;
     }
-    second.becomes(Standing::Leading(1), 10).await;
+    second.wait_for(LeadershipState::Leading(1), 10).await;
     let led_at = Instant::now();
     assert!(cut_at.elapsed() > Duration::from_secs(10) && writes.len() > 70, "{} writes", writes.len());
     while let Some(ended) = writes.join_next().await {
@@ -196,13 +196,13 @@ async fn a_write_without_an_answer_is_given_up_before_the_lease_can_pass_to_anot
 #[tokio::test(start_paused = true)]
 async fn a_slow_write_goes_on_while_the_lease_is_renewed() {
     let server = LeaseServer::default();
-    let mut first = Candidate::stand(&server, "first", 1);
-    first.becomes(Standing::Leading(1), 2).await;
+    let mut first = Candidate::start(&server, "first", 1);
+    first.wait_for(LeadershipState::Leading(1), 2).await;
     let slow = tower::service_fn(|_: Request<Body>| async {
         sleep(Duration::from_secs(14)).await;
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("{}")))
     });
-    let fenced = first.fence.around(Client::new(slow, "default"));
+    let fenced = first.fence.wrap(Client::new(slow, "default"));
     let write = async || runtime::request::put(&fenced, "/any", &json!({})).await;
     assert!(write().await.is_ok());
     let (write, ()) = tokio::join!(write(), async {
@@ -218,7 +218,7 @@ async fn no_two_processes_may_write_at_once_whatever_the_lines_do() {
         let server = LeaseServer::default();
         let random = Random::seeded(seed);
         let mut candidates: Vec<_> =
-            (0..3).map(|n| Candidate::stand(&server, &format!("c{n}"), seed * 10 + n)).collect();
+            (0..3).map(|n| Candidate::start(&server, &format!("c{n}"), seed * 10 + n)).collect();
         let (mut led, mut generation) = (0, 3);
         for _ in 0..4_000 {
             sleep(Duration::from_millis(50)).await;
@@ -227,11 +227,11 @@ async fn no_two_processes_may_write_at_once_whatever_the_lines_do() {
             led += usize::from(open == 1);
             let candidate = &mut candidates[random.below(3) as usize];
             match random.below(200) {
-                0 => candidate.line.is_cut.store(true, Ordering::Relaxed),
-                1 => candidate.line.loses_answers.store(true, Ordering::Relaxed),
+                0 => candidate.faults.is_cut.store(true, Ordering::Relaxed),
+                1 => candidate.faults.loses_answers.store(true, Ordering::Relaxed),
                 2..=5 => {
-                    candidate.line.is_cut.store(false, Ordering::Relaxed);
-                    candidate.line.loses_answers.store(false, Ordering::Relaxed);
+                    candidate.faults.is_cut.store(false, Ordering::Relaxed);
+                    candidate.faults.loses_answers.store(false, Ordering::Relaxed);
                 }
                 _ => {}
             }
@@ -239,7 +239,7 @@ async fn no_two_processes_may_write_at_once_whatever_the_lines_do() {
             if random.below(300) == 0 {
                 candidate.task.abort();
                 generation += 1;
-                *candidate = Candidate::stand(&server, &format!("c{generation}"), seed * 10 + generation);
+                *candidate = Candidate::start(&server, &format!("c{generation}"), seed * 10 + generation);
             }
         }
         assert!(led > 1_000, "seed {seed}: somebody led {led} times of 4,000");

@@ -17,7 +17,7 @@ use kube::client::Body;
 type Chunk = Result<Bytes, std::io::Error>;
 
 /// What the next request gets.
-enum Reply {
+enum ScriptedReply {
     Never,
     Text(u16, String),
     Stream(UnboundedReceiver<Chunk>),
@@ -26,8 +26,8 @@ enum Reply {
 /// The script, and what was asked so far.
 #[derive(Clone, Default)]
 pub struct FakeServer {
-    script: Arc<Mutex<VecDeque<Reply>>>,
-    asked: Arc<Mutex<Vec<String>>>,
+    script: Arc<Mutex<VecDeque<ScriptedReply>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 /// The server's end of a watch.
@@ -43,24 +43,24 @@ impl FakeServer {
 
     /// The next unanswered request gets this.
     pub fn reply(&self, code: u16, body: &str) {
-        self.script.lock().unwrap().push_back(Reply::Text(code, body.to_owned()));
+        self.script.lock().unwrap().push_back(ScriptedReply::Text(code, body.to_owned()));
     }
 
     /// The next unanswered request never gets an answer.
     pub fn lose_answer(&self) {
-        self.script.lock().unwrap().push_back(Reply::Never);
+        self.script.lock().unwrap().push_back(ScriptedReply::Never);
     }
 
     /// The next unanswered request is a watch whose lines come from the returned end.
     pub fn reply_watch(&self) -> WatchEnd {
         let (sender, receiver) = unbounded();
-        self.script.lock().unwrap().push_back(Reply::Stream(receiver));
+        self.script.lock().unwrap().push_back(ScriptedReply::Stream(receiver));
         WatchEnd(sender)
     }
 
     /// Requests since the last call, as `METHOD path?query body`.
-    pub fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+    pub fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 
     async fn answer(
@@ -70,12 +70,16 @@ impl FakeServer {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
         let line = format!("{} {} {}", parts.method, parts.uri, String::from_utf8_lossy(&body));
-        self.asked.lock().unwrap().push(line.trim_end().to_owned());
+        self.requests.lock().unwrap().push(line.trim_end().to_owned());
         let reply = self.script.lock().unwrap().pop_front();
         let (code, body) = match reply {
-            None | Some(Reply::Never) => std::future::pending().await,
-            Some(Reply::Text(code, text)) => (code, Full::from(text).map_err(|never| match never {}).boxed_unsync()),
-            Some(Reply::Stream(chunks)) => (200, StreamBody::new(chunks.map(|c| c.map(Frame::data))).boxed_unsync()),
+            None | Some(ScriptedReply::Never) => std::future::pending().await,
+            Some(ScriptedReply::Text(code, text)) => {
+                (code, Full::from(text).map_err(|never| match never {}).boxed_unsync())
+            }
+            Some(ScriptedReply::Stream(chunks)) => {
+                (200, StreamBody::new(chunks.map(|c| c.map(Frame::data))).boxed_unsync())
+            }
         };
         Ok(Response::builder().status(code).body(body).unwrap())
     }

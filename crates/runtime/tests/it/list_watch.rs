@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::Revision;
 use api::views::{ObjectKey, PodView};
-use runtime::{Cache, Cursor, ListWatchConfig, keep};
+use runtime::{Cache, Cursor, ListWatchConfig, list_and_watch};
 use tokio::time::{Instant, timeout};
 
 use crate::fake_server::FakeServer;
@@ -23,19 +23,19 @@ fn event(kind: &str, object: &str) -> String {
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
-struct World {
+struct ListWatchHarness {
     server: FakeServer,
     cache: Cache<PodView>,
     cursor: Cursor<PodView>,
 }
 
-impl World {
-    fn start(prepare: impl FnOnce(&FakeServer)) -> World {
+impl ListWatchHarness {
+    fn start(prepare: impl FnOnce(&FakeServer)) -> ListWatchHarness {
         let server = FakeServer::default();
         prepare(&server);
         let cache = Cache::new(&[]);
-        tokio::spawn(keep(server.client(), cache.clone(), ListWatchConfig::default()));
-        World { server, cursor: cache.subscribe(), cache }
+        tokio::spawn(list_and_watch(server.client(), cache.clone(), ListWatchConfig::default()));
+        ListWatchHarness { server, cursor: cache.subscribe(), cache }
     }
 
     /// The next `count` changes: `+` created, `~` changed, `-` deleted.
@@ -63,11 +63,11 @@ async fn of_what_has_ended_the_cache_keeps_only_what_is_read() {
         pod(name, revision).replace("}}", &format!("}}{spec}"))
     };
     let mut watch = None;
-    let mut world = World::start(|server| {
+    let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[ended("listed", 1)]));
         watch = Some(server.reply_watch());
     });
-    world.cache.synced().await;
+    world.cache.wait_for_sync().await;
     watch.unwrap().send(&event("ADDED", &ended("watched", 6)));
     assert_eq!(world.changes(2).await, "+listed +watched");
     for pod in world.cache.all() {
@@ -78,12 +78,12 @@ async fn of_what_has_ended_the_cache_keeps_only_what_is_read() {
 #[tokio::test(start_paused = true)]
 async fn a_list_in_pages_and_its_watch_fold_into_the_cache() {
     let mut watch = None;
-    let mut world = World::start(|server| {
+    let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "next/page=", &[pod("a", 1)]));
         server.reply(200, &list(5, "", &[pod("b", 2)]));
         watch = Some(server.reply_watch());
     });
-    world.cache.synced().await;
+    world.cache.wait_for_sync().await;
     assert_eq!(world.changes(2).await, "+a +b");
     assert_eq!(world.cache.revision(), Revision(5));
     // Several events in one chunk, and one event over two chunks.
@@ -97,23 +97,23 @@ async fn a_list_in_pages_and_its_watch_fold_into_the_cache() {
     assert!(world.cache.get(&ObjectKey::new("ns", "b")).is_none());
     let watching = "watch=true&timeoutSeconds=290&allowWatchBookmarks=true&resourceVersion=5";
     assert_eq!(
-        world.server.asked(),
+        world.server.take_requests(),
         [format!("{PODS}limit=500"), format!("{PODS}limit=500&continue=next%2Fpage%3D"), format!("{PODS}{watching}")]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bookmark_moves_the_revision_and_wakes_who_waits_for_it() {
+async fn a_bookmark_moves_the_revision_and_wakes_its_waiters() {
     let mut watch = None;
-    let world = World::start(|server| {
+    let world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[]));
         watch = Some(server.reply_watch());
     });
-    world.cache.synced().await;
+    world.cache.wait_for_sync().await;
     let (cache, watch) = (world.cache.clone(), watch.unwrap());
-    let waiting = tokio::spawn(async move { cache.reached(Revision(40)).await });
+    let waiting = tokio::spawn(async move { cache.wait_for_revision(Revision(40)).await });
     watch.send(&event("BOOKMARK", r#"{"kind":"Pod","metadata":{"resourceVersion":"39"}}"#));
-    assert!(timeout(Duration::from_secs(1), world.cache.reached(Revision(40))).await.is_err());
+    assert!(timeout(Duration::from_secs(1), world.cache.wait_for_revision(Revision(40))).await.is_err());
     watch.send(&event("BOOKMARK", r#"{"kind":"Pod","metadata":{"resourceVersion":"41"}}"#));
     timeout(Duration::from_secs(1), waiting).await.expect("revision 40 is reached").unwrap();
     assert_eq!(world.cache.revision(), Revision(41));
@@ -123,13 +123,14 @@ async fn a_bookmark_moves_the_revision_and_wakes_who_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn what_the_cache_shows_ends_a_wait_for_a_revision_of_another_kind() {
     let mut watch = None;
-    let world = World::start(|server| {
+    let world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[pod("a", 1)]));
         watch = Some(server.reply_watch());
     });
-    world.cache.synced().await;
+    world.cache.wait_for_sync().await;
     let (cache, watch) = (world.cache.clone(), watch.unwrap());
-    let waiting = tokio::spawn(async move { cache.reached_or(Revision(40), || cache.all().is_empty()).await });
+    let waiting =
+        tokio::spawn(async move { cache.wait_for_revision_or(Revision(40), || cache.all().is_empty()).await });
     watch.send(&event("MODIFIED", &pod("a", 6)));
     watch.send(&event("DELETED", &pod("a", 7)));
     timeout(Duration::from_secs(1), waiting).await.expect("the pod is gone").unwrap();
@@ -139,7 +140,7 @@ async fn what_the_cache_shows_ends_a_wait_for_a_revision_of_another_kind() {
 #[tokio::test(start_paused = true)]
 async fn a_cut_watch_resumes_after_the_last_event_seen() {
     let mut watches = Vec::new();
-    let mut world = World::start(|server| {
+    let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[]));
         watches.extend([server.reply_watch(), server.reply_watch()]);
     });
@@ -152,7 +153,7 @@ async fn a_cut_watch_resumes_after_the_last_event_seen() {
     second.send(&event("ADDED", &pod("b", 10)));
     assert_eq!(world.changes(1).await, "+b");
     assert_eq!(before.elapsed(), Duration::from_millis(200), "one step of back-off");
-    let asked = world.server.asked();
+    let asked = world.server.take_requests();
     assert_eq!(asked.len(), 3, "no second list: {asked:?}");
     assert!(asked[2].ends_with("resourceVersion=9"), "{}", asked[2]);
 }
@@ -160,7 +161,7 @@ async fn a_cut_watch_resumes_after_the_last_event_seen() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_brought_something_starts_the_back_off_anew() {
     let mut watches = Vec::new();
-    let mut world = World::start(|server| {
+    let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[]));
         watches.extend((0..6).map(|_| server.reply_watch()));
     });
@@ -178,7 +179,7 @@ async fn an_expired_watch_lists_anew_and_tells_what_went_missing() {
     for by_status_code in [false, true] {
         let gone = r#"{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"too old"}"#;
         let mut watch = None;
-        let mut world = World::start(|server| {
+        let mut world = ListWatchHarness::start(|server| {
             server.reply(200, &list(5, "", &[pod("a", 1), pod("b", 2)]));
             if by_status_code {
                 server.reply(410, gone);
@@ -199,7 +200,7 @@ async fn an_expired_watch_lists_anew_and_tells_what_went_missing() {
 async fn an_object_that_does_not_decode_is_skipped_and_the_watch_goes_on() {
     let bad = r#"{"metadata":{"namespace":"ns","name":"bad","resourceVersion":"6"},"spec":{"containers":"none"}}"#;
     let mut watch = None;
-    let mut world = World::start(|server| {
+    let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[pod("a", 1), bad.to_owned()]));
         watch = Some(server.reply_watch());
     });
@@ -212,31 +213,31 @@ async fn an_object_that_does_not_decode_is_skipped_and_the_watch_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_is_asked_again_with_growing_pauses() {
     let before = Instant::now();
-    let world = World::start(|server| {
+    let world = ListWatchHarness::start(|server| {
         (0..3).for_each(|_| server.reply(503, "upstream connect error"));
         server.reply(200, &list(5, "", &[]));
     });
-    world.cache.synced().await;
+    world.cache.wait_for_sync().await;
     assert_eq!(before.elapsed().as_millis() / 100, 14, "200 + 400 + 800 ms");
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_a_kind_that_is_not_served_there_is_nothing_until_it_is() {
-    let (server, reach, cache) = (FakeServer::default(), runtime::Reach::default(), Cache::<PodView>::new(&[]));
+    let (server, reach, cache) = (FakeServer::default(), runtime::Reachability::default(), Cache::<PodView>::new(&[]));
     server.reply(404, "404 page not found");
     server.reply(200, &list(7, "", &[pod("a", 5)]));
     let watch = server.reply_watch();
     server.reply(404, "404 page not found");
-    let config = ListWatchConfig { reach: Some(reach.clone()), ..ListWatchConfig::default() };
-    tokio::spawn(keep(server.client(), cache.clone(), config));
-    let mut world = World { server, cursor: cache.subscribe(), cache };
+    let config = ListWatchConfig { reachability: Some(reach.clone()), ..ListWatchConfig::default() };
+    tokio::spawn(list_and_watch(server.client(), cache.clone(), config));
+    let mut world = ListWatchHarness { server, cursor: cache.subscribe(), cache };
     let start = Instant::now();
-    timeout(Duration::from_secs(1), world.cache.synced()).await.expect("nothing is all there is");
+    timeout(Duration::from_secs(1), world.cache.wait_for_sync()).await.expect("nothing is all there is");
     assert!(world.cache.is_empty());
     assert_eq!(world.changes(1).await, "+a");
     assert_eq!(start.elapsed(), Duration::from_secs(30), "asked again, but not all the time");
     // Nothing was ever out of reach, and still the server is another than before.
-    timeout(Duration::from_secs(1), reach.recovered(0)).await.expect("who asked before must ask again");
+    timeout(Duration::from_secs(1), reach.wait_for_recovery(0)).await.expect("who asked before must ask again");
     // The watch is cut, and the server that comes back has been changed again.
     watch.cut();
     assert_eq!(world.changes(1).await, "-a");
@@ -244,26 +245,26 @@ async fn of_a_kind_that_is_not_served_there_is_nothing_until_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_out_of_reach_is_known_and_known_to_be_back() {
-    let (server, reach) = (FakeServer::default(), runtime::Reach::default());
+    let (server, reach) = (FakeServer::default(), runtime::Reachability::default());
     server.reply(503, "");
     server.reply(200, &list(7, "", &[]));
     let _watch = server.reply_watch();
     let cache = Cache::<PodView>::new(&[]);
-    let config = ListWatchConfig { reach: Some(reach.clone()), ..ListWatchConfig::default() };
-    tokio::spawn(keep(server.client(), cache.clone(), config));
+    let config = ListWatchConfig { reachability: Some(reach.clone()), ..ListWatchConfig::default() };
+    tokio::spawn(list_and_watch(server.client(), cache.clone(), config));
     tokio::task::yield_now().await;
-    while server.asked().is_empty() || reach.is_well() {
+    while server.take_requests().is_empty() || reach.is_reachable() {
         tokio::task::yield_now().await;
     }
-    timeout(Duration::from_secs(10), reach.recovered(0)).await.expect("it answers again");
-    assert!(reach.is_well() && cache.is_synced());
+    timeout(Duration::from_secs(10), reach.wait_for_recovery(0)).await.expect("it answers again");
+    assert!(reach.is_reachable() && cache.is_synced());
 }
 
 // A watch that had lost an event came as far as any other, and what was lost stayed lost until the next list.
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_said_to_be_wrong_is_listed_anew_at_once() {
     let mut watches = Vec::new();
-    let mut world = World::start(|server| {
+    let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[pod("a", 1)]));
         watches.push(server.reply_watch());
         server.reply(200, &list(9, "", &[pod("a", 1), pod("b", 6)]));
@@ -273,7 +274,7 @@ async fn a_cache_that_is_said_to_be_wrong_is_listed_anew_at_once() {
     watches[0].send(&event("ADDED", &pod("c", 7)));
     assert_eq!(world.changes(1).await, "+c");
     let asked_at = Instant::now();
-    world.cache.renew().await;
+    world.cache.relist().await;
     assert_eq!(asked_at.elapsed(), Duration::ZERO);
     assert_eq!(world.changes(2).await, "-c +b");
     watches[1].send(&event("MODIFIED", &pod("b", 10)));
@@ -283,22 +284,22 @@ async fn a_cache_that_is_said_to_be_wrong_is_listed_anew_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_cache_catches_up_with_one_object_by_waiting_or_by_a_list() {
     let mut watches = Vec::new();
-    let mut world = World::start(|server| {
+    let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[pod("a", 5)]));
         watches.push(server.reply_watch());
     });
     assert_eq!(world.changes(1).await, "+a");
-    world.server.asked();
+    world.server.take_requests();
     let (client, key) = (world.server.client(), ObjectKey::new("ns", "a"));
     let catch_up = || runtime::request::catch_up(&client, &world.cache, &key);
 
     world.server.reply(200, &pod("a", 5));
     catch_up().await.unwrap();
-    assert_eq!(world.server.asked(), ["GET /api/v1/namespaces/ns/pods/a"], "it is as new as can be");
+    assert_eq!(world.server.take_requests(), ["GET /api/v1/namespaces/ns/pods/a"], "it is as new as can be");
 
     world.server.reply(404, r#"{"kind":"Status","code":404}"#);
     catch_up().await.unwrap();
-    assert_eq!(world.server.asked().len(), 1, "that it is gone comes as an event");
+    assert_eq!(world.server.take_requests().len(), 1, "that it is gone comes as an event");
 
     // The event of revision 6 was lost; the watch is past it.
     watches[0].send(&event("ADDED", &pod("b", 7)));
@@ -313,7 +314,7 @@ async fn a_cache_catches_up_with_one_object_by_waiting_or_by_a_list() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_says_nothing_is_taken_up_where_it_was() {
     let mut watches = Vec::new();
-    let mut world = World::start(|server| {
+    let mut world = ListWatchHarness::start(|server| {
         server.reply(200, &list(5, "", &[pod("a", 5)]));
         watches.push(server.reply_watch());
         watches.push(server.reply_watch());
@@ -321,17 +322,17 @@ async fn a_watch_that_says_nothing_is_taken_up_where_it_was() {
     assert_eq!(world.changes(1).await, "+a");
     watches[0].send(&event("ADDED", &pod("b", 7)));
     assert_eq!(world.changes(1).await, "+b");
-    world.server.asked();
+    world.server.take_requests();
     let began = Instant::now();
     watches[1].send(&event("ADDED", &pod("c", 9)));
     let change = timeout(Duration::from_secs(600), world.cursor.next()).await.expect("the second watch is asked for");
     assert_eq!((change.latest().metadata.name.as_str(), began.elapsed().as_secs()), ("c", 70));
-    assert!(world.server.asked()[0].contains("resourceVersion=7"), "from the last event on");
+    assert!(world.server.take_requests()[0].contains("resourceVersion=7"), "from the last event on");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_and_a_watch_without_an_answer_are_asked_for_again() {
-    let mut world = World::start(FakeServer::lose_answer);
+    let mut world = ListWatchHarness::start(FakeServer::lose_answer);
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.server.reply(200, &list(5, "", &[pod("a", 5)]));
     world.server.lose_answer();

@@ -89,7 +89,7 @@ async fn what_happens_to_keys_is_counted() {
     let mut registry = Registry::default();
     let metrics = QueueMetrics::register(&mut registry);
     let backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(4) };
-    let queue = WorkQueue::counted(backoff, metrics.of("test"));
+    let queue = WorkQueue::with_metrics(backoff, metrics.of("test"));
     let told = |figure: &str| {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();

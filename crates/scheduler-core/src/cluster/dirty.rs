@@ -4,14 +4,14 @@ use super::NodeIndex;
 
 /// A node that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Touch {
+pub(crate) struct TouchedNode {
     pub(crate) node: NodeIndex,
-    pub(crate) changed: Changed,
+    pub(crate) changed: NodeChangeKind,
 }
 
 /// What changed about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Changed {
+pub(crate) enum NodeChangeKind {
     /// Only pods came or went.
     Pods,
     /// Labels, taints, allocatable or the node's existence; perhaps pods, too.
@@ -25,18 +25,18 @@ pub(crate) struct DirtyLog {
     base: u64,
     entries: Vec<NodeIndex>,
     /// By node.
-    last: Vec<Last>,
+    last: Vec<LastChange>,
 }
 
 /// Where the log ended after the last changes of a node; 0: there was none.
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
+struct LastChange {
     change: u64,
     shape: u64,
 }
 
 impl DirtyLog {
-    pub(crate) fn push(&mut self, node: NodeIndex, changed: Changed, width: usize) {
+    pub(crate) fn push(&mut self, node: NodeIndex, changed: NodeChangeKind, width: usize) {
         let keep = width.max(64);
         if self.entries.len() >= 2 * keep {
             let drop = self.entries.len() - keep;
@@ -45,12 +45,12 @@ impl DirtyLog {
         }
         self.entries.push(node);
         if self.last.len() <= node.at() {
-            self.last.resize(node.at() + 1, Last::default());
+            self.last.resize(node.at() + 1, LastChange::default());
         }
         let end = self.end();
         let last = &mut self.last[node.at()];
         last.change = end;
-        if changed == Changed::Shape {
+        if changed == NodeChangeKind::Shape {
             last.shape = end;
         }
     }
@@ -65,14 +65,14 @@ impl DirtyLog {
     }
 
     /// The nodes that changed since position `seen`, each once; `None` when it is too long ago to tell.
-    pub(crate) fn since(&self, seen: u64) -> Option<impl Iterator<Item = Touch> + '_> {
+    pub(crate) fn since(&self, seen: u64) -> Option<impl Iterator<Item = TouchedNode> + '_> {
         let skip = usize::try_from(seen.checked_sub(self.base)?).ok()?;
         let ends = seen + 1..;
         let touches = self.entries.get(skip..)?.iter().zip(ends).filter_map(move |(node, end)| {
             let last = self.last[node.at()];
             // A node that changed again later is told of then.
-            let changed = if last.shape > seen { Changed::Shape } else { Changed::Pods };
-            (last.change == end).then_some(Touch { node: *node, changed })
+            let changed = if last.shape > seen { NodeChangeKind::Shape } else { NodeChangeKind::Pods };
+            (last.change == end).then_some(TouchedNode { node: *node, changed })
         });
         Some(touches)
     }
@@ -83,7 +83,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn read(log: &DirtyLog, seen: u64) -> Vec<(u32, Changed)> {
+    fn read(log: &DirtyLog, seen: u64) -> Vec<(u32, NodeChangeKind)> {
         log.since(seen).unwrap().map(|touch| (touch.node.0, touch.changed)).collect()
     }
 
@@ -92,24 +92,29 @@ mod tests {
         let mut log = DirtyLog::default();
         let (mut seen, mut all) = (0, Vec::new());
         for node in 0..1000 {
-            log.push(NodeIndex(node), Changed::Pods, 10);
+            log.push(NodeIndex(node), NodeChangeKind::Pods, 10);
             if node % 7 == 0 {
                 all.extend(read(&log, seen));
                 seen = log.end();
             }
         }
         all.extend(read(&log, seen));
-        assert_eq!(all, (0..1000).map(|node| (node, Changed::Pods)).collect::<Vec<_>>());
+        assert_eq!(all, (0..1000).map(|node| (node, NodeChangeKind::Pods)).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_node_that_changed_often_is_told_of_once_with_all_that_changed() {
         let mut log = DirtyLog::default();
-        for (node, changed) in [(1, Changed::Shape), (2, Changed::Pods), (1, Changed::Pods), (1, Changed::Pods)] {
+        for (node, changed) in [
+            (1, NodeChangeKind::Shape),
+            (2, NodeChangeKind::Pods),
+            (1, NodeChangeKind::Pods),
+            (1, NodeChangeKind::Pods),
+        ] {
             log.push(NodeIndex(node), changed, 10);
         }
-        assert_eq!(read(&log, 0), [(2, Changed::Pods), (1, Changed::Shape)]);
-        assert_eq!(read(&log, 1), [(2, Changed::Pods), (1, Changed::Pods)]);
+        assert_eq!(read(&log, 0), [(2, NodeChangeKind::Pods), (1, NodeChangeKind::Shape)]);
+        assert_eq!(read(&log, 1), [(2, NodeChangeKind::Pods), (1, NodeChangeKind::Pods)]);
         assert_eq!(read(&log, 4), []);
     }
 
@@ -117,7 +122,7 @@ mod tests {
     fn a_reader_that_lags_too_far_is_told_so() {
         let mut log = DirtyLog::default();
         for node in 0..1000 {
-            log.push(NodeIndex(node), Changed::Pods, 10);
+            log.push(NodeIndex(node), NodeChangeKind::Pods, 10);
         }
         assert!(log.since(0).is_none() && log.since(log.end() - 64).is_some());
         assert!(log.entries.len() <= 128);

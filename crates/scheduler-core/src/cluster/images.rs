@@ -6,14 +6,14 @@ use crate::names::NameId;
 
 /// On how many nodes each image lies. Images that no node has are not here.
 #[derive(Debug, Default)]
-pub(super) struct Images {
+pub(super) struct ImageCounts {
     nodes_count: FxHashMap<NameId, u32>,
 }
 
 /// An image on a node's disk and its size in bytes.
 pub(crate) type NodeImage = (NameId, i64);
 
-impl Images {
+impl ImageCounts {
     pub(super) fn nodes_count(&self, image: NameId) -> u32 {
         self.nodes_count.get(&image).copied().unwrap_or(0)
     }

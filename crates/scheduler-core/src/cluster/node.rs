@@ -3,12 +3,12 @@
 use api::views::NodeView;
 
 use super::images::NodeImage;
-use crate::names::{NameId, Names};
-use crate::wakes::Wakes;
+use crate::cluster_events::ClusterEvents;
+use crate::names::{NameId, NameTable};
 
 /// What static filters read about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Node {
+pub(crate) struct NodeInfo {
     pub(crate) name: NameId,
     /// False while only pods of the node were seen, or after it was deleted.
     pub(crate) present: bool,
@@ -47,9 +47,9 @@ impl Effect {
     }
 }
 
-impl Node {
-    pub(super) fn absent(name: NameId) -> Node {
-        Node {
+impl NodeInfo {
+    pub(super) fn absent(name: NameId) -> NodeInfo {
+        NodeInfo {
             name,
             present: false,
             unschedulable: false,
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    pub(super) fn of(view: &NodeView, name: NameId, names: &mut Names) -> Node {
+    pub(super) fn of(view: &NodeView, name: NameId, names: &mut NameTable) -> NodeInfo {
         let labels = view.metadata.labels.iter();
         let mut labels: Vec<_> = labels.map(|(key, value)| (names.intern(key), names.intern(value))).collect();
         labels.sort_unstable();
@@ -75,7 +75,7 @@ impl Node {
         let mut images: Vec<_> = sized.map(|(name, size)| (names.intern(name), size)).collect();
         images.sort_by_key(|(name, _)| *name);
         images.dedup_by_key(|(name, _)| *name);
-        Node { name, present: true, unschedulable: view.spec.unschedulable, labels, taints, images: images.into() }
+        NodeInfo { name, present: true, unschedulable: view.spec.unschedulable, labels, taints, images: images.into() }
     }
 
     /// The size of an image, if it lies here.
@@ -96,19 +96,19 @@ impl Node {
     }
 
     /// Which kinds of change lie between `before` and this.
-    pub(super) fn differs_by(&self, before: &Node) -> Wakes {
+    pub(super) fn changes_since(&self, before: &NodeInfo) -> ClusterEvents {
         if self.present && !before.present {
-            return Wakes::NODE_ADDED;
+            return ClusterEvents::NODE_ADD;
         }
-        let mut kinds = Wakes::NONE;
+        let mut kinds = ClusterEvents::NONE;
         if self.labels != before.labels {
-            kinds |= Wakes::LABELS;
+            kinds |= ClusterEvents::NODE_LABELS;
         }
         if self.taints != before.taints || self.unschedulable != before.unschedulable {
-            kinds |= Wakes::TAINTS;
+            kinds |= ClusterEvents::NODE_TAINTS;
         }
         if self.images != before.images {
-            kinds |= Wakes::IMAGES;
+            kinds |= ClusterEvents::NODE_IMAGES;
         }
         kinds
     }

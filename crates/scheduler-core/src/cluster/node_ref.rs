@@ -1,6 +1,6 @@
 //! One node of the cluster as filters and scores see it.
 
-use super::{Cluster, Node, NodeIndex, ResourceId};
+use super::{Cluster, NodeIndex, NodeInfo, ResourceId};
 use crate::classes::Class;
 
 /// A node with what is taken from it. What one reads here, a filter declares by the changes it wakes for.
@@ -18,13 +18,13 @@ impl<'a> NodeRef<'a> {
 
     /// The value of one of its labels.
     pub fn label(self, key: &str) -> Option<&'a str> {
-        let value = self.fixed().label(self.cluster.names.get(key)?)?;
+        let value = self.info().label(self.cluster.names.get(key)?)?;
         Some(self.cluster.names.text(value))
     }
 
     /// Whether it is cordoned.
     pub fn is_unschedulable(self) -> bool {
-        self.fixed().unschedulable
+        self.info().unschedulable
     }
 
     /// What pods may use of a resource: thousandths of a CPU, whole units of all others.
@@ -52,7 +52,7 @@ impl<'a> NodeRef<'a> {
         self.cluster.pods_count(self.index)
     }
 
-    pub(crate) fn fixed(self) -> &'a Node {
+    pub(crate) fn info(self) -> &'a NodeInfo {
         self.cluster.node(self.index)
     }
 

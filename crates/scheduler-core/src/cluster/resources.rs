@@ -7,7 +7,7 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
 use super::NodeIndex;
-use super::sums::Apart;
+use super::overflow_sums::OverflowSums;
 
 /// A resource. CPU counts in thousandths, all others in whole units (bytes, devices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +23,7 @@ impl ResourceId {
     }
 
     /// Whether it matters to scores for pods that do not ask for it, too.
-    pub(crate) fn is_everybodys(self) -> bool {
+    pub(crate) fn is_builtin(self) -> bool {
         self.0 <= ResourceId::EPHEMERAL_STORAGE.0
     }
 
@@ -35,15 +35,15 @@ impl ResourceId {
 
 /// One resource over all nodes.
 #[derive(Debug, Default)]
-pub(crate) struct Column {
+pub(crate) struct ResourceColumn {
     pub(crate) allocatable: Vec<i64>,
     pub(crate) requested: Vec<i64>,
     pub(super) allocatable_total: i128,
 }
 
-impl Column {
-    fn of_width(width: usize) -> Column {
-        Column { allocatable: vec![0; width], requested: vec![0; width], allocatable_total: 0 }
+impl ResourceColumn {
+    fn of_width(width: usize) -> ResourceColumn {
+        ResourceColumn { allocatable: vec![0; width], requested: vec![0; width], allocatable_total: 0 }
     }
 
     fn widen(&mut self, width: usize) {
@@ -53,33 +53,33 @@ impl Column {
 }
 
 #[derive(Debug)]
-pub(super) struct Resources {
+pub(super) struct ResourceColumns {
     names: IndexSet<Arc<str>, FxBuildHasher>,
     /// By resource. None where no node has any of it: whoever makes a pod can make up a name, and a column takes sixteen
     /// bytes for each node.
-    columns: Vec<Option<Column>>,
+    columns: Vec<Option<ResourceColumn>>,
     /// What the nodes have of such a resource.
-    nothing: Column,
-    requested_apart: Apart,
+    empty_column: ResourceColumn,
+    requested_overflow: OverflowSums,
 }
 
-impl Default for Resources {
-    fn default() -> Resources {
-        let mut resources = Resources {
+impl Default for ResourceColumns {
+    fn default() -> ResourceColumns {
+        let mut resources = ResourceColumns {
             names: IndexSet::default(),
             columns: Vec::new(),
-            nothing: Column::default(),
-            requested_apart: Apart::default(),
+            empty_column: ResourceColumn::default(),
+            requested_overflow: OverflowSums::default(),
         };
         for name in ["cpu", "memory", "ephemeral-storage"] {
             let resource = resources.intern(name);
-            resources.columns[resource.at()] = Some(Column::default());
+            resources.columns[resource.at()] = Some(ResourceColumn::default());
         }
         resources
     }
 }
 
-impl Resources {
+impl ResourceColumns {
     pub(super) fn intern(&mut self, name: &str) -> ResourceId {
         let at = self.names.get_index_of(name).unwrap_or_else(|| {
             self.columns.push(None);
@@ -102,38 +102,38 @@ impl Resources {
 
     /// What the nodes have of a resource. What is requested of one that none of them has, [`requested`](Self::requested)
     /// tells.
-    pub(super) fn column(&self, resource: ResourceId) -> &Column {
-        self.columns[resource.at()].as_ref().unwrap_or(&self.nothing)
+    pub(super) fn column(&self, resource: ResourceId) -> &ResourceColumn {
+        self.columns[resource.at()].as_ref().unwrap_or(&self.empty_column)
     }
 
     pub(super) fn requested(&self, resource: ResourceId, node: NodeIndex) -> i64 {
         match &self.columns[resource.at()] {
             Some(column) => column.requested[node.at()],
-            None => self.requested_apart.unshown((resource, node)),
+            None => self.requested_overflow.sum_without_column((resource, node)),
         }
     }
 
     pub(super) fn grow(&mut self, width: usize) {
         self.columns.iter_mut().flatten().for_each(|column| column.widen(width));
-        self.nothing.widen(width);
+        self.empty_column.widen(width);
     }
 
     /// Says whether the amount is another than before. The column comes with the first node that has something, and goes
     /// with the last.
     pub(super) fn set_allocatable(&mut self, resource: ResourceId, node: NodeIndex, amount: i64) -> bool {
-        let (slot, apart) = (&mut self.columns[resource.at()], &mut self.requested_apart);
+        let (slot, apart) = (&mut self.columns[resource.at()], &mut self.requested_overflow);
         if slot.is_none() && amount == 0 {
             return false;
         }
         let column = slot.get_or_insert_with(|| {
-            let mut column = Column::of_width(self.nothing.allocatable.len());
-            apart.show(resource, &mut column.requested);
+            let mut column = ResourceColumn::of_width(self.empty_column.allocatable.len());
+            apart.move_to_column(resource, &mut column.requested);
             column
         });
         let before = std::mem::replace(&mut column.allocatable[node.at()], amount);
         column.allocatable_total += i128::from(amount) - i128::from(before);
-        if column.allocatable_total == 0 && !resource.is_everybodys() {
-            apart.hide(resource, &column.requested);
+        if column.allocatable_total == 0 && !resource.is_builtin() {
+            apart.move_from_column(resource, &column.requested);
             *slot = None;
         }
         before != amount
@@ -147,17 +147,17 @@ impl Resources {
 
     pub(super) fn add_requested(&mut self, resource: ResourceId, node: NodeIndex, amount: i64) {
         match &mut self.columns[resource.at()] {
-            Some(column) => self.requested_apart.add(&mut column.requested[node.at()], (resource, node), amount),
-            None => self.requested_apart.add_unshown((resource, node), amount),
+            Some(column) => self.requested_overflow.add(&mut column.requested[node.at()], (resource, node), amount),
+            None => self.requested_overflow.add_without_column((resource, node), amount),
         }
     }
 }
 
 #[cfg(test)]
-impl Resources {
+impl ResourceColumns {
     /// How many sums stand in no column, or are too large to be shown there.
-    pub(super) fn sums_apart_count(&self) -> usize {
-        self.requested_apart.len()
+    pub(super) fn overflow_sums_count(&self) -> usize {
+        self.requested_overflow.len()
     }
 
     /// How many columns there are.

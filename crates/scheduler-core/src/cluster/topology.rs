@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Node, NodeIndex};
+use super::{NodeIndex, NodeInfo};
 use crate::names::NameId;
 
 /// A topology key that some group has asked for.
@@ -32,20 +32,20 @@ pub(crate) struct Topology {
 
 /// Where some nodes are.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Whereabouts {
+pub(crate) struct OccupiedDomains {
     /// Their domains, each once, in the order of the first node in each.
     pub(crate) domains: Vec<DomainId>,
     /// Those that are in none: without the label, or gone.
-    pub(crate) nowhere: Vec<NodeIndex>,
+    pub(crate) outside: Vec<NodeIndex>,
 }
 
-impl Whereabouts {
+impl OccupiedDomains {
     /// Adds one more node.
     pub(crate) fn add(&mut self, node: NodeIndex, topology: &Topology) {
         match topology.domain_of(node) {
             Some(domain) if self.domains.contains(&domain) => {}
             Some(domain) => self.domains.push(domain),
-            None => self.nowhere.push(node),
+            None => self.outside.push(node),
         }
     }
 }
@@ -60,12 +60,12 @@ struct Domain {
 }
 
 impl Topology {
-    pub(super) fn by(key: NameId) -> Topology {
+    pub(super) fn new(key: NameId) -> Topology {
         Topology { key, version: 0, domain_of: Vec::new(), domains: Vec::new(), by_value: FxHashMap::default() }
     }
 
     /// Puts a node with so many pods into the domain its labels say; tells whether that is another one than before.
-    pub(super) fn set(&mut self, index: NodeIndex, node: &Node, pods_count: i64) -> bool {
+    pub(super) fn set(&mut self, index: NodeIndex, node: &NodeInfo, pods_count: i64) -> bool {
         let next = node.label(self.key).map(|value| self.domain(value));
         let before = self.domain_of(index);
         if before == next {

@@ -1,10 +1,10 @@
 //! A pod with host ports shares its node with no other pod that has one of them; equal pods, then, come one a node.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Reason, lower_each};
+use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::classes::Class;
 use crate::cluster::{NodeRef, NodeRefs};
-use crate::reads::{Parts, Reads};
-use crate::wakes::Wakes;
+use crate::cluster_events::ClusterEvents;
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct HostPorts;
@@ -14,37 +14,41 @@ impl Filter for HostPorts {
         "NodePorts"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Counted
+    fn kind(&self) -> PluginKind {
+        PluginKind::Counted
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::USAGE)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::USAGE)
     }
 
-    fn wakes(&self, class: &Class) -> Wakes {
-        if class.usage.ports.is_empty() { Wakes::NONE } else { Wakes::NODE_ADDED | Wakes::POD_LEFT }
+    fn events_to_register(&self, class: &Class) -> ClusterEvents {
+        if class.usage.ports.is_empty() {
+            ClusterEvents::NONE
+        } else {
+            ClusterEvents::NODE_ADD | ClusterEvents::ASSIGNED_POD_DELETE
+        }
     }
 
-    fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32 {
+    fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32 {
         let wanted = &class.usage.ports;
         if wanted.is_empty() {
             return NO_LIMIT;
         }
-        let used = if load == Load::Now { node.cluster.ports(node.index) } else { &[] };
+        let used = if load == LoadAssumption::Now { node.cluster.ports(node.index) } else { &[] };
         let taken = wanted.iter().any(|port| used.iter().any(|other| port.conflicts_with(*other)));
         u32::from(!taken)
     }
 
-    fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
         if !class.usage.ports.is_empty() {
-            lower_each(self, class, nodes, load, rooms);
+            limit_slots_each(self, class, nodes, load, rooms);
         }
     }
 
-    fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, say: &mut dyn FnMut(Reason)) {
-        if self.room(class, node, Load::Now) <= more {
-            say(Reason::HOST_PORTS);
+    fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, report: &mut dyn FnMut(Reason)) {
+        if self.slots(class, node, LoadAssumption::Now) <= more {
+            report(Reason::HOST_PORTS);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! `nodeSelector`, the required terms of node affinity, and those that the profile adds for all its pods.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Reason, lower_each};
+use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::classes::{Class, Operator, Requirement, Term};
-use crate::cluster::{Cluster, Node, NodeRef, NodeRefs};
+use crate::cluster::{Cluster, NodeInfo, NodeRef, NodeRefs};
+use crate::cluster_events::ClusterEvents;
 use crate::names::NameId;
-use crate::reads::{Parts, Reads};
-use crate::wakes::Wakes;
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct NodeAffinity {
@@ -19,7 +19,7 @@ impl NodeAffinity {
     }
 
     fn admits_any(&self, node: NodeRef<'_>) -> bool {
-        self.added.as_ref().is_none_or(|terms| terms.iter().any(|term| term_matches(term, node.fixed(), node.cluster)))
+        self.added.as_ref().is_none_or(|terms| terms.iter().any(|term| term_matches(term, node.info(), node.cluster)))
     }
 }
 
@@ -28,20 +28,24 @@ impl Filter for NodeAffinity {
         "NodeAffinity"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Static
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::REQUIRED_NODES)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::REQUIRED_NODES)
     }
 
-    fn wakes(&self, class: &Class) -> Wakes {
-        if self.looks_at_labels(class) { Wakes::NODE_ADDED | Wakes::LABELS } else { Wakes::NONE }
+    fn events_to_register(&self, class: &Class) -> ClusterEvents {
+        if self.looks_at_labels(class) {
+            ClusterEvents::NODE_ADD | ClusterEvents::NODE_LABELS
+        } else {
+            ClusterEvents::NONE
+        }
     }
 
-    fn room(&self, class: &Class, node: NodeRef<'_>, _: Load) -> u32 {
-        let fixed = node.fixed();
+    fn slots(&self, class: &Class, node: NodeRef<'_>, _: LoadAssumption) -> u32 {
+        let fixed = node.info();
         let selected = class.required.selector.iter().all(|(key, value)| fixed.label(*key) == Some(*value));
         let wanted = class.required.terms.as_ref();
         let matches =
@@ -49,25 +53,25 @@ impl Filter for NodeAffinity {
         if matches && self.admits_any(node) { NO_LIMIT } else { 0 }
     }
 
-    fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
         if self.looks_at_labels(class) {
-            lower_each(self, class, nodes, load, rooms);
+            limit_slots_each(self, class, nodes, load, rooms);
         }
     }
 
-    fn reasons(&self, _: &Class, node: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
-        say(if self.admits_any(node) { Reason::NODE_AFFINITY } else { Reason::ADDED_AFFINITY });
+    fn reasons(&self, _: &Class, node: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
+        report(if self.admits_any(node) { Reason::NODE_AFFINITY } else { Reason::ADDED_AFFINITY });
     }
 }
 
 /// Whether a node satisfies all of a term. A term without requirements matches nothing.
-pub(crate) fn term_matches(term: &Term, node: &Node, cluster: &Cluster) -> bool {
-    let labels = term.labels.iter().all(|want| holds(want, node.label(want.key), cluster));
-    let names = term.names.iter().all(|want| holds(want, Some(node.name), cluster));
+pub(crate) fn term_matches(term: &Term, node: &NodeInfo, cluster: &Cluster) -> bool {
+    let labels = term.labels.iter().all(|want| requirement_matches(want, node.label(want.key), cluster));
+    let names = term.names.iter().all(|want| requirement_matches(want, Some(node.name), cluster));
     !(term.labels.is_empty() && term.names.is_empty()) && labels && names
 }
 
-fn holds(want: &Requirement, value: Option<NameId>, cluster: &Cluster) -> bool {
+fn requirement_matches(want: &Requirement, value: Option<NameId>, cluster: &Cluster) -> bool {
     match want.operator {
         Operator::In => value.is_some_and(|value| want.values.contains(&value)),
         Operator::NotIn => value.is_none_or(|value| !want.values.contains(&value)),

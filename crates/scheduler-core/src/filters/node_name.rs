@@ -1,10 +1,10 @@
 //! A pod that names its node goes there or nowhere.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Reason, lower_each};
+use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, limit_slots_each};
 use crate::classes::Class;
 use crate::cluster::{NodeRef, NodeRefs};
-use crate::reads::{Parts, Reads};
-use crate::wakes::Wakes;
+use crate::cluster_events::ClusterEvents;
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct NodeName;
@@ -14,32 +14,32 @@ impl Filter for NodeName {
         "NodeName"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Static
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::NODE_NAME)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::NODE_NAME)
     }
 
-    fn wakes(&self, _: &Class) -> Wakes {
-        Wakes::NODE_ADDED
+    fn events_to_register(&self, _: &Class) -> ClusterEvents {
+        ClusterEvents::NODE_ADD
     }
 
-    fn room(&self, class: &Class, node: NodeRef<'_>, _: Load) -> u32 {
+    fn slots(&self, class: &Class, node: NodeRef<'_>, _: LoadAssumption) -> u32 {
         match class.node_name {
-            Some(name) if name != node.fixed().name => 0,
+            Some(name) if name != node.info().name => 0,
             _ => NO_LIMIT,
         }
     }
 
-    fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
         if class.node_name.is_some() {
-            lower_each(self, class, nodes, load, rooms);
+            limit_slots_each(self, class, nodes, load, rooms);
         }
     }
 
-    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
-        say(Reason::NODE_NAME);
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
+        report(Reason::NODE_NAME);
     }
 }

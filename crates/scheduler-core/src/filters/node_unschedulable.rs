@@ -1,11 +1,11 @@
 //! A cordoned node takes no pods, except those that tolerate the taint that stands for it.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Reason, tolerates};
+use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason, tolerates};
 use crate::classes::Class;
 use crate::cluster::{Effect, NodeRef, Taint};
+use crate::cluster_events::ClusterEvents;
 use crate::names::NameId;
-use crate::reads::{Parts, Reads};
-use crate::wakes::Wakes;
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct NodeUnschedulable;
@@ -18,25 +18,25 @@ impl Filter for NodeUnschedulable {
         "NodeUnschedulable"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Static
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::TOLERATIONS)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::TOLERATIONS)
     }
 
-    fn wakes(&self, _: &Class) -> Wakes {
-        Wakes::NODE_ADDED | Wakes::TAINTS
+    fn events_to_register(&self, _: &Class) -> ClusterEvents {
+        ClusterEvents::NODE_ADD | ClusterEvents::NODE_TAINTS
     }
 
-    fn room(&self, class: &Class, node: NodeRef<'_>, _: Load) -> u32 {
-        let cordoned = node.fixed().unschedulable;
+    fn slots(&self, class: &Class, node: NodeRef<'_>, _: LoadAssumption) -> u32 {
+        let cordoned = node.info().unschedulable;
         let admitted = !cordoned || class.tolerations.iter().any(|toleration| tolerates(toleration, CORDON));
         if admitted { NO_LIMIT } else { 0 }
     }
 
-    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
-        say(Reason::UNSCHEDULABLE);
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
+        report(Reason::UNSCHEDULABLE);
     }
 }

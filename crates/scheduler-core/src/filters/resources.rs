@@ -4,24 +4,27 @@ use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 
-use super::{Filter, Kind, Load, NO_LIMIT, Reason};
+use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 use crate::classes::Class;
-use crate::cluster::{Cluster, Column, NodeRef, NodeRefs, ResourceId};
+use crate::cluster::{Cluster, NodeRef, NodeRefs, ResourceColumn, ResourceId};
+use crate::cluster_events::ClusterEvents;
 use crate::profile::FitArgs;
-use crate::reads::{Parts, Reads};
-use crate::wakes::Wakes;
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug, Default)]
-pub(crate) struct Resources {
+pub(crate) struct NodeResourcesFit {
     /// Extended resources that somebody else keeps account of, by name.
     pub(crate) ignored: BTreeSet<String>,
     /// The same by the part of the name before the slash.
     pub(crate) ignored_groups: BTreeSet<String>,
 }
 
-impl Resources {
-    pub(crate) fn of(args: &FitArgs) -> Resources {
-        Resources { ignored: args.ignored_resources.clone(), ignored_groups: args.ignored_resource_groups.clone() }
+impl NodeResourcesFit {
+    pub(crate) fn of(args: &FitArgs) -> NodeResourcesFit {
+        NodeResourcesFit {
+            ignored: args.ignored_resources.clone(),
+            ignored_groups: args.ignored_resource_groups.clone(),
+        }
     }
 
     /// Whether a pod must find room for what it asks of this resource.
@@ -40,50 +43,50 @@ impl Resources {
     }
 
     /// What a pod of the class must find room for, each with what the nodes have of it.
-    fn wanted<'a>(&self, class: &Class, cluster: &'a Cluster) -> Wanted<'a> {
+    fn requested_columns<'a>(&self, class: &Class, cluster: &'a Cluster) -> RequestedColumns<'a> {
         let counted = class.usage.requests.iter().filter(|(resource, _)| self.counts_in(cluster, *resource));
         counted.map(|(resource, amount)| (cluster.column(*resource), *amount)).collect()
     }
 }
 
-type Wanted<'a> = SmallVec<[(&'a Column, i64); 4]>;
+type RequestedColumns<'a> = SmallVec<[(&'a ResourceColumn, i64); 4]>;
 
 /// Whether a resource is none of Kubernetes' own.
 fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(group, _)| group != "kubernetes.io" && !group.ends_with(".kubernetes.io"))
 }
 
-impl Filter for Resources {
+impl Filter for NodeResourcesFit {
     fn name(&self) -> &str {
         "NodeResourcesFit"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Counted
+    fn kind(&self) -> PluginKind {
+        PluginKind::Counted
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::USAGE)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::USAGE)
     }
 
-    fn wakes(&self, _: &Class) -> Wakes {
-        Wakes::NODE_ADDED | Wakes::ALLOCATABLE | Wakes::POD_LEFT
+    fn events_to_register(&self, _: &Class) -> ClusterEvents {
+        ClusterEvents::NODE_ADD | ClusterEvents::NODE_ALLOCATABLE | ClusterEvents::ASSIGNED_POD_DELETE
     }
 
-    fn room(&self, class: &Class, node: NodeRef<'_>, load: Load) -> u32 {
+    fn slots(&self, class: &Class, node: NodeRef<'_>, load: LoadAssumption) -> u32 {
         let mut rooms = [NO_LIMIT];
-        self.lower(class, node.cluster.several(&[node.index]), load, &mut rooms);
+        self.limit_slots(class, node.cluster.node_refs(&[node.index]), load, &mut rooms);
         rooms[0]
     }
 
-    fn lower(&self, class: &Class, nodes: NodeRefs<'_>, load: Load, rooms: &mut [u32]) {
-        let taken = |amount: i64| if load == Load::Now { amount } else { 0 };
+    fn limit_slots(&self, class: &Class, nodes: NodeRefs<'_>, load: LoadAssumption, rooms: &mut [u32]) {
+        let taken = |amount: i64| if load == LoadAssumption::Now { amount } else { 0 };
         for (node, room) in nodes.iter().zip(&mut *rooms) {
             // Never NO_LIMIT: a node allows a number of pods.
             let left = (node.pods_allowed() - taken(node.pods_count())).clamp(0, i64::from(u32::MAX - 1));
             *room = (*room).min(left as u32);
         }
-        for (Column { allocatable, requested, .. }, amount) in self.wanted(class, nodes.cluster) {
+        for (ResourceColumn { allocatable, requested, .. }, amount) in self.requested_columns(class, nodes.cluster) {
             for (node, room) in nodes.nodes.iter().zip(&mut *rooms) {
                 let free = allocatable[node.at()] - taken(requested[node.at()]);
                 let most = i64::from(*room);
@@ -96,15 +99,15 @@ impl Filter for Resources {
         }
     }
 
-    fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, say: &mut dyn FnMut(Reason)) {
+    fn reasons(&self, class: &Class, node: NodeRef<'_>, more: u32, report: &mut dyn FnMut(Reason)) {
         let (cluster, index, more) = (node.cluster, node.index, i64::from(more));
         if cluster.pods_allowed(index) - cluster.pods_count(index) <= more {
-            say(Reason::TOO_MANY_PODS);
+            report(Reason::TOO_MANY_PODS);
         }
         for (resource, amount) in class.usage.requests.iter().filter(|(resource, _)| self.counts(*resource, node)) {
             let free = cluster.allocatable(*resource, index) - cluster.requested(*resource, index);
             if free / amount <= more {
-                say(Reason::insufficient(*resource));
+                report(Reason::insufficient(*resource));
             }
         }
     }

@@ -1,10 +1,10 @@
 //! A tainted node takes only pods that tolerate all its hard taints.
 
-use super::{Filter, Kind, Load, NO_LIMIT, Reason};
+use super::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 use crate::classes::{Class, Toleration, TolerationOperator};
 use crate::cluster::{Effect, NodeRef, Taint};
-use crate::reads::{Parts, Reads};
-use crate::wakes::Wakes;
+use crate::cluster_events::ClusterEvents;
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct Taints;
@@ -14,26 +14,26 @@ impl Filter for Taints {
         "TaintToleration"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Static
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::TOLERATIONS)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::TOLERATIONS)
     }
 
-    fn wakes(&self, _: &Class) -> Wakes {
-        Wakes::NODE_ADDED | Wakes::TAINTS
+    fn events_to_register(&self, _: &Class) -> ClusterEvents {
+        ClusterEvents::NODE_ADD | ClusterEvents::NODE_TAINTS
     }
 
-    fn room(&self, class: &Class, node: NodeRef<'_>, _: Load) -> u32 {
-        let mut hard = node.fixed().taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+    fn slots(&self, class: &Class, node: NodeRef<'_>, _: LoadAssumption) -> u32 {
+        let mut hard = node.info().taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
         let tolerated = |taint: &Taint| class.tolerations.iter().any(|toleration| tolerates(toleration, *taint));
         if hard.all(tolerated) { NO_LIMIT } else { 0 }
     }
 
-    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
-        say(Reason::TAINTS);
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
+        report(Reason::TAINTS);
     }
 }
 

@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 use super::GroupId;
 
 /// So many levels are looked at. The API allows far fewer.
-const LEVELS_MAX: usize = 64;
+const MAX_LEVELS: usize = 64;
 
 /// CompositePodGroups, and the groups below them.
 #[derive(Debug, Default)]
 pub(crate) struct Composites {
-    known: FxHashMap<ObjectKey, Composite>,
+    by_key: FxHashMap<ObjectKey, Composite>,
     /// Groups that name a parent.
     pub(crate) children: BTreeSet<GroupId>,
 }
@@ -41,23 +41,23 @@ impl Composites {
         let key = view.metadata.key();
         let parent = view.spec.parent_composite_pod_group_name.as_deref();
         let parent = parent.map(|name| ObjectKey::new(key.namespace.clone(), name));
-        self.known.insert(key, Composite { parent, is_more_than_basic: view.is_more_than_basic() });
+        self.by_key.insert(key, Composite { parent, is_more_than_basic: view.has_gang_or_topology() });
     }
 
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
-        self.known.remove(key);
+        self.by_key.remove(key);
     }
 
     /// What keeps a group with this parent from being placed by itself; none if all above it are Basic.
     pub(crate) fn obstacle(&self, parent: Option<&ObjectKey>) -> Option<ParentObstacle> {
         let mut next = parent;
         let mut below: Vec<&ObjectKey> = Vec::new();
-        while below.len() < LEVELS_MAX {
+        while below.len() < MAX_LEVELS {
             let key = next?;
             if let Some(first) = below.iter().position(|known| *known == key) {
                 return Some(ParentObstacle::Cycle(below[first..].iter().copied().cloned().collect()));
             }
-            let Some(composite) = self.known.get(key) else { return Some(ParentObstacle::Missing(key.clone())) };
+            let Some(composite) = self.by_key.get(key) else { return Some(ParentObstacle::Missing(key.clone())) };
             if composite.is_more_than_basic {
                 return Some(ParentObstacle::MoreThanBasic(key.clone()));
             }

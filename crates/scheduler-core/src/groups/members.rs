@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::classes::ClassId;
-use crate::cluster::{NodeIndex, Topology, TopologyId, Whereabouts};
+use crate::cluster::{NodeIndex, OccupiedDomains, Topology, TopologyId};
 use crate::pods::PodId;
 
 /// Pods to be placed, by class and by the order they were first seen.
 #[derive(Debug, Default)]
-pub(crate) struct Pending {
+pub(crate) struct PendingMembers {
     by_class: BTreeMap<ClassId, BTreeMap<u64, PodId>>,
     count: usize,
 }
 
-impl Pending {
+impl PendingMembers {
     pub(crate) fn insert(&mut self, class: ClassId, seen: u64, pod: PodId) {
         if self.by_class.entry(class).or_default().insert(seen, pod).is_none() {
             self.count += 1;
@@ -55,38 +55,38 @@ impl Pending {
     }
 
     /// Every class with the number of its pods.
-    pub(crate) fn lots(&self) -> impl Iterator<Item = (ClassId, usize)> + '_ {
+    pub(crate) fn class_counts(&self) -> impl Iterator<Item = (ClassId, usize)> + '_ {
         self.by_class.iter().map(|(class, pods)| (*class, pods.len()))
     }
 }
 
 /// Pods that have their place, and in which domains of the group's key that is.
 #[derive(Debug, Default)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedMembers {
     pods: BTreeSet<PodId>,
     /// How many on each node.
     nodes: BTreeMap<NodeIndex, usize>,
     /// The domains of those nodes, as long as neither changes.
-    domains: Option<Domains>,
+    domains: Option<CachedMemberDomains>,
 }
 
 #[derive(Debug)]
-struct Domains {
+struct CachedMemberDomains {
     topology: TopologyId,
     /// Of the topology, when they were gathered.
     version: u64,
-    found: Whereabouts,
+    occupied: OccupiedDomains,
     /// Nodes that came since.
-    unseen: Vec<NodeIndex>,
+    new_nodes: Vec<NodeIndex>,
 }
 
-impl Placed {
+impl PlacedMembers {
     pub(crate) fn insert(&mut self, pod: PodId, node: NodeIndex) {
         if self.pods.insert(pod) {
             let on_node = self.nodes.entry(node).or_default();
             *on_node += 1;
             if let Some(known) = self.domains.as_mut().filter(|_| *on_node == 1) {
-                known.unseen.push(node);
+                known.new_nodes.push(node);
             }
         }
     }
@@ -122,14 +122,14 @@ impl Placed {
     }
 
     /// Where the pods are. `topology` is what `id` stands for.
-    pub(crate) fn whereabouts(&mut self, id: TopologyId, topology: &Topology) -> Whereabouts {
+    pub(crate) fn occupied_domains(&mut self, id: TopologyId, topology: &Topology) -> OccupiedDomains {
         let version = topology.version();
         let known = self.domains.take().filter(|known| (known.topology, known.version) == (id, version));
         let mut known = known.unwrap_or_else(|| {
             let unseen = self.nodes.keys().copied().collect();
-            Domains { topology: id, version, found: Whereabouts::default(), unseen }
+            CachedMemberDomains { topology: id, version, occupied: OccupiedDomains::default(), new_nodes: unseen }
         });
-        known.unseen.drain(..).for_each(|node| known.found.add(node, topology));
-        self.domains.insert(known).found.clone()
+        known.new_nodes.drain(..).for_each(|node| known.occupied.add(node, topology));
+        self.domains.insert(known).occupied.clone()
     }
 }

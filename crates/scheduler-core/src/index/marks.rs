@@ -7,43 +7,43 @@ use std::sync::Arc;
 use super::{BATCH, Batch};
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex, NodeRefs};
-use crate::filters::Kind;
+use crate::filters::PluginKind;
 use crate::plugins::Plugins;
-use crate::scores::{Nodes, Scale, Score};
+use crate::scores::{AllNodes, Score, ScoreNormalization};
 
 /// The kept marks of all nodes.
 #[derive(Debug)]
-pub(super) struct Marks {
+pub(super) struct NodeScores {
     /// Points that depend on the pods of a node.
-    counted: Vec<Weighed>,
+    counted: Vec<WeightedScore>,
     /// Points that depend on the node alone.
-    fixed: Vec<Weighed>,
-    scaled: Vec<Scaled>,
+    fixed: Vec<WeightedScore>,
+    scaled: Vec<NormalizedScore>,
     width: usize,
     /// Weighted sum of `fixed`, per node that takes pods; empty as long as all are 0.
     by_node: Vec<i64>,
     /// Weighted sum of `counted` and `fixed`, per node that takes pods. Empty until it is needed to weigh nodes anew.
     points: Vec<i64>,
     /// What the scores saw beyond the nodes, and in which shape of the cluster.
-    beyond: u64,
+    external_version: u64,
     shape: u64,
 }
 
 /// One number for each node of a batch.
-pub(super) type Totals = [i64; BATCH];
+pub(super) type BatchTotals = [i64; BATCH];
 
 /// A score with its weight and its place in the profile.
 #[derive(Debug)]
-struct Weighed {
+struct WeightedScore {
     score: Arc<dyn Score>,
     weight: i64,
     place: usize,
 }
 
 #[derive(Debug)]
-struct Scaled {
-    by: Weighed,
-    scale: Scale,
+struct NormalizedScore {
+    by: WeightedScore,
+    scale: ScoreNormalization,
     /// Whether only the node itself reaches its values.
     is_static: bool,
     /// Raw values per node that takes pods; empty as long as all are 0.
@@ -54,33 +54,40 @@ struct Scaled {
     largest: i64,
 }
 
-impl Marks {
+impl NodeScores {
     /// No nodes yet.
-    pub(super) fn new(class: &Class, plugins: &Plugins, cluster: &Cluster) -> Marks {
+    pub(super) fn new(class: &Class, plugins: &Plugins, cluster: &Cluster) -> NodeScores {
         let (mut counted, mut fixed, mut scaled) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (score, weight)) in plugins.scores.iter().enumerate().filter(|(_, (score, _))| score.applies(class))
         {
-            let by = Weighed { score: Arc::clone(score), weight: *weight, place };
-            match (score.scale(), score.kind()) {
-                (Scale::Points, Kind::Static) => fixed.push(by),
-                (Scale::Points, _) => counted.push(by),
+            let by = WeightedScore { score: Arc::clone(score), weight: *weight, place };
+            match (score.normalization(), score.kind()) {
+                (ScoreNormalization::Points, PluginKind::Static) => fixed.push(by),
+                (ScoreNormalization::Points, _) => counted.push(by),
                 (scale, kind) => {
-                    let is_static = kind == Kind::Static;
-                    scaled.push(Scaled { by, scale, is_static, raw: Vec::new(), counts: BTreeMap::new(), largest: 0 });
+                    let is_static = kind == PluginKind::Static;
+                    scaled.push(NormalizedScore {
+                        by,
+                        scale,
+                        is_static,
+                        raw: Vec::new(),
+                        counts: BTreeMap::new(),
+                        largest: 0,
+                    });
                 }
             }
         }
-        let mut marks = Marks {
+        let mut marks = NodeScores {
             counted,
             fixed,
             scaled,
             width: 0,
             by_node: Vec::new(),
             points: Vec::new(),
-            beyond: 0,
+            external_version: 0,
             shape: cluster.shape(),
         };
-        marks.beyond = marks.beyond_the_nodes(class, cluster);
+        marks.external_version = marks.external_version(class, cluster);
         marks
     }
 
@@ -93,43 +100,49 @@ impl Marks {
     }
 
     /// Whether what is kept still holds for nodes that did not change. If not, all must be made anew.
-    pub(super) fn hold(&mut self, class: &Class, cluster: &Cluster) -> bool {
+    pub(super) fn is_valid(&mut self, class: &Class, cluster: &Cluster) -> bool {
         if std::mem::replace(&mut self.shape, cluster.shape()) == self.shape {
             return true;
         }
-        self.beyond == self.beyond_the_nodes(class, cluster)
+        self.external_version == self.external_version(class, cluster)
     }
 
     /// Marks nodes that take pods, and adds up their totals. What depends on a node alone is asked of the `fresh` among
     /// them, and kept of the others.
-    pub(super) fn enter(&mut self, class: &Class, nodes: NodeRefs<'_>, fresh: NodeRefs<'_>, totals: &mut Totals) {
+    pub(super) fn add_nodes(
+        &mut self,
+        class: &Class,
+        nodes: NodeRefs<'_>,
+        fresh: NodeRefs<'_>,
+        totals: &mut BatchTotals,
+    ) {
         if !self.fixed.is_empty() && !fresh.nodes.is_empty() {
             let mut sums = [0; BATCH];
-            add_up(&self.fixed, class, fresh, &mut sums);
-            keep(&mut self.by_node, fresh.nodes, &sums, self.width);
+            sum_scores(&self.fixed, class, fresh, &mut sums);
+            write_column(&mut self.by_node, fresh.nodes, &sums, self.width);
         }
         for scaled in &mut self.scaled {
-            scaled.enter(class, nodes, if scaled.is_static { fresh } else { nodes }, self.width);
+            scaled.add_nodes(class, nodes, if scaled.is_static { fresh } else { nodes }, self.width);
         }
         self.add_points(class, nodes, totals);
         self.scale(nodes.nodes, totals);
     }
 
     /// Nodes that took pods may no longer, or have other marks.
-    pub(super) fn leave(&mut self, nodes: impl Iterator<Item = NodeIndex> + Clone) {
+    pub(super) fn remove_nodes(&mut self, nodes: impl Iterator<Item = NodeIndex> + Clone) {
         for scaled in self.scaled.iter_mut().filter(|scaled| !scaled.raw.is_empty()) {
-            nodes.clone().for_each(|node| scaled.leave(node));
+            nodes.clone().for_each(|node| scaled.remove_node(node));
         }
     }
 
     /// Whether the largest raw values are others than those that totals are reckoned with.
-    pub(super) fn are_out_of_proportion(&self) -> bool {
+    pub(super) fn needs_renormalization(&self) -> bool {
         self.scaled.iter().any(|scaled| scaled.largest != scaled.largest_now())
     }
 
     /// From now on totals are reckoned with the largest raw values there are. `batches` are all nodes that take pods,
     /// and `told` gets their totals.
-    pub(super) fn weigh_anew(
+    pub(super) fn renormalize(
         &mut self,
         class: &Class,
         cluster: &Cluster,
@@ -144,7 +157,7 @@ impl Marks {
             if are_kept {
                 batch.iter().zip(&mut totals).for_each(|(node, total)| *total = self.points[node.at()]);
             } else {
-                self.add_points(class, cluster.several(&batch), &mut totals);
+                self.add_points(class, cluster.node_refs(&batch), &mut totals);
             }
             self.scale(&batch, &mut totals);
             batch.iter().zip(totals).for_each(|(node, total)| told(*node, total));
@@ -155,8 +168,8 @@ impl Marks {
     pub(super) fn points(&self, node: NodeIndex, class: &Class, cluster: &Cluster) -> Vec<(usize, i64)> {
         let single = self.counted.iter().chain(&self.fixed);
         let mut points: Vec<_> =
-            single.map(|by| (by.place, by.weight * by.score.raw(class, cluster.at(node)))).collect();
-        points.extend(self.scaled.iter().map(|scaled| (scaled.by.place, scaled.weighed(node))));
+            single.map(|by| (by.place, by.weight * by.score.raw(class, cluster.node_ref(node)))).collect();
+        points.extend(self.scaled.iter().map(|scaled| (scaled.by.place, scaled.weighted_points(node))));
         points.sort_unstable();
         points
     }
@@ -169,14 +182,14 @@ impl Marks {
 
     /// What is promised about raw values, in a form two can be compared by.
     #[cfg(test)]
-    pub(super) fn facts(&self) -> String {
+    pub(super) fn debug_state(&self) -> String {
         let scaled: Vec<_> = self.scaled.iter().map(|scaled| (&scaled.counts, scaled.largest)).collect();
         format!("{scaled:?}")
     }
 
     /// Adds all scores that are points by themselves.
-    fn add_points(&mut self, class: &Class, nodes: NodeRefs<'_>, totals: &mut Totals) {
-        add_up(&self.counted, class, nodes, totals);
+    fn add_points(&mut self, class: &Class, nodes: NodeRefs<'_>, totals: &mut BatchTotals) {
+        sum_scores(&self.counted, class, nodes, totals);
         if !self.by_node.is_empty() {
             nodes.nodes.iter().zip(&mut *totals).for_each(|(node, sum)| *sum += self.by_node[node.at()]);
         }
@@ -186,30 +199,30 @@ impl Marks {
     }
 
     /// Adds the points of scaled scores.
-    fn scale(&self, nodes: &[NodeIndex], totals: &mut Totals) {
+    fn scale(&self, nodes: &[NodeIndex], totals: &mut BatchTotals) {
         for scaled in &self.scaled {
             if scaled.raw.is_empty() {
                 let everywhere = scaled.by.weight * scaled.scale.points(0, scaled.largest);
                 totals[..nodes.len()].iter_mut().for_each(|total| *total += everywhere);
             } else {
-                nodes.iter().zip(&mut *totals).for_each(|(node, total)| *total += scaled.weighed(*node));
+                nodes.iter().zip(&mut *totals).for_each(|(node, total)| *total += scaled.weighted_points(*node));
             }
         }
     }
 
-    fn beyond_the_nodes(&self, class: &Class, cluster: &Cluster) -> u64 {
+    fn external_version(&self, class: &Class, cluster: &Cluster) -> u64 {
         let scores = self.counted.iter().chain(&self.fixed).chain(self.scaled.iter().map(|scaled| &scaled.by));
-        let seen = scores.map(|by| by.score.beyond_the_node(class, Nodes(cluster)));
+        let seen = scores.map(|by| by.score.external_version(class, AllNodes(cluster)));
         seen.fold(0, |mixed: u64, one| mixed.rotate_left(7) ^ one)
     }
 }
 
-impl Scaled {
-    fn enter(&mut self, class: &Class, nodes: NodeRefs<'_>, asked: NodeRefs<'_>, width: usize) {
+impl NormalizedScore {
+    fn add_nodes(&mut self, class: &Class, nodes: NodeRefs<'_>, asked: NodeRefs<'_>, width: usize) {
         if !asked.nodes.is_empty() {
             let mut raws = [0; BATCH];
-            self.by.score.add(class, asked, 1, &mut raws[..asked.nodes.len()]);
-            keep(&mut self.raw, asked.nodes, &raws, width);
+            self.by.score.add_weighted(class, asked, 1, &mut raws[..asked.nodes.len()]);
+            write_column(&mut self.raw, asked.nodes, &raws, width);
         }
         if !self.raw.is_empty() {
             for raw in nodes.nodes.iter().map(|node| self.raw[node.at()]).filter(|raw| *raw != 0) {
@@ -218,7 +231,7 @@ impl Scaled {
         }
     }
 
-    fn leave(&mut self, node: NodeIndex) {
+    fn remove_node(&mut self, node: NodeIndex) {
         let raw = self.raw[node.at()];
         if raw != 0 {
             let count = self.counts.get_mut(&raw).expect("a counted value leaves");
@@ -229,7 +242,7 @@ impl Scaled {
         }
     }
 
-    fn weighed(&self, node: NodeIndex) -> i64 {
+    fn weighted_points(&self, node: NodeIndex) -> i64 {
         let raw = self.raw.get(node.at()).copied().unwrap_or(0);
         self.by.weight * self.scale.points(raw, self.largest)
     }
@@ -240,7 +253,7 @@ impl Scaled {
 }
 
 /// Writes values of nodes into a column that is empty as long as all are 0.
-fn keep(column: &mut Vec<i64>, nodes: &[NodeIndex], values: &Totals, width: usize) {
+fn write_column(column: &mut Vec<i64>, nodes: &[NodeIndex], values: &BatchTotals, width: usize) {
     let has_any = values[..nodes.len()].iter().fold(0, |all, value| all | value) != 0;
     if column.is_empty() && has_any {
         column.resize(width, 0);
@@ -250,8 +263,8 @@ fn keep(column: &mut Vec<i64>, nodes: &[NodeIndex], values: &Totals, width: usiz
     }
 }
 
-fn add_up(scores: &[Weighed], class: &Class, nodes: NodeRefs<'_>, sums: &mut Totals) {
+fn sum_scores(scores: &[WeightedScore], class: &Class, nodes: NodeRefs<'_>, sums: &mut BatchTotals) {
     for by in scores {
-        by.score.add(class, nodes, by.weight, &mut sums[..nodes.nodes.len()]);
+        by.score.add_weighted(class, nodes, by.weight, &mut sums[..nodes.nodes.len()]);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A part of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Line {
+pub enum SubQueue {
     /// To be decided now.
     Active,
     /// After a failed bind.
@@ -18,63 +18,64 @@ pub enum Line {
     Incomplete,
 }
 
-impl Line {
+impl SubQueue {
     /// Every part.
-    pub const ALL: [Line; 5] = [Line::Active, Line::Backoff, Line::Unschedulable, Line::Gated, Line::Incomplete];
+    pub const ALL: [SubQueue; 5] =
+        [SubQueue::Active, SubQueue::Backoff, SubQueue::Unschedulable, SubQueue::Gated, SubQueue::Incomplete];
 
     /// As kube-scheduler calls it.
     // Upstream: one more, `pending`, holds pods that come while their group is decided; here nothing comes meanwhile.
     pub fn name(self) -> &'static str {
         match self {
-            Line::Active => "active",
-            Line::Backoff => "backoff",
-            Line::Unschedulable => "unschedulable",
-            Line::Gated => "gated",
-            Line::Incomplete => "incomplete",
+            SubQueue::Active => "active",
+            SubQueue::Backoff => "backoff",
+            SubQueue::Unschedulable => "unschedulable",
+            SubQueue::Gated => "gated",
+            SubQueue::Incomplete => "incomplete",
         }
     }
 }
 
 /// What brings a unit into a part of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Arrival {
+pub enum QueueEvent {
     /// A pod of it, or its PodGroup, is new or different.
-    Changed,
+    UnitChanged,
     /// It was tried, without success.
-    Refused,
+    ScheduleAttemptFailure,
     /// Its wait after a failed bind is over.
-    BackoffOver,
+    BackoffComplete,
     /// A pod left its node.
-    PodLeft,
+    AssignedPodDelete,
     /// A node is new.
-    NodeAdded,
+    NodeAdd,
     /// A node is different.
-    NodeChanged,
+    NodeUpdate,
     /// Time has passed: its numbers are counted anew.
     Recount,
     /// It was found to fit when it was explained, although it waited for a change.
     FoundToFit,
 }
 
-impl Arrival {
+impl QueueEvent {
     /// As kube-scheduler calls it, where it has such an event.
     pub fn name(self) -> &'static str {
         match self {
-            Arrival::Changed => "UnscheduledPodAdd",
-            Arrival::Refused => "ScheduleAttemptFailure",
-            Arrival::BackoffOver => "BackoffComplete",
-            Arrival::PodLeft => "AssignedPodDelete",
-            Arrival::NodeAdded => "NodeAdd",
-            Arrival::NodeChanged => "NodeUpdate",
-            Arrival::Recount => "Recount",
-            Arrival::FoundToFit => "ForceActivate",
+            QueueEvent::UnitChanged => "UnscheduledPodAdd",
+            QueueEvent::ScheduleAttemptFailure => "ScheduleAttemptFailure",
+            QueueEvent::BackoffComplete => "BackoffComplete",
+            QueueEvent::AssignedPodDelete => "AssignedPodDelete",
+            QueueEvent::NodeAdd => "NodeAdd",
+            QueueEvent::NodeUpdate => "NodeUpdate",
+            QueueEvent::Recount => "Recount",
+            QueueEvent::FoundToFit => "ForceActivate",
         }
     }
 }
 
 /// How many stand in one part of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct SubQueueCounts {
     /// Pods, those of groups included.
     pub pods: usize,
     /// Pods without a group.
@@ -85,7 +86,7 @@ pub struct Standing {
 
 /// How many came into a part of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Came {
+pub struct IncomingCounts {
     /// Pods, those of groups included.
     pub pods: u64,
     /// Pods without a group, and groups.
@@ -94,60 +95,66 @@ pub struct Came {
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    standing: [Standing; Line::ALL.len()],
-    came: BTreeMap<(Line, Arrival), Came>,
+pub(crate) struct QueueCounters {
+    pending: [SubQueueCounts; SubQueue::ALL.len()],
+    incoming: BTreeMap<(SubQueue, QueueEvent), IncomingCounts>,
 }
 
 /// A unit as it counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedUnit {
     pub(super) is_group: bool,
     pub(super) pods: usize,
 }
 
-impl Counts {
-    pub(crate) fn of(&self, line: Line) -> Standing {
-        self.standing[line as usize]
+impl QueueCounters {
+    pub(crate) fn of(&self, line: SubQueue) -> SubQueueCounts {
+        self.pending[line as usize]
     }
 
     /// Who came since this was last asked.
-    pub(crate) fn take_came(&mut self) -> BTreeMap<(Line, Arrival), Came> {
-        std::mem::take(&mut self.came)
+    pub(crate) fn take_incoming(&mut self) -> BTreeMap<(SubQueue, QueueEvent), IncomingCounts> {
+        std::mem::take(&mut self.incoming)
     }
 
     /// A unit moved from one part to another; none: it is not in the queue.
-    pub(super) fn moved(&mut self, unit: Counted, from: Option<Line>, to: Option<Line>, by: Arrival) {
+    pub(super) fn record_move(
+        &mut self,
+        unit: CountedUnit,
+        from: Option<SubQueue>,
+        to: Option<SubQueue>,
+        by: QueueEvent,
+    ) {
         if from == to {
             return;
         }
         if let Some(line) = from {
-            let standing = &mut self.standing[line as usize];
+            let standing = &mut self.pending[line as usize];
             standing.pods -= unit.pods;
-            *standing.units(unit.is_group) -= 1;
+            *standing.units_mut(unit.is_group) -= 1;
         }
         if let Some(line) = to {
-            let standing = &mut self.standing[line as usize];
+            let standing = &mut self.pending[line as usize];
             standing.pods += unit.pods;
-            *standing.units(unit.is_group) += 1;
-            let came = self.came.entry((line, by)).or_default();
+            *standing.units_mut(unit.is_group) += 1;
+            let came = self.incoming.entry((line, by)).or_default();
             came.pods += unit.pods as u64;
             came.units += 1;
         }
     }
 
     /// A unit that stands there has another number of pods.
-    pub(super) fn resized(&mut self, line: Line, from: usize, to: usize) {
-        let standing = &mut self.standing[line as usize];
+    pub(super) fn record_resize(&mut self, line: SubQueue, from: usize, to: usize) {
+        let standing = &mut self.pending[line as usize];
         standing.pods = standing.pods - from + to;
         if to > from {
-            self.came.entry((line, Arrival::Changed)).or_default().pods += (to - from) as u64;
+            self.incoming.entry((line, QueueEvent::UnitChanged)).or_default().pods += (to - from) as u64;
         }
     }
 }
 
-impl Standing {
-    fn units(&mut self, is_group: bool) -> &mut usize {
+impl SubQueueCounts {
+    fn units_mut(&mut self, is_group: bool) -> &mut usize {
         if is_group { &mut self.groups } else { &mut self.single_pods }
     }
 }

@@ -2,15 +2,15 @@
 
 use api::Timestamp;
 
-use super::{Lack, Queue, Standing, Turn, UnitId};
-use crate::explained::State;
+use super::{IncompleteReason, Queue, QueueOrder, UnitId, UnitQueueState};
+use crate::explanation::QueueStatus;
 
 /// A unit that has something to be decided.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedUnit {
     pub(crate) unit: UnitId,
-    pub(crate) turn: Turn,
-    pub(crate) state: State,
+    pub(crate) order: QueueOrder,
+    pub(crate) state: QueueStatus,
     pub(crate) pods_count: usize,
     pub(crate) tries_count: u32,
     pub(crate) next_try: Option<Timestamp>,
@@ -18,26 +18,28 @@ pub(crate) struct Listed {
 
 impl Queue {
     /// Every unit that has something to be decided, in the order of their turns. Looks at all units.
-    pub(crate) fn listing(&self) -> Vec<Listed> {
+    pub(crate) fn listing(&self) -> Vec<ListedUnit> {
         let mut listing = Vec::new();
         for (unit, entry) in &self.entries {
-            let (state, next_try) = match &entry.standing {
-                Standing::Idle => continue,
-                Standing::Ready => (State::Active, None),
-                Standing::Waiting(waiting) => (State::Waiting, waiting.recount),
-                Standing::BackingOff(until) => (State::BackOff, Some(*until)),
-                Standing::Incomplete(Lack::Support, _) => (State::Unsupported, None),
-                Standing::Incomplete(Lack::Pods | Lack::PodGroup, _) => (State::Incomplete, None),
+            let (state, next_try) = match &entry.state {
+                UnitQueueState::Idle => continue,
+                UnitQueueState::Ready => (QueueStatus::Active, None),
+                UnitQueueState::Unschedulable(waiting) => (QueueStatus::Waiting, waiting.recount),
+                UnitQueueState::BackingOff(until) => (QueueStatus::BackOff, Some(*until)),
+                UnitQueueState::Incomplete(IncompleteReason::Unsupported, _) => (QueueStatus::Unsupported, None),
+                UnitQueueState::Incomplete(IncompleteReason::MissingPods | IncompleteReason::MissingPodGroup, _) => {
+                    (QueueStatus::Incomplete, None)
+                }
             };
             let (pods_count, tries_count) = (entry.pods_count, entry.tries_count);
-            listing.push(Listed { unit: *unit, turn: entry.turn, state, pods_count, tries_count, next_try });
+            listing.push(ListedUnit { unit: *unit, order: entry.order, state, pods_count, tries_count, next_try });
         }
-        listing.sort_unstable_by_key(|listed| (listed.turn, listed.unit));
+        listing.sort_unstable_by_key(|listed| (listed.order, listed.unit));
         listing
     }
 
     /// Whether the unit found no room and waits for a change.
     pub(crate) fn is_waiting(&self, unit: UnitId) -> bool {
-        self.entries.get(&unit).is_some_and(|entry| matches!(entry.standing, Standing::Waiting(_)))
+        self.entries.get(&unit).is_some_and(|entry| matches!(entry.state, UnitQueueState::Unschedulable(_)))
     }
 }

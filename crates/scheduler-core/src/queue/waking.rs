@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::counts::Arrival;
-use super::{Queue, Standing, UnitId};
+use super::counts::QueueEvent;
+use super::{Queue, UnitId, UnitQueueState};
 use crate::classes::ClassId;
 
 impl Queue {
     /// Classes for which some unit waits for room.
     pub(crate) fn waiting_classes(&self) -> impl Iterator<Item = ClassId> + '_ {
-        self.waiting.keys().copied()
+        self.waiting_by_class.keys().copied()
     }
 
     /// Those of them that some unit needs room for together with other classes.
@@ -18,19 +18,19 @@ impl Queue {
     }
 
     /// There are more slots for a class.
-    pub(crate) fn wake_class(&mut self, class: ClassId, by: Arrival) {
-        for unit in self.waiting.get(&class).cloned().unwrap_or_default() {
-            self.stand(unit, Standing::Ready, by);
+    pub(crate) fn wake_class(&mut self, class: ClassId, by: QueueEvent) {
+        for unit in self.waiting_by_class.get(&class).cloned().unwrap_or_default() {
+            self.move_to(unit, UnitQueueState::Ready, by);
         }
     }
 
     /// A node that takes pods of the class has more of something than before: units that need room for several classes may
     /// fit. Where that is only places for pods, and there were `places_before`, it helps units with more pods than that.
-    pub(crate) fn wake_mixed(&mut self, class: ClassId, places_before: i64, by: Arrival) {
+    pub(crate) fn wake_mixed(&mut self, class: ClassId, places_before: i64, by: QueueEvent) {
         for unit in self.waiting_mixed.get(&class).cloned().unwrap_or_default() {
             let pods_count = self.entries.get(&unit).map_or(0, |entry| entry.pods_count);
             if i64::try_from(pods_count).unwrap_or(i64::MAX) > places_before {
-                self.stand(unit, Standing::Ready, by);
+                self.move_to(unit, UnitQueueState::Ready, by);
             }
         }
     }
@@ -38,15 +38,15 @@ impl Queue {
     /// Nodes changed domains.
     pub(crate) fn wake_in_one_domain(&mut self) {
         for unit in self.waiting_in_one_domain.clone() {
-            self.stand(unit, Standing::Ready, Arrival::NodeChanged);
+            self.move_to(unit, UnitQueueState::Ready, QueueEvent::NodeUpdate);
         }
     }
 
     /// The unit was found to fit. True if it was waiting for a change: then one was missed, and it is decided next.
-    pub(crate) fn wake_found(&mut self, unit: UnitId) -> bool {
+    pub(crate) fn force_activate(&mut self, unit: UnitId) -> bool {
         let is_waiting = self.is_waiting(unit);
         if is_waiting {
-            self.stand(unit, Standing::Ready, Arrival::FoundToFit);
+            self.move_to(unit, UnitQueueState::Ready, QueueEvent::FoundToFit);
         }
         is_waiting
     }

@@ -6,19 +6,19 @@ use smallvec::SmallVec;
 use super::{Score, share};
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex, NodeRef, NodeRefs, ResourceId};
-use crate::filters::Kind;
-use crate::reads::{Parts, Reads};
+use crate::filters::PluginKind;
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct Allocation {
-    pub(crate) strategy: Strategy,
+    pub(crate) strategy: AllocationStrategy,
     /// What is looked at, with weights.
     pub(crate) resources: Vec<(ResourceId, i64)>,
 }
 
 /// Which nodes are good.
 #[derive(Clone, Debug)]
-pub(crate) enum Strategy {
+pub(crate) enum AllocationStrategy {
     /// Those with most left.
     Least,
     /// Those with least left.
@@ -32,27 +32,27 @@ impl Score for Allocation {
         "NodeResourcesFit"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Counted
+    fn kind(&self) -> PluginKind {
+        PluginKind::Counted
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::USAGE)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::USAGE)
     }
 
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
         let mut points = [0];
-        self.add(class, node.cluster.several(&[node.index]), 1, &mut points);
+        self.add_weighted(class, node.cluster.node_refs(&[node.index]), 1, &mut points);
         points[0]
     }
 
-    fn add(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
-        let matters = self.matters(class, nodes.cluster);
+    fn add_weighted(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
+        let matters = self.weighted_resources(class, nodes.cluster);
         // A loop for each strategy, so that none asks again which it is.
         match &self.strategy {
-            Strategy::Least => add_means(&matters, nodes, weight, sums, left),
-            Strategy::Most => add_means(&matters, nodes, weight, sums, used),
-            Strategy::Line(line) => {
+            AllocationStrategy::Least => add_means(&matters, nodes, weight, sums, left),
+            AllocationStrategy::Most => add_means(&matters, nodes, weight, sums, used),
+            AllocationStrategy::Line(line) => {
                 let each = nodes.nodes.iter().zip(sums);
                 each.for_each(|(node, sum)| *sum += weight * mean_on_line(&matters, *node, line));
             }
@@ -62,7 +62,7 @@ impl Score for Allocation {
 
 /// A resource that has a say for a class.
 #[derive(Clone, Copy)]
-struct Matter<'a> {
+struct WeightedResource<'a> {
     /// What each node has of it.
     allocatable: &'a [i64],
     /// What is taken of it on each node.
@@ -72,7 +72,7 @@ struct Matter<'a> {
     own: i64,
 }
 
-impl Matter<'_> {
+impl WeightedResource<'_> {
     /// What would be taken with the pod, and of how much; none where the node has nothing of it.
     #[inline(always)]
     fn with_pod(&self, node: NodeIndex) -> Option<(i64, i64)> {
@@ -83,15 +83,15 @@ impl Matter<'_> {
 
 impl Allocation {
     /// Devices and the like that the pod does not ask for are no matter.
-    fn matters<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[Matter<'a>; 2]> {
+    fn weighted_resources<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[WeightedResource<'a>; 2]> {
         let own = |resource: ResourceId| match resource {
             ResourceId::CPU => class.usage.scored_before.cpu_milli,
             ResourceId::MEMORY => class.usage.scored_before.memory_bytes,
             _ => class.usage.requested(resource),
         };
         let asked = self.resources.iter().map(|(resource, weight)| (*resource, *weight, own(*resource)));
-        let matters = asked.filter(|(resource, _, own)| *own > 0 || resource.is_everybodys());
-        let matter = |(resource, weight, own)| Matter {
+        let matters = asked.filter(|(resource, _, own)| *own > 0 || resource.is_builtin());
+        let matter = |(resource, weight, own)| WeightedResource {
             allocatable: &cluster.column(resource).allocatable,
             taken: cluster.scored(resource),
             weight,
@@ -102,7 +102,7 @@ impl Allocation {
 }
 
 fn add_means(
-    matters: &[Matter<'_>],
+    matters: &[WeightedResource<'_>],
     nodes: NodeRefs<'_>,
     weight: i64,
     sums: &mut [i64],
@@ -119,7 +119,7 @@ fn add_means(
 
 /// The weighted mean of the points for what is used of how much.
 #[inline(always)]
-fn mean(matters: &[Matter<'_>], node: NodeIndex, points: impl Fn(i64, i64) -> i64) -> i64 {
+fn mean(matters: &[WeightedResource<'_>], node: NodeIndex, points: impl Fn(i64, i64) -> i64) -> i64 {
     let (mut sum, mut weights) = (0, 0);
     for matter in matters {
         if let Some((used, allocatable)) = matter.with_pod(node) {
@@ -131,7 +131,7 @@ fn mean(matters: &[Matter<'_>], node: NodeIndex, points: impl Fn(i64, i64) -> i6
 }
 
 /// The same along a line. It may give nothing: such a resource has no say at all.
-fn mean_on_line(matters: &[Matter<'_>], node: NodeIndex, line: &[(i64, i64)]) -> i64 {
+fn mean_on_line(matters: &[WeightedResource<'_>], node: NodeIndex, line: &[(i64, i64)]) -> i64 {
     let (mut sum, mut weights) = (0, 0);
     for matter in matters {
         let height = matter.with_pod(node).map_or(0, |(taken, of)| on_line(line, used(taken, of)));

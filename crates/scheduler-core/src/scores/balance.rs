@@ -4,26 +4,26 @@ use smallvec::SmallVec;
 
 use super::{MAX_SCORE, Score};
 use crate::classes::Class;
-use crate::cluster::{Cluster, Column, NodeIndex, NodeRef, NodeRefs, ResourceId};
-use crate::filters::Kind;
-use crate::reads::{Parts, Reads};
+use crate::cluster::{Cluster, NodeIndex, NodeRef, NodeRefs, ResourceColumn, ResourceId};
+use crate::filters::PluginKind;
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
-pub(crate) struct Balance {
+pub(crate) struct BalancedAllocation {
     pub(crate) resources: Vec<ResourceId>,
 }
 
-impl Score for Balance {
+impl Score for BalancedAllocation {
     fn name(&self) -> &str {
         "NodeResourcesBalancedAllocation"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Counted
+    fn kind(&self) -> PluginKind {
+        PluginKind::Counted
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::USAGE)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::USAGE)
     }
 
     /// Pods that request none of the resources have no say.
@@ -33,19 +33,20 @@ impl Score for Balance {
 
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
         let mut points = [0];
-        self.add(class, node.cluster.several(&[node.index]), 1, &mut points);
+        self.add_weighted(class, node.cluster.node_refs(&[node.index]), 1, &mut points);
         points[0]
     }
 
-    fn add(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
-        let matters = self.matters(class, nodes.cluster);
+    fn add_weighted(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
+        let matters = self.balanced_resources(class, nodes.cluster);
         let each = nodes.nodes.iter().zip(sums);
-        let several = |node: NodeIndex| rated(&matters.iter().filter_map(|one| one.shares(node)).collect::<Shares>());
+        let several =
+            |node: NodeIndex| balance_score(&matters.iter().filter_map(|one| one.shares(node)).collect::<UsedShares>());
         // Nearly always these are CPU and memory.
         if let [one, other] = *matters {
             each.for_each(|(node, sum)| {
                 let points = match (one.shares(*node), other.shares(*node)) {
-                    (Some(one), Some(other)) => rated(&[one, other]),
+                    (Some(one), Some(other)) => balance_score(&[one, other]),
                     _ => several(*node),
                 };
                 *sum += weight * points;
@@ -58,7 +59,7 @@ impl Score for Balance {
 
 /// A resource that has a say for a class.
 #[derive(Clone, Copy)]
-struct Matter<'a> {
+struct BalancedResource<'a> {
     /// What each node has of it.
     allocatable: &'a [i64],
     /// What pods have requested of it on each node.
@@ -68,9 +69,9 @@ struct Matter<'a> {
 }
 
 /// The used share of each resource, with the pod and without it.
-type Shares = SmallVec<[(f64, f64); 4]>;
+type UsedShares = SmallVec<[(f64, f64); 4]>;
 
-impl Matter<'_> {
+impl BalancedResource<'_> {
     /// The used share of a node that has something of it, with the pod and without it.
     #[inline(always)]
     fn shares(&self, node: NodeIndex) -> Option<(f64, f64)> {
@@ -83,18 +84,19 @@ impl Matter<'_> {
     }
 }
 
-impl Balance {
-    fn matters<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[Matter<'a>; 4]> {
+impl BalancedAllocation {
+    fn balanced_resources<'a>(&self, class: &Class, cluster: &'a Cluster) -> SmallVec<[BalancedResource<'a>; 4]> {
         let own = self.resources.iter().map(|resource| (*resource, class.usage.requested(*resource)));
-        let matters = own.filter(|(resource, own)| *own > 0 || resource.is_everybodys());
-        let matter =
-            |(Column { allocatable, requested, .. }, own): (&'a Column, i64)| Matter { allocatable, requested, own };
+        let matters = own.filter(|(resource, own)| *own > 0 || resource.is_builtin());
+        let matter = |(ResourceColumn { allocatable, requested, .. }, own): (&'a ResourceColumn, i64)| {
+            BalancedResource { allocatable, requested, own }
+        };
         matters.map(|(resource, own)| matter((cluster.column(resource), own))).collect()
     }
 }
 
 #[inline]
-fn rated(shares: &[(f64, f64)]) -> i64 {
+fn balance_score(shares: &[(f64, f64)]) -> i64 {
     let (with, without) = match shares {
         [] | [_] => (0.0, 0.0),
         [one, other] => ((one.0 - other.0).abs() / 2.0, (one.1 - other.1).abs() / 2.0),

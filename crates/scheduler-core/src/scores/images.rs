@@ -1,31 +1,31 @@
 //! Better where the pod's images lie already, large ones more than small ones. An image counts by the share of nodes
 //! that have it, so that the one node that has it does not draw all pods.
 
-use super::{MAX_SCORE, Nodes, Score};
+use super::{AllNodes, MAX_SCORE, Score};
 use crate::classes::Class;
 use crate::cluster::{NodeRef, NodeRefs};
-use crate::filters::Kind;
-use crate::reads::{Parts, Reads};
+use crate::filters::PluginKind;
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
-pub(crate) struct Images;
+pub(crate) struct ImageLocality;
 
 /// Below this, pulling is not worth mentioning.
-const LEAST_BYTES: i64 = 23 << 20;
+const MIN_BYTES: i64 = 23 << 20;
 /// Beyond this for each image, more makes no difference.
-const MOST_BYTES_EACH: i64 = 1000 << 20;
+const MAX_BYTES_PER_IMAGE: i64 = 1000 << 20;
 
-impl Score for Images {
+impl Score for ImageLocality {
     fn name(&self) -> &str {
         "ImageLocality"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Static
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::IMAGES)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::IMAGES)
     }
 
     fn applies(&self, class: &Class) -> bool {
@@ -33,27 +33,27 @@ impl Score for Images {
     }
 
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
-        if node.fixed().images.is_empty() {
+        if node.info().images.is_empty() {
             return 0;
         }
         let nodes_count = node.cluster.present_count() as f64;
         let spared = |image: &_| {
-            let bytes = node.fixed().image_bytes(*image)?;
+            let bytes = node.info().image_bytes(*image)?;
             Some((bytes as f64 * (f64::from(node.cluster.nodes_with_image(*image)) / nodes_count)) as i64)
         };
-        let most = MOST_BYTES_EACH * class.images.len() as i64;
-        let bytes = class.images.iter().filter_map(spared).fold(0, i64::saturating_add).clamp(LEAST_BYTES, most);
-        MAX_SCORE * (bytes - LEAST_BYTES) / (most - LEAST_BYTES)
+        let most = MAX_BYTES_PER_IMAGE * class.images.len() as i64;
+        let bytes = class.images.iter().filter_map(spared).fold(0, i64::saturating_add).clamp(MIN_BYTES, most);
+        MAX_SCORE * (bytes - MIN_BYTES) / (most - MIN_BYTES)
     }
 
-    fn add(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
+    fn add_weighted(&self, class: &Class, nodes: NodeRefs<'_>, weight: i64, sums: &mut [i64]) {
         if class.images.iter().any(|image| nodes.cluster.nodes_with_image(*image) > 0) {
             nodes.iter().zip(sums).for_each(|(node, sum)| *sum += weight * self.raw(class, node));
         }
     }
 
     /// On how many of how many nodes each image lies; always the same while it lies on none.
-    fn beyond_the_node(&self, class: &Class, nodes: Nodes<'_>) -> u64 {
+    fn external_version(&self, class: &Class, nodes: AllNodes<'_>) -> u64 {
         let counts = class.images.iter().map(|image| u64::from(nodes.0.nodes_with_image(*image)));
         let mixed = counts.fold(0, |mixed: u64, count| mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(count));
         if mixed == 0 { 0 } else { mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(nodes.count() as u64) }

@@ -1,10 +1,10 @@
 //! Better where more of the preferred terms of node affinity match, by their weights.
 
-use super::{Scale, Score};
+use super::{Score, ScoreNormalization};
 use crate::classes::{Class, Term};
 use crate::cluster::NodeRef;
-use crate::filters::{Kind, term_matches};
-use crate::reads::{Parts, Reads};
+use crate::filters::{PluginKind, term_matches};
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct PreferredNodes {
@@ -17,25 +17,25 @@ impl Score for PreferredNodes {
         "NodeAffinity"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Static
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::PREFERRED_NODES)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::PREFERRED_NODES)
     }
 
     fn applies(&self, class: &Class) -> bool {
         !class.preferred.is_empty() || !self.added.is_empty()
     }
 
-    fn scale(&self) -> Scale {
-        Scale::Largest
+    fn normalization(&self) -> ScoreNormalization {
+        ScoreNormalization::Largest
     }
 
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
         let terms = class.preferred.iter().chain(&self.added);
-        let liked = terms.filter(|(_, term)| term_matches(term, node.fixed(), node.cluster));
+        let liked = terms.filter(|(_, term)| term_matches(term, node.info(), node.cluster));
         liked.map(|(weight, _)| i64::from(*weight)).sum()
     }
 }

@@ -1,10 +1,10 @@
 //! Better where fewer soft taints are untolerated.
 
-use super::{Scale, Score};
+use super::{Score, ScoreNormalization};
 use crate::classes::Class;
 use crate::cluster::{Effect, NodeRef};
-use crate::filters::{Kind, tolerates};
-use crate::reads::{Parts, Reads};
+use crate::filters::{PluginKind, tolerates};
+use crate::reads::{PodSpecFields, ReadSet};
 
 #[derive(Debug)]
 pub(crate) struct SoftTaints;
@@ -14,20 +14,20 @@ impl Score for SoftTaints {
         "TaintToleration"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Static
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::TOLERATIONS)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::TOLERATIONS)
     }
 
-    fn scale(&self) -> Scale {
-        Scale::LargestIsWorst
+    fn normalization(&self) -> ScoreNormalization {
+        ScoreNormalization::LargestIsWorst
     }
 
     fn raw(&self, class: &Class, node: NodeRef<'_>) -> i64 {
-        let soft = node.fixed().taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
+        let soft = node.info().taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
         soft.filter(|taint| !class.tolerations.iter().any(|own| tolerates(own, **taint))).count() as i64
     }
 }

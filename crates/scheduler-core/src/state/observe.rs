@@ -5,49 +5,49 @@ use std::sync::Arc;
 use api::views::{NodeView, ObjectKey, PodView};
 
 use super::Core;
-use super::members::Membership;
+use super::members::MembershipChange;
 use crate::classes::ClassId;
 use crate::cluster::{Cluster, NodeIndex};
-use crate::decision::Change;
-use crate::groups::Owner;
-use crate::pods::{Aside, PodId, Sighting, Stage};
-use crate::queue::{Turn, UnitId};
+use crate::cluster_events::ClusterEvents;
+use crate::decision::ClusterChange;
+use crate::groups::ControllerRef;
+use crate::pods::{ExclusionReason, ObservedStage, PodId, Stage};
+use crate::queue::{QueueOrder, UnitId};
 use crate::requests::Usage;
-use crate::wakes::Wakes;
 
 impl Core {
     /// Takes in one change. Changes may come in any order across kinds: pods before their node or PodGroup.
-    pub fn observe(&mut self, change: Change) {
+    pub fn observe(&mut self, change: ClusterChange) {
         match change {
-            Change::Pod { new: Some(pod), .. } => self.saw_pod(&pod),
-            Change::Pod { old: Some(pod), new: None } => self.lost_pod(&pod),
-            Change::Node { new: Some(node), .. } => self.saw_node(&node),
-            Change::Node { old: Some(node), new: None } => self.lost_node(&node.metadata.name),
-            Change::PodGroup { new: Some(group), .. } => self.saw_group(&group),
-            Change::PodGroup { old: Some(group), new: None } => self.lost_group(&group.metadata.key()),
-            Change::CompositePodGroup { new: Some(composite), .. } => {
+            ClusterChange::Pod { new: Some(pod), .. } => self.update_pod(&pod),
+            ClusterChange::Pod { old: Some(pod), new: None } => self.remove_pod(&pod),
+            ClusterChange::Node { new: Some(node), .. } => self.update_node(&node),
+            ClusterChange::Node { old: Some(node), new: None } => self.remove_node(&node.metadata.name),
+            ClusterChange::PodGroup { new: Some(group), .. } => self.update_group(&group),
+            ClusterChange::PodGroup { old: Some(group), new: None } => self.remove_group(&group.metadata.key()),
+            ClusterChange::CompositePodGroup { new: Some(composite), .. } => {
                 self.composites.set(&composite);
-                self.look_at_parents();
+                self.update_parent_obstacles();
             }
-            Change::CompositePodGroup { old: Some(composite), new: None } => {
+            ClusterChange::CompositePodGroup { old: Some(composite), new: None } => {
                 self.composites.remove(&composite.metadata.key());
-                self.look_at_parents();
+                self.update_parent_obstacles();
             }
-            Change::Pod { old: None, new: None }
-            | Change::Node { old: None, new: None }
-            | Change::PodGroup { old: None, new: None }
-            | Change::CompositePodGroup { old: None, new: None } => {}
+            ClusterChange::Pod { old: None, new: None }
+            | ClusterChange::Node { old: None, new: None }
+            | ClusterChange::PodGroup { old: None, new: None }
+            | ClusterChange::CompositePodGroup { old: None, new: None } => {}
         }
     }
 
-    fn saw_pod(&mut self, view: &Arc<PodView>) {
+    fn update_pod(&mut self, view: &Arc<PodView>) {
         let namesake = self.pods.find_named(&view.metadata.namespace, &view.metadata.name);
         let known = namesake.filter(|id| self.pods.get(*id).uid() == view.metadata.uid);
         let profile = self.classes.profile(&view.spec.scheduler_name).map(|profile| &**profile);
-        let sighting = Sighting::of(view, profile, self.config.unsupported_terms);
+        let sighting = ObservedStage::of(view, profile, self.config.unsupported_terms);
         if known.is_none() || sighting.is_none() {
             // It ended, or it was created anew under its name and has nothing of the old one.
-            self.lost_pod(view);
+            self.remove_pod(view);
         }
         let Some(sighting) = sighting else { return };
         let id = match known {
@@ -58,13 +58,13 @@ impl Core {
             None => self.add_pod(view),
         };
         match sighting {
-            Sighting::Succeeded => self.restage(id, Stage::Succeeded),
-            Sighting::Bound => {
+            ObservedStage::Succeeded => self.restage(id, Stage::Succeeded),
+            ObservedStage::Bound => {
                 let came = known.is_some() && !matches!(self.pods.get(id).stage, Stage::Bound(_));
-                self.saw_bound(id, view);
+                self.update_bound(id, view);
                 self.note_bound(id, view, came);
             }
-            Sighting::Pending | Sighting::Aside(_) => self.saw_unbound(id, view, sighting),
+            ObservedStage::Pending | ObservedStage::Excluded(_) => self.update_unbound(id, view, sighting),
         }
     }
 
@@ -76,30 +76,30 @@ impl Core {
         if let Some(group) = group {
             let group = self.groups.get_mut(group);
             let pod = self.pods.get_mut(id);
-            pod.owner = view.metadata.controller().map(|owner| group.owner(Owner::of(owner)));
+            pod.owner = view.metadata.controller().map(|owner| group.intern_owner(ControllerRef::of(owner)));
             if group.members.is_empty() {
-                group.turn = Turn { created: pod.created(), seen: pod.seen, ..group.turn };
+                group.order = QueueOrder { created: pod.created(), seen: pod.seen, ..group.order };
             }
             // A restarted scheduler is shown the pods in the order of their names.
-            group.turn.created = group.turn.created.min(pod.created());
+            group.order.created = group.order.created.min(pod.created());
             group.members.insert(id);
         }
         id
     }
 
-    fn saw_unbound(&mut self, id: PodId, view: &PodView, sighting: Sighting) {
+    fn update_unbound(&mut self, id: PodId, view: &PodView, sighting: ObservedStage) {
         let pod = self.pods.get_mut(id);
-        pod.unbound = sighting;
+        pod.observed_unbound = sighting;
         if matches!(pod.stage, Stage::Assumed(_)) {
             // The bind is under way, and this state of the pod is from before it.
             return;
         }
-        if sighting != Sighting::Pending {
+        if sighting != ObservedStage::Pending {
             let stage = self.stage_unbound(id);
             return self.restage(id, stage);
         }
         let (before, priority) = (pod.class, std::mem::replace(&mut pod.priority, view.spec.priority.unwrap_or(0)));
-        let class = self.hold_class(id, view);
+        let class = self.assign_class(id, view);
         let (stage, next) = (self.pods.get(id).stage, self.stage_unbound(id));
         let changed = before != Some(class) || priority != self.pods.get(id).priority;
         // Conditions change often, mostly by our own hand; that alone is no reason to decide anew.
@@ -108,24 +108,24 @@ impl Core {
         } else if changed && stage == Stage::Pending {
             let (unit, turn) = self.unit_of(id);
             match unit {
-                UnitId::Pod(_) => self.queue.offer(unit, turn),
-                UnitId::Group(group) => self.requeue_group(group, Membership::Other),
+                UnitId::Pod(_) => self.queue.enqueue(unit, turn),
+                UnitId::Group(group) => self.requeue_group(group, MembershipChange::Other),
             }
         }
     }
 
-    fn saw_bound(&mut self, id: PodId, view: &PodView) {
+    fn update_bound(&mut self, id: PodId, view: &PodView) {
         let node = self.cluster.index_of(&view.spec.node_name);
         let usage = Usage::of(&view.spec, &mut self.cluster);
         let pod = self.pods.get_mut(id);
         if *pod.usage != usage {
             // First seen bound, or resized in place.
             if let Some(taken_on) = pod.stage.node() {
-                self.advisory.cluster_changed();
+                self.remedy_schedule.cluster_changed();
                 let before = std::mem::replace(&mut pod.usage, Arc::new(usage.clone()));
-                self.change_node(taken_on, Wakes::POD_LEFT, |cluster| {
-                    cluster.take(taken_on, &usage);
-                    cluster.give_back(taken_on, &before);
+                self.change_node(taken_on, ClusterEvents::ASSIGNED_POD_DELETE, |cluster| {
+                    cluster.add_pod(taken_on, &usage);
+                    cluster.remove_pod(taken_on, &before);
                 });
             } else {
                 pod.usage = Arc::new(usage);
@@ -138,7 +138,7 @@ impl Core {
         if let Some(group) = self.pods.get(id).group.filter(|_| view.metadata.is_deleting()) {
             // A member that is on its way out neither counts nor ties the others to its domain.
             if self.groups.get_mut(group).placed.remove(id, node) {
-                self.requeue_group(group, Membership::Other);
+                self.requeue_group(group, MembershipChange::Other);
             }
         }
     }
@@ -152,38 +152,43 @@ impl Core {
         }
         let (group, seen, usage) = (pod.group, pod.seen, Arc::clone(&pod.usage));
         if before.node() != next.node() {
-            self.advisory.cluster_changed();
+            self.remedy_schedule.cluster_changed();
             if let Some(node) = next.node() {
-                self.cluster.take(node, &usage);
+                self.cluster.add_pod(node, &usage);
             }
             if let Some(node) = before.node() {
-                self.surplus.left(node, id);
-                self.change_node(node, Wakes::POD_LEFT, |cluster| cluster.give_back(node, &usage));
+                self.overcommits.remove_pod(node, id);
+                self.change_node(node, ClusterEvents::ASSIGNED_POD_DELETE, |cluster| cluster.remove_pod(node, &usage));
             }
         }
-        let gated = Stage::Aside(Aside::Gated);
+        let gated = Stage::Excluded(ExclusionReason::Gated);
         self.gated_count += usize::from(next == gated);
         self.gated_count -= usize::from(before == gated);
-        if matches!(next, Stage::Aside(Aside::Foreign | Aside::OtherPriority | Aside::Unsupported)) {
-            self.untold.insert(id);
+        if matches!(
+            next,
+            Stage::Excluded(
+                ExclusionReason::OtherOwner | ExclusionReason::PriorityMismatch | ExclusionReason::Unsupported
+            )
+        ) {
+            self.unreported_pods.insert(id);
         } else {
-            self.untold.remove(&id);
+            self.unreported_pods.remove(&id);
         }
         match group {
             Some(group) => self.restage_member(group, id, seen, before, next),
             None if next == Stage::Pending => {
                 let (unit, turn) = self.unit_of(id);
-                self.queue.offer(unit, turn);
+                self.queue.enqueue(unit, turn);
             }
             None if matches!(next, Stage::Bound(_)) => self.queue.remove(UnitId::Pod(id)),
-            None => self.queue.idle(UnitId::Pod(id)),
+            None => self.queue.set_idle(UnitId::Pod(id)),
         }
     }
 
     /// Interns the pod's class and lets go of the one it had.
-    fn hold_class(&mut self, id: PodId, view: &PodView) -> ClassId {
+    fn assign_class(&mut self, id: PodId, view: &PodView) -> ClassId {
         let class = self.classes.class_of(view, &mut self.cluster);
-        let held = self.classes.hold(class);
+        let held = self.classes.acquire(class);
         let usage = Arc::clone(&self.classes.get(held).expect("a held class is kept").usage);
         let pod = self.pods.get_mut(id);
         pod.usage = usage;
@@ -198,9 +203,9 @@ impl Core {
         held
     }
 
-    fn lost_pod(&mut self, view: &PodView) {
+    fn remove_pod(&mut self, view: &PodView) {
         let Some(id) = self.pods.find_named(&view.metadata.namespace, &view.metadata.name) else { return };
-        self.restage(id, Stage::Aside(Aside::Leaving));
+        self.restage(id, Stage::Excluded(ExclusionReason::Deleting));
         self.queue.remove(UnitId::Pod(id));
         let pod = self.pods.get_mut(id);
         let (class, group) = (pod.class.take(), pod.group);
@@ -214,29 +219,29 @@ impl Core {
         }
     }
 
-    fn saw_node(&mut self, view: &NodeView) {
-        let before = self.rooms(self.cluster.find(&view.metadata.name), Wakes::ANY);
+    fn update_node(&mut self, view: &NodeView) {
+        let before = self.capacity_snapshot(self.cluster.find(&view.metadata.name), ClusterEvents::ANY);
         let change = self.cluster.set_node(view);
         let node = self.cluster.find(&view.metadata.name).expect("a node that was seen has an index");
-        self.wake(node, &before, change.kinds);
-        if !change.kinds.is_empty() {
-            self.advisory.cluster_changed();
+        self.wake(node, &before, change.events);
+        if !change.events.is_empty() {
+            self.remedy_schedule.cluster_changed();
         }
         if change.moved {
             self.queue.wake_in_one_domain();
         }
     }
 
-    fn lost_node(&mut self, name: &str) {
-        self.advisory.cluster_changed();
+    fn remove_node(&mut self, name: &str) {
+        self.remedy_schedule.cluster_changed();
         if self.cluster.remove_node(name).moved {
             self.queue.wake_in_one_domain();
         }
     }
 
     /// Changes what is taken from a node, and wakes the units for which that made room.
-    fn change_node(&mut self, node: NodeIndex, kinds: Wakes, change: impl FnOnce(&mut Cluster)) {
-        let before = self.rooms(Some(node), kinds);
+    fn change_node(&mut self, node: NodeIndex, kinds: ClusterEvents, change: impl FnOnce(&mut Cluster)) {
+        let before = self.capacity_snapshot(Some(node), kinds);
         change(&mut self.cluster);
         self.wake(node, &before, kinds);
     }

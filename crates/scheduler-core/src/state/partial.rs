@@ -10,15 +10,15 @@ use std::time::Duration;
 use api::Timestamp;
 
 use super::Core;
-use crate::decision::{Decision, Release, Unit, Verdict, WhyReleased};
+use crate::compact_timestamp::CompactTimestamp;
+use crate::decision::{Decision, DecisionAction, Release, ReleaseReason, Unit};
 use crate::groups::GroupId;
-use crate::moment::Moment;
 use crate::pods::{PodId, Stage};
 
 /// How often a release that waits for binds under way looks whether they have ended.
-const BINDS_PAUSE: Duration = Duration::from_secs(1);
+const BINDS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long it waits while none of them ends. The server answers or is asked again in half that time.
-const BINDS_PAUSE_MAX: Duration = Duration::from_secs(30);
+const MAX_BINDS_WAIT: Duration = Duration::from_secs(30);
 
 /// Binds of a gang that its release waits for.
 #[derive(Debug)]
@@ -35,18 +35,18 @@ impl Core {
             return;
         }
         let group = self.groups.get(id);
-        let may_be_released = !self.config.release_only_ours || group.terms.as_ref().is_some_and(|terms| terms.ours);
-        if may_be_released && group.is_partial() {
-            self.partials.set(id);
+        let may_be_released = !self.config.release_only_ours || group.spec.as_ref().is_some_and(|terms| terms.is_ours);
+        if may_be_released && group.is_half_placed() {
+            self.half_placed_gangs.set(id);
         } else {
-            self.partials.clear(id);
+            self.half_placed_gangs.clear(id);
             self.pending_binds.remove(&id);
         }
     }
 
     /// The group is no more.
     pub(super) fn forget_partial(&mut self, id: GroupId) {
-        self.partials.clear(id);
+        self.half_placed_gangs.clear(id);
         self.pending_binds.remove(&id);
     }
 
@@ -62,35 +62,35 @@ impl Core {
         if pending.count != count {
             *pending = PendingBinds { count, since: now };
         }
-        now < pending.since + BINDS_PAUSE_MAX
+        now < pending.since + MAX_BINDS_WAIT
     }
 
     /// The pods of a gang that has been half placed for too long.
-    pub(super) fn release(&mut self, now: Timestamp) -> Option<Decision> {
+    pub(super) fn release_half_placed_gang(&mut self, now: Timestamp) -> Option<Decision> {
         let pause = self.config.release_after?;
-        while let Some(id) = self.partials.ringing(now, pause) {
+        while let Some(id) = self.half_placed_gangs.next_due(now, pause) {
             if self.waits_for_binds(id, now) {
-                self.partials.ring_at(id, now + BINDS_PAUSE);
+                self.half_placed_gangs.set_at(id, now + BINDS_CHECK_INTERVAL);
                 continue;
             }
-            if self.was_whole_before(id) {
-                self.groups.get_mut(id).was_whole = true;
+            if self.had_quorum_before(id) {
+                self.groups.get_mut(id).had_quorum = true;
                 self.forget_partial(id);
                 continue;
             }
             let group = self.groups.get(id);
             // A pod that nobody manages would be lost for good.
             if group.placed.pods().any(|pod| self.pods.get(pod).owner.is_none()) {
-                self.partials.ring_at(id, now + pause);
+                self.half_placed_gangs.set_at(id, now + pause);
                 continue;
             }
-            let pods = group.placed.pods().map(|pod| self.pods.get(pod).as_member()).collect();
+            let pods = group.placed.pods().map(|pod| self.pods.get(pod).pod_ref()).collect();
             let min_count = group.quorum().unwrap_or(1);
             let unit = Unit::Group(group.key.clone());
             // Should the pods stay, they are asked to go once more.
-            self.partials.ring_at(id, now + pause);
-            let verdict = Verdict::Release(Release { pods, why: WhyReleased::HalfBound { min_count } });
-            return Some(Decision { unit, verdict, domain: None, unplaced: None });
+            self.half_placed_gangs.set_at(id, now + pause);
+            let verdict = DecisionAction::Release(Release { pods, reason: ReleaseReason::HalfBound { min_count } });
+            return Some(Decision { unit, action: verdict, domain: None, unplaced: None });
         }
         None
     }
@@ -98,11 +98,13 @@ impl Core {
     /// Whether members that run show that the gang was whole before this core saw it. A gang starts once all that it needs
     /// exist. Where fewer are left of those that existed when the first one started, others are gone that did; of one that
     /// was left half bound they still wait.
-    fn was_whole_before(&self, id: GroupId) -> bool {
+    fn had_quorum_before(&self, id: GroupId) -> bool {
         let group = self.groups.get(id);
         let started = group.placed.pods().filter_map(|pod| self.pods.get(pod).view.status.start_time).min();
-        let (false, Some(started), Some(quorum)) = (group.is_start_seen, started, group.quorum()) else { return false };
-        let waited = group.ages.range(..=(Moment::from(Some(started)), u64::MAX)).count();
+        let (false, Some(started), Some(quorum)) = (group.start_observed, started, group.quorum()) else {
+            return false;
+        };
+        let waited = group.pending_by_age.range(..=(CompactTimestamp::from(Some(started)), u64::MAX)).count();
         group.placed_count() + waited < quorum
     }
 }

@@ -9,24 +9,25 @@ use smallvec::SmallVec;
 use super::Core;
 use crate::classes::ClassId;
 use crate::cluster::{NodeIndex, ResourceId};
-use crate::queue::counts::Arrival;
-use crate::wakes::Wakes;
+use crate::cluster_events::ClusterEvents;
+use crate::queue::counts::QueueEvent;
 
 /// What a node had to offer before a change.
-pub(super) struct Before {
+pub(super) struct CapacitySnapshot {
     /// Slots for every class that units wait with, and how many of them are not held.
-    rooms: SmallVec<[(ClassId, u32, u32); 8]>,
+    slots: SmallVec<[(ClassId, u32, u32); 8]>,
     /// What was free of each resource that units with several classes use; nothing while no such unit waits.
     free: SmallVec<[(ResourceId, i64); 8]>,
-    places: i64,
+    pod_slots: i64,
 }
 
 impl Core {
     /// What the node has to offer to every class that units wait with and that such a change could help.
-    pub(super) fn rooms(&self, node: Option<NodeIndex>, kinds: Wakes) -> Before {
-        let helped = self.queue.waiting_classes().filter(|class| self.classes.wakes(*class).meets(kinds));
+    pub(super) fn capacity_snapshot(&self, node: Option<NodeIndex>, kinds: ClusterEvents) -> CapacitySnapshot {
+        let helped =
+            self.queue.waiting_classes().filter(|class| self.classes.events_to_register(*class).intersects(kinds));
         let rooms = helped.map(|class| {
-            let (room, beside) = node.map_or((0, 0), |node| self.room_with_and_beside_hold(class, node));
+            let (room, beside) = node.map_or((0, 0), |node| self.slots_with_and_beside_reservation(class, node));
             (class, room, beside)
         });
         let rooms = rooms.collect();
@@ -38,28 +39,28 @@ impl Core {
                 }
             }
         }
-        Before { rooms, free, places: node.map_or(0, |node| self.cluster.places_free(node)) }
+        CapacitySnapshot { slots: rooms, free, pod_slots: node.map_or(0, |node| self.cluster.free_pod_slots(node)) }
     }
 
     /// Wakes the units for which the node has more than before.
-    pub(super) fn wake(&mut self, node: NodeIndex, before: &Before, kinds: Wakes) {
-        for (class, room, beside) in &before.rooms {
-            if self.classes.wakes(*class).meets(kinds) {
-                let now = self.room_with_and_beside_hold(*class, node);
+    pub(super) fn wake(&mut self, node: NodeIndex, before: &CapacitySnapshot, kinds: ClusterEvents) {
+        for (class, room, beside) in &before.slots {
+            if self.classes.events_to_register(*class).intersects(kinds) {
+                let now = self.slots_with_and_beside_reservation(*class, node);
                 if now.0 > *room || now.1 > *beside {
-                    self.queue.wake_class(*class, arrival(kinds));
+                    self.queue.wake_class(*class, queue_event(kinds));
                 }
             }
         }
         let mixed: SmallVec<[ClassId; 8]> = self.queue.waiting_mixed_classes().collect();
         for class in mixed {
-            if self.classes.wakes(class).meets(kinds) && self.room(class, node) > 0 {
+            if self.classes.events_to_register(class).intersects(kinds) && self.slots(class, node) > 0 {
                 self.wake_mixed(class, node, before, kinds);
             }
         }
     }
 
-    fn wake_mixed(&mut self, class: ClassId, node: NodeIndex, before: &Before, kinds: Wakes) {
+    fn wake_mixed(&mut self, class: ClassId, node: NodeIndex, before: &CapacitySnapshot, kinds: ClusterEvents) {
         let Some(known) = self.classes.get(class) else { return };
         let uses = |resource: ResourceId| known.usage.requested(resource) > 0;
         let has_more =
@@ -67,30 +68,30 @@ impl Core {
         // What other filters count is not known.
         let counts_more = !self.classes.plugins(known).counts_only_usage();
         if counts_more || before.free.iter().any(has_more) {
-            self.queue.wake_mixed(class, -1, arrival(kinds));
-        } else if self.cluster.places_free(node) > before.places {
-            self.queue.wake_mixed(class, before.places, arrival(kinds));
+            self.queue.wake_mixed(class, -1, queue_event(kinds));
+        } else if self.cluster.free_pod_slots(node) > before.pod_slots {
+            self.queue.wake_mixed(class, before.pod_slots, queue_event(kinds));
         }
     }
 
-    pub(super) fn room(&self, class: ClassId, node: NodeIndex) -> u32 {
-        self.classes.room(class, node, &self.cluster)
+    pub(super) fn slots(&self, class: ClassId, node: NodeIndex) -> u32 {
+        self.classes.slots(class, node, &self.cluster)
     }
 
     /// Slots on a node for units that see no hold there, and for those that do.
-    fn room_with_and_beside_hold(&self, class: ClassId, node: NodeIndex) -> (u32, u32) {
-        let room = self.room(class, node);
-        (room, self.classes.room_beside_hold(class, node, room, &self.cluster))
+    fn slots_with_and_beside_reservation(&self, class: ClassId, node: NodeIndex) -> (u32, u32) {
+        let room = self.slots(class, node);
+        (room, self.classes.slots_beside_reservation(class, node, room, &self.cluster))
     }
 }
 
 /// What a change of these kinds is to those whom it wakes.
-fn arrival(kinds: Wakes) -> Arrival {
-    if kinds.meets(Wakes::NODE_ADDED) {
-        Arrival::NodeAdded
-    } else if kinds.meets(Wakes::POD_LEFT) {
-        Arrival::PodLeft
+fn queue_event(kinds: ClusterEvents) -> QueueEvent {
+    if kinds.intersects(ClusterEvents::NODE_ADD) {
+        QueueEvent::NodeAdd
+    } else if kinds.intersects(ClusterEvents::ASSIGNED_POD_DELETE) {
+        QueueEvent::AssignedPodDelete
     } else {
-        Arrival::NodeChanged
+        QueueEvent::NodeUpdate
     }
 }

@@ -2,17 +2,17 @@
 
 use insta::assert_snapshot;
 
-use super::world::{World, decide_text};
+use super::text_cluster::{TextCluster, decide_text};
 
 #[test]
 fn a_failed_member_is_replaced_although_the_succeeded_one_is_gone() {
-    let mut world = World::of("node a gpu=2; group g gang minCount=2 expected=2 pods=2 gpu=1 owner=Job:j");
+    let mut world = TextCluster::of("node a gpu=2; group g gang minCount=2 expected=2 pods=2 gpu=1 owner=Job:j");
     world.decide_and_bind();
-    world.say("group g gang minCount=2 placed=True expected=2; finish g-0; delete g-0");
-    world.say("delete g-1; pod again group=g gpu=1 owner=Job:j");
+    world.apply("group g gang minCount=2 placed=True expected=2; finish g-0; delete g-0");
+    world.apply("delete g-1; pod again group=g gpu=1 owner=Job:j");
     assert_eq!(world.decide(), "", "two are expected");
     // The Job has one index left to complete. The change of the annotation alone wakes the group.
-    world.say("group g gang minCount=2 placed=True expected=1");
+    world.apply("group g gang minCount=2 placed=True expected=1");
     assert_snapshot!(world.decide(), @"g: bind again to a");
 }
 
@@ -26,12 +26,12 @@ fn a_gang_never_waits_for_less_than_one_pod_nor_for_more_than_min_count() {
 
 #[test]
 fn what_is_left_of_a_gang_starts_as_a_whole() {
-    let mut world = World::of("node a gpu=3; group g gang minCount=3 expected=3 pods=3 gpu=1 owner=Job:j");
+    let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 expected=3 pods=3 gpu=1 owner=Job:j");
     world.decide_and_bind();
-    world.say("finish g-0; group g gang minCount=3 placed=True expected=2; delete g-1; delete g-2");
-    world.say("pod other node=a gpu=2; pods again 2 group=g gpu=1 owner=Job:j");
+    world.apply("finish g-0; group g gang minCount=3 placed=True expected=2; delete g-1; delete g-2");
+    world.apply("pod other node=a gpu=2; pods again 2 group=g gpu=1 owner=Job:j");
     assert!(world.decide().starts_with("g: wait (gang of 2 does not fit: 1 of 2 pods fit"), "one of two is too few");
-    world.say("delete other");
+    world.apply("delete other");
     assert_snapshot!(world.decide(), @"g: bind again-0 to a, again-1 to a");
 }
 
@@ -41,13 +41,13 @@ const RACKS: &str = "node a gpu=4 rack=small; node b gpu=6 rack=medium; node c g
 fn a_gang_that_comes_in_batches_takes_a_domain_with_room_for_all_of_it() {
     for (expected, rack) in [("", "a"), (" expected=4", "a"), (" expected=8", "c"), (" expected=5", "b")] {
         let group = format!("group g gang minCount=4 key=rack{expected} pods=4 gpu=1");
-        let mut world = World::of(&format!("{RACKS} {group}"));
+        let mut world = TextCluster::of(&format!("{RACKS} {group}"));
         let want = format!("g: bind g-0 to {rack}, g-1 to {rack}, g-2 to {rack}, g-3 to {rack}");
         assert_eq!(world.decide_and_bind(), want, "{expected}");
     }
-    let mut world = World::of(&format!("{RACKS} group g gang minCount=4 key=rack expected=8 pods=4 gpu=1"));
+    let mut world = TextCluster::of(&format!("{RACKS} group g gang minCount=4 key=rack expected=8 pods=4 gpu=1"));
     world.decide_and_bind();
-    world.say("pods more 4 group=g gpu=1");
+    world.apply("pods more 4 group=g gpu=1");
     assert_snapshot!(world.decide(), @"g: bind more-0 to c, more-1 to c, more-2 to c, more-3 to c");
 }
 

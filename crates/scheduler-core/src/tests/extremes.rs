@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::text_cluster::TextCluster;
 use crate::{Config, Profile, Survey, Unit};
 
 /// Amounts, some of which are more than sums of 64 bits hold.
@@ -17,7 +17,7 @@ const AMOUNTS: [&str; 8] = ["0", "1", "3Gi", "1Ei", "2Ei", "5Ei", "100Ei", "9223
 type Triple = (usize, usize, usize);
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ExtremeStep {
     Node {
         name: u8,
         has: Triple,
@@ -43,17 +43,17 @@ enum Step {
     Decide,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ExtremeStep>> {
     let amount = || 0..AMOUNTS.len();
     let amounts = || (amount(), amount(), amount());
     let step = prop_oneof![
-        2 => (0..3u8, amounts(), amount()).prop_map(|(name, has, pods)| Step::Node { name, has, pods }),
+        2 => (0..3u8, amounts(), amount()).prop_map(|(name, has, pods)| ExtremeStep::Node { name, has, pods }),
         6 => (prop::option::weighted(0.6, 0..3u8), amounts(), prop::option::weighted(0.4, 0..2u8))
-            .prop_map(|(node, asks, group)| Step::Pod { node, asks, group }),
-        3 => (0..64usize, 0..3u8).prop_map(|(pod, node)| Step::Bind { pod, node }),
-        2 => (0..64usize).prop_map(|pod| Step::Delete { pod }),
-        1 => (0..3u8).prop_map(|name| Step::DropNode { name }),
-        3 => Just(Step::Decide),
+            .prop_map(|(node, asks, group)| ExtremeStep::Pod { node, asks, group }),
+        3 => (0..64usize, 0..3u8).prop_map(|(pod, node)| ExtremeStep::Bind { pod, node }),
+        2 => (0..64usize).prop_map(|pod| ExtremeStep::Delete { pod }),
+        1 => (0..3u8).prop_map(|name| ExtremeStep::DropNode { name }),
+        3 => Just(ExtremeStep::Decide),
     ];
     prop::collection::vec(step, 1..40)
 }
@@ -62,42 +62,42 @@ fn written((cpu, memory, gpu): Triple) -> String {
     format!("cpu={} memory={} gpu={}", AMOUNTS[cpu], AMOUNTS[memory], AMOUNTS[gpu])
 }
 
-struct Run {
-    world: World,
+struct ExtremeRun {
+    world: TextCluster,
     nodes: BTreeSet<u8>,
     made: usize,
 }
 
-impl Run {
-    fn take(&mut self, step: &Step) {
+impl ExtremeRun {
+    fn apply(&mut self, step: &ExtremeStep) {
         match step {
-            Step::Node { name, has, pods } => {
+            ExtremeStep::Node { name, has, pods } => {
                 self.nodes.insert(*name);
                 let (has, pods) = (written(*has), AMOUNTS[*pods]);
-                self.world.say(&format!("node n{name} {has} pods={pods} rack=r{}", name % 2));
+                self.world.apply(&format!("node n{name} {has} pods={pods} rack=r{}", name % 2));
             }
-            Step::Pod { node, asks, group } => {
+            ExtremeStep::Pod { node, asks, group } => {
                 self.made += 1;
                 let node = node.map(|node| format!("node=n{node}")).unwrap_or_default();
                 let group = group.map(|group| format!("group=g{group}")).unwrap_or_default();
-                self.world.say(&format!("pod p{:02} {} {node} {group} owner=Job:j", self.made, written(*asks)));
+                self.world.apply(&format!("pod p{:02} {} {node} {group} owner=Job:j", self.made, written(*asks)));
             }
-            Step::Bind { pod, node } => {
+            ExtremeStep::Bind { pod, node } => {
                 if let Some(name) = self.nth(*pod) {
                     self.world.show_bound(&name, &format!("n{node}"));
                 }
             }
-            Step::Delete { pod } => {
+            ExtremeStep::Delete { pod } => {
                 if let Some(name) = self.nth(*pod) {
                     self.world.delete(&name);
                 }
             }
-            Step::DropNode { name } => {
+            ExtremeStep::DropNode { name } => {
                 if self.nodes.remove(name) {
-                    self.world.say(&format!("drop n{name}"));
+                    self.world.apply(&format!("drop n{name}"));
                 }
             }
-            Step::Decide => self.decide(),
+            ExtremeStep::Decide => self.decide(),
         }
         self.world.core.assert_consistent();
     }
@@ -110,8 +110,8 @@ impl Run {
     fn decide(&mut self) {
         self.world.now += std::time::Duration::from_secs(20);
         self.world.decide_and_bind();
-        self.world.core.remember(self.world.now, usize::MAX);
-        self.world.core.advise(self.world.now, usize::MAX);
+        self.world.core.cache_placement_reports(self.world.now, usize::MAX);
+        self.world.core.find_remedies(self.world.now, usize::MAX);
         let pods = self.world.pods.keys().map(|name| Unit::Pod(ObjectKey::new("ns", name.as_str())));
         let groups = ["g0", "g1"].map(|name| Unit::Group(ObjectKey::new("ns", name)));
         let placed: Vec<_> = self.world.pods.values().cloned().collect();
@@ -127,23 +127,23 @@ proptest! {
 
     #[test]
     fn no_amount_ends_the_core_and_the_books_are_empty_when_all_is_gone(steps in steps()) {
-        let world = World::of("group g0 gang minCount=2; group g1 gang minCount=2 key=rack");
-        let mut run = Run { world, nodes: BTreeSet::new(), made: 0 };
-        steps.iter().for_each(|step| run.take(step));
-        run.take(&Step::Decide);
+        let world = TextCluster::of("group g0 gang minCount=2; group g1 gang minCount=2 key=rack");
+        let mut run = ExtremeRun { world, nodes: BTreeSet::new(), made: 0 };
+        steps.iter().for_each(|step| run.apply(step));
+        run.apply(&ExtremeStep::Decide);
         for name in run.world.pods.keys().cloned().collect::<Vec<_>>() {
             run.world.delete(&name);
         }
         run.world.core.assert_consistent();
-        (0..3).for_each(|name| run.take(&Step::DropNode { name }));
+        (0..3).for_each(|name| run.apply(&ExtremeStep::DropNode { name }));
     }
 }
 
 #[test]
 fn pods_that_ask_for_more_than_numbers_hold_leave_their_node_as_it_was() {
     // Two of them on one node by its name ended the process, and again after each start.
-    let mut world = World::of("node a cpu=4 memory=8Gi; node b cpu=4 memory=1Gi");
-    world.say("pods huge 9 node=a cpu=100E memory=5Ei; pod small cpu=1 memory=2Gi; pod none");
+    let mut world = TextCluster::of("node a cpu=4 memory=8Gi; node b cpu=4 memory=1Gi");
+    world.apply("pods huge 9 node=a cpu=100E memory=5Ei; pod small cpu=1 memory=2Gi; pod none");
     assert_snapshot!(world.decide_and_bind(), @"
     small: wait (0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient memory.)
     none: bind none to b
@@ -154,9 +154,9 @@ fn pods_that_ask_for_more_than_numbers_hold_leave_their_node_as_it_was() {
 }
 
 #[test]
-fn pods_that_somebody_bound_for_more_than_numbers_hold_make_way() {
+fn pods_bound_elsewhere_with_overflowing_requests_are_released() {
     let mut world =
-        World::of("node a memory=8Gi; pods huge 6 memory=5Ei owner=Job:j; pod small memory=1Gi owner=Job:j");
+        TextCluster::of("node a memory=8Gi; pods huge 6 memory=5Ei owner=Job:j; pod small memory=1Gi owner=Job:j");
     (0..6).for_each(|number| world.show_bound(&format!("huge-{number}"), "a"));
     world.show_bound("small", "a");
     world.decide();
@@ -173,18 +173,18 @@ fn pods_that_somebody_bound_for_more_than_numbers_hold_make_way() {
 
 #[test]
 fn the_end_of_pods_that_ask_for_more_than_numbers_hold_is_a_way_out() {
-    let mut world = World::of("node a memory=8Gi; group g basic; pods huge 6 node=a group=g memory=5Ei");
-    world.say("group h gang minCount=1 pods=1 memory=2Gi");
+    let mut world = TextCluster::of("node a memory=8Gi; group g basic; pods huge 6 node=a group=g memory=5Ei");
+    world.apply("group h gang minCount=1 pods=1 memory=2Gi");
     world.decide();
-    let advised = world.core.advise(world.now, 1).remove(0).1.unwrap().advised;
-    let crate::Advised::Given(advice) = advised else { panic!("ways out were asked for") };
-    let ways: Vec<_> = advice.ways.iter().map(crate::WayOut::text).collect();
+    let advised = world.core.find_remedies(world.now, 1).remove(0).1.unwrap().remedies;
+    let crate::RemedyStatus::Found(advice) = advised else { panic!("ways out were asked for") };
+    let ways: Vec<_> = advice.remedies.iter().map(crate::Remedy::text).collect();
     assert_snapshot!(ways.join("; "), @"wait for podgroup ns/g (6 pods); add 1 node like a");
 }
 
 #[test]
 fn who_asks_for_as_much_as_can_be_counted_fits_nowhere() {
-    let mut world = World::of("node a memory=100Ei; pod some memory=1Ei; pod huge memory=5Ei");
+    let mut world = TextCluster::of("node a memory=100Ei; pod some memory=1Ei; pod huge memory=5Ei");
     assert_snapshot!(world.decide(), @"
     some: bind some to a
     huge: wait (0/1 nodes are available: 1 Insufficient memory.)
@@ -210,7 +210,8 @@ fn images_of_any_size_have_a_score() {
 #[test]
 fn names_that_only_pods_and_groups_use_take_no_room_on_every_node() {
     // Each made-up resource and topology key took a table of all nodes, for ever.
-    let mut world = World::of("node a gpu=1 rack=r; node b gpu=1; pod one gpu=1; group g basic pods=1 gpu=1 key=rack");
+    let mut world =
+        TextCluster::of("node a gpu=1 rack=r; node b gpu=1; pod one gpu=1; group g basic pods=1 gpu=1 key=rack");
     world.decide_and_bind();
     let before = world.core.kept_counts();
     for number in 0..20 {
@@ -219,7 +220,7 @@ fn names_that_only_pods_and_groups_use_take_no_room_on_every_node() {
         let spec = json!({"schedulerName": "default-scheduler", "containers": [container]});
         let name = format!("p{number}");
         world.see_pod(&name, &json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec}));
-        world.say(&format!("group k{number} basic pods=1 gpu=1 key=made-up-{number}"));
+        world.apply(&format!("group k{number} basic pods=1 gpu=1 key=made-up-{number}"));
     }
     let decided = world.decide();
     assert!(decided.contains("p7: wait (0/2 nodes are available: 2 Insufficient example.com/r7.)"), "{decided}");
@@ -236,16 +237,16 @@ fn names_that_only_pods_and_groups_use_take_no_room_on_every_node() {
 
 #[test]
 fn what_is_taken_of_a_resource_counts_when_its_first_node_comes_and_after_its_last_went() {
-    let mut world = World::of("node a gpu=0; pod x node=a gpu=3; pod y gpu=2");
+    let mut world = TextCluster::of("node a gpu=0; pod x node=a gpu=3; pod y gpu=2");
     assert_snapshot!(world.decide(), @"y: wait (0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)");
-    world.say("node a gpu=4");
+    world.apply("node a gpu=4");
     assert_eq!(world.decide(), "", "one is left");
-    world.say("node a gpu=5");
+    world.apply("node a gpu=5");
     assert_snapshot!(world.decide_and_bind(), @"y: bind y to a");
-    world.say("node a gpu=0; delete x; pod z gpu=1; node a gpu=2");
+    world.apply("node a gpu=0; delete x; pod z gpu=1; node a gpu=2");
     assert_snapshot!(world.decide(), @"z: wait (0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)");
     world.core.assert_consistent();
-    world.say("node b gpu=1");
+    world.apply("node b gpu=1");
     assert_snapshot!(world.decide(), @"z: bind z to b");
 }
 
@@ -254,31 +255,32 @@ fn no_pause_is_too_long_for_the_core() {
     let (forever, second) = (std::time::Duration::MAX, std::time::Duration::from_secs(1));
     for (some, others) in [(forever, forever), (forever, second), (second, forever)] {
         let config = Config {
-            backoff_initial: some,
-            backoff_max: others,
+            initial_backoff: some,
+            max_backoff: others,
             incomplete_after: others,
             recount_after: some,
-            hold_after: Some(others),
-            hold_for: some,
+            reserve_after: Some(others),
+            max_reservation: some,
             release_after: Some(others),
             overcommit_after: Some(some),
-            advise_every: Some(some),
+            remedies_interval: Some(some),
             ..Config::default()
         };
-        let mut world = World::with(config, "node a gpu=2; pods run 2 gpu=1; group few gang minCount=3 pods=2 gpu=1");
+        let mut world =
+            TextCluster::with(config, "node a gpu=2; pods run 2 gpu=1; group few gang minCount=3 pods=2 gpu=1");
         world.decide();
         // Binds that fail, groups that wait for room and for pods, a half-bound gang, a node with a pod too many.
-        world.say(
+        world.apply(
             "fail run-0; group g gang minCount=2 pods=2 gpu=1 owner=Job:j; pod g-2 group=g gpu=1 node=a owner=Job:j",
         );
-        world.say("pod extra gpu=2 node=a owner=Job:j; delete few-1; pod few-2 group=few gpu=1");
+        world.apply("pod extra gpu=2 node=a owner=Job:j; delete few-1; pod few-2 group=few gpu=1");
         for _ in 0..20 {
             world.decide();
-            world.core.advise(world.now, usize::MAX);
+            world.core.find_remedies(world.now, usize::MAX);
             world.now += second;
             assert!(world.core.next_at().is_none_or(|at| at >= api::Timestamp::UNIX_EPOCH));
         }
-        world.say("delete g-0; pod g-3 group=g gpu=2");
+        world.apply("delete g-0; pod g-3 group=g gpu=2");
         world.decide();
         world.core.assert_consistent();
     }

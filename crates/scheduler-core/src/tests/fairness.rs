@@ -5,40 +5,43 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
-use super::world::World;
+use super::text_cluster::TextCluster;
 use crate::classes::Class;
 use crate::cluster::NodeRef;
-use crate::filters::{Filter, Kind, Load, Reason};
-use crate::reads::Reads;
-use crate::wakes::Wakes;
+use crate::cluster_events::ClusterEvents;
+use crate::filters::{Filter, LoadAssumption, PluginKind, Reason};
+use crate::reads::ReadSet;
 use crate::{Config, Profile};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// The hold's limit in these tests.
-const HOLD: Duration = Duration::from_secs(300);
+const MAX_RESERVATION: Duration = Duration::from_secs(300);
 
-fn world(text: &str) -> World {
-    World::with(Config { hold_after: Some(MINUTE), hold_for: HOLD, ..Config::default() }, text)
+fn world(text: &str) -> TextCluster {
+    TextCluster::with(
+        Config { reserve_after: Some(MINUTE), max_reservation: MAX_RESERVATION, ..Config::default() },
+        text,
+    )
 }
 
 /// Two nodes full of small pods, and a gang that needs one of them whole.
-fn passed_over() -> World {
+fn starved_gang() -> TextCluster {
     let mut world = world("node a gpu=2; node b gpu=2; pods run 4 gpu=1");
     world.decide_and_bind();
-    world.say("group g gang minCount=2 pods=2 gpu=1");
+    world.apply("group g gang minCount=2 pods=2 gpu=1");
     assert!(world.decide().starts_with("g: wait (gang of 2 does not fit: 0 of 2"));
     world
 }
 
 /// The next small pod comes, and one that runs goes.
-fn small_pod(world: &mut World, number: usize, leaves: &str) -> String {
-    world.say(&format!("pod small-{number} gpu=1; delete {leaves}"));
+fn small_pod(world: &mut TextCluster, number: usize, leaves: &str) -> String {
+    world.apply(&format!("pod small-{number} gpu=1; delete {leaves}"));
     world.decide_and_bind()
 }
 
 #[test]
 fn equals_that_wait_go_in_the_order_they_came() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=1; pod x node=a gpu=1; group b gang minCount=1 pods=1 gpu=1; group a gang minCount=1 pods=1 gpu=1;
          group c gang minCount=1 pods=1 gpu=1",
     );
@@ -46,7 +49,7 @@ fn equals_that_wait_go_in_the_order_they_came() {
     let mut bound = Vec::new();
     let mut last = "x".to_owned();
     for _ in 0..3 {
-        world.say(&format!("delete {last}"));
+        world.apply(&format!("delete {last}"));
         let line = world.decide_and_bind().lines().next().unwrap().to_owned();
         last = line.split_whitespace().nth(2).unwrap().to_owned();
         bound.push(line);
@@ -56,19 +59,19 @@ fn equals_that_wait_go_in_the_order_they_came() {
 
 /// A pod of a Job ends, and the Job makes another, as one does that has more to complete than runs at a time. The pods that
 /// are bound then.
-fn replaced(world: &mut World, ended: &str, by: &str) -> String {
+fn replaced(world: &mut TextCluster, ended: &str, by: &str) -> String {
     let (group, _) = by.split_once('-').unwrap();
-    world.say(&format!("finish {ended}; pod {by} group={group} gpu=1"));
+    world.apply(&format!("finish {ended}; pod {by} group={group} gpu=1"));
     let decided = world.decide_and_bind();
     let bound = decided.lines().filter_map(|line| line.split_once(": bind ")).map(|(_, spots)| spots);
     bound.collect::<Vec<_>>().join(", ")
 }
 
 #[test]
-fn replacements_of_a_jobs_pods_queue_behind_whoever_waits_longer() {
-    let mut world = World::of("node a gpu=2; group old basic pods=4 gpu=1");
+fn replacements_of_a_jobs_pods_queue_behind_older_pods() {
+    let mut world = TextCluster::of("node a gpu=2; group old basic pods=4 gpu=1");
     assert!(world.decide_and_bind().starts_with("old: bind old-0 to a, old-1 to a"));
-    world.say("group new basic pods=1 gpu=1; pod alone gpu=1");
+    world.apply("group new basic pods=1 gpu=1; pod alone gpu=1");
     world.decide();
     // Its first pods were there before the others, and go before them; those that replace them were not.
     let more = "(no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))";
@@ -76,32 +79,32 @@ fn replacements_of_a_jobs_pods_queue_behind_whoever_waits_longer() {
     assert_eq!(replaced(&mut world, "old-1", "old-5"), format!("old-3 to a {more}"));
     assert_eq!(replaced(&mut world, "old-2", "old-6"), "new-0 to a");
     assert_eq!(replaced(&mut world, "old-3", "old-7"), "alone to a");
-    world.say("delete alone");
+    world.apply("delete alone");
     assert!(world.decide_and_bind().starts_with("old: bind old-4 to a"));
     // A Job that comes between the oldest and the youngest of those that wait, once the oldest is gone.
-    world.say("group late basic pods=1 gpu=1; delete old-5; delete old-6; delete old-7; pod old-8 group=old gpu=1");
+    world.apply("group late basic pods=1 gpu=1; delete old-5; delete old-6; delete old-7; pod old-8 group=old gpu=1");
     world.decide();
     assert_eq!(replaced(&mut world, "new-0", "old-9"), "late-0 to a");
     assert_eq!(replaced(&mut world, "late-0", "old-10"), format!("old-8 to a {more}"));
-    world.say("delete old-10");
+    world.apply("delete old-10");
     assert_eq!(replaced(&mut world, "old-8", "old-11"), format!("old-9 to a {more}"));
     world.core.assert_consistent();
 }
 
 #[test]
 fn pods_that_a_gang_needs_come_in_its_turn_and_those_beyond_in_their_own() {
-    let mut world = World::of("node a gpu=3; group g gang minCount=2 pods=3 gpu=1");
+    let mut world = TextCluster::of("node a gpu=3; group g gang minCount=2 pods=3 gpu=1");
     world.decide_and_bind();
-    world.say("group new basic pods=2 gpu=1");
+    world.apply("group new basic pods=2 gpu=1");
     world.decide();
     // With two of three left the gang has its minCount; with one it does not.
-    world.say("delete g-0; pod g-3 group=g gpu=1");
+    world.apply("delete g-0; pod g-3 group=g gpu=1");
     assert!(world.decide_and_bind().contains("new: bind new-0 to a"));
-    world.say("delete g-1; pod g-4 group=g gpu=1");
+    world.apply("delete g-1; pod g-4 group=g gpu=1");
     let decided = world.decide_and_bind();
     assert!(decided.starts_with("g: bind g-3 to a"), "{decided}");
     assert!(!decided.contains("new: bind"), "{decided}");
-    world.say("delete g-2");
+    world.apply("delete g-2");
     assert!(world.decide_and_bind().starts_with("g: bind g-4 to a"));
 }
 
@@ -109,7 +112,7 @@ fn pods_that_a_gang_needs_come_in_its_turn_and_those_beyond_in_their_own() {
 fn a_gang_is_passed_by_replacements_of_an_older_jobs_pods_only_until_the_bound() {
     let mut world = world("node a gpu=2; group old basic pods=3 gpu=1");
     world.decide_and_bind();
-    world.say("group g gang minCount=2 pods=2 gpu=1");
+    world.apply("group g gang minCount=2 pods=2 gpu=1");
     world.decide();
     assert!(replaced(&mut world, "old-0", "old-3").starts_with("old-2 to a"));
     assert!(replaced(&mut world, "old-1", "old-4").starts_with("old-3 to a"));
@@ -121,17 +124,17 @@ fn a_gang_is_passed_by_replacements_of_an_older_jobs_pods_only_until_the_bound()
 #[test]
 fn the_oldest_pod_that_waits_counts_in_whatever_order_they_are_shown() {
     // As after a restart, where pods come in the order of their names.
-    let mut world = World::of("node a gpu=1; pod run gpu=1 node=a; group b basic; group a basic");
+    let mut world = TextCluster::of("node a gpu=1; pod run gpu=1 node=a; group b basic; group a basic");
     for (name, second) in [("a-0", 40), ("a-1", 10), ("b-0", 20)] {
-        world.say(&format!("pod {name} group={} gpu=1 created={second}", &name[..1]));
+        world.apply(&format!("pod {name} group={} gpu=1 created={second}", &name[..1]));
     }
-    world.say("delete run");
+    world.apply("delete run");
     assert!(world.decide_and_bind().starts_with("a: bind"));
 }
 
 #[test]
 fn a_gang_is_passed_by_small_pods_only_until_the_bound() {
-    let mut world = passed_over();
+    let mut world = starved_gang();
     // Its own turn is first whenever something leaves, but one slot is not enough, and the small pod takes it.
     assert!(small_pod(&mut world, 0, "run-0").ends_with("small-0: bind small-0 to a"));
     world.now += MINUTE - Duration::from_secs(1);
@@ -153,7 +156,7 @@ fn a_gang_is_passed_by_small_pods_only_until_the_bound() {
 fn nodes_that_are_not_held_are_open_to_all() {
     let mut world = world("node a gpu=2; node b gpu=2; node c gpu=2; pods run 6 gpu=1");
     world.decide_and_bind();
-    world.say("group g gang minCount=3 pods=3 gpu=1");
+    world.apply("group g gang minCount=3 pods=3 gpu=1");
     world.decide();
     world.now += MINUTE;
     world.decide();
@@ -163,21 +166,27 @@ fn nodes_that_are_not_held_are_open_to_all() {
 }
 
 /// One long pod stands in the way of a gang that takes all GPUs of both nodes, and half of each node's CPUs.
-fn held_up_by_one(profile: Profile) -> World {
-    let config = Config { profiles: vec![profile], hold_after: Some(MINUTE), hold_for: HOLD, ..Config::default() };
-    let mut world = World::with(config, "node a gpu=2 cpu=4 pods=6; node b gpu=2 cpu=4 pods=6; pod long gpu=1 node=a");
-    world.say("group g gang minCount=4 pods=4 gpu=1 cpu=1");
+fn blocked_by_one_pod(profile: Profile) -> TextCluster {
+    let config = Config {
+        profiles: vec![profile],
+        reserve_after: Some(MINUTE),
+        max_reservation: MAX_RESERVATION,
+        ..Config::default()
+    };
+    let mut world =
+        TextCluster::with(config, "node a gpu=2 cpu=4 pods=6; node b gpu=2 cpu=4 pods=6; pod long gpu=1 node=a");
+    world.apply("group g gang minCount=4 pods=4 gpu=1 cpu=1");
     world.decide();
     world.now += MINUTE;
     world.decide();
-    assert!(world.core.is_holding());
+    assert!(world.core.has_reservation());
     world
 }
 
 #[test]
-fn a_hold_lets_pass_whoever_has_room_beside_the_gang() {
-    let mut world = held_up_by_one(Profile::default());
-    world.say("pods small 2 gpu=1; pods plain 5 cpu=1");
+fn a_reservation_lets_pods_pass_that_fit_beside_the_gang() {
+    let mut world = blocked_by_one_pod(Profile::default());
+    world.apply("pods small 2 gpu=1; pods plain 5 cpu=1");
     assert_snapshot!(world.decide_and_bind(), @"
     small-0: wait (0/2 nodes are available: 2 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     small-1: wait (0/2 nodes are available: 2 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
@@ -189,24 +198,24 @@ fn a_hold_lets_pass_whoever_has_room_beside_the_gang() {
     ");
     world.core.assert_consistent();
     // What it waits for is still there for it.
-    world.say("delete long");
+    world.apply("delete long");
     assert!(world.decide_and_bind().starts_with("g: bind g-0 to a, g-1 to b, g-2 to a, g-3 to b"));
 }
 
 #[test]
-fn whoever_only_a_hold_is_in_the_way_of_is_told_to_wait_for_its_end() {
-    let mut world = held_up_by_one(Profile::default());
-    world.say("group h gang minCount=2 pods=2 gpu=1");
+fn a_unit_blocked_only_by_a_reservation_is_told_when_it_ends() {
+    let mut world = blocked_by_one_pod(Profile::default());
+    world.apply("group h gang minCount=2 pods=2 gpu=1");
     world.decide();
-    let advised = world.core.advise(world.now, 4);
+    let advised = world.core.find_remedies(world.now, 4);
     let (_, refusal) = advised.iter().find(|(unit, _)| unit.key().name == "h").unwrap();
     assert_snapshot!(refusal.as_ref().unwrap().message(), @"gang of 2 does not fit: 0 of 2 pods fit (2 more needed; 2 of 2 nodes were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest); way out: wait until the hold for ns/g ends, 1970-01-01T00:06:00Z at the latest");
     let reasons = &refusal.as_ref().unwrap().reasons;
     assert!(reasons.0.keys().all(|reason| Reason::plugin_of(reason) == Some("Hold")));
     // Four would not fit without it either.
-    world.say("group i gang minCount=4 pods=4 gpu=1");
+    world.apply("group i gang minCount=4 pods=4 gpu=1");
     world.decide();
-    let advised = world.core.advise(world.now, 4);
+    let advised = world.core.find_remedies(world.now, 4);
     let (_, refusal) = advised.iter().find(|(unit, _)| unit.key().name == "i").unwrap();
     assert!(!refusal.as_ref().unwrap().message().contains("wait until the hold"));
     world.core.assert_consistent();
@@ -214,12 +223,12 @@ fn whoever_only_a_hold_is_in_the_way_of_is_told_to_wait_for_its_end() {
 
 #[test]
 fn a_hold_keeps_places_for_pods_as_well_as_what_they_ask_for() {
-    let mut world = held_up_by_one(Profile::default());
-    world.say("pods tiny 9");
+    let mut world = blocked_by_one_pod(Profile::default());
+    world.apply("pods tiny 9");
     let decided = world.decide_and_bind();
     // Of twelve places four are the gang's and one is taken.
     assert_eq!(decided.matches("bind").count(), 7, "{decided}");
-    world.say("delete long");
+    world.apply("delete long");
     assert!(world.decide_and_bind().starts_with("g: bind g-0"));
 }
 
@@ -232,19 +241,19 @@ impl Filter for Licences {
         "Licences"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Counted
+    fn kind(&self) -> PluginKind {
+        PluginKind::Counted
     }
 
-    fn reads(&self) -> Reads {
-        Reads::default()
+    fn reads(&self) -> ReadSet {
+        ReadSet::default()
     }
 
-    fn wakes(&self, _: &Class) -> Wakes {
-        Wakes::POD_LEFT
+    fn events_to_register(&self, _: &Class) -> ClusterEvents {
+        ClusterEvents::ASSIGNED_POD_DELETE
     }
 
-    fn room(&self, _: &Class, _: NodeRef<'_>, _: Load) -> u32 {
+    fn slots(&self, _: &Class, _: NodeRef<'_>, _: LoadAssumption) -> u32 {
         100
     }
 
@@ -252,10 +261,10 @@ impl Filter for Licences {
 }
 
 #[test]
-fn a_hold_lets_nobody_pass_who_may_take_what_a_filter_of_ones_own_counts() {
+fn a_reservation_lets_no_pod_pass_where_a_custom_filter_counts() {
     let profile = Profile::default().with_filter(Arc::new(Licences)).unwrap();
-    let mut world = held_up_by_one(profile);
-    world.say("pod plain cpu=1");
+    let mut world = blocked_by_one_pod(profile);
+    world.apply("pod plain cpu=1");
     assert!(world.decide().contains("plain: wait (0/2 nodes are available: 2 node(s) were held"));
 }
 
@@ -269,10 +278,10 @@ fn a_pod_is_woken_when_room_beside_a_hold_grows_that_it_has_no_more_of_without_t
     );
     world.decide();
     world.now += MINUTE;
-    world.say("pod small gpu=1 cpu=1");
+    world.apply("pod small gpu=1 cpu=1");
     assert!(world.decide().starts_with("small: wait"));
-    assert!(world.core.is_holding());
-    world.say("delete x-0");
+    assert!(world.core.has_reservation());
+    world.apply("delete x-0");
     assert!(world.decide().ends_with("small: bind small to a"));
 }
 
@@ -281,33 +290,33 @@ fn a_hold_keeps_host_ports() {
     let mut world = world("node a gpu=2; pod run gpu=2; group g gang minCount=1 pods=1 gpu=1 port=80");
     world.decide_and_bind();
     world.now += MINUTE;
-    world.say("pod other port=81; pod same port=80");
+    world.apply("pod other port=81; pod same port=80");
     assert_snapshot!(world.decide_and_bind(), @"
     other: bind other to a
     same: wait (0/1 nodes are available: 1 node(s) were held for ns/g, which waits longer, until 1970-01-01T00:06:00Z at the latest.)
     ");
-    world.say("delete run");
+    world.apply("delete run");
     assert!(world.decide_and_bind().starts_with("g: bind g-0 to a"));
 }
 
 #[test]
 fn a_hold_ends_with_the_gangs_bind() {
-    let mut world = passed_over();
+    let mut world = starved_gang();
     world.now += MINUTE;
     assert_eq!(world.core.next_at(), Some(world.now));
     small_pod(&mut world, 0, "run-0");
-    world.say("delete run-1");
+    world.apply("delete run-1");
     assert_snapshot!(world.decide_and_bind(), @"
     g: bind g-0 to a, g-1 to a
     small-0: wait (0/2 nodes are available: 2 Insufficient nvidia.com/gpu.)
     ");
-    world.say("delete g-0");
+    world.apply("delete g-0");
     assert_snapshot!(world.decide_and_bind(), @"small-0: bind small-0 to a");
 }
 
 #[test]
 fn a_hold_ends_by_itself_and_the_wait_begins_anew() {
-    let mut world = passed_over();
+    let mut world = starved_gang();
     world.now += MINUTE;
     assert!(!small_pod(&mut world, 0, "run-0").contains("bind"));
     // Nothing more comes free.
@@ -318,16 +327,16 @@ fn a_hold_ends_by_itself_and_the_wait_begins_anew() {
 }
 
 /// How many minutes pass from each hold to the next, when they bring nothing.
-fn pauses_between_holds(world: &mut World, holds_count: usize) -> Vec<u64> {
+fn pauses_between_reservations(world: &mut TextCluster, holds_count: usize) -> Vec<u64> {
     let mut minutes = Vec::new();
     for _ in 0..holds_count {
         let before = world.now;
         world.now = world.core.next_at().unwrap();
-        assert!(!world.core.is_holding());
+        assert!(!world.core.has_reservation());
         world.decide();
-        assert!(world.core.is_holding());
+        assert!(world.core.has_reservation());
         minutes.push(world.now.duration_since(before).as_secs().unsigned_abs() / 60);
-        world.now += HOLD;
+        world.now += MAX_RESERVATION;
         world.decide();
     }
     minutes
@@ -335,35 +344,35 @@ fn pauses_between_holds(world: &mut World, holds_count: usize) -> Vec<u64> {
 
 #[test]
 fn holds_that_bring_nothing_come_ever_more_seldom_until_the_gang_changes() {
-    let mut world = passed_over();
+    let mut world = starved_gang();
     // Eight times as long as a hold lasts is the end of it.
-    assert_eq!(pauses_between_holds(&mut world, 8), [1, 2, 4, 8, 16, 32, 40, 40]);
+    assert_eq!(pauses_between_reservations(&mut world, 8), [1, 2, 4, 8, 16, 32, 40, 40]);
     // All nodes are full, but it is another gang now.
-    world.say("group g gang minCount=1");
+    world.apply("group g gang minCount=1");
     world.decide();
-    assert_eq!(pauses_between_holds(&mut world, 2), [1, 2]);
-    world.say("delete run-0; delete run-1");
+    assert_eq!(pauses_between_reservations(&mut world, 2), [1, 2]);
+    world.apply("delete run-0; delete run-1");
     assert!(world.decide_and_bind().contains("g: bind g-0 to a, g-1 to a"));
-    world.say("delete g-0; delete g-1; pods run 2 gpu=1 node=a; pods g 2 group=g gpu=1");
+    world.apply("delete g-0; delete g-1; pods run 2 gpu=1 node=a; pods g 2 group=g gpu=1");
     world.decide();
-    assert_eq!(pauses_between_holds(&mut world, 2), [1, 2]);
+    assert_eq!(pauses_between_reservations(&mut world, 2), [1, 2]);
 }
 
 #[test]
 fn a_hold_ends_when_the_gang_goes() {
-    let mut world = passed_over();
+    let mut world = starved_gang();
     world.now += MINUTE;
     assert!(!small_pod(&mut world, 0, "run-0").contains("bind"));
-    world.say("delete g-0; delete g-1");
+    world.apply("delete g-0; delete g-1");
     assert_snapshot!(world.decide_and_bind(), @"small-0: bind small-0 to a");
 }
 
 #[test]
 fn a_hold_does_not_bind_units_that_come_first() {
-    let mut world = passed_over();
+    let mut world = starved_gang();
     world.now += MINUTE;
     assert!(!small_pod(&mut world, 0, "run-0").contains("bind"));
-    world.say("pod urgent gpu=1 priority=10");
+    world.apply("pod urgent gpu=1 priority=10");
     assert_snapshot!(world.decide_and_bind(), @"urgent: bind urgent to a");
 }
 
@@ -372,7 +381,7 @@ fn nothing_is_held_for_a_gang_that_no_pod_that_leaves_can_help() {
     let mut world = world("node a gpu=2; pod run gpu=1; group g gang minCount=3 pods=3 gpu=1");
     world.decide_and_bind();
     world.now += 10 * MINUTE;
-    world.say("pod small gpu=1");
+    world.apply("pod small gpu=1");
     assert_snapshot!(world.decide_and_bind(), @"small: bind small to a");
 }
 
@@ -385,45 +394,46 @@ fn a_hold_for_a_gang_with_a_key_is_in_one_domain_that_could_take_it() {
          group g gang minCount=3 pods=3 gpu=1 key=rack",
     );
     world.decide_and_bind();
-    world.say("delete rd-0");
+    world.apply("delete rd-0");
     world.decide_and_bind();
     world.now += MINUTE;
-    world.say("pod small gpu=1");
+    world.apply("pod small gpu=1");
     let decided = world.decide_and_bind();
     assert!(
         decided.contains("1 node(s) were held for ns/g, which") && decided.contains("3 Insufficient nvidia.com/gpu."),
         "{decided}"
     );
-    world.say("delete rb-0");
+    world.apply("delete rb-0");
     assert!(world.decide_and_bind().contains("small: bind small to b"));
-    world.say("delete rd-1; delete rd-2");
+    world.apply("delete rd-1; delete rd-2");
     assert!(world.decide_and_bind().contains("g: bind g-0 to d, g-1 to d, g-2 to d"));
 }
 
 #[test]
 fn without_the_setting_nothing_is_held() {
-    let mut world = World::with(Config { hold_after: None, ..Config::default() }, "node a gpu=1; pod run gpu=1");
+    let mut world =
+        TextCluster::with(Config { reserve_after: None, ..Config::default() }, "node a gpu=1; pod run gpu=1");
     world.decide_and_bind();
-    world.say("group g gang minCount=2 pods=2 gpu=1; node b gpu=1; pod run-b gpu=1");
+    world.apply("group g gang minCount=2 pods=2 gpu=1; node b gpu=1; pod run-b gpu=1");
     world.decide_and_bind();
     world.now += 100 * MINUTE;
-    world.say("delete run; pod small gpu=1");
+    world.apply("delete run; pod small gpu=1");
     assert!(world.decide_and_bind().contains("small: bind"));
 }
 
 /// What it costs to decide about a group of `size` pods that come, wait, and then find room one by one.
 fn steps_for(size: usize) -> (u64, usize) {
-    let mut world = World::of(&format!("node a gpu={size} pods=100000; group g basic"));
-    world.say(&format!("pods run {size} gpu=1"));
+    let mut world = TextCluster::of(&format!("node a gpu={size} pods=100000; group g basic"));
+    world.apply(&format!("pods run {size} gpu=1"));
     world.decide_and_bind();
     let before = world.core.steps_count();
     let mut decisions = 0;
     for number in 0..size {
-        world.say(&format!("pod g-{number} group=g gpu=1"));
+        world.apply(&format!("pod g-{number} group=g gpu=1"));
         decisions += world.decide().lines().count();
     }
     for number in 0..size {
-        world.say(&format!("delete run-{number}"));
+        world.apply(&format!("delete run-{number}"));
         decisions += world.decide_and_bind().lines().count();
     }
     (world.core.steps_count() - before, decisions)
@@ -440,14 +450,14 @@ fn work_grows_with_the_size_of_a_group_and_not_with_its_square() {
 
 /// The same for a gang: its pods come, it is refused, they are deleted one by one and come again.
 fn steps_for_gang(size: usize) -> u64 {
-    let mut world = World::of(&format!("node a gpu=1 pods=100000; group g gang minCount={}", size / 2));
+    let mut world = TextCluster::of(&format!("node a gpu=1 pods=100000; group g gang minCount={}", size / 2));
     let before = world.core.steps_count();
     for number in 0..size {
-        world.say(&format!("pod g-{number} group=g gpu=1"));
+        world.apply(&format!("pod g-{number} group=g gpu=1"));
         world.decide();
     }
     for number in 0..size {
-        world.say(&format!("delete g-{number}"));
+        world.apply(&format!("delete g-{number}"));
         world.decide();
     }
     world.core.steps_count() - before

@@ -5,8 +5,8 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::world::{World, decide_text};
-use crate::{Cause, Verdict};
+use super::text_cluster::{TextCluster, decide_text};
+use crate::{DecisionAction, RefusalCause};
 
 // Most pods here ask only for gpus. On nodes of 96 CPUs their assumed 100m do not move a score of whole percents, so
 // ties go to the node seen first and fill it.
@@ -55,14 +55,14 @@ fn basic_group_places_each_pod_that_fits() {
 
 #[test]
 fn competing_gangs_never_share_the_room_of_one() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=3; node b gpu=3; group first gang minCount=4 pods=4 gpu=1; group second gang minCount=4 pods=4 gpu=1",
     );
     assert_snapshot!(world.decide_and_bind(), @"
     first: bind first-0 to a, first-1 to a, first-2 to a, first-3 to b
     second: wait (gang of 4 does not fit: 2 of 4 pods fit (2 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes))
     ");
-    world.say("delete first-0; delete first-1; delete first-2; delete first-3");
+    world.apply("delete first-0; delete first-1; delete first-2; delete first-3");
     assert_snapshot!(world.decide(), @"second: bind second-0 to a, second-1 to a, second-2 to a, second-3 to b");
 }
 
@@ -70,7 +70,7 @@ fn competing_gangs_never_share_the_room_of_one() {
 // Shows: U-TestPodGroupSequentialQueueing
 #[test]
 fn higher_priority_goes_first_and_equals_go_in_order() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "group low gang minCount=1 pods=1 gpu=1; group also gang minCount=1 pods=1 gpu=1;
          group high gang minCount=1 groupPriority=10 pods=1 gpu=1; node a gpu=2",
     );
@@ -84,13 +84,13 @@ fn higher_priority_goes_first_and_equals_go_in_order() {
 // Shows: S003-15
 #[test]
 fn gang_is_not_looked_at_before_its_pods_exist() {
-    let mut world = World::of("node a gpu=8; group trainer gang minCount=4 pods=3 gpu=1");
+    let mut world = TextCluster::of("node a gpu=8; group trainer gang minCount=4 pods=3 gpu=1");
     assert_eq!(world.decide(), "");
     assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(1)));
     world.now += Duration::from_secs(1);
     assert_snapshot!(world.decide(), @"trainer: wait (waiting for pods: 3 of minCount 4 exist)");
     assert_eq!((world.decide().as_str(), world.core.next_at()), ("", None));
-    world.say("pod trainer-3 group=trainer gpu=1");
+    world.apply("pod trainer-3 group=trainer gpu=1");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to a, trainer-1 to a, trainer-2 to a, trainer-3 to a");
 }
 
@@ -99,27 +99,28 @@ fn gang_is_not_looked_at_before_its_pods_exist() {
 // Shows: S003-18
 #[test]
 fn pods_wait_for_their_pod_group_by_name() {
-    let mut world = World::of("node a gpu=8; pods trainer 2 group=trainer gpu=1");
+    let mut world = TextCluster::of("node a gpu=8; pods trainer 2 group=trainer gpu=1");
     assert_eq!(world.decide(), "");
     world.now += Duration::from_secs(1);
     assert_snapshot!(world.decide(), @"trainer: wait (waiting for podgroup ns/trainer to exist)");
-    world.say("group trainer gang minCount=2");
+    world.apply("group trainer gang minCount=2");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to a, trainer-1 to a");
 }
 
 #[test]
 fn replacement_pod_joins_running_gang() {
-    let mut world = World::of("node a gpu=4; group trainer gang minCount=4 pods=4 gpu=1");
+    let mut world = TextCluster::of("node a gpu=4; group trainer gang minCount=4 pods=4 gpu=1");
     world.decide_and_bind();
-    world.say("delete trainer-1; pod trainer-new group=trainer gpu=1");
+    world.apply("delete trainer-1; pod trainer-new group=trainer gpu=1");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-new to a");
 }
 
 #[test]
 fn replacement_joins_although_other_members_have_finished() {
-    let mut world = World::of("node a gpu=3; group trainer gang minCount=3 pods=3 gpu=1 owner=Job:j");
+    let mut world = TextCluster::of("node a gpu=3; group trainer gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide_and_bind();
-    world.say("finish trainer-0; finish trainer-1; delete trainer-2; pod trainer-new group=trainer gpu=1 owner=Job:j");
+    world
+        .apply("finish trainer-0; finish trainer-1; delete trainer-2; pod trainer-new group=trainer gpu=1 owner=Job:j");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-new to a");
 }
 
@@ -127,57 +128,57 @@ fn replacement_joins_although_other_members_have_finished() {
 fn later_pods_of_a_satisfied_gang_are_placed_as_they_come_while_others_run() {
     // With AlwaysMin there is nothing to decide: three of four pods are too few.
     for (later, want) in [("OnceSatisfied", "trainer: bind trainer-new to a"), ("AlwaysMin", "")] {
-        let mut world = World::of("node a gpu=4; group trainer gang minCount=4 pods=4 gpu=1");
+        let mut world = TextCluster::of("node a gpu=4; group trainer gang minCount=4 pods=4 gpu=1");
         world.decide_and_bind();
-        world.say(&format!("group trainer gang minCount=4 placed=True later={later}"));
-        world.say("delete trainer-1; delete trainer-2; pod trainer-new group=trainer gpu=1");
+        world.apply(&format!("group trainer gang minCount=4 placed=True later={later}"));
+        world.apply("delete trainer-1; delete trainer-2; pod trainer-new group=trainer gpu=1");
         assert_eq!(world.decide(), want, "{later}");
     }
 }
 
 #[test]
 fn a_satisfied_gang_of_which_nothing_runs_starts_as_a_whole() {
-    let mut world = World::of("node a gpu=3; group trainer gang minCount=3 pods=3 gpu=1");
+    let mut world = TextCluster::of("node a gpu=3; group trainer gang minCount=3 pods=3 gpu=1");
     world.decide_and_bind();
-    world.say("group trainer gang minCount=3 placed=True; delete trainer-0; delete trainer-1; delete trainer-2");
-    world.say("pod again-0 group=trainer gpu=1; pod again-1 group=trainer gpu=1");
+    world.apply("group trainer gang minCount=3 placed=True; delete trainer-0; delete trainer-1; delete trainer-2");
+    world.apply("pod again-0 group=trainer gpu=1; pod again-1 group=trainer gpu=1");
     assert_eq!(world.decide(), "", "two of three");
-    world.say("pod again-2 group=trainer gpu=1");
+    world.apply("pod again-2 group=trainer gpu=1");
     assert_snapshot!(world.decide(), @"trainer: bind again-0 to a, again-1 to a, again-2 to a");
 }
 
 #[test]
 fn gang_in_flight_is_decided_again_only_for_new_pods() {
-    let mut world = World::of("node a gpu=4; group trainer gang minCount=2 pods=2 gpu=1");
+    let mut world = TextCluster::of("node a gpu=4; group trainer gang minCount=2 pods=2 gpu=1");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to a, trainer-1 to a");
     // The watch shows a pod once more from before its bind.
     world.change_pod("trainer-0", |pod| pod["status"]["conditions"] = json!([]));
     assert_eq!(world.decide(), "");
-    world.say("pod trainer-2 group=trainer gpu=1");
+    world.apply("pod trainer-2 group=trainer gpu=1");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-2 to a");
 }
 
 #[test]
 fn failed_bind_frees_the_place_and_backs_off_longer_each_time() {
-    let mut world = World::of("node a gpu=2; group trainer gang minCount=2 pods=2 gpu=1");
+    let mut world = TextCluster::of("node a gpu=2; group trainer gang minCount=2 pods=2 gpu=1");
     for seconds in [1, 2, 4, 8, 10, 10] {
         assert_eq!(world.decide(), "trainer: bind trainer-0 to a, trainer-1 to a");
-        world.say("fail trainer-0; fail trainer-1");
+        world.apply("fail trainer-0; fail trainer-1");
         assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(seconds)));
         assert_eq!(world.decide(), "");
         world.now += Duration::from_secs(seconds);
     }
     world.decide_and_bind();
-    world.say("delete trainer-1; pod trainer-2 group=trainer gpu=1");
+    world.apply("delete trainer-1; pod trainer-2 group=trainer gpu=1");
     world.decide();
-    world.say("fail trainer-2");
+    world.apply("fail trainer-2");
     assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(1)));
 }
 
 // Shows: U-TestPodGroupQueueing
 #[test]
 fn refused_gang_is_retried_when_room_comes_and_not_before() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=2; node b gpu=2 taint=k:NoSchedule; pod x node=a gpu=1 cpu=1; pod y node=a cpu=1;
          group trainer gang minCount=2 pods=2 gpu=1",
     );
@@ -190,21 +191,21 @@ fn refused_gang_is_retried_when_room_comes_and_not_before() {
         "pod z node=a",
         "node a gpu=1 label=new",
     ] {
-        world.say(irrelevant);
+        world.apply(irrelevant);
         assert_eq!(world.decide(), "", "{irrelevant}");
     }
-    world.say("node b gpu=2");
+    world.apply("node b gpu=2");
     assert_snapshot!(world.decide(), @"trainer: bind trainer-0 to b, trainer-1 to b");
 }
 
 #[test]
 fn room_behind_a_lifted_taint_is_noticed_when_it_comes_later() {
     // A node refused for its taint was also full: lifting the taint alone does not help, the pod that leaves next does.
-    let mut world = World::of("node a gpu=1 taint=k:NoSchedule; pod x node=a gpu=1; pod p gpu=1");
+    let mut world = TextCluster::of("node a gpu=1 taint=k:NoSchedule; pod x node=a gpu=1; pod p gpu=1");
     assert!(world.decide().starts_with("p: wait"));
-    world.say("node a gpu=1");
+    world.apply("node a gpu=1");
     assert_eq!(world.decide(), "");
-    world.say("delete x");
+    world.apply("delete x");
     assert_snapshot!(world.decide(), @"p: bind p to a");
 }
 
@@ -220,20 +221,24 @@ fn refusal_tells_whether_waiting_can_help() {
             false,
         ),
     ] {
-        let mut world = World::of(text);
+        let mut world = TextCluster::of(text);
         let decision = world.core.next(world.now).unwrap();
-        let Verdict::Wait(refusal) = decision.verdict else { panic!("{case}") };
-        assert_eq!((refusal.cause, refusal.could_wait, refusal.proven), (Cause::NoRoom, could_wait, true), "{case}");
+        let DecisionAction::Wait(refusal) = decision.action else { panic!("{case}") };
+        assert_eq!(
+            (refusal.cause, refusal.can_fit_later, refusal.proven),
+            (RefusalCause::DoesNotFit, could_wait, true),
+            "{case}"
+        );
     }
 }
 
 #[test]
 fn gated_and_deleting_members_neither_count_nor_go() {
-    let mut world = World::of("node a gpu=4; group g gang minCount=2 pods=1 gpu=1; pod g-1 group=g gpu=1 gate=x");
+    let mut world = TextCluster::of("node a gpu=4; group g gang minCount=2 pods=1 gpu=1; pod g-1 group=g gpu=1 gate=x");
     assert_eq!(world.decide(), "");
     world.change_pod("g-1", |pod| pod["spec"]["schedulingGates"] = json!([]));
     world.change_pod("g-0", |pod| pod["metadata"]["deletionTimestamp"] = json!("2020-01-01T00:00:00Z"));
     assert_eq!(world.decide(), "");
-    world.say("pod g-2 group=g gpu=1");
+    world.apply("pod g-2 group=g gpu=1");
     assert_snapshot!(world.decide(), @"g: bind g-1 to a, g-2 to a");
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::world::World;
-use crate::{Cause, Config, OtherPriority, Verdict};
+use super::text_cluster::TextCluster;
+use crate::{Config, DecisionAction, PriorityMismatch, RefusalCause};
 
 #[test]
 fn a_pod_of_another_owner_is_refused_alone_and_does_not_count() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=8; group g gang minCount=3 owner=Job:a pods=2 gpu=1;
          pod other group=g owner=Job:b gpu=1; pod bare group=g gpu=1",
     );
@@ -20,13 +20,13 @@ fn a_pod_of_another_owner_is_refused_alone_and_does_not_count() {
     ");
     world.now += Duration::from_secs(1);
     assert_snapshot!(world.decide(), @"g: wait (waiting for pods: 2 of minCount 3 exist (2 belong to another owner))");
-    world.say("pod g-2 group=g owner=Job:a gpu=1");
+    world.apply("pod g-2 group=g owner=Job:a gpu=1");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a, g-1 to a, g-2 to a");
 }
 
 #[test]
 fn a_bound_pod_of_another_owner_does_not_count_either() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=8 rack=r; group g gang minCount=2 owner=Job:a key=rack; pod other group=g owner=Job:b node=a;
          pod own group=g owner=Job:a",
     );
@@ -38,24 +38,24 @@ fn a_bound_pod_of_another_owner_does_not_count_either() {
 
 #[test]
 fn pods_of_something_between_the_owner_and_them_count() {
-    let mut world = World::of("node a; group g gang minCount=2 owner=JobSet:s; pods p 2 group=g owner=Job:a");
+    let mut world = TextCluster::of("node a; group g gang minCount=2 owner=JobSet:s; pods p 2 group=g owner=Job:a");
     assert_snapshot!(world.decide(), @"g: bind p-0 to a, p-1 to a");
 }
 
 #[test]
 fn who_belongs_is_judged_anew_when_the_group_gets_an_owner() {
-    let mut world = World::of("node a; pod own group=g owner=Job:a; pod other group=g owner=Job:b");
+    let mut world = TextCluster::of("node a; pod own group=g owner=Job:a; pod other group=g owner=Job:b");
     assert_eq!(world.decide(), "");
-    world.say("group g gang minCount=2 owner=Job:a");
+    world.apply("group g gang minCount=2 owner=Job:a");
     assert_snapshot!(world.decide(), @"other: wait (podgroup ns/g belongs to another owner than this pod)");
-    world.say("group g gang minCount=2");
+    world.apply("group g gang minCount=2");
     assert_snapshot!(world.decide(), @"g: bind own to a, other to a");
 }
 
 // Shows: U-TestPodGroupDependentRequiredValidation
 #[test]
 fn a_member_of_another_scheduler_holds_back_only_itself() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=8; group g gang minCount=2 pods=2 gpu=1; pod theirs group=g scheduler=other gpu=1;
          group h gang minCount=2 pods=1 gpu=1; pod his group=h scheduler=other gpu=1",
     );
@@ -72,30 +72,31 @@ fn a_member_of_another_scheduler_holds_back_only_itself() {
 #[test]
 fn a_pod_of_another_priority_counts_or_is_refused_alone_as_configured() {
     let text = "node a gpu=8; group g gang minCount=2 groupPriority=5; pod same group=g priority=5; pod low group=g";
-    let mut world = World::of(text);
+    let mut world = TextCluster::of(text);
     assert_snapshot!(world.decide(), @"g: bind same to a, low to a");
-    let mut world = World::with(Config { other_priority: OtherPriority::Refused, ..Config::default() }, text);
+    let mut world =
+        TextCluster::with(Config { priority_mismatch: PriorityMismatch::Refused, ..Config::default() }, text);
     assert_snapshot!(world.decide(), @"low: wait (the priority of this pod is not that of podgroup ns/g)");
-    world.say("pod more group=g priority=5");
+    world.apply("pod more group=g priority=5");
     assert_snapshot!(world.decide(), @"g: bind same to a, more to a");
 }
 
 // Shows: S002-38
 #[test]
 fn a_gated_member_holds_back_a_basic_group_that_shares_a_domain() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=1 rack=r; node b gpu=4 rack=s; group g basic key=rack pods=1 gpu=1; pod late group=g gpu=1 gate=x",
     );
     assert_eq!(world.decide(), "");
     world.now += Duration::from_secs(1);
     let decision = world.core.next(world.now).unwrap();
-    let Verdict::Wait(refusal) = decision.verdict else { panic!("{decision:?}") };
-    assert_eq!(refusal.cause, Cause::Gated);
+    let DecisionAction::Wait(refusal) = decision.action else { panic!("{decision:?}") };
+    assert_eq!(refusal.cause, RefusalCause::Gated);
     assert_snapshot!(refusal.message(), @"waiting for all pods of the group, which have to share one topology domain (1 is gated)");
     world.change_pod("late", |pod| pod["spec"]["schedulingGates"] = json!([]));
     assert_snapshot!(world.decide(), @"g: bind g-0 to b, late to b");
     // Begun, it is in its domain, and a gated pod holds back only itself.
-    world.say("pod later group=g gpu=1 gate=x; pod more group=g gpu=1");
+    world.apply("pod later group=g gpu=1 gate=x; pod more group=g gpu=1");
     assert_snapshot!(world.decide(), @"g: bind more to b");
 }
 
@@ -104,29 +105,30 @@ fn a_gated_member_holds_back_a_basic_group_that_shares_a_domain() {
 #[test]
 fn a_gated_member_of_any_other_group_holds_back_only_itself() {
     for policy in ["basic", "gang minCount=2", "gang minCount=2 key=rack"] {
-        let mut world =
-            World::of(&format!("node a gpu=4 rack=r; group g {policy} pods=2 gpu=1; pod late group=g gpu=1 gate=x"));
+        let mut world = TextCluster::of(&format!(
+            "node a gpu=4 rack=r; group g {policy} pods=2 gpu=1; pod late group=g gpu=1 gate=x"
+        ));
         assert_eq!(world.decide(), "g: bind g-0 to a, g-1 to a", "{policy}");
     }
 }
 
 #[test]
 fn late_pods_join_and_replacements_need_no_second_quorum() {
-    let mut world = World::of("node a gpu=3; group g gang minCount=2 pods=2 gpu=1");
+    let mut world = TextCluster::of("node a gpu=3; group g gang minCount=2 pods=2 gpu=1");
     world.decide_and_bind();
-    world.say("pod late group=g gpu=1; pod later group=g gpu=1");
+    world.apply("pod late group=g gpu=1; pod later group=g gpu=1");
     assert_snapshot!(world.decide_and_bind(), @"g: bind late to a (no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
-    world.say("delete g-0");
+    world.apply("delete g-0");
     assert_snapshot!(world.decide(), @"g: bind later to a");
 }
 
 #[test]
 fn a_group_that_goes_and_comes_again_takes_its_pods_back() {
-    let mut world = World::of("node a gpu=2; group g gang minCount=2 pods=2 gpu=2");
+    let mut world = TextCluster::of("node a gpu=2; group g gang minCount=2 pods=2 gpu=2");
     assert!(world.decide().starts_with("g: wait"));
     world.forget_group("g");
-    world.say("node b gpu=2");
+    world.apply("node b gpu=2");
     assert_eq!(world.decide(), "", "no group, no bind");
-    world.say("group g gang minCount=2");
+    world.apply("group g gang minCount=2");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a, g-1 to b");
 }

@@ -5,17 +5,17 @@ use std::time::Duration;
 use api::views::ObjectKey;
 use insta::assert_snapshot;
 
-use super::world::{World, decide_text};
-use crate::{Config, Refusal, Unit, Verdict};
+use super::text_cluster::{TextCluster, decide_text};
+use crate::{Config, DecisionAction, Refusal, Unit};
 
 /// A core that does not search.
-fn without_search(text: &str) -> World {
-    World::with(Config { search_steps_max: 0, ..Config::default() }, text)
+fn without_search(text: &str) -> TextCluster {
+    TextCluster::with(Config { max_search_steps: 0, ..Config::default() }, text)
 }
 
-fn refused(world: &mut World) -> Refusal {
+fn refused(world: &mut TextCluster) -> Refusal {
     let decision = world.core.next(world.now).unwrap();
-    let Verdict::Wait(refusal) = decision.verdict else { panic!("{decision:?}") };
+    let DecisionAction::Wait(refusal) = decision.action else { panic!("{decision:?}") };
     refusal
 }
 
@@ -47,9 +47,9 @@ fn a_way_that_only_a_search_finds_is_found() {
 #[test]
 fn a_refusal_is_proven_when_the_search_ended_and_not_when_it_was_too_long() {
     let short_of_one = format!("{ONE_WAY}; pod z node=b cpu=1");
-    let mut complete = World::of(&short_of_one);
+    let mut complete = TextCluster::of(&short_of_one);
     let refusal = refused(&mut complete);
-    assert_eq!((refusal.proven, refusal.could_wait), (true, true));
+    assert_eq!((refusal.proven, refusal.can_fit_later), (true, true));
     assert_snapshot!(refusal.message(), @"gang of 5 does not fit: 4 of 5 pods fit (1 more needed; Insufficient cpu on 2 of 2 nodes)");
     assert!(!refused(&mut without_search(&short_of_one)).proven);
     assert!(!refused(&mut without_search(ONE_WAY)).proven, "it fits, but nobody looked");
@@ -60,16 +60,17 @@ fn what_the_sums_deny_is_proven_without_a_search() {
     let refusal = refused(&mut without_search(
         "node a gpu=4; group g gang minCount=4; pods s 3 group=g gpu=1; pod l group=g gpu=5",
     ));
-    assert_eq!((refusal.proven, refusal.could_wait, refusal.fits_count), (true, false, 3));
+    assert_eq!((refusal.proven, refusal.can_fit_later, refusal.fits_count), (true, false, 3));
 }
 
 #[test]
 fn the_number_that_fits_is_one_that_fits_together() {
     // Alone, three small pods or one large one fit: four. Together, three.
-    let refusal =
-        refused(&mut World::of("node a gpu=4; group g gang minCount=8; pods s 7 group=g gpu=1; pod l group=g gpu=3"));
+    let refusal = refused(&mut TextCluster::of(
+        "node a gpu=4; group g gang minCount=8; pods s 7 group=g gpu=1; pod l group=g gpu=3",
+    ));
     assert_eq!(refusal.fits_count, 4);
-    let refusal = refused(&mut World::of(
+    let refusal = refused(&mut TextCluster::of(
         "node a gpu=4; group g gang minCount=5; pods s 3 group=g gpu=1; pods l 2 group=g gpu=3",
     ));
     assert_eq!(refusal.fits_count, 3);
@@ -84,14 +85,14 @@ fn a_waiting_gang_is_tried_again_when_the_pod_in_its_way_goes() {
          pod w group=g cpu=4; pods x 2 group=g cpu=3; pod y group=g cpu=2; pod large group=g cpu=5",
     );
     assert!(!refused(&mut world).proven);
-    world.say("delete large");
+    world.apply("delete large");
     assert_snapshot!(world.decide(), @"g: bind w to a, x-0 to b, x-1 to b, y to a");
 }
 
 /// A gang of a 2-GPU and a 3-GPU pod waits; a node takes each of them, and not both.
-fn leader_and_worker_that_wait(cluster: &str) -> World {
-    let mut world = World::of(cluster);
-    world.say("group g gang minCount=2; pod leader group=g gpu=3; pod worker group=g gpu=2");
+fn leader_and_worker_that_wait(cluster: &str) -> TextCluster {
+    let mut world = TextCluster::of(cluster);
+    world.apply("group g gang minCount=2; pod leader group=g gpu=3; pod worker group=g gpu=2");
     assert!(refused(&mut world).proven);
     world
 }
@@ -101,14 +102,14 @@ fn a_gang_of_two_sizes_is_woken_when_what_both_use_grows() {
     // A leader fits before and after, and so does a worker, or two: by neither class does the node have more slots.
     let bound = "g: bind leader to a, worker to a";
     let mut world = leader_and_worker_that_wait("node a gpu=5; pod small node=a gpu=1");
-    world.say("delete small");
+    world.apply("delete small");
     assert_eq!(world.decide(), bound);
     let mut world = leader_and_worker_that_wait("node a gpu=4");
-    world.say("node a gpu=5");
+    world.apply("node a gpu=5");
     assert_eq!(world.decide(), bound);
     // The same where places for pods are what is scarce.
     let mut world = leader_and_worker_that_wait("node a gpu=8 pods=3; pod x node=a; pod y node=a");
-    world.say("delete x");
+    world.apply("delete x");
     assert_eq!(world.decide(), bound);
     assert_eq!(world.core.take_missed_wakeups(), 0);
 }
@@ -121,10 +122,10 @@ fn a_unit_that_an_explanation_or_advice_finds_to_fit_is_decided_next_and_counted
         // nothing has grown, so nothing wakes the gang.
         let mut world = without_search(ONE_WAY);
         assert!(!refused(&mut world).proven);
-        world.say("pod z node=b memory=1Ti");
+        world.apply("pod z node=b memory=1Ti");
         assert_eq!((world.decide().as_str(), world.core.take_missed_wakeups()), ("", 0));
         if by_advice {
-            assert_eq!(world.core.advise(world.now, 1), [(unit.clone(), None)]);
+            assert_eq!(world.core.find_remedies(world.now, 1), [(unit.clone(), None)]);
         } else {
             assert!(world.core.explain(&unit, &[]).unwrap().fits_now);
         }
@@ -137,7 +138,7 @@ fn a_unit_that_an_explanation_or_advice_finds_to_fit_is_decided_next_and_counted
 #[test]
 fn a_gang_of_two_sizes_is_not_woken_by_what_it_does_not_use() {
     let mut world = leader_and_worker_that_wait("node a gpu=4 cpu=8; pod plain node=a cpu=8");
-    world.say("delete plain; node a gpu=4 cpu=16");
+    world.apply("delete plain; node a gpu=4 cpu=16");
     assert_eq!(world.decide(), "");
 }
 
@@ -146,24 +147,24 @@ fn a_gang_with_one_large_pod_too_many_is_bound_without_it() {
     // The history in which the property test found the missed wake-up.
     let mut world = without_search("pod p0 gpu=0; node n0 gpu=0 pods=1; group g gang minCount=4 pods=6 gpu=1 key=rack");
     world.decide_and_bind();
-    world.say("finish p0; pod p1 gpu=0; pod m group=g gpu=2; pod n group=g gpu=1; node n0 gpu=4 pods=5 rack=r1");
+    world.apply("finish p0; pod p1 gpu=0; pod m group=g gpu=2; pod n group=g gpu=1; node n0 gpu=4 pods=5 rack=r1");
     let first = world.decide();
-    world.say("delete m; delete p1");
+    world.apply("delete m; delete p1");
     let bound = format!("{first}\n{}", world.decide());
     assert!(bound.contains("g: bind"), "{bound}");
 }
 
 #[test]
 fn pods_that_cannot_help_bring_a_refused_gang_back_only_for_its_numbers() {
-    let mut world = World::of("node a gpu=2; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1");
+    let mut world = TextCluster::of("node a gpu=2; pod x node=a gpu=1; group g gang minCount=2 pods=2 gpu=1");
     assert!(refused(&mut world).proven);
-    world.say("pod g-2 group=g gpu=1; delete g-0");
+    world.apply("pod g-2 group=g gpu=1; delete g-0");
     assert_eq!(world.decide(), "");
     assert_eq!(world.core.next_at(), Some(world.now + Duration::from_secs(1)));
     world.now += Duration::from_secs(1);
     assert_snapshot!(world.decide(), @"g: wait (gang of 2 does not fit: 1 of 2 pods fit (1 more needed; Insufficient nvidia.com/gpu on 1 of 1 nodes))");
     // A pod of another class may well help: it needs no GPU.
-    world.say("pod g-3 group=g");
+    world.apply("pod g-3 group=g");
     assert_snapshot!(world.decide(), @"g: bind g-1 to a, g-3 to a (no more pods fit (Insufficient nvidia.com/gpu on 1 of 1 nodes))");
 }
 

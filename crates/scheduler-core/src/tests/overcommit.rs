@@ -7,19 +7,19 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::world::World;
+use super::text_cluster::TextCluster;
 use crate::profile::{FilterPlugin, FitArgs};
-use crate::{Config, Profile, Verdict, WhyReleased};
+use crate::{Config, DecisionAction, Profile, ReleaseReason};
 
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The watch shows pods that somebody bound, one after the other.
-fn show(world: &mut World, pods: &[&str], node: &str) {
+fn show(world: &mut TextCluster, pods: &[&str], node: &str) {
     pods.iter().for_each(|pod| world.show_bound(pod, node));
 }
 
 /// What is decided once a node has had too many for long enough.
-fn decide_later(world: &mut World) -> String {
+fn decide_later(world: &mut TextCluster) -> String {
     assert_eq!(world.decide(), "", "not at once");
     world.now += PAUSE;
     world.decide()
@@ -27,29 +27,29 @@ fn decide_later(world: &mut World) -> String {
 
 #[test]
 fn of_two_pods_in_the_same_room_the_one_that_was_bound_last_makes_way() {
-    let mut world = World::of("node a gpu=1; pod old gpu=1 owner=Job:j; pod new gpu=1 owner=Job:k");
+    let mut world = TextCluster::of("node a gpu=1; pod old gpu=1 owner=Job:j; pod new gpu=1 owner=Job:k");
     show(&mut world, &["new", "old"], "a");
     assert_eq!(world.decide(), "");
     assert_eq!(world.core.next_at(), Some(world.now + PAUSE));
     world.now += PAUSE;
     let decision = world.core.next(world.now).unwrap();
-    let Verdict::Release(release) = &decision.verdict else { panic!("{decision:?}") };
+    let DecisionAction::Release(release) = &decision.action else { panic!("{decision:?}") };
     assert_eq!(release.pods[0].pod.name, "old", "who was made first does not matter");
     assert_snapshot!(release.message(), @"node a has 1 nvidia.com/gpu, and its pods ask for 2: this one was bound when nothing was left for it, and makes way");
     assert_eq!(world.decide(), "", "once");
     world.now += PAUSE;
     assert_eq!(world.decide(), "old: release old", "it is asked again while it stays");
-    world.say("delete old");
+    world.apply("delete old");
     world.now += PAUSE;
     assert_eq!((world.decide(), world.core.next_at()), (String::new(), None));
 }
 
 #[test]
-fn whoever_fits_beside_the_others_stays() {
-    let mut world = World::of("node a gpu=4; pods p 4 gpu=2 owner=Job:j; pod small gpu=1 owner=Job:j");
+fn a_pod_that_fits_beside_the_others_stays() {
+    let mut world = TextCluster::of("node a gpu=4; pods p 4 gpu=2 owner=Job:j; pod small gpu=1 owner=Job:j");
     show(&mut world, &["p-0", "p-1"], "a");
     show(&mut world, &["p-2", "p-3", "small"], "a");
-    world.say("delete p-0");
+    world.apply("delete p-0");
     assert_snapshot!(decide_later(&mut world), @"
     small: release small
     p-3: release p-3
@@ -58,7 +58,7 @@ fn whoever_fits_beside_the_others_stays() {
 
 #[test]
 fn a_pod_that_leaves_in_time_is_enough() {
-    let mut world = World::of("node a gpu=1; pod x gpu=1 owner=Job:j; pod y gpu=1 owner=Job:k");
+    let mut world = TextCluster::of("node a gpu=1; pod x gpu=1 owner=Job:j; pod y gpu=1 owner=Job:k");
     show(&mut world, &["x", "y"], "a");
     assert_eq!(world.decide(), "");
     world.change_pod("x", |pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
@@ -67,67 +67,68 @@ fn a_pod_that_leaves_in_time_is_enough() {
 }
 
 #[test]
-fn a_node_that_shrinks_asks_nobody_to_leave() {
-    let mut world = World::of("node a gpu=2; pods p 2 gpu=1 owner=Job:j");
+fn a_node_that_shrinks_releases_no_pod() {
+    let mut world = TextCluster::of("node a gpu=2; pods p 2 gpu=1 owner=Job:j");
     show(&mut world, &["p-0", "p-1"], "a");
-    world.say("node a gpu=0");
+    world.apply("node a gpu=0");
     assert_eq!(decide_later(&mut world), "");
-    world.say("drop a");
+    world.apply("drop a");
     world.now += PAUSE;
     assert_eq!(world.decide(), "");
 }
 
 #[test]
-fn a_node_that_is_gone_asks_nobody_to_leave() {
-    let mut world = World::of("node a gpu=1; pods p 2 gpu=1 owner=Job:j");
+fn a_node_that_is_gone_releases_no_pod() {
+    let mut world = TextCluster::of("node a gpu=1; pods p 2 gpu=1 owner=Job:j");
     show(&mut world, &["p-0", "p-1"], "a");
-    world.say("drop a");
+    world.apply("drop a");
     assert_eq!(decide_later(&mut world), "");
 }
 
 #[test]
-fn only_pods_that_a_scheduler_of_ours_was_seen_to_bind_and_somebody_makes_anew_leave() {
+fn only_managed_pods_seen_bound_by_our_scheduler_are_released() {
     for (case, second) in [
         ("nobody makes it anew", "pod y gpu=1"),
         ("another scheduler's", "pod y gpu=1 owner=Job:k scheduler=other"),
         ("it asks for nothing that is short", "pod y cpu=1 owner=Job:k"),
     ] {
-        let mut world = World::of(&format!("node a gpu=1; pod x gpu=1 owner=Job:j; {second}"));
+        let mut world = TextCluster::of(&format!("node a gpu=1; pod x gpu=1 owner=Job:j; {second}"));
         show(&mut world, &["x", "y"], "a");
         assert_eq!(decide_later(&mut world), "", "{case}");
     }
-    let mut world = World::of("node a gpu=1; pods p 2 node=a gpu=1 owner=Job:k");
+    let mut world = TextCluster::of("node a gpu=1; pods p 2 node=a gpu=1 owner=Job:k");
     assert_eq!(decide_later(&mut world), "", "first seen on its node, as after a restart");
 }
 
 #[test]
 fn a_pod_of_ours_makes_way_behind_one_that_stays_anyway() {
-    let mut world =
-        World::of("node a gpu=1; pod x gpu=1 owner=Job:j; pod other gpu=1 scheduler=other; pod y gpu=1 owner=Job:k");
+    let mut world = TextCluster::of(
+        "node a gpu=1; pod x gpu=1 owner=Job:j; pod other gpu=1 scheduler=other; pod y gpu=1 owner=Job:k",
+    );
     show(&mut world, &["x", "other", "y"], "a");
     assert_snapshot!(decide_later(&mut world), @"y: release y");
 }
 
 #[test]
 fn a_bind_of_our_own_that_is_under_way_is_after_the_one_that_is_shown() {
-    let mut world = World::of("node a gpu=1; pod ours gpu=1 owner=Job:j");
+    let mut world = TextCluster::of("node a gpu=1; pod ours gpu=1 owner=Job:j");
     assert_snapshot!(world.decide(), @"ours: bind ours to a");
-    world.say("pod theirs gpu=1 owner=Job:k");
+    world.apply("pod theirs gpu=1 owner=Job:k");
     show(&mut world, &["theirs", "ours"], "a");
     assert_snapshot!(decide_later(&mut world), @"ours: release ours");
 }
 
 #[test]
 fn too_many_pods_are_too_many_whatever_they_ask_for() {
-    let mut world = World::of("node a pods=2; pods p 3 owner=Job:j");
+    let mut world = TextCluster::of("node a pods=2; pods p 3 owner=Job:j");
     show(&mut world, &["p-1", "p-2", "p-0"], "a");
     assert_snapshot!(decide_later(&mut world), @"p-0: release p-0");
 }
 
 #[test]
 fn of_two_gangs_bound_at_once_the_first_to_begin_is_left_whole() {
-    let mut world = World::of("node a gpu=4; group red gang minCount=4; group blue gang minCount=4");
-    world.say("pods red 4 gpu=1 group=red owner=Job:r; pods blue 4 gpu=1 group=blue owner=Job:b");
+    let mut world = TextCluster::of("node a gpu=4; group red gang minCount=4; group blue gang minCount=4");
+    world.apply("pods red 4 gpu=1 group=red owner=Job:r; pods blue 4 gpu=1 group=blue owner=Job:b");
     for number in 0..4 {
         for gang in ["blue", "red"] {
             let second = if gang == "blue" { 3 } else { 4 };
@@ -159,22 +160,22 @@ fn what_a_profile_does_not_count_is_not_short() {
     let mut profile = Profile::default();
     profile.filters = profile.filters.into_iter().map(ignoring).collect();
     let config = Config { profiles: vec![profile], ..Config::default() };
-    let mut world = World::with(config, "node a gpu=1; pods p 2 gpu=1 owner=Job:j");
+    let mut world = TextCluster::with(config, "node a gpu=1; pods p 2 gpu=1 owner=Job:j");
     show(&mut world, &["p-0", "p-1"], "a");
     assert_eq!(decide_later(&mut world), "");
 }
 
 #[test]
-fn without_the_setting_nobody_leaves() {
+fn without_the_setting_no_pod_is_released() {
     let config = Config { overcommit_after: None, ..Config::default() };
-    let mut world = World::with(config, "node a gpu=1; pods p 2 gpu=1 owner=Job:j");
+    let mut world = TextCluster::with(config, "node a gpu=1; pods p 2 gpu=1 owner=Job:j");
     show(&mut world, &["p-0", "p-1"], "a");
     assert_eq!(decide_later(&mut world), "");
 }
 
 /// Something that happens to a node.
 #[derive(Clone, Debug)]
-enum Step {
+enum OvercommitStep {
     Node {
         name: u8,
         gpu: u8,
@@ -185,7 +186,7 @@ enum Step {
         node: u8,
         gpu: u8,
         gang: Option<u8>,
-        who: Who,
+        origin: PodOrigin,
     },
     Leave {
         pod: u8,
@@ -198,98 +199,103 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum PodOrigin {
     Ours,
     Unmanaged,
     Others,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let who = prop_oneof![6 => Just(Who::Ours), 1 => Just(Who::Unmanaged), 1 => Just(Who::Others)];
+fn steps() -> impl Strategy<Value = Vec<OvercommitStep>> {
+    let who = prop_oneof![6 => Just(PodOrigin::Ours), 1 => Just(PodOrigin::Unmanaged), 1 => Just(PodOrigin::Others)];
     let step = prop_oneof![
-        2 => (0..3u8, 0..6u8, 1..6u8).prop_map(|(name, gpu, pods)| Step::Node { name, gpu, pods }),
+        2 => (0..3u8, 0..6u8, 1..6u8).prop_map(|(name, gpu, pods)| OvercommitStep::Node { name, gpu, pods }),
         8 => (0..3u8, 0..3u8, prop::option::weighted(0.4, 0..2u8), who)
-            .prop_map(|(node, gpu, gang, who)| Step::Bind { node, gpu, gang, who }),
-        1 => any::<u8>().prop_map(|pod| Step::Leave { pod }),
-        2 => any::<u8>().prop_map(|pod| Step::Delete { pod }),
-        2 => Just(Step::Pass),
+            .prop_map(|(node, gpu, gang, who)| OvercommitStep::Bind { node, gpu, gang, origin: who }),
+        1 => any::<u8>().prop_map(|pod| OvercommitStep::Leave { pod }),
+        2 => any::<u8>().prop_map(|pod| OvercommitStep::Delete { pod }),
+        2 => Just(OvercommitStep::Pass),
     ];
     prop::collection::vec(step, 1..60)
 }
 
 #[derive(Clone, Debug)]
-struct Pod {
+struct OvercommitPod {
     node: String,
     gpu: i64,
     gang: Option<u8>,
-    who: Who,
+    origin: PodOrigin,
     leaving: bool,
     /// It did not fit beside those that were there when it was bound.
-    beyond: bool,
+    overcommitted: bool,
 }
 
-struct Run {
-    world: World,
+struct OvercommitRun {
+    world: TextCluster,
     nodes: BTreeMap<String, (i64, i64)>,
-    pods: BTreeMap<String, Pod>,
+    pods: BTreeMap<String, OvercommitPod>,
     made: usize,
 }
 
-impl Run {
-    fn of(steps: &[Step]) -> Run {
-        let world = World::of("group g0 gang minCount=2; group g1 gang minCount=3");
-        let mut run = Run { world, nodes: BTreeMap::new(), pods: BTreeMap::new(), made: 0 };
-        steps.iter().for_each(|step| run.take(step));
-        run.take(&Step::Pass);
+impl OvercommitRun {
+    fn of(steps: &[OvercommitStep]) -> OvercommitRun {
+        let world = TextCluster::of("group g0 gang minCount=2; group g1 gang minCount=3");
+        let mut run = OvercommitRun { world, nodes: BTreeMap::new(), pods: BTreeMap::new(), made: 0 };
+        steps.iter().for_each(|step| run.apply(step));
+        run.apply(&OvercommitStep::Pass);
         run
     }
 
-    fn take(&mut self, step: &Step) {
-        let nth = |number: u8, pods: &BTreeMap<String, Pod>| {
+    fn apply(&mut self, step: &OvercommitStep) {
+        let nth = |number: u8, pods: &BTreeMap<String, OvercommitPod>| {
             pods.keys().nth(usize::from(number) % pods.len().max(1)).cloned()
         };
         match step {
-            Step::Node { name, gpu, pods } => {
+            OvercommitStep::Node { name, gpu, pods } => {
                 self.nodes.insert(format!("n{name}"), (i64::from(*gpu), i64::from(*pods)));
-                self.world.say(&format!("node n{name} gpu={gpu} pods={pods}"));
+                self.world.apply(&format!("node n{name} gpu={gpu} pods={pods}"));
             }
-            Step::Bind { node, gpu, gang, who } => self.bind(&format!("n{node}"), i64::from(*gpu), *gang, *who),
-            Step::Leave { pod } => {
+            OvercommitStep::Bind { node, gpu, gang, origin: who } => {
+                self.bind(&format!("n{node}"), i64::from(*gpu), *gang, *who)
+            }
+            OvercommitStep::Leave { pod } => {
                 if let Some(name) = nth(*pod, &self.pods) {
                     self.pods.get_mut(&name).unwrap().leaving = true;
                     let deleted = json!("2026-01-01T00:00:00Z");
                     self.world.change_pod(&name, |pod| pod["metadata"]["deletionTimestamp"] = deleted);
                 }
             }
-            Step::Delete { pod } => {
+            OvercommitStep::Delete { pod } => {
                 if let Some(name) = nth(*pod, &self.pods) {
                     self.pods.remove(&name);
                     self.world.delete(&name);
                 }
             }
-            Step::Pass => self.pass(),
+            OvercommitStep::Pass => self.pass(),
         }
     }
 
-    fn bind(&mut self, node: &str, gpu: i64, gang: Option<u8>, who: Who) {
+    fn bind(&mut self, node: &str, gpu: i64, gang: Option<u8>, who: PodOrigin) {
         if !self.nodes.contains_key(node) {
             return;
         }
         self.made += 1;
         let name = format!("p{:03}", self.made);
-        let owner = if who == Who::Unmanaged { "" } else { "owner=Job:j" };
-        let scheduler = if who == Who::Others { "scheduler=other" } else { "" };
+        let owner = if who == PodOrigin::Unmanaged { "" } else { "owner=Job:j" };
+        let scheduler = if who == PodOrigin::Others { "scheduler=other" } else { "" };
         let group = gang.map(|gang| format!("group=g{gang}")).unwrap_or_default();
-        self.world.say(&format!("pod {name} gpu={gpu} {owner} {scheduler} {group}"));
+        self.world.apply(&format!("pod {name} gpu={gpu} {owner} {scheduler} {group}"));
         let beyond = self.exceeds(node, gpu, |_| true);
-        self.pods.insert(name.clone(), Pod { node: node.to_owned(), gpu, gang, who, leaving: false, beyond });
+        self.pods.insert(
+            name.clone(),
+            OvercommitPod { node: node.to_owned(), gpu, gang, origin: who, leaving: false, overcommitted: beyond },
+        );
         self.world.show_bound(&name, node);
     }
 
     /// Whether one more pod does not fit beside those of the node that count.
-    fn exceeds(&self, node: &str, gpu: i64, counts: impl Fn(&Pod) -> bool) -> bool {
+    fn exceeds(&self, node: &str, gpu: i64, counts: impl Fn(&OvercommitPod) -> bool) -> bool {
         let (gpus, pods) = self.nodes[node];
-        let on: Vec<&Pod> = self.pods.values().filter(|pod| pod.node == node && counts(pod)).collect();
+        let on: Vec<&OvercommitPod> = self.pods.values().filter(|pod| pod.node == node && counts(pod)).collect();
         let taken: i64 = on.iter().map(|pod| pod.gpu).sum();
         on.len() as i64 + 1 > pods || (gpu > 0 && taken + gpu > gpus)
     }
@@ -299,8 +305,8 @@ impl Run {
         for pause in [Duration::ZERO, PAUSE] {
             self.world.now += pause;
             while let Some(decision) = self.world.core.next(self.world.now) {
-                let Verdict::Release(release) = decision.verdict else { continue };
-                if matches!(release.why, WhyReleased::Overcommit(_)) {
+                let DecisionAction::Release(release) = decision.action else { continue };
+                if matches!(release.reason, ReleaseReason::Overcommit(_)) {
                     released.push(release.pods[0].pod.name.clone());
                 }
             }
@@ -321,17 +327,18 @@ impl Run {
             self.pods.insert(name.clone(), pod);
         }
         // Whoever kept its place keeps it.
-        self.pods.values_mut().for_each(|pod| pod.beyond = false);
+        self.pods.values_mut().for_each(|pod| pod.overcommitted = false);
         self.world.core.assert_consistent();
     }
 
     /// Pods that may have to leave: those bound beyond what there was, and of their gangs all on that node.
     fn suspects(&self) -> BTreeSet<String> {
-        let ours = |pod: &Pod| pod.who == Who::Ours && !pod.leaving;
-        let beyond = |pod: &&Pod| pod.beyond && pod.who == Who::Ours;
+        let ours = |pod: &OvercommitPod| pod.origin == PodOrigin::Ours && !pod.leaving;
+        let beyond = |pod: &&OvercommitPod| pod.overcommitted && pod.origin == PodOrigin::Ours;
         let gangs: BTreeSet<(&str, u8)> =
             self.pods.values().filter(beyond).filter_map(|pod| Some((&*pod.node, pod.gang?))).collect();
-        let is_suspect = |pod: &Pod| pod.beyond || pod.gang.is_some_and(|gang| gangs.contains(&(&*pod.node, gang)));
+        let is_suspect =
+            |pod: &OvercommitPod| pod.overcommitted || pod.gang.is_some_and(|gang| gangs.contains(&(&*pod.node, gang)));
         let suspects = self.pods.iter().filter(|(_, pod)| ours(pod) && is_suspect(pod));
         suspects.map(|(name, _)| name.clone()).collect()
     }
@@ -344,6 +351,6 @@ proptest! {
     /// and is too many.
     #[test]
     fn no_more_leave_than_have_to_and_none_that_was_bound_within_what_there_was(steps in steps()) {
-        Run::of(&steps);
+        OvercommitRun::of(&steps);
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::classes::Classes;
 use crate::cluster::Cluster;
 use crate::profile::{FilterPlugin, FitArgs, FitStrategy, ScorePlugin};
-use crate::{Change, Config, Core, Profile, Verdict};
+use crate::{ClusterChange, Config, Core, DecisionAction, Profile};
 
 fn node(name: &str, images: Value) -> NodeView {
     let allocatable = json!({"cpu": "8", "memory": "8Gi", "pods": "110"});
@@ -36,16 +36,16 @@ fn each_pod_is_judged_by_the_profile_of_its_scheduler_name() {
     packing.scores = vec![(ScorePlugin::NodeResourcesFit(most), 1)];
     let mut core = Core::new(Config { profiles: vec![Profile::default(), packing], ..Config::default() });
     for name in ["a", "b"] {
-        core.observe(Change::Node { old: None, new: Some(Arc::new(node(name, json!([])))) });
+        core.observe(ClusterChange::Node { old: None, new: Some(Arc::new(node(name, json!([])))) });
     }
     let running = pod("running", json!({"containers": asks("1"), "nodeName": "a"}));
-    core.observe(Change::Pod { old: None, new: Some(Arc::new(running)) });
+    core.observe(ClusterChange::Pod { old: None, new: Some(Arc::new(running)) });
     let mut said = Vec::new();
     for scheduler in ["default-scheduler", "packing", "another"] {
         let pending = pod(scheduler, json!({"containers": asks("1"), "schedulerName": scheduler}));
-        core.observe(Change::Pod { old: None, new: Some(Arc::new(pending)) });
+        core.observe(ClusterChange::Pod { old: None, new: Some(Arc::new(pending)) });
         while let Some(decision) = core.next(Timestamp::UNIX_EPOCH) {
-            let Verdict::Bind(spots) = decision.verdict else { panic!("{decision:?}") };
+            let DecisionAction::Bind(spots) = decision.action else { panic!("{decision:?}") };
             said.extend(spots.into_iter().map(|spot| format!("{} to {}", spot.pod.name, spot.node)));
         }
     }
@@ -81,9 +81,9 @@ fn a_kept_index_follows_images_on_other_nodes() {
         cluster.set_node(&node(name, images));
     }
     let class = classes.class_of(&pod("p", json!({"containers": asks("1")})), &mut cluster);
-    let id = classes.hold(class);
+    let id = classes.acquire(class);
     let best = |cluster: &Cluster, classes: &mut Classes| {
-        let (_, index) = classes.caught_up(id, cluster);
+        let (_, index) = classes.with_current_index(id, cluster);
         let best = index.best().map(|node| (cluster.node_name(node).to_owned(), index.total(node)));
         classes.assert_fresh(cluster);
         best.unwrap()

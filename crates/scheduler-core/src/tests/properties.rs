@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::world::{World, line};
-use crate::{Cause, Config, Decision, Refusal, Verdict};
+use super::text_cluster::{TextCluster, line};
+use crate::{Config, Decision, DecisionAction, Refusal, RefusalCause};
 
 /// Something that happens. Numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum PropertyStep {
     Node {
         name: u8,
         gpu: u8,
@@ -55,67 +55,67 @@ pub(super) enum Step {
     },
 }
 
-pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<PropertyStep>> {
     let step = prop_oneof![
         4 => (0..6u8, 0..8u8, 1..6u8, 0..4u8, prop::bool::weighted(0.2), any::<bool>())
-            .prop_map(|(name, gpu, pods, rack, tainted, liked)| Step::Node { name, gpu, pods, rack, tainted, liked }),
-        1 => (0..6u8).prop_map(|name| Step::DropNode { name }),
+            .prop_map(|(name, gpu, pods, rack, tainted, liked)| PropertyStep::Node { name, gpu, pods, rack, tainted, liked }),
+        1 => (0..6u8).prop_map(|name| PropertyStep::DropNode { name }),
         3 => (1..6u8, 0..3u8, 1..4u8, prop::option::of(1..6u8), any::<bool>(), any::<bool>(), 0..3u8).prop_map(
             |(min_count, extra, gpu, leader, basic, in_rack, priority)| {
-                Step::Group { min_count, extra, gpu, leader, basic, in_rack, priority }
+                PropertyStep::Group { min_count, extra, gpu, leader, basic, in_rack, priority }
             }
         ),
-        2 => (any::<u8>(), 1..4u8).prop_map(|(group, gpu)| Step::Member { group, gpu }),
-        2 => (0..3u8, any::<bool>(), any::<bool>()).prop_map(|(gpu, port, prefers)| Step::Pod { gpu, port, prefers }),
-        3 => any::<u8>().prop_map(|pod| Step::Delete { pod }),
-        1 => any::<u8>().prop_map(|pod| Step::Finish { pod }),
-        5 => any::<bool>().prop_map(|bind| Step::Decide { bind }),
-        1 => any::<u8>().prop_map(|pod| Step::Fail { pod }),
+        2 => (any::<u8>(), 1..4u8).prop_map(|(group, gpu)| PropertyStep::Member { group, gpu }),
+        2 => (0..3u8, any::<bool>(), any::<bool>()).prop_map(|(gpu, port, prefers)| PropertyStep::Pod { gpu, port, prefers }),
+        3 => any::<u8>().prop_map(|pod| PropertyStep::Delete { pod }),
+        1 => any::<u8>().prop_map(|pod| PropertyStep::Finish { pod }),
+        5 => any::<bool>().prop_map(|bind| PropertyStep::Decide { bind }),
+        1 => any::<u8>().prop_map(|pod| PropertyStep::Fail { pod }),
     ];
     prop::collection::vec(step, 1..60)
 }
 
 /// Histories of a crowded cluster: one or two nodes full of small pods that leave one by one, and gangs whose leader asks
 /// for another number of GPUs than their workers. Whatever happens is decided at once.
-fn crowded() -> impl Strategy<Value = Vec<Step>> {
+fn crowded() -> impl Strategy<Value = Vec<PropertyStep>> {
     let node = |name: u8| {
-        let node = move |gpu, pods, rack| Step::Node { name, gpu, pods, rack, tainted: false, liked: false };
+        let node = move |gpu, pods, rack| PropertyStep::Node { name, gpu, pods, rack, tainted: false, liked: false };
         (4..10u8, 5..11u8, 1..3u8).prop_map(move |(gpu, pods, rack)| node(gpu, pods, rack))
     };
     let gang = (2..4u8, 0..2u8, 2..4u8, 2..6u8, any::<bool>()).prop_map(|(min_count, extra, gpu, leader, in_rack)| {
-        Step::Group { min_count, extra, gpu, leader: Some(leader), basic: false, in_rack, priority: 0 }
+        PropertyStep::Group { min_count, extra, gpu, leader: Some(leader), basic: false, in_rack, priority: 0 }
     });
-    let small = || (1..3u8).prop_map(|gpu| Step::Pod { gpu, port: false, prefers: false });
+    let small = || (1..3u8).prop_map(|gpu| PropertyStep::Pod { gpu, port: false, prefers: false });
     let step = prop_oneof![
         1 => (0..2u8).prop_flat_map(node),
         2 => gang,
         1 => small(),
-        5 => any::<u8>().prop_map(|pod| Step::Delete { pod }),
+        5 => any::<u8>().prop_map(|pod| PropertyStep::Delete { pod }),
     ];
     let steps = (node(0), prop::collection::vec(small(), 3..10), prop::collection::vec(step, 5..25));
     steps.prop_map(|(node, small, steps)| {
-        let decided = steps.into_iter().flat_map(|step| [step, Step::Decide { bind: true }]);
-        std::iter::once(node).chain(small).chain([Step::Decide { bind: true }]).chain(decided).collect()
+        let decided = steps.into_iter().flat_map(|step| [step, PropertyStep::Decide { bind: true }]);
+        std::iter::once(node).chain(small).chain([PropertyStep::Decide { bind: true }]).chain(decided).collect()
     })
 }
 
 /// The truth as a plain model keeps it.
 #[derive(Default)]
-pub(super) struct Model {
-    pub(super) nodes: BTreeMap<String, Node>,
-    pub(super) pods: BTreeMap<String, Pod>,
-    pub(super) groups: BTreeMap<String, Group>,
+pub(super) struct ReferenceModel {
+    pub(super) nodes: BTreeMap<String, ModelNode>,
+    pub(super) pods: BTreeMap<String, ModelPod>,
+    pub(super) groups: BTreeMap<String, ModelGroup>,
     created_count: usize,
 }
 
-pub(super) struct Node {
+pub(super) struct ModelNode {
     pub(super) gpu: i64,
     pub(super) pods: i64,
     pub(super) rack: Option<String>,
     pub(super) tainted: bool,
 }
 
-pub(super) struct Pod {
+pub(super) struct ModelPod {
     pub(super) gpu: i64,
     port: bool,
     pub(super) group: Option<String>,
@@ -128,7 +128,7 @@ pub(super) struct Pod {
     is_past: bool,
 }
 
-pub(super) struct Group {
+pub(super) struct ModelGroup {
     pub(super) min_count: Option<usize>,
     pub(super) in_rack: bool,
     priority: u8,
@@ -139,7 +139,7 @@ pub(super) struct Group {
 pub(super) fn plain() -> Config {
     let forever = std::time::Duration::from_secs(1 << 30);
     Config {
-        hold_after: None,
+        reserve_after: None,
         release_after: None,
         overcommit_after: None,
         recount_after: forever,
@@ -147,9 +147,9 @@ pub(super) fn plain() -> Config {
     }
 }
 
-pub(super) struct Run {
-    pub(super) world: World,
-    pub(super) model: Model,
+pub(super) struct PropertyRun {
+    pub(super) world: TextCluster,
+    pub(super) model: ReferenceModel,
     pub(super) log: Vec<String>,
     /// Whether everything that fits is to be placed. With holds some of it waits for others; without a search some of it
     /// is not found.
@@ -160,41 +160,41 @@ pub(super) struct Run {
     is_checked: bool,
 }
 
-impl Run {
-    pub(super) fn of(steps: &[Step]) -> Run {
-        Run::with(plain(), steps)
+impl PropertyRun {
+    pub(super) fn of(steps: &[PropertyStep]) -> PropertyRun {
+        PropertyRun::with(plain(), steps)
     }
 
-    pub(super) fn with(config: Config, steps: &[Step]) -> Run {
-        Run::new(config, true).through(steps)
+    pub(super) fn with(config: Config, steps: &[PropertyStep]) -> PropertyRun {
+        PropertyRun::new(config, true).through(steps)
     }
 
     /// The same history once more.
-    pub(super) fn again(steps: &[Step]) -> Run {
-        Run::new(plain(), false).through(steps)
+    pub(super) fn again(steps: &[PropertyStep]) -> PropertyRun {
+        PropertyRun::new(plain(), false).through(steps)
     }
 
-    fn new(config: Config, is_checked: bool) -> Run {
-        let searches = config.search_steps_max > 0;
-        let all_fit = config.hold_after.is_none() && searches;
-        let (world, model) = (World::with(config, ""), Model::default());
-        Run { world, model, log: Vec::new(), all_fit, searches, is_checked }
+    fn new(config: Config, is_checked: bool) -> PropertyRun {
+        let searches = config.max_search_steps > 0;
+        let all_fit = config.reserve_after.is_none() && searches;
+        let (world, model) = (TextCluster::with(config, ""), ReferenceModel::default());
+        PropertyRun { world, model, log: Vec::new(), all_fit, searches, is_checked }
     }
 
-    fn through(mut self, steps: &[Step]) -> Run {
+    fn through(mut self, steps: &[PropertyStep]) -> PropertyRun {
         for step in steps {
-            self.take(step);
+            self.apply(step);
             if self.is_checked {
                 self.world.core.assert_consistent();
             }
         }
-        self.take(&Step::Decide { bind: true });
+        self.apply(&PropertyStep::Decide { bind: true });
         self
     }
 
-    pub(super) fn take(&mut self, step: &Step) {
+    pub(super) fn apply(&mut self, step: &PropertyStep) {
         match step {
-            Step::Node { name, gpu, pods, rack, tainted, liked } => {
+            PropertyStep::Node { name, gpu, pods, rack, tainted, liked } => {
                 let rack = (*rack > 0).then(|| format!("r{rack}"));
                 let mut text = format!("node n{name} gpu={gpu} pods={pods}");
                 // Two racks make a zone.
@@ -202,41 +202,41 @@ impl Run {
                 rack.iter().for_each(|rack| text += &format!(" rack={rack} zone={}", zone(rack)));
                 text += if *tainted { " taint=k:NoSchedule" } else { " taint=s:PreferNoSchedule" };
                 text += if *liked { " disk=ssd" } else { "" };
-                self.world.say(&text);
-                let node = Node { gpu: (*gpu).into(), pods: (*pods).into(), rack, tainted: *tainted };
+                self.world.apply(&text);
+                let node = ModelNode { gpu: (*gpu).into(), pods: (*pods).into(), rack, tainted: *tainted };
                 self.model.nodes.insert(format!("n{name}"), node);
             }
-            Step::DropNode { name } => {
+            PropertyStep::DropNode { name } => {
                 if self.model.nodes.remove(&format!("n{name}")).is_some() {
-                    self.world.say(&format!("drop n{name}"));
+                    self.world.apply(&format!("drop n{name}"));
                 }
             }
-            Step::Group { min_count, extra, gpu, leader, basic, in_rack, priority } => {
+            PropertyStep::Group { min_count, extra, gpu, leader, basic, in_rack, priority } => {
                 let name = format!("g{}", self.model.groups.len());
                 let policy = if *basic { "basic".to_owned() } else { format!("gang minCount={min_count}") };
                 let key = if *in_rack { " key=rack" } else { "" };
-                self.world.say(&format!("group {name} {policy} groupPriority={priority}{key}"));
+                self.world.apply(&format!("group {name} {policy} groupPriority={priority}{key}"));
                 let min_count_of = (!basic).then_some((*min_count).into());
-                let group = Group { min_count: min_count_of, in_rack: *in_rack, priority: *priority };
+                let group = ModelGroup { min_count: min_count_of, in_rack: *in_rack, priority: *priority };
                 self.model.groups.insert(name.clone(), group);
                 for number in 0..min_count + extra {
                     let gpu = leader.filter(|_| number == 0).unwrap_or(*gpu);
                     self.add_pod(gpu, false, false, Some(&name));
                 }
             }
-            Step::Member { group, gpu } => {
+            PropertyStep::Member { group, gpu } => {
                 if let Some(name) = nth(self.model.groups.keys(), *group) {
                     self.add_pod(*gpu, false, false, Some(&name));
                 }
             }
-            Step::Pod { gpu, port, prefers } => self.add_pod(*gpu, *port, *prefers, None),
-            Step::Delete { pod } => {
+            PropertyStep::Pod { gpu, port, prefers } => self.add_pod(*gpu, *port, *prefers, None),
+            PropertyStep::Delete { pod } => {
                 if let Some(name) = nth(self.model.pods.keys(), *pod) {
                     self.model.pods.remove(&name);
                     self.world.delete(&name);
                 }
             }
-            Step::Finish { pod } => {
+            PropertyStep::Finish { pod } => {
                 let bound = self.model.pods.iter().filter(|(_, pod)| pod.seen_bound).map(|(name, _)| name);
                 if let Some(name) = nth(bound, *pod) {
                     let pod = self.model.pods.get_mut(&name).unwrap();
@@ -244,8 +244,8 @@ impl Run {
                     self.world.change_pod(&name, |pod| pod["status"]["phase"] = json!("Succeeded"));
                 }
             }
-            Step::Decide { bind } => self.decide(*bind),
-            Step::Fail { pod } => {
+            PropertyStep::Decide { bind } => self.decide(*bind),
+            PropertyStep::Fail { pod } => {
                 let assumed = self.model.pods.iter().filter(|(_, pod)| pod.node.is_some() && !pod.seen_bound);
                 if let Some(name) = nth(assumed.map(|(name, _)| name), *pod) {
                     self.model.pods.get_mut(&name).unwrap().node = None;
@@ -262,14 +262,15 @@ impl Run {
         text += if port { " port=80" } else { "" };
         text += if prefers { " prefers=disk:ssd" } else { "" };
         group.iter().for_each(|group| text += &format!(" group={group}"));
-        self.world.say(&text);
+        self.world.apply(&text);
         let group = group.map(str::to_owned);
         let members = || self.model.pods.values().filter(|pod| group.is_some() && pod.group == group);
         if members().all(|pod| pod.succeeded) {
             let members = self.model.pods.values_mut().filter(|pod| group.is_some() && pod.group == group);
             members.for_each(|pod| pod.is_past = true);
         }
-        let pod = Pod { gpu: gpu.into(), port, group, node: None, seen_bound: false, succeeded: false, is_past: false };
+        let pod =
+            ModelPod { gpu: gpu.into(), port, group, node: None, seen_bound: false, succeeded: false, is_past: false };
         self.model.pods.insert(name, pod);
     }
 
@@ -280,7 +281,7 @@ impl Run {
             self.check(&decision);
             if bind {
                 self.world.bind(&decision);
-                if let Verdict::Bind(placements) = &decision.verdict {
+                if let DecisionAction::Bind(placements) = &decision.action {
                     for spot in placements {
                         self.model.pods.get_mut(&spot.pod.name).unwrap().seen_bound = true;
                     }
@@ -314,8 +315,8 @@ impl Run {
         let group = self.model.groups.contains_key(&decision.unit.key().name).then(|| decision.unit.key().name.clone());
         let checked = group.as_deref().filter(|_| self.is_checked);
         let expected = checked.map(|group| (self.model.fits_at_most(group), self.model.is_mixed(group)));
-        match &decision.verdict {
-            Verdict::Bind(placements) => {
+        match &decision.action {
+            DecisionAction::Bind(placements) => {
                 for spot in placements {
                     let pod = self.model.pods.get_mut(&spot.pod.name).expect("only pods that exist are placed");
                     assert!(pod.node.is_none() && !pod.succeeded, "a pod is placed once");
@@ -329,35 +330,35 @@ impl Run {
                     assert_eq!(placements.len(), fits, "everything that fits is placed");
                 }
             }
-            Verdict::Wait(refusal) => {
+            DecisionAction::Wait(refusal) => {
                 if let (Some((fits, is_mixed)), Some(group)) = (expected, &group) {
                     self.check_refusal(refusal, group, fits, is_mixed);
                 }
             }
-            Verdict::Release(_) => panic!("nothing is released here"),
+            DecisionAction::Release(_) => panic!("nothing is released here"),
         }
     }
 
     fn check_refusal(&self, refusal: &Refusal, group: &str, fits: usize, is_mixed: bool) {
         let placed = self.model.placed(group).count() + self.model.succeeded_count(group) as usize;
         let too_few = placed + fits < self.model.groups[group].min_count.unwrap_or(1) || fits == 0;
-        assert!(refusal.fits_count <= fits || refusal.cause != Cause::NoRoom, "{}", refusal.message());
+        assert!(refusal.fits_count <= fits || refusal.cause != RefusalCause::DoesNotFit, "{}", refusal.message());
         // With holds, what is proven is that no room is left that is not held.
-        let is_held = self.world.core.is_holding();
+        let is_held = self.world.core.has_reservation();
         if self.all_fit {
             assert!(too_few, "{}", refusal.message());
-        } else if refusal.proven && refusal.cause == Cause::NoRoom && !is_held {
+        } else if refusal.proven && refusal.cause == RefusalCause::DoesNotFit && !is_held {
             assert!(too_few, "proven, and wrong: {}", refusal.message());
         }
-        if self.all_fit && refusal.cause == Cause::NoRoom {
+        if self.all_fit && refusal.cause == RefusalCause::DoesNotFit {
             assert!(refusal.proven, "clusters this small are searched to the end");
             assert!(is_mixed || refusal.fits_count == fits, "{}", refusal.message());
         }
     }
 }
 
-impl Model {
-    fn placed<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Pod> {
+impl ReferenceModel {
+    fn placed<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a ModelPod> {
         self.pods.values().filter(move |pod| pod.group.as_deref() == Some(group) && pod.node.is_some())
     }
 
@@ -404,7 +405,7 @@ impl Model {
     }
 
     /// GPUs and pods that a node still takes.
-    pub(super) fn free_on(&self, name: &str, node: &Node) -> (i64, i64) {
+    pub(super) fn free_on(&self, name: &str, node: &ModelNode) -> (i64, i64) {
         let on: Vec<_> = self.pods.values().filter(|pod| pod.node.as_deref() == Some(name)).collect();
         let free = (node.gpu - on.iter().map(|pod| pod.gpu).sum::<i64>(), node.pods - on.len() as i64);
         if node.tainted { (0, 0) } else { free }
@@ -497,7 +498,7 @@ proptest! {
     /// checked after every step.
     #[test]
     fn every_decision_keeps_the_promises(steps in steps()) {
-        Run::of(&steps);
+        PropertyRun::of(&steps);
     }
 }
 
@@ -507,14 +508,14 @@ proptest! {
     /// A unit that waits does not fit, whatever came and went while it did.
     #[test]
     fn no_wakeup_is_missed_where_pods_of_several_sizes_wait(steps in crowded()) {
-        Run::of(&steps);
+        PropertyRun::of(&steps);
     }
 
     /// The same while nodes are held.
     #[test]
     fn no_wakeup_is_missed_while_nodes_are_held(steps in crowded()) {
         let hold = std::time::Duration::from_secs(100);
-        Run::with(Config { hold_after: Some(hold), hold_for: hold, ..plain() }, &steps);
+        PropertyRun::with(Config { reserve_after: Some(hold), max_reservation: hold, ..plain() }, &steps);
     }
 }
 
@@ -523,28 +524,28 @@ proptest! {
 
     #[test]
     fn same_changes_give_the_same_decisions(steps in steps()) {
-        prop_assert_eq!(Run::of(&steps).log, Run::of(&steps).log);
+        prop_assert_eq!(PropertyRun::of(&steps).log, PropertyRun::of(&steps).log);
     }
 
     /// Whatever is called proven without a search is so.
     #[test]
     fn a_proven_refusal_is_never_wrong(steps in steps()) {
-        Run::with(Config { search_steps_max: 0, ..plain() }, &steps);
+        PropertyRun::with(Config { max_search_steps: 0, ..plain() }, &steps);
     }
 
     /// With holds the promises stand, and who waits for a hold is not forgotten when it ends.
     #[test]
     fn holds_break_no_promise_and_end(steps in steps()) {
         let hold = std::time::Duration::from_secs(100);
-        let config = Config { hold_after: Some(hold), hold_for: hold, ..plain() };
-        let mut run = Run::with(config, &steps);
+        let config = Config { reserve_after: Some(hold), max_reservation: hold, ..plain() };
+        let mut run = PropertyRun::with(config, &steps);
         // Nothing changes any more. Holds come and go, and each time one ends whoever fits is placed: in the end nobody
         // waits but those that do not fit.
         let mut idle = 0;
         while idle < 12 {
             let before = run.log.iter().filter(|line| line.contains(": bind")).count();
-            run.take(&Step::Decide { bind: true });
-            if !run.world.core.is_holding() {
+            run.apply(&PropertyStep::Decide { bind: true });
+            if !run.world.core.has_reservation() {
                 run.model.assert_nothing_more_fits();
             }
             idle = if run.log.iter().filter(|line| line.contains(": bind")).count() == before { idle + 1 } else { 0 };
@@ -554,12 +555,12 @@ proptest! {
     /// A gang that is told how many of its pods fit is placed once it asks for no more.
     #[test]
     fn the_number_that_fits_is_a_way_out(steps in steps()) {
-        let mut run = Run::of(&steps);
+        let mut run = PropertyRun::of(&steps);
         for name in run.model.groups.keys().cloned().collect::<Vec<_>>() {
             let Some(refusal) = run.refusal_of(&name) else { continue };
-            if refusal.cause == Cause::NoRoom && refusal.is_gang && refusal.fits_count > 0 {
+            if refusal.cause == RefusalCause::DoesNotFit && refusal.is_gang && refusal.fits_count > 0 {
                 run.set_min_count(&name, refusal.placed_count + refusal.fits_count);
-                run.take(&Step::Decide { bind: true });
+                run.apply(&PropertyStep::Decide { bind: true });
                 let placed = run.model.placed(&name).count() + run.model.succeeded_count(&name) as usize;
                 prop_assert!(placed >= refusal.placed_count + refusal.fits_count, "{}", refusal.message());
             }
@@ -567,7 +568,7 @@ proptest! {
     }
 }
 
-impl Run {
+impl PropertyRun {
     /// Why a group is refused now, if it is: it is asked once more.
     fn refusal_of(&mut self, name: &str) -> Option<Refusal> {
         let min_count = self.model.groups[name].min_count?;
@@ -577,8 +578,8 @@ impl Run {
         while let Some(decision) = self.world.core.next(self.world.now) {
             self.check(&decision);
             self.world.bind(&decision);
-            match decision.verdict {
-                Verdict::Wait(refusal) if decision.unit.key().name == name => refused = Some(refusal),
+            match decision.action {
+                DecisionAction::Wait(refusal) if decision.unit.key().name == name => refused = Some(refusal),
                 _ => {}
             }
         }
@@ -589,6 +590,6 @@ impl Run {
         let group = self.model.groups.get_mut(name).unwrap();
         group.min_count = Some(min_count);
         let key = if group.in_rack { " key=rack" } else { "" };
-        self.world.say(&format!("group {name} gang minCount={min_count} groupPriority={}{key}", group.priority));
+        self.world.apply(&format!("group {name} gang minCount={min_count} groupPriority={}{key}", group.priority));
     }
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
-use super::world::World;
-use crate::{Config, Verdict, WhyReleased};
+use super::text_cluster::TextCluster;
+use crate::{Config, DecisionAction, ReleaseReason};
 
 const PAUSE: Duration = Duration::from_secs(15);
 
 #[test]
 fn a_half_bound_gang_is_completed_where_that_can_be() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=4; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4; pods h 2 group=g gpu=1 owner=Job:j",
     );
     assert_snapshot!(world.decide_and_bind(), @"g: bind h-0 to a, h-1 to a");
@@ -23,7 +23,7 @@ fn a_half_bound_gang_is_completed_where_that_can_be() {
 
 #[test]
 fn a_half_bound_gang_that_cannot_be_completed_is_released() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=3; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4; pods h 2 group=g gpu=1 owner=Job:j",
     );
     assert!(world.decide().starts_with("g: wait"));
@@ -31,7 +31,7 @@ fn a_half_bound_gang_that_cannot_be_completed_is_released() {
     world.now += PAUSE;
     assert_snapshot!(world.decide(), @"g: release g-0, g-1");
     assert_eq!(world.decide(), "", "once");
-    world.say("delete g-0; delete g-1; pods i 2 group=g gpu=1 owner=Job:j");
+    world.apply("delete g-0; delete g-1; pods i 2 group=g gpu=1 owner=Job:j");
     assert_snapshot!(world.decide(), @"g: wait (gang of 4 does not fit: 3 of 4 pods fit (1 more needed; Insufficient nvidia.com/gpu on 1 of 1 nodes))");
     world.now += 2 * PAUSE;
     assert_eq!(world.decide(), "");
@@ -39,7 +39,7 @@ fn a_half_bound_gang_that_cannot_be_completed_is_released() {
 
 #[test]
 fn a_half_bound_gang_without_the_rest_of_its_pods_is_released() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=3; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4; pod h group=g gpu=1 owner=Job:j",
     );
     assert_eq!(world.decide(), "");
@@ -53,10 +53,10 @@ fn a_half_bound_gang_without_the_rest_of_its_pods_is_released() {
 #[test]
 fn a_gang_that_once_had_its_min_count_keeps_its_pods() {
     for later in ["OnceSatisfied", "AlwaysMin"] {
-        let mut world = World::of(&format!(
+        let mut world = TextCluster::of(&format!(
             "node a gpu=2; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4 placed=True later={later}"
         ));
-        world.say("pods h 2 group=g gpu=1 owner=Job:j");
+        world.apply("pods h 2 group=g gpu=1 owner=Job:j");
         world.decide();
         world.now += 10 * PAUSE;
         assert!(!world.decide().contains("release"), "{later}");
@@ -65,9 +65,9 @@ fn a_gang_that_once_had_its_min_count_keeps_its_pods() {
 
 #[test]
 fn a_gang_that_was_seen_whole_keeps_its_pods_before_its_group_says_so() {
-    let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
+    let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide_and_bind();
-    world.say("delete g-0; pod other node=a gpu=1; pod h group=g gpu=1 owner=Job:j");
+    world.apply("delete g-0; pod other node=a gpu=1; pod h group=g gpu=1 owner=Job:j");
     world.decide();
     world.now += 10 * PAUSE;
     assert!(!world.decide().contains("release"));
@@ -83,8 +83,8 @@ fn a_running_gang_keeps_its_pods_when_a_core_starts_that_has_not_seen_it_whole()
         // This one waited when the others started: the gang is half bound.
         ("pod h group=g gpu=1 owner=Job:j created=10", true),
     ] {
-        let mut world = World::of(&format!("{gang} {replacement}"));
-        world.say("start g-0 at=11; start g-1 at=12");
+        let mut world = TextCluster::of(&format!("{gang} {replacement}"));
+        world.apply("start g-0 at=11; start g-1 at=12");
         world.decide();
         world.now += PAUSE;
         assert_eq!(world.decide().contains("release"), released, "{replacement}");
@@ -95,7 +95,7 @@ fn a_running_gang_keeps_its_pods_when_a_core_starts_that_has_not_seen_it_whole()
 
 #[test]
 fn a_basic_group_is_never_released() {
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a gpu=1; pod g node=a group=g gpu=1 owner=Job:j; group g basic; pods h 2 group=g gpu=1 owner=Job:j",
     );
     world.decide();
@@ -105,10 +105,10 @@ fn a_basic_group_is_never_released() {
 
 #[test]
 fn binds_under_way_are_waited_for() {
-    let mut world = World::of("node a gpu=4; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
+    let mut world = TextCluster::of("node a gpu=4; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide();
     // One bind failed, and its place is taken before it can be tried again.
-    world.say("fail g-0; pods other 2 node=a gpu=1");
+    world.apply("fail g-0; pods other 2 node=a gpu=1");
     world.decide();
     world.now += PAUSE;
     let waits = world.decide();
@@ -121,9 +121,9 @@ fn binds_under_way_are_waited_for() {
 
 #[test]
 fn binds_that_never_end_do_not_keep_a_gang_half_bound() {
-    let mut world = World::of("node a gpu=4; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
+    let mut world = TextCluster::of("node a gpu=4; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide();
-    world.say("fail g-0; pods other 2 node=a gpu=1");
+    world.apply("fail g-0; pods other 2 node=a gpu=1");
     world.decide();
     world.now += PAUSE;
     assert!(!world.decide().contains("release"));
@@ -140,7 +140,7 @@ fn binds_that_never_end_do_not_keep_a_gang_half_bound() {
 
 #[test]
 fn without_the_setting_nothing_is_released() {
-    let mut world = World::with(
+    let mut world = TextCluster::with(
         Config { release_after: None, ..Config::default() },
         "node a gpu=3; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4; pods h 2 group=g gpu=1 owner=Job:j",
     );
@@ -150,9 +150,9 @@ fn without_the_setting_nothing_is_released() {
 }
 
 #[test]
-fn pods_that_nobody_would_make_anew_stay() {
+fn pods_without_a_controller_stay() {
     let mut world =
-        World::of("node a gpu=3; pods g 2 node=a group=g gpu=1; group g gang minCount=4; pods h 2 group=g gpu=1");
+        TextCluster::of("node a gpu=3; pods g 2 node=a group=g gpu=1; group g gang minCount=4; pods h 2 group=g gpu=1");
     world.decide();
     world.now += 10 * PAUSE;
     assert!(!world.decide().contains("release"));
@@ -163,7 +163,7 @@ fn where_another_job_controller_may_count_them_only_pods_of_our_own_groups_are_r
     let text = "node a gpu=3; pods g 2 node=a group=g gpu=1 owner=Job:j; group g gang minCount=4";
     for (maker, want) in [("", ""), (" maker=job-controller", "g: release g-0, g-1"), (" maker=somebody", "")] {
         let config = Config { release_only_ours: true, ..Config::default() };
-        let mut world = World::with(config, &format!("{text}{maker}; pods h 2 group=g gpu=1 owner=Job:j"));
+        let mut world = TextCluster::with(config, &format!("{text}{maker}; pods h 2 group=g gpu=1 owner=Job:j"));
         world.decide();
         world.now += PAUSE;
         assert_eq!(world.decide(), want, "{maker}");
@@ -172,7 +172,7 @@ fn where_another_job_controller_may_count_them_only_pods_of_our_own_groups_are_r
 
 /// Something that happens to gangs.
 #[derive(Clone, Debug)]
-enum Step {
+enum ReleaseStep {
     /// A node, with so many GPUs.
     Node {
         name: u8,
@@ -184,7 +184,7 @@ enum Step {
         bound: u8,
         waiting: u8,
         gpu: u8,
-        was_whole: bool,
+        had_quorum: bool,
     },
     /// A pod of another owner takes room.
     Other {
@@ -202,17 +202,17 @@ enum Step {
     },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ReleaseStep>> {
     let gang = (1..5u8, 0..4u8, 0..5u8, 1..3u8, prop::bool::weighted(0.2));
     let step = prop_oneof![
-        2 => (0..3u8, 0..6u8).prop_map(|(name, gpu)| Step::Node { name, gpu }),
-        4 => gang.prop_map(|(min_count, bound, waiting, gpu, was_whole)| {
-            Step::Gang { min_count, bound, waiting, gpu, was_whole }
+        2 => (0..3u8, 0..6u8).prop_map(|(name, gpu)| ReleaseStep::Node { name, gpu }),
+        4 => gang.prop_map(|(min_count, bound, waiting, gpu, had_quorum)| {
+            ReleaseStep::Gang { min_count, bound, waiting, gpu, had_quorum }
         }),
-        1 => (0..3u8).prop_map(|node| Step::Other { node }),
-        2 => any::<u8>().prop_map(|pod| Step::Delete { pod }),
-        1 => any::<u8>().prop_map(|gang| Step::Fail { gang }),
-        4 => (0..20u8).prop_map(|seconds| Step::Pass { seconds }),
+        1 => (0..3u8).prop_map(|node| ReleaseStep::Other { node }),
+        2 => any::<u8>().prop_map(|pod| ReleaseStep::Delete { pod }),
+        1 => any::<u8>().prop_map(|gang| ReleaseStep::Fail { gang }),
+        4 => (0..20u8).prop_map(|seconds| ReleaseStep::Pass { seconds }),
     ];
     prop::collection::vec(step, 1..40)
 }
@@ -220,55 +220,55 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Gang {
     min_count: usize,
     /// It had as many as it needs once since its first pod was bound.
-    was_whole: bool,
+    had_quorum: bool,
     fails: bool,
 }
 
 /// Gangs as a plain model keeps them; pods with their gang, and whether they are bound.
-struct Run {
-    world: World,
+struct ReleaseRun {
+    world: TextCluster,
     gangs: BTreeMap<String, Gang>,
     pods: BTreeMap<String, (String, bool)>,
     made: usize,
 }
 
-impl Run {
-    fn of(steps: &[Step]) -> Run {
+impl ReleaseRun {
+    fn of(steps: &[ReleaseStep]) -> ReleaseRun {
         let (gangs, pods) = (BTreeMap::new(), BTreeMap::new());
-        let config = Config { overcommit_after: None, hold_after: None, ..Config::default() };
-        let mut run = Run { world: World::with(config, ""), gangs, pods, made: 0 };
-        steps.iter().for_each(|step| run.take(step));
+        let config = Config { overcommit_after: None, reserve_after: None, ..Config::default() };
+        let mut run = ReleaseRun { world: TextCluster::with(config, ""), gangs, pods, made: 0 };
+        steps.iter().for_each(|step| run.apply(step));
         run
     }
 
-    fn take(&mut self, step: &Step) {
+    fn apply(&mut self, step: &ReleaseStep) {
         match step {
-            Step::Node { name, gpu } => self.world.say(&format!("node n{name} gpu={gpu}")),
-            Step::Gang { min_count, bound, waiting, gpu, was_whole } => {
+            ReleaseStep::Node { name, gpu } => self.world.apply(&format!("node n{name} gpu={gpu}")),
+            ReleaseStep::Gang { min_count, bound, waiting, gpu, had_quorum: was_whole } => {
                 self.made += 1;
                 let (name, min_count) = (format!("g{:02}", self.made), usize::from(*min_count));
                 let placed = if *was_whole { " placed=True" } else { "" };
                 let pods = format!("group={name} gpu={gpu} owner=Job:{name}");
-                self.world.say(&format!("group {name} gang minCount={min_count}{placed} owner=Job:{name}"));
-                self.world.say(&format!("pods {name}-b {bound} node=n0 {pods}; pods {name}-w {waiting} {pods}"));
+                self.world.apply(&format!("group {name} gang minCount={min_count}{placed} owner=Job:{name}"));
+                self.world.apply(&format!("pods {name}-b {bound} node=n0 {pods}; pods {name}-w {waiting} {pods}"));
                 (0..*bound).for_each(|n| drop(self.pods.insert(format!("{name}-b-{n}"), (name.clone(), true))));
                 (0..*waiting).for_each(|n| drop(self.pods.insert(format!("{name}-w-{n}"), (name.clone(), false))));
                 let was_whole = *was_whole || usize::from(*bound) >= min_count;
-                self.gangs.insert(name, Gang { min_count, was_whole, fails: false });
+                self.gangs.insert(name, Gang { min_count, had_quorum: was_whole, fails: false });
             }
-            Step::Other { node } => {
+            ReleaseStep::Other { node } => {
                 self.made += 1;
-                self.world.say(&format!("pod other{} gpu=1 node=n{node}", self.made));
+                self.world.apply(&format!("pod other{} gpu=1 node=n{node}", self.made));
             }
-            Step::Delete { pod } => {
+            ReleaseStep::Delete { pod } => {
                 let name = self.pods.keys().nth(usize::from(*pod) % self.pods.len().max(1)).cloned();
                 name.into_iter().for_each(|name| self.delete(&name));
             }
-            Step::Fail { gang } => {
+            ReleaseStep::Fail { gang } => {
                 let at = usize::from(*gang) % self.gangs.len().max(1);
                 self.gangs.values_mut().nth(at).into_iter().for_each(|gang| gang.fails = true);
             }
-            Step::Pass { seconds } => {
+            ReleaseStep::Pass { seconds } => {
                 self.world.now += Duration::from_secs(u64::from(*seconds));
                 self.decide();
             }
@@ -286,43 +286,43 @@ impl Run {
     }
 
     /// Whether the gang is whole for the first time.
-    fn note_whole(&mut self, gang: &str) -> bool {
+    fn note_quorum(&mut self, gang: &str) -> bool {
         let bound = self.bound(gang).len();
         let gang = self.gangs.get_mut(gang).unwrap();
-        bound >= gang.min_count && !std::mem::replace(&mut gang.was_whole, true)
+        bound >= gang.min_count && !std::mem::replace(&mut gang.had_quorum, true)
     }
 
     fn decide(&mut self) {
         while let Some(decision) = self.world.core.next(self.world.now) {
             let gang = decision.unit.key().name.clone();
-            if matches!(decision.verdict, Verdict::Bind(_)) && self.bound(&gang).is_empty() {
+            if matches!(decision.action, DecisionAction::Bind(_)) && self.bound(&gang).is_empty() {
                 // A start of its own: that an earlier one reached the minCount says nothing about it.
-                self.gangs.get_mut(&gang).unwrap().was_whole = false;
+                self.gangs.get_mut(&gang).unwrap().had_quorum = false;
             }
-            match &decision.verdict {
-                Verdict::Wait(_) => {}
-                Verdict::Bind(placements) if std::mem::take(&mut self.gangs.get_mut(&gang).unwrap().fails) => {
+            match &decision.action {
+                DecisionAction::Wait(_) => {}
+                DecisionAction::Bind(placements) if std::mem::take(&mut self.gangs.get_mut(&gang).unwrap().fails) => {
                     // All but the first are refused.
                     let (first, rest) = placements.split_first().unwrap();
                     self.world.show_bound(&first.pod.name, &first.node);
                     self.pods.get_mut(&first.pod.name).unwrap().1 = true;
                     rest.iter().for_each(|refused| self.world.settle_failed(&refused.pod.name));
-                    self.note_whole(&gang);
+                    self.note_quorum(&gang);
                 }
-                Verdict::Bind(placements) => {
+                DecisionAction::Bind(placements) => {
                     self.world.bind(&decision);
                     placements.iter().for_each(|spot| self.pods.get_mut(&spot.pod.name).unwrap().1 = true);
-                    if self.note_whole(&gang) {
+                    if self.note_quorum(&gang) {
                         let min_count = self.gangs[&gang].min_count;
                         let text = format!("group {gang} gang minCount={min_count} placed=True owner=Job:{gang}");
-                        self.world.say(&text);
+                        self.world.apply(&text);
                     }
                 }
-                Verdict::Release(release) => {
-                    let WhyReleased::HalfBound { min_count } = release.why else { panic!("{release:?}") };
+                DecisionAction::Release(release) => {
+                    let ReleaseReason::HalfBound { min_count } = release.reason else { panic!("{release:?}") };
                     let released: BTreeSet<String> =
                         release.pods.iter().map(|member| member.pod.name.clone()).collect();
-                    assert!(!self.gangs[&gang].was_whole, "{gang} had its minCount");
+                    assert!(!self.gangs[&gang].had_quorum, "{gang} had its minCount");
                     assert_eq!(released, self.bound(&gang), "all of {gang} or nothing");
                     assert!(released.len() < min_count && min_count == self.gangs[&gang].min_count);
                     released.iter().for_each(|name| self.delete(name));
@@ -340,9 +340,9 @@ proptest! {
     /// bound.
     #[test]
     fn a_gang_that_never_was_whole_ends_whole_or_without_any_pod(steps in steps()) {
-        let mut run = Run::of(&steps);
-        (0..3).for_each(|_| run.take(&Step::Pass { seconds: 16 }));
-        for (name, gang) in run.gangs.iter().filter(|(_, gang)| !gang.was_whole) {
+        let mut run = ReleaseRun::of(&steps);
+        (0..3).for_each(|_| run.apply(&ReleaseStep::Pass { seconds: 16 }));
+        for (name, gang) in run.gangs.iter().filter(|(_, gang)| !gang.had_quorum) {
             let bound = run.bound(name).len();
             prop_assert!(bound == 0 || bound >= gang.min_count, "{name} has {bound} of {} pods", gang.min_count);
         }

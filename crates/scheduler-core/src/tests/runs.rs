@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
-use super::world::World;
+use super::text_cluster::TextCluster;
 
 const PAUSE: Duration = Duration::from_secs(15);
 
 /// A gang of three whose pods succeeded ten seconds after they were made, on a node where another pod left room for one.
-fn succeeded(owner: &str) -> World {
-    let mut world = World::of(&format!("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10{owner}"));
+fn succeeded(owner: &str) -> TextCluster {
+    let mut world = TextCluster::of(&format!("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10{owner}"));
     world.decide_and_bind();
-    world.say("group g gang minCount=3 placed=True; finish g-0 at=20; finish g-1 at=20; finish g-2 at=20");
-    world.say("pod other node=a gpu=2");
+    world.apply("group g gang minCount=3 placed=True; finish g-0 at=20; finish g-1 at=20; finish g-2 at=20");
+    world.apply("pod other node=a gpu=2");
     world
 }
 
@@ -23,31 +23,31 @@ fn members_that_succeeded_in_an_earlier_run_do_not_count_toward_the_next() {
         let mut world = succeeded(before);
         // One by one, as the watch shows them.
         for name in ["n-0", "n-1"] {
-            world.say(&format!("pod {name} group=g gpu=1 created=30{after}"));
+            world.apply(&format!("pod {name} group=g gpu=1 created=30{after}"));
             assert_eq!(world.decide(), "", "{name}");
         }
-        world.say(&format!("pod n-2 group=g gpu=1 created=30{after}"));
+        world.apply(&format!("pod n-2 group=g gpu=1 created=30{after}"));
         let waits = world.decide();
         assert!(waits.starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"), "{before},{after}: {waits}");
-        world.say("delete other");
+        world.apply("delete other");
         assert_eq!(world.decide(), "g: bind n-0 to a, n-1 to a, n-2 to a", "{before},{after}");
     }
 }
 
 #[test]
 fn a_core_that_starts_later_tells_the_runs_apart_as_well() {
-    let mut world = World::of("node a gpu=1; pods g 3 group=g gpu=1 node=a created=10");
-    world.say("finish g-0 at=20; finish g-1 at=20; finish g-2 at=20; pods n 3 group=g gpu=1 created=30");
-    world.say("group g gang minCount=3 placed=True");
+    let mut world = TextCluster::of("node a gpu=1; pods g 3 group=g gpu=1 node=a created=10");
+    world.apply("finish g-0 at=20; finish g-1 at=20; finish g-2 at=20; pods n 3 group=g gpu=1 created=30");
+    world.apply("group g gang minCount=3 placed=True");
     assert!(world.decide().starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"));
 }
 
 #[test]
 fn what_few_members_of_another_controller_completed_does_not_count() {
-    let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10 owner=Job:a");
+    let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10 owner=Job:a");
     world.decide_and_bind();
-    world.say("finish g-0 at=20; finish g-1 at=20; delete g-2; pod other node=a gpu=2");
-    world.say("group g gang minCount=3 placed=True; pods n 3 group=g gpu=1 created=30 owner=Job:b");
+    world.apply("finish g-0 at=20; finish g-1 at=20; delete g-2; pod other node=a gpu=2");
+    world.apply("group g gang minCount=3 placed=True; pods n 3 group=g gpu=1 created=30 owner=Job:b");
     assert!(world.decide().starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"));
 }
 
@@ -55,18 +55,18 @@ fn what_few_members_of_another_controller_completed_does_not_count() {
 #[test]
 fn members_that_succeeded_beside_one_that_failed_do_not_count_toward_the_next_run() {
     for owner in ["", " owner=Job:b"] {
-        let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10");
+        let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10");
         world.decide_and_bind();
-        world.say("group g gang minCount=3 placed=True; finish g-0 at=20; finish g-1 at=20; delete g-2");
-        world.say("pod other node=a gpu=2");
+        world.apply("group g gang minCount=3 placed=True; finish g-0 at=20; finish g-1 at=20; delete g-2");
+        world.apply("pod other node=a gpu=2");
         for name in ["n-0", "n-1"] {
-            world.say(&format!("pod {name} group=g gpu=1 created=30{owner}"));
+            world.apply(&format!("pod {name} group=g gpu=1 created=30{owner}"));
             assert_eq!(world.decide(), "", "{name}");
         }
-        world.say(&format!("pod n-2 group=g gpu=1 created=30{owner}"));
+        world.apply(&format!("pod n-2 group=g gpu=1 created=30{owner}"));
         let waits = world.decide();
         assert!(waits.starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"), "{owner}: {waits}");
-        world.say("delete other");
+        world.apply("delete other");
         assert_eq!(world.decide(), "g: bind n-0 to a, n-1 to a, n-2 to a", "{owner}");
     }
 }
@@ -74,21 +74,21 @@ fn members_that_succeeded_beside_one_that_failed_do_not_count_toward_the_next_ru
 // Without an expected count nothing says whether more pods of the same Job come; those that exist start together.
 #[test]
 fn pods_of_a_job_that_come_when_all_others_have_ended_start_together() {
-    let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10 owner=Job:a");
+    let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10 owner=Job:a");
     world.decide_and_bind();
-    world.say("group g gang minCount=3 placed=True; finish g-0 at=20; finish g-1 at=20; delete g-2");
-    world.say("pod other node=a gpu=2; pods n 3 group=g gpu=1 created=30 owner=Job:a");
+    world.apply("group g gang minCount=3 placed=True; finish g-0 at=20; finish g-1 at=20; delete g-2");
+    world.apply("pod other node=a gpu=2; pods n 3 group=g gpu=1 created=30 owner=Job:a");
     assert!(world.decide().starts_with("g: wait (gang of 3 does not fit: 1 of 3 pods fit"));
-    world.say("delete other");
+    world.apply("delete other");
     assert_snapshot!(world.decide(), @"g: bind n-0 to a, n-1 to a, n-2 to a");
 }
 
 #[test]
 fn a_new_run_that_lacks_pods_is_not_said_to_have_those_that_succeeded_before() {
-    let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10");
+    let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 created=10");
     world.decide_and_bind();
-    world.say("group g gang minCount=3 placed=True; finish g-0 at=20; delete g-1; delete g-2");
-    world.say("pod n-0 group=g gpu=1 created=30");
+    world.apply("group g gang minCount=3 placed=True; finish g-0 at=20; delete g-1; delete g-2");
+    world.apply("pod n-0 group=g gpu=1 created=30");
     assert_eq!(world.decide(), "");
     world.now += PAUSE;
     assert_snapshot!(world.decide(), @"g: wait (waiting for pods: 1 of minCount 3 exist)");
@@ -103,10 +103,12 @@ fn a_replacement_by_a_controller_that_had_begun_starts_alone() {
         (" owner=Job:a", " owner=Job:b", ""),
     ] {
         let text = format!("node a gpu=3; group g gang minCount=3{group}; pods g 2 group=g gpu=1 created=10{first}");
-        let mut world = World::of(&format!("{text}; pod h group=g gpu=1 created=10{second}"));
+        let mut world = TextCluster::of(&format!("{text}; pod h group=g gpu=1 created=10{second}"));
         assert_eq!(world.decide_and_bind(), "g: bind g-0 to a, g-1 to a, h to a");
-        world.say(&format!("group g gang minCount=3 placed=True{group}; finish g-0 at=20; finish g-1 at=20; delete h"));
-        world.say(&format!("pod again group=g gpu=1 created=30{second}"));
+        world.apply(&format!(
+            "group g gang minCount=3 placed=True{group}; finish g-0 at=20; finish g-1 at=20; delete h"
+        ));
+        world.apply(&format!("pod again group=g gpu=1 created=30{second}"));
         assert_eq!(world.decide(), "g: bind again to a", "{first},{second},{group}");
     }
 }
@@ -114,12 +116,13 @@ fn a_replacement_by_a_controller_that_had_begun_starts_alone() {
 #[test]
 fn members_of_the_present_run_that_succeeded_count_beside_those_of_an_earlier_one() {
     let mut world = succeeded("");
-    world.say("delete other; pods n 3 group=g gpu=1 created=30");
+    world.apply("delete other; pods n 3 group=g gpu=1 created=30");
     assert_snapshot!(world.decide_and_bind(), @"g: bind n-0 to a, n-1 to a, n-2 to a");
     // The run goes on while one of its pods runs.
-    world.say("group g gang minCount=3 later=AlwaysMin; finish n-0 at=40; delete n-1; pod m group=g gpu=1 created=50");
+    world
+        .apply("group g gang minCount=3 later=AlwaysMin; finish n-0 at=40; delete n-1; pod m group=g gpu=1 created=50");
     assert_snapshot!(world.decide_and_bind(), @"g: bind m to a");
-    world.say("delete n-0; delete m; pod k group=g gpu=1 created=50");
+    world.apply("delete n-0; delete m; pod k group=g gpu=1 created=50");
     assert_eq!(world.decide(), "", "those of the first run do not count");
 }
 
@@ -127,9 +130,9 @@ fn members_of_the_present_run_that_succeeded_count_beside_those_of_an_earlier_on
 fn the_next_pods_of_a_job_start_together_and_wait_for_no_more_than_it_makes() {
     // A Job with five completions, three at once: nothing says how many are to come.
     let mut world = succeeded(" owner=Job:a");
-    world.say("pods n 2 group=g gpu=1 created=30 owner=Job:a");
+    world.apply("pods n 2 group=g gpu=1 created=30 owner=Job:a");
     assert!(world.decide().starts_with("g: wait (gang of 2 does not fit: 1 of 2 pods fit"));
-    world.say("delete other");
+    world.apply("delete other");
     assert_snapshot!(world.decide_and_bind(), @"g: bind n-0 to a, n-1 to a");
     world.now += 10 * PAUSE;
     assert_eq!(world.decide(), "", "two is all there is");
@@ -137,13 +140,13 @@ fn the_next_pods_of_a_job_start_together_and_wait_for_no_more_than_it_makes() {
 
 /// A gang of three that started, was suspended, and is started again; one bind of the second start fails, and what it needs
 /// is taken by another pod.
-fn second_start_half_bound() -> World {
-    let mut world = World::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
+fn second_start_half_bound() -> TextCluster {
+    let mut world = TextCluster::of("node a gpu=3; group g gang minCount=3 pods=3 gpu=1 owner=Job:j");
     world.decide_and_bind();
-    world.say("group g gang minCount=3 placed=True; delete g-0; delete g-1; delete g-2");
-    world.say("pods n 3 group=g gpu=1 owner=Job:j");
+    world.apply("group g gang minCount=3 placed=True; delete g-0; delete g-1; delete g-2");
+    world.apply("pods n 3 group=g gpu=1 owner=Job:j");
     assert_eq!(world.decide(), "g: bind n-0 to a, n-1 to a, n-2 to a");
-    world.say("fail n-2; pod other node=a gpu=1");
+    world.apply("fail n-2; pod other node=a gpu=1");
     world.show_bound("n-0", "a");
     world.show_bound("n-1", "a");
     world.now += Duration::from_secs(1);
@@ -154,12 +157,12 @@ fn second_start_half_bound() -> World {
 #[test]
 fn a_second_start_that_is_left_half_bound_is_completed_where_that_can_be() {
     let mut world = second_start_half_bound();
-    world.say("delete other");
+    world.apply("delete other");
     assert_snapshot!(world.decide_and_bind(), @"g: bind n-2 to a");
     world.now += 10 * PAUSE;
     assert_eq!(world.decide(), "");
     // Whole: later pods come as they are.
-    world.say("delete n-0; delete n-1; pod again group=g gpu=1 owner=Job:j");
+    world.apply("delete n-0; delete n-1; pod again group=g gpu=1 owner=Job:j");
     assert_snapshot!(world.decide(), @"g: bind again to a");
 }
 

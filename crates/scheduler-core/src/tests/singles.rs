@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::world::{World, decide_text};
+use super::text_cluster::{TextCluster, decide_text};
 
 #[test]
 fn each_filter_refuses_in_its_own_words() {
@@ -44,7 +44,7 @@ fn each_filter_refuses_in_its_own_words() {
 #[test]
 fn node_affinity_operators_match_as_documented() {
     let matches = |term: serde_json::Value| {
-        let mut world = World::of("node n cores=8 disk=ssd");
+        let mut world = TextCluster::of("node n cores=8 disk=ssd");
         let required = json!({"nodeSelectorTerms": [term]});
         let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
         let spec = json!({"schedulerName": "default-scheduler", "containers": [{}], "affinity": affinity});
@@ -109,7 +109,7 @@ fn scores_are_those_of_the_default_profile() {
 #[test]
 fn scores_are_weighed_anew_when_the_extreme_node_fills_up() {
     // Two soft taints are the worst while b has room; once it is full, one is.
-    let mut world = World::of(
+    let mut world = TextCluster::of(
         "node a cpu=96; node b cpu=1; node c cpu=80 disk=ssd; pod x cpu=1 prefers=disk:ssd; pod y cpu=79 prefers=disk:ssd;
          pod z cpu=1 prefers=disk:ssd",
     );
@@ -122,24 +122,25 @@ fn scores_are_weighed_anew_when_the_extreme_node_fills_up() {
 
 #[test]
 fn only_pods_of_our_scheduler_are_placed_and_others_count_once_bound() {
-    let mut world = World::of("node a gpu=1; pod foreign gpu=1 scheduler=other");
+    let mut world = TextCluster::of("node a gpu=1; pod foreign gpu=1 scheduler=other");
     assert_eq!(world.decide(), "");
     world.change_pod("foreign", |pod| pod["spec"]["nodeName"] = json!("a"));
-    world.say("pod p gpu=1");
+    world.apply("pod p gpu=1");
     assert!(world.decide().starts_with("p: wait"));
 }
 
 #[test]
 fn pods_seen_before_their_node_count_when_it_comes() {
-    let mut world = World::of("pod x node=a gpu=1; pod p gpu=1; node a gpu=1");
+    let mut world = TextCluster::of("pod x node=a gpu=1; pod p gpu=1; node a gpu=1");
     assert!(world.decide().starts_with("p: wait"));
-    world.say("finish x");
+    world.apply("finish x");
     assert_snapshot!(world.decide(), @"p: bind p to a");
 }
 
 #[test]
 fn a_node_that_goes_and_returns_keeps_the_pods_still_on_it() {
-    let mut world = World::of("node a gpu=2; pod x node=a gpu=1; drop a; node b gpu=1; node a gpu=2; pods p 3 gpu=1");
+    let mut world =
+        TextCluster::of("node a gpu=2; pod x node=a gpu=1; drop a; node b gpu=1; node a gpu=2; pods p 3 gpu=1");
     assert_snapshot!(world.decide(), @"
     p-0: bind p-0 to a
     p-1: bind p-1 to b
@@ -150,9 +151,9 @@ fn a_node_that_goes_and_returns_keeps_the_pods_still_on_it() {
 
 #[test]
 fn a_pod_created_anew_under_its_name_is_another_pod() {
-    let mut world = World::of("node a gpu=1; pod p gpu=1");
+    let mut world = TextCluster::of("node a gpu=1; pod p gpu=1");
     assert_snapshot!(world.decide(), @"p: bind p to a");
     // The watch skips the deletion; the bind under way was for the old uid.
-    world.say("pod p gpu=1");
+    world.apply("pod p gpu=1");
     assert_snapshot!(world.decide(), @"p: bind p to a");
 }

@@ -2,8 +2,8 @@
 
 use insta::assert_snapshot;
 
-use super::world::{World, decide_text};
-use crate::Verdict;
+use super::text_cluster::{TextCluster, decide_text};
+use crate::DecisionAction;
 
 const RACKS: &str =
     "node a gpu=4 rack=r1; node b gpu=4 rack=r1; node c gpu=2 rack=r2; node d gpu=2 rack=r2; node e gpu=9;";
@@ -34,9 +34,9 @@ fn of_two_domains_with_as_much_left_over_the_one_in_use_is_taken() {
 #[test]
 fn refusal_names_the_nearest_domain_and_what_is_missing() {
     let cluster = format!("{RACKS} pod x node=a gpu=2; group g gang minCount=9 pods=9 gpu=1 key=rack");
-    let mut world = World::of(&cluster);
+    let mut world = TextCluster::of(&cluster);
     let decision = world.core.next(world.now).unwrap();
-    let Verdict::Wait(refusal) = decision.verdict else { panic!("{decision:?}") };
+    let DecisionAction::Wait(refusal) = decision.action else { panic!("{decision:?}") };
     assert_snapshot!(refusal.message(), @"gang of 9 does not fit: 6 of 9 pods fit in the nearest domain rack=r1 (3 more needed; Insufficient nvidia.com/gpu on 2 of 2 nodes)");
     assert_snapshot!(refusal.pod_message(), @"pod group is unschedulable, 6 of 9 pods fit; for one more 0/5 nodes are available: 1 node(s) didn't have the topology label of the group, 2 Insufficient nvidia.com/gpu, 2 node(s) were in a topology domain without room for the group.");
     let nearest = refusal.nearest.unwrap();
@@ -49,11 +49,11 @@ fn refusal_names_the_nearest_domain_and_what_is_missing() {
 // Shows: S002-35
 #[test]
 fn later_pods_are_pinned_to_the_domain_of_the_first() {
-    let mut world = World::of(&format!("{RACKS} group g gang minCount=3 pods=3 gpu=1 key=rack"));
+    let mut world = TextCluster::of(&format!("{RACKS} group g gang minCount=3 pods=3 gpu=1 key=rack"));
     world.decide_and_bind();
-    world.say("pods more 2 group=g gpu=1");
+    world.apply("pods more 2 group=g gpu=1");
     assert_snapshot!(world.decide_and_bind(), @"g: bind more-0 to d (no more pods fit in the domain of its members rack=r2 (Insufficient nvidia.com/gpu on 2 of 2 nodes))");
-    world.say("delete g-0");
+    world.apply("delete g-0");
     assert_snapshot!(world.decide(), @"g: bind more-1 to c");
 }
 
@@ -69,9 +69,9 @@ fn members_in_two_domains_are_named() {
     let cluster = format!(
         "{RACKS} pod x node=a group=g gpu=1; pod y node=c group=g gpu=1; group g gang minCount=3 pods=1 gpu=1 key=rack"
     );
-    let mut world = World::of(&cluster);
+    let mut world = TextCluster::of(&cluster);
     assert_snapshot!(world.decide(), @"g: wait (members already run in several domains of rack: r1, r2)");
-    world.say("delete y; pod z group=g gpu=1");
+    world.apply("delete y; pod z group=g gpu=1");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a, z to a");
 }
 
@@ -79,28 +79,28 @@ fn members_in_two_domains_are_named() {
 #[test]
 fn members_on_a_node_that_lost_its_label_keep_the_others_from_starting_elsewhere() {
     // Such a group counted as one that had begun nowhere, and its next pod went to another rack.
-    let mut world = World::of(&format!("{RACKS} group g gang minCount=2 pods=2 gpu=1 key=rack"));
+    let mut world = TextCluster::of(&format!("{RACKS} group g gang minCount=2 pods=2 gpu=1 key=rack"));
     assert_snapshot!(world.decide_and_bind(), @"g: bind g-0 to c, g-1 to c");
-    world.say("node c gpu=2; pod late group=g gpu=1");
+    world.apply("node c gpu=2; pod late group=g gpu=1");
     assert_snapshot!(world.decide(), @"g: wait (members already run on node c, which has no label rack: label the node, or delete the members on it)");
-    world.say("node c gpu=2 rack=r2");
+    world.apply("node c gpu=2 rack=r2");
     assert_snapshot!(world.decide(), @"g: bind late to d");
 }
 
 #[test]
-fn members_of_a_node_that_is_gone_keep_nobody_from_starting_anew() {
-    let mut world = World::of("node a gpu=2 rack=r1; node b gpu=2 rack=r2");
-    world.say("group g basic key=rack; pod old node=a group=g gpu=2; node a gpu=2; pod new group=g gpu=1");
+fn members_of_a_node_that_is_gone_do_not_pin_new_pods() {
+    let mut world = TextCluster::of("node a gpu=2 rack=r1; node b gpu=2 rack=r2");
+    world.apply("group g basic key=rack; pod old node=a group=g gpu=2; node a gpu=2; pod new group=g gpu=1");
     assert_snapshot!(world.decide(), @"g: wait (members already run on node a, which has no label rack: label the node, or delete the members on it)");
-    world.say("drop a");
+    world.apply("drop a");
     assert_snapshot!(world.decide(), @"g: bind new to b");
 }
 
 #[test]
 fn many_nodes_without_the_label_are_counted() {
-    let mut world = World::of("group g basic key=rack; pod late group=g");
+    let mut world = TextCluster::of("group g basic key=rack; pod late group=g");
     for node in ["a", "b", "c", "d", "e"] {
-        world.say(&format!("node {node}; pod on-{node} node={node} group=g"));
+        world.apply(&format!("node {node}; pod on-{node} node={node} group=g"));
     }
     assert_snapshot!(world.decide(), @"g: wait (members already run on nodes a, b, c and 2 more, which have no label rack: label the nodes, or delete the members on them)");
 }
@@ -108,8 +108,8 @@ fn many_nodes_without_the_label_are_counted() {
 #[test]
 fn a_key_no_node_carries_is_named() {
     let cluster = "node a gpu=1; group g gang minCount=1 pods=1 gpu=1 key=rack";
-    let mut world = World::of(cluster);
+    let mut world = TextCluster::of(cluster);
     assert_snapshot!(world.decide(), @"g: wait (no node carries the topology key rack)");
-    world.say("node a gpu=1 rack=r");
+    world.apply("node a gpu=1 rack=r");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a");
 }

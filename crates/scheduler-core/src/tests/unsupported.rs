@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
-use super::world::World;
+use super::text_cluster::TextCluster;
 use crate::{Config, UnsupportedTerms};
 
 #[test]
@@ -17,7 +17,7 @@ fn a_pod_with_a_demand_that_no_plugin_looks_at_waits_and_says_which() {
         ("volume=ephemeral", "volumes[].persistentVolumeClaim"),
         ("device=gpu", "resourceClaims"),
     ] {
-        let mut world = World::of(&format!("node a; pod p {demand}"));
+        let mut world = TextCluster::of(&format!("node a; pod p {demand}"));
         let want = format!(
             "p: wait (this scheduler does not support {field}: such pods wait; the setting scheduler.unsupportedTerms: \
              ignore has them placed without regard to it)"
@@ -26,32 +26,32 @@ fn a_pod_with_a_demand_that_no_plugin_looks_at_waits_and_says_which() {
         assert_eq!(world.decide(), "", "{demand}, once");
     }
     for demand in ["spread=ScheduleAnyway", "volume=emptyDir", "volume=configMap", "volume=hostPath"] {
-        let mut world = World::of(&format!("node a; pod p {demand}"));
+        let mut world = TextCluster::of(&format!("node a; pod p {demand}"));
         assert_eq!(world.decide(), "p: bind p to a", "{demand}");
     }
 }
 
 #[test]
 fn one_such_pod_has_its_gang_wait() {
-    let mut world = World::of("node a; group g gang minCount=2; pods g 2 group=g; pod h group=g apart=rack");
+    let mut world = TextCluster::of("node a; group g gang minCount=2; pods g 2 group=g; pod h group=g apart=rack");
     assert_eq!(world.decide(), "");
     world.now += Duration::from_secs(1);
     assert_snapshot!(world.decide(), @"g: wait (this scheduler does not support affinity.podAntiAffinity: such pods wait; the setting scheduler.unsupportedTerms: ignore has them placed without regard to it)");
-    world.say("pod i group=g device=gpu");
+    world.apply("pod i group=g device=gpu");
     assert_eq!(world.decide(), "");
     world.now += Duration::from_secs(1);
     assert!(world.decide().contains("does not support affinity.podAntiAffinity, resourceClaims:"));
-    world.say("delete h; delete i");
+    world.apply("delete h; delete i");
     assert_snapshot!(world.decide(), @"g: bind g-0 to a, g-1 to a");
 }
 
 #[test]
 fn a_gang_of_such_pods_alone_waits_too() {
-    let mut world = World::of("node a; pods g 2 group=g spread=DoNotSchedule");
+    let mut world = TextCluster::of("node a; pods g 2 group=g spread=DoNotSchedule");
     world.decide();
     world.now += Duration::from_secs(1);
     assert_snapshot!(world.decide(), @"g: wait (waiting for podgroup ns/g to exist)");
-    world.say("group g gang minCount=2");
+    world.apply("group g gang minCount=2");
     world.decide();
     world.now += Duration::from_secs(1);
     assert!(world.decide().starts_with("g: wait (this scheduler does not support topologySpreadConstraints"));
@@ -64,7 +64,7 @@ fn of_a_basic_group_only_such_pods_wait() {
         "node a; group g basic; pod h group=g apart=rack; pod g-0 group=g",
         "node a; pod h group=g apart=rack; pod g-0 group=g; group g basic",
     ] {
-        let mut world = World::of(text);
+        let mut world = TextCluster::of(text);
         let said = world.decide();
         assert!(said.starts_with("g: bind g-0 to a\nh: wait (this scheduler does not support"), "{said}");
     }
@@ -73,7 +73,7 @@ fn of_a_basic_group_only_such_pods_wait() {
 #[test]
 fn a_setting_has_them_placed() {
     let config = Config { unsupported_terms: UnsupportedTerms::Ignore, ..Config::default() };
-    let mut world = World::with(config, "node a; group g gang minCount=2 pods=2 apart=rack; pod p device=gpu");
+    let mut world = TextCluster::with(config, "node a; group g gang minCount=2 pods=2 apart=rack; pod p device=gpu");
     assert_snapshot!(world.decide(), @"
     g: bind g-0 to a, g-1 to a
     p: bind p to a

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use api::field::Error;
 use scheduler_core::profile::{BalanceArgs, FitArgs, FitStrategy, NodeAffinityArgs};
 
-use super::fields::Fields;
-use super::plugins::Known;
+use super::fields::FieldReader;
+use super::plugins::PluginLookup;
 
 /// The arguments of all plugins that take some.
 #[derive(Clone, Debug, Default)]
@@ -17,12 +17,12 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn read(profile: &mut Fields<'_>) -> Arguments {
+    pub(super) fn read(profile: &mut FieldReader<'_>) -> Arguments {
         let mut read = Arguments::default();
         let (path, items) = (profile.path("pluginConfig"), profile.list("pluginConfig"));
         let mut seen = BTreeSet::new();
         for (at, item) in items.iter().enumerate() {
-            let Some(mut entry) = Fields::of(item, &path.index(at), profile.errors()) else { continue };
+            let Some(mut entry) = FieldReader::of(item, &path.index(at), profile.errors()) else { continue };
             let name = entry.text("name").unwrap_or_default();
             let path = entry.path("name");
             if !seen.insert(name.clone()) {
@@ -37,23 +37,23 @@ impl Arguments {
                 "" => entry.error(Error::required(&path, "the plugin's name")),
                 other => {
                     entry.value("args");
-                    let detail = match Known::of(other) {
-                        Known::Here(_) => format!("plugin {other} takes no arguments"),
-                        Known::NotYet => {
+                    let detail = match PluginLookup::of(other) {
+                        PluginLookup::Supported(_) => format!("plugin {other} takes no arguments"),
+                        PluginLookup::Unsupported => {
                             format!("plugin {other} is not there yet, so its arguments would have no effect")
                         }
-                        Known::No => format!("no plugin is called {other}"),
+                        PluginLookup::Unknown => format!("no plugin is called {other}"),
                     };
                     entry.error(Error::forbidden(&path, detail));
                 }
             }
-            entry.refuse_the_rest();
+            entry.reject_unknown();
         }
         read
     }
 }
 
-fn with_args(entry: &mut Fields<'_>, kind: &str, read: impl FnOnce(&mut Fields<'_>)) {
+fn with_args(entry: &mut FieldReader<'_>, kind: &str, read: impl FnOnce(&mut FieldReader<'_>)) {
     let Some(mut args) = entry.object("args") else { return };
     for (field, wanted) in [("apiVersion", super::API_VERSION), ("kind", kind)] {
         if let Some(said) = args.text(field).filter(|said| said != wanted) {
@@ -62,10 +62,10 @@ fn with_args(entry: &mut Fields<'_>, kind: &str, read: impl FnOnce(&mut Fields<'
         }
     }
     read(&mut args);
-    args.refuse_the_rest();
+    args.reject_unknown();
 }
 
-fn fit(args: &mut Fields<'_>) -> FitArgs {
+fn fit(args: &mut FieldReader<'_>) -> FitArgs {
     let mut read = FitArgs {
         ignored_resources: args.texts("ignoredResources").into_iter().collect(),
         ignored_resource_groups: args.texts("ignoredResourceGroups").into_iter().collect(),
@@ -77,13 +77,13 @@ fn fit(args: &mut Fields<'_>) -> FitArgs {
         args.error(Error::invalid(&path, group, "must be the part of a resource's name before the slash"));
     }
     let Some(mut strategy) = args.object("scoringStrategy") else { return read };
-    let resources = weighed_resources(&mut strategy);
+    let resources = weighted_resources(&mut strategy);
     if !resources.is_empty() {
         read.resources = resources;
     }
     let line = strategy.object("requestedToCapacityRatio").map(|mut ratio| {
         let line = shape(&mut ratio);
-        ratio.refuse_the_rest();
+        ratio.reject_unknown();
         line
     });
     let path = strategy.path("type");
@@ -101,12 +101,12 @@ fn fit(args: &mut Fields<'_>) -> FitArgs {
             FitStrategy::LeastAllocated
         }
     };
-    strategy.refuse_the_rest();
+    strategy.reject_unknown();
     read
 }
 
-fn balance(args: &mut Fields<'_>) -> BalanceArgs {
-    let resources = weighed_resources(args);
+fn balance(args: &mut FieldReader<'_>) -> BalanceArgs {
+    let resources = weighted_resources(args);
     let path = args.path("resources");
     for (at, (_, weight)) in resources.iter().enumerate().filter(|(_, (_, weight))| *weight != 1) {
         args.error(Error::invalid(&path.index(at).child("weight"), *weight, "must be 1"));
@@ -118,11 +118,11 @@ fn balance(args: &mut Fields<'_>) -> BalanceArgs {
 }
 
 /// `resources: [{name, weight}]`; a weight that is not given is 1.
-fn weighed_resources(args: &mut Fields<'_>) -> Vec<(String, i64)> {
+fn weighted_resources(args: &mut FieldReader<'_>) -> Vec<(String, i64)> {
     let (path, items) = (args.path("resources"), args.list("resources"));
     let (mut resources, mut seen) = (Vec::new(), BTreeSet::new());
     for (at, item) in items.iter().enumerate() {
-        let Some(mut resource) = Fields::of(item, &path.index(at), args.errors()) else { continue };
+        let Some(mut resource) = FieldReader::of(item, &path.index(at), args.errors()) else { continue };
         let name = resource.text("name").filter(|name| !name.is_empty());
         let weight = resource.number("weight", 0..=100).filter(|weight| *weight != 0).unwrap_or(1);
         let path = resource.path("name");
@@ -131,20 +131,20 @@ fn weighed_resources(args: &mut Fields<'_>) -> Vec<(String, i64)> {
             Some(name) => resources.push((name, weight)),
             None => resource.error(Error::required(&path, "the resource's name")),
         }
-        resource.refuse_the_rest();
+        resource.reject_unknown();
     }
     resources
 }
 
 /// `shape: [{utilization, score}]`, rising.
-fn shape(ratio: &mut Fields<'_>) -> Vec<(i64, i64)> {
+fn shape(ratio: &mut FieldReader<'_>) -> Vec<(i64, i64)> {
     let (path, items) = (ratio.path("shape"), ratio.list("shape"));
     if items.is_empty() {
         ratio.error(Error::required(&path, "at least one point"));
     }
     let mut line: Vec<(i64, i64)> = Vec::new();
     for (at, item) in items.iter().enumerate() {
-        let Some(mut point) = Fields::of(item, &path.index(at), ratio.errors()) else { continue };
+        let Some(mut point) = FieldReader::of(item, &path.index(at), ratio.errors()) else { continue };
         let utilization = point.number("utilization", 0..=100).unwrap_or(0);
         let score = point.number("score", 0..=10).unwrap_or(0);
         if line.last().is_some_and(|(before, _)| *before >= utilization) {
@@ -152,12 +152,12 @@ fn shape(ratio: &mut Fields<'_>) -> Vec<(i64, i64)> {
             point.error(Error::invalid(&path, utilization, "must be larger than that of the point before"));
         }
         line.push((utilization, score));
-        point.refuse_the_rest();
+        point.reject_unknown();
     }
     line
 }
 
-fn affinity(args: &mut Fields<'_>) -> NodeAffinityArgs {
+fn affinity(args: &mut FieldReader<'_>) -> NodeAffinityArgs {
     let path = args.path("addedAffinity");
     let Some(value) = args.value("addedAffinity") else { return NodeAffinityArgs::default() };
     match serde_json::from_value(value.clone()) {

@@ -8,18 +8,18 @@ use api::field::{Error, ErrorList, Path};
 use serde_json::{Map, Value};
 
 /// The fields of one object, at its place in the file.
-pub(super) struct Fields<'a> {
+pub(super) struct FieldReader<'a> {
     map: &'a Map<String, Value>,
     path: Path,
-    asked: BTreeSet<&'static str>,
+    known_fields: BTreeSet<&'static str>,
     errors: &'a mut ErrorList,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     /// `None`, after a word about it, if the value is no object.
-    pub(super) fn of<'b>(value: &'b Value, path: &Path, errors: &'b mut ErrorList) -> Option<Fields<'b>> {
+    pub(super) fn of<'b>(value: &'b Value, path: &Path, errors: &'b mut ErrorList) -> Option<FieldReader<'b>> {
         match value.as_object() {
-            Some(map) => Some(Fields { map, path: path.clone(), asked: BTreeSet::new(), errors }),
+            Some(map) => Some(FieldReader { map, path: path.clone(), known_fields: BTreeSet::new(), errors }),
             None => {
                 errors.push(Error::invalid(path, value.clone(), "must be a mapping"));
                 None
@@ -42,11 +42,11 @@ impl<'a> Fields<'a> {
 
     /// The value of a field; `None` where there is none, or nothing in it.
     pub(super) fn value(&mut self, field: &'static str) -> Option<&'a Value> {
-        self.asked.insert(field);
+        self.known_fields.insert(field);
         self.map.get(field).filter(|value| !value.is_null())
     }
 
-    pub(super) fn must_be(&mut self, field: &'static str, wanted: &str) {
+    pub(super) fn require_value(&mut self, field: &'static str, wanted: &str) {
         match self.value(field) {
             Some(value) if value.as_str() == Some(wanted) => {}
             Some(value) => {
@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
 
     pub(super) fn duration(&mut self, field: &'static str, least: Duration) -> Option<Duration> {
         let wanted = format!("must be a duration from {least:?} to 87600h, such as 15s");
-        self.read(field, &wanted, |value| api::clock::setting_of_at_least(least, value.as_str()?))
+        self.read(field, &wanted, |value| api::clock::parse_duration_setting_at_least(least, value.as_str()?))
     }
 
     pub(super) fn texts(&mut self, field: &'static str) -> Vec<String> {
@@ -106,15 +106,15 @@ impl<'a> Fields<'a> {
     }
 
     /// The object in a field.
-    pub(super) fn object(&mut self, field: &'static str) -> Option<Fields<'_>> {
+    pub(super) fn object(&mut self, field: &'static str) -> Option<FieldReader<'_>> {
         let value = self.value(field)?;
-        Fields::of(value, &self.path.child(field), self.errors)
+        FieldReader::of(value, &self.path.child(field), self.errors)
     }
 
     /// Says of every field that was not asked for that it is unknown.
-    pub(super) fn refuse_the_rest(self) {
-        let known: Vec<_> = self.asked.iter().copied().collect();
-        for field in self.map.keys().filter(|field| !self.asked.contains(field.as_str())) {
+    pub(super) fn reject_unknown(self) {
+        let known: Vec<_> = self.known_fields.iter().copied().collect();
+        for field in self.map.keys().filter(|field| !self.known_fields.contains(field.as_str())) {
             let detail = format!("unknown field; known here are {}", known.join(", "));
             self.errors.push(Error::forbidden(&self.path.child(field), detail));
         }

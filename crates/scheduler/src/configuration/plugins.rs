@@ -9,11 +9,11 @@ use scheduler_core::Profile;
 use scheduler_core::profile::{FilterPlugin, ScorePlugin};
 
 use super::args::Arguments;
-use super::fields::Fields;
+use super::fields::FieldReader;
 
 /// A plugin that there is.
 #[derive(Debug)]
-pub(super) struct Plugin {
+pub(super) struct PluginInfo {
     name: &'static str,
     filters: bool,
     /// The weight of its score where nobody says otherwise.
@@ -26,27 +26,27 @@ pub(super) struct Plugin {
     pre_scores: bool,
 }
 
-const fn plugin(name: &'static str, filters: bool, weight: Option<i64>) -> Plugin {
-    Plugin { name, filters, weight, gates: false, pre_filters: false, pre_scores: false }
+const fn plugin(name: &'static str, filters: bool, weight: Option<i64>) -> PluginInfo {
+    PluginInfo { name, filters, weight, gates: false, pre_filters: false, pre_scores: false }
 }
 
 /// In the order in which kube-scheduler asks them.
-const HERE: [Plugin; 11] = [
-    Plugin { gates: true, ..plugin("SchedulingGates", false, None) },
+const SUPPORTED_PLUGINS: [PluginInfo; 11] = [
+    PluginInfo { gates: true, ..plugin("SchedulingGates", false, None) },
     plugin("PrioritySort", false, None),
     plugin("NodeName", true, None),
     plugin("NodeUnschedulable", true, None),
-    Plugin { pre_scores: true, ..plugin("TaintToleration", true, Some(3)) },
-    Plugin { pre_filters: true, pre_scores: true, ..plugin("NodeAffinity", true, Some(2)) },
-    Plugin { pre_filters: true, ..plugin("NodePorts", true, None) },
-    Plugin { pre_filters: true, pre_scores: true, ..plugin("NodeResourcesFit", true, Some(1)) },
-    Plugin { pre_scores: true, ..plugin("NodeResourcesBalancedAllocation", false, Some(1)) },
+    PluginInfo { pre_scores: true, ..plugin("TaintToleration", true, Some(3)) },
+    PluginInfo { pre_filters: true, pre_scores: true, ..plugin("NodeAffinity", true, Some(2)) },
+    PluginInfo { pre_filters: true, ..plugin("NodePorts", true, None) },
+    PluginInfo { pre_filters: true, pre_scores: true, ..plugin("NodeResourcesFit", true, Some(1)) },
+    PluginInfo { pre_scores: true, ..plugin("NodeResourcesBalancedAllocation", false, Some(1)) },
     plugin("ImageLocality", false, Some(1)),
     plugin("DefaultBinder", false, None),
 ];
 
 /// Plugins of kube-scheduler that are not there yet, or whose work is done elsewhere.
-const NOT_YET: [&str; 13] = [
+const UNSUPPORTED_PLUGINS: [&str; 13] = [
     "VolumeRestrictions",
     "NodeVolumeLimits",
     "VolumeBinding",
@@ -63,30 +63,30 @@ const NOT_YET: [&str; 13] = [
 ];
 
 /// What is known of a plugin's name.
-pub(super) enum Known {
-    Here(&'static Plugin),
-    NotYet,
-    No,
+pub(super) enum PluginLookup {
+    Supported(&'static PluginInfo),
+    Unsupported,
+    Unknown,
 }
 
-impl Known {
-    pub(super) fn of(name: &str) -> Known {
-        match HERE.iter().find(|plugin| plugin.name == name) {
-            Some(plugin) => Known::Here(plugin),
-            None if NOT_YET.contains(&name) => Known::NotYet,
-            None => Known::No,
+impl PluginLookup {
+    pub(super) fn of(name: &str) -> PluginLookup {
+        match SUPPORTED_PLUGINS.iter().find(|plugin| plugin.name == name) {
+            Some(plugin) => PluginLookup::Supported(plugin),
+            None if UNSUPPORTED_PLUGINS.contains(&name) => PluginLookup::Unsupported,
+            None => PluginLookup::Unknown,
         }
     }
 }
 
 /// What one point (or multiPoint) says.
 #[derive(Debug, Default)]
-struct Switches {
-    enabled: Vec<(&'static Plugin, Option<i64>)>,
+struct PluginSet {
+    enabled: Vec<(&'static PluginInfo, Option<i64>)>,
     disabled: Vec<String>,
 }
 
-impl Switches {
+impl PluginSet {
     fn disables(&self, name: &str) -> bool {
         self.disabled.iter().any(|disabled| disabled == "*" || disabled == name)
     }
@@ -97,24 +97,24 @@ impl Switches {
     }
 
     /// Whether a plugin is on at this point.
-    fn has(&self, multi: &Switches, name: &str) -> bool {
+    fn has(&self, multi: &PluginSet, name: &str) -> bool {
         let everywhere = multi.enables(name).is_some() || !multi.disables(name);
         self.enables(name).is_some() || (everywhere && !self.disables(name))
     }
 }
 
 /// The profile with the plugins that are on.
-pub(super) fn profile(profile: &mut Fields<'_>, scheduler_name: String, args: &Arguments) -> Profile {
+pub(super) fn profile(profile: &mut FieldReader<'_>, scheduler_name: String, args: &Arguments) -> Profile {
     let (mut multi, mut filter, mut score, mut gate) =
-        (Switches::default(), Switches::default(), Switches::default(), Switches::default());
+        (PluginSet::default(), PluginSet::default(), PluginSet::default(), PluginSet::default());
     if let Some(mut points) = profile.object("plugins") {
-        multi = switches(&mut points, "multiPoint", |_| true);
-        filter = switches(&mut points, "filter", |plugin| plugin.filters);
-        score = switches(&mut points, "score", |plugin| plugin.weight.is_some());
-        gate = switches(&mut points, "preEnqueue", |plugin| plugin.gates);
-        let pre_filter = switches(&mut points, "preFilter", |plugin| plugin.pre_filters);
-        let pre_score = switches(&mut points, "preScore", |plugin| plugin.pre_scores);
-        for plugin in &HERE {
+        multi = read_plugin_set(&mut points, "multiPoint", |_| true);
+        filter = read_plugin_set(&mut points, "filter", |plugin| plugin.filters);
+        score = read_plugin_set(&mut points, "score", |plugin| plugin.weight.is_some());
+        gate = read_plugin_set(&mut points, "preEnqueue", |plugin| plugin.gates);
+        let pre_filter = read_plugin_set(&mut points, "preFilter", |plugin| plugin.pre_filters);
+        let pre_score = read_plugin_set(&mut points, "preScore", |plugin| plugin.pre_scores);
+        for plugin in &SUPPORTED_PLUGINS {
             let filters = plugin.pre_filters && filter.has(&multi, plugin.name);
             let scores = plugin.pre_scores && score.has(&multi, plugin.name);
             for (needed, before, point, after) in
@@ -128,17 +128,17 @@ pub(super) fn profile(profile: &mut Fields<'_>, scheduler_name: String, args: &A
             }
         }
         refuse_other_points(&mut points);
-        points.refuse_the_rest();
+        points.reject_unknown();
     }
-    let on = |point: &Switches, plugin: &Plugin| point.has(&multi, plugin.name);
+    let on = |point: &PluginSet, plugin: &PluginInfo| point.has(&multi, plugin.name);
     // Upstream: a plugin whose filter alone is off may go on to narrow the nodes from preFilter. Here it is off.
-    let filters = HERE.iter().filter(|plugin| plugin.filters && on(&filter, plugin));
+    let filters = SUPPORTED_PLUGINS.iter().filter(|plugin| plugin.filters && on(&filter, plugin));
     // A weight that is not given is 1, even where another is the default of a plugin that nobody names.
-    let weight = |plugin: &Plugin, default: i64| match score.enables(plugin.name).or(multi.enables(plugin.name)) {
+    let weight = |plugin: &PluginInfo, default: i64| match score.enables(plugin.name).or(multi.enables(plugin.name)) {
         Some(said) => said.unwrap_or(1),
         None => default,
     };
-    let scores = HERE.iter().filter_map(|plugin| Some((plugin, plugin.weight?)));
+    let scores = SUPPORTED_PLUGINS.iter().filter_map(|plugin| Some((plugin, plugin.weight?)));
     let scores = scores.filter(|(plugin, _)| on(&score, plugin));
     Profile {
         scheduler_name,
@@ -146,45 +146,47 @@ pub(super) fn profile(profile: &mut Fields<'_>, scheduler_name: String, args: &A
         scores: scores
             .filter_map(|(plugin, default)| Some((score_plugin(plugin.name, args)?, weight(plugin, default))))
             .collect(),
-        scheduling_gates: HERE.iter().any(|plugin| plugin.gates && on(&gate, plugin)),
+        scheduling_gates: SUPPORTED_PLUGINS.iter().any(|plugin| plugin.gates && on(&gate, plugin)),
     }
 }
 
 /// Reads what a point says. Plugins that are not there may be disabled, but not enabled.
-fn switches(points: &mut Fields<'_>, point: &'static str, fits: impl Fn(&Plugin) -> bool) -> Switches {
-    let mut read = Switches::default();
+fn read_plugin_set(points: &mut FieldReader<'_>, point: &'static str, fits: impl Fn(&PluginInfo) -> bool) -> PluginSet {
+    let mut read = PluginSet::default();
     let Some(mut set) = points.object(point) else { return read };
     for (list, on) in [("enabled", true), ("disabled", false)] {
         let (path, items) = (set.path(list), set.list(list));
         for (at, item) in items.iter().enumerate() {
-            let Some(mut entry) = Fields::of(item, &path.index(at), set.errors()) else { continue };
+            let Some(mut entry) = FieldReader::of(item, &path.index(at), set.errors()) else { continue };
             let name = entry.text("name").unwrap_or_default();
             let weight = entry.number("weight", 0..=i64::from(i32::MAX)).filter(|weight| *weight != 0);
             let path = entry.path("name");
-            match Known::of(&name) {
-                Known::Here(plugin) if on && !fits(plugin) => {
+            match PluginLookup::of(&name) {
+                PluginLookup::Supported(plugin) if on && !fits(plugin) => {
                     entry.error(Error::invalid(&path, name, format!("has nothing to do at {point}")));
                 }
-                Known::Here(plugin) if on => match read.enables(plugin.name) {
+                PluginLookup::Supported(plugin) if on => match read.enables(plugin.name) {
                     Some(_) => entry.error(Error::duplicate(&path, name)),
                     None => read.enabled.push((plugin, weight)),
                 },
-                Known::NotYet if on => {
+                PluginLookup::Unsupported if on => {
                     entry.error(Error::forbidden(&path, format!("plugin {name} is not there yet; leave it out")));
                 }
-                Known::Here(_) | Known::NotYet => read.disabled.push(name),
-                Known::No if !on && name == "*" => read.disabled.push(name),
-                Known::No => entry.error(Error::not_supported(&path, name, &HERE.map(|plugin| plugin.name))),
+                PluginLookup::Supported(_) | PluginLookup::Unsupported => read.disabled.push(name),
+                PluginLookup::Unknown if !on && name == "*" => read.disabled.push(name),
+                PluginLookup::Unknown => {
+                    entry.error(Error::not_supported(&path, name, &SUPPORTED_PLUGINS.map(|plugin| plugin.name)))
+                }
             }
-            entry.refuse_the_rest();
+            entry.reject_unknown();
         }
     }
-    set.refuse_the_rest();
+    set.reject_unknown();
     read
 }
 
 /// Points at which nothing can be switched, because what is done there offers no choice.
-fn refuse_other_points(points: &mut Fields<'_>) {
+fn refuse_other_points(points: &mut FieldReader<'_>) {
     const NO_CHOICE: &str = "offers no choice here; leave it out";
     for point in [
         "queueSort",
@@ -207,11 +209,11 @@ fn refuse_other_points(points: &mut Fields<'_>) {
         let (path, items) = (set.path("disabled"), set.list("disabled"));
         for (at, item) in items.iter().enumerate() {
             let name = item.get("name").and_then(|name| name.as_str()).unwrap_or_default();
-            if !matches!(Known::of(name), Known::NotYet) {
+            if !matches!(PluginLookup::of(name), PluginLookup::Unsupported) {
                 set.error(Error::forbidden(&path.index(at), NO_CHOICE));
             }
         }
-        set.refuse_the_rest();
+        set.reject_unknown();
     }
 }
 

@@ -230,6 +230,6 @@ fn what_changes_nothing_is_named() {
         "clientConnection.burst",
         "profiles[].percentageOfNodesToScore",
     ];
-    assert_eq!(read(said).unwrap().without_effect, without_effect);
-    assert!(read(json!({"podMaxBackoffSeconds": 5})).unwrap().without_effect.is_empty());
+    assert_eq!(read(said).unwrap().ignored_fields, without_effect);
+    assert!(read(json!({"podMaxBackoffSeconds": 5})).unwrap().ignored_fields.is_empty());
 }

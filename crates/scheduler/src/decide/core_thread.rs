@@ -6,29 +6,29 @@ use std::thread::{self, JoinHandle};
 
 use tokio::sync::oneshot;
 
-use super::{Made, Turn};
+use super::{TurnInput, TurnOutput};
 
 /// A thread that takes turns. It ends when this is dropped, which waits for the turn under way.
 pub(super) struct CoreThread {
     /// Both are there until the end.
-    turns: Option<Sender<Asked>>,
+    turns: Option<Sender<TurnRequest>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A turn, and who waits for what is made of it.
-type Asked = (Turn, oneshot::Sender<Made>);
+type TurnRequest = (TurnInput, oneshot::Sender<TurnOutput>);
 
 impl CoreThread {
     /// Starts the thread on which `take` is called.
-    pub(super) fn start(take: impl FnMut(Turn) -> Made + Send + 'static) -> CoreThread {
+    pub(super) fn start(take: impl FnMut(TurnInput) -> TurnOutput + Send + 'static) -> CoreThread {
         let (turns, queue) = channel();
-        let thread = thread::Builder::new().name("scheduler-core".to_owned()).spawn(move || answer(&queue, take));
+        let thread = thread::Builder::new().name("scheduler-core".to_owned()).spawn(move || serve_turns(&queue, take));
         let thread = thread.expect("the system has room for one more thread");
         CoreThread { turns: Some(turns), thread: Some(thread) }
     }
 
     /// Has the thread take `turn`. Panics with its panic.
-    pub(super) async fn take(&mut self, turn: Turn) -> Made {
+    pub(super) async fn run_turn(&mut self, turn: TurnInput) -> TurnOutput {
         let (answer, answered) = oneshot::channel();
         let turns = self.turns.as_ref().expect("turns are taken until the end");
         // A turn that nobody takes is dropped with its answer, which is noticed below.
@@ -57,7 +57,7 @@ impl Drop for CoreThread {
     }
 }
 
-fn answer(queue: &Receiver<Asked>, mut take: impl FnMut(Turn) -> Made) {
+fn serve_turns(queue: &Receiver<TurnRequest>, mut take: impl FnMut(TurnInput) -> TurnOutput) {
     for (turn, answer) in queue {
         // Whoever was stopped meanwhile needs no answer; the queue then ends as well.
         let _ = answer.send(take(turn));

@@ -14,54 +14,54 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Time that passes when it is told to.
-struct HandClock(Mutex<Timestamp>);
+struct ManualClock(Mutex<Timestamp>);
 
-impl Clock for HandClock {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
 }
 
 /// Two seats for one history.
-struct Both {
-    clock: Arc<HandClock>,
-    in_place: Decide,
-    on_thread: Decide,
+struct CorePair {
+    clock: Arc<ManualClock>,
+    in_place: CoreDriver,
+    on_thread: CoreDriver,
 }
 
-impl Both {
-    fn new() -> Both {
-        let clock = Arc::new(HandClock(Mutex::new(Timestamp::UNIX_EPOCH)));
+impl CorePair {
+    fn new() -> CorePair {
+        let clock = Arc::new(ManualClock(Mutex::new(Timestamp::UNIX_EPOCH)));
         let decide = |core_runs| {
             // Turns that are too short for all there is to decide show that the rest follows.
-            let config = Config { core_runs, decisions_per_turn: 3, ..Config::default() };
-            Decide::new(&config, clock.clone(), Metrics::default())
+            let config = Config { core_mode: core_runs, max_decisions_per_turn: 3, ..Config::default() };
+            CoreDriver::new(&config, clock.clone(), Metrics::default())
         };
-        let (in_place, on_thread) = (decide(CoreRuns::InPlace), decide(CoreRuns::OnThread));
-        Both { clock, in_place, on_thread }
+        let (in_place, on_thread) = (decide(CoreMode::InPlace), decide(CoreMode::OnThread));
+        CorePair { clock, in_place, on_thread }
     }
 
-    fn observe(&mut self, change: Change) {
+    fn observe(&mut self, change: ClusterChange) {
         self.in_place.observe(change.clone());
         self.on_thread.observe(change);
     }
 
-    fn settled(&mut self, outcome: Outcome) {
+    fn settled(&mut self, outcome: BindOutcome) {
         self.in_place.settled(outcome.clone());
         self.on_thread.settled(outcome);
     }
 
     /// Takes turns until nothing is left to decide now.
-    async fn decisions(&mut self) -> Vec<Decided> {
+    async fn decisions(&mut self) -> Vec<DecisionRecord> {
         let mut all = Vec::new();
         loop {
-            let decisions = self.in_place.turn().now_or_never().expect("in place nothing is waited for");
-            let same = self.on_thread.turn().await;
+            let decisions = self.in_place.run_turn().now_or_never().expect("in place nothing is waited for");
+            let same = self.on_thread.run_turn().await;
             assert_eq!(format!("{decisions:?}"), format!("{same:?}"));
-            assert_eq!(self.in_place.has_news(), self.on_thread.has_news());
+            assert_eq!(self.in_place.has_work(), self.on_thread.has_work());
             assert_eq!(self.in_place.due_in(), self.on_thread.due_in());
             all.extend(decisions);
-            if !self.in_place.has_news() {
+            if !self.in_place.has_work() {
                 return all;
             }
         }
@@ -97,9 +97,9 @@ fn view<V: View>(document: &Value) -> Arc<V> {
 }
 
 /// A drawn history: nodes, gangs and pods come, pods go, binds are taken, shown later, or refused.
-struct History {
+struct RandomHistory {
     random: Random,
-    both: Both,
+    both: CorePair,
     pods: Vec<Arc<PodView>>,
     binding: Vec<Placement>,
     made: u64,
@@ -107,7 +107,7 @@ struct History {
     refused: usize,
 }
 
-impl History {
+impl RandomHistory {
     fn chance(&self, one_in: u64) -> bool {
         self.random.below(one_in) == 0
     }
@@ -117,32 +117,32 @@ impl History {
         match self.random.below(8) {
             0 => {
                 let node = node(&format!("n{}", self.made), 1 + self.random.below(4));
-                self.both.observe(Change::Node { old: None, new: Some(node) });
+                self.both.observe(ClusterChange::Node { old: None, new: Some(node) });
             }
             1 => {
                 let gang = gang(&format!("g{}", self.random.below(6)), 1 + self.random.below(4));
-                self.both.observe(Change::PodGroup { old: None, new: Some(gang) });
+                self.both.observe(ClusterChange::PodGroup { old: None, new: Some(gang) });
             }
             2..=4 => {
                 let group = format!("g{}", self.random.below(6));
                 let pod = pod(&format!("p{}", self.made), Some(&*group).filter(|_| !self.chance(3)), None);
                 self.pods.push(pod.clone());
-                self.both.observe(Change::Pod { old: None, new: Some(pod) });
+                self.both.observe(ClusterChange::Pod { old: None, new: Some(pod) });
             }
             5 if !self.pods.is_empty() => {
                 let at = self.random.below(self.pods.len() as u64) as usize;
                 let pod = self.pods.swap_remove(at);
-                self.both.observe(Change::Pod { old: Some(pod), new: None });
+                self.both.observe(ClusterChange::Pod { old: Some(pod), new: None });
             }
             _ => self.settle_one(),
         }
         *self.both.clock.0.lock().unwrap() += Duration::from_millis(self.random.below(700));
         if self.chance(2) {
             for decision in self.both.decisions().await {
-                match decision.decision.verdict {
-                    Verdict::Bind(placements) => self.binding.extend(placements),
-                    Verdict::Wait(_) => self.refused += 1,
-                    Verdict::Release(_) => {}
+                match decision.decision.action {
+                    DecisionAction::Bind(placements) => self.binding.extend(placements),
+                    DecisionAction::Wait(_) => self.refused += 1,
+                    DecisionAction::Release(_) => {}
                 }
             }
         }
@@ -151,15 +151,15 @@ impl History {
     fn settle_one(&mut self) {
         let Some(Placement { pod: key, uid, node }) = self.binding.pop() else { return };
         if self.chance(3) {
-            self.both.settled(Outcome::Failed { pod: key, uid });
+            self.both.settled(BindOutcome::Failed { pod: key, uid });
             return;
         }
-        self.both.settled(Outcome::Bound { pod: key.clone(), uid });
+        self.both.settled(BindOutcome::Bound { pod: key.clone(), uid });
         self.bound += 1;
         if let Some(old) = self.pods.iter_mut().find(|pod| pod.metadata.key() == key) {
             let new = pod(&key.name, old.group_name(), Some(&node));
             let old = std::mem::replace(old, new.clone());
-            self.both.observe(Change::Pod { old: Some(old), new: Some(new) });
+            self.both.observe(ClusterChange::Pod { old: Some(old), new: Some(new) });
         }
     }
 }
@@ -170,8 +170,8 @@ async fn the_same_history_brings_the_same_decisions_through_the_thread_as_in_pla
     for seed in 0..40 {
         println!("seed {seed}");
         let (pods, binding) = (Vec::new(), Vec::new());
-        let (random, both) = (Random::seeded(seed), Both::new());
-        let mut history = History { random, both, pods, binding, made: 0, bound: 0, refused: 0 };
+        let (random, both) = (Random::seeded(seed), CorePair::new());
+        let mut history = RandomHistory { random, both, pods, binding, made: 0, bound: 0, refused: 0 };
         for _ in 0..150 {
             history.step().await;
         }
@@ -183,23 +183,23 @@ async fn the_same_history_brings_the_same_decisions_through_the_thread_as_in_pla
 
 #[tokio::test]
 async fn a_turn_without_news_does_not_reach_the_core() {
-    let mut both = Both::new();
-    both.observe(Change::Node { old: None, new: Some(node("n", 2)) });
-    both.observe(Change::Pod { old: None, new: Some(pod("a", None, None)) });
+    let mut both = CorePair::new();
+    both.observe(ClusterChange::Node { old: None, new: Some(node("n", 2)) });
+    both.observe(ClusterChange::Pod { old: None, new: Some(pod("a", None, None)) });
     assert_eq!(both.decisions().await.len(), 1);
-    both.settled(Outcome::Bound { pod: ObjectKey::new("ns", "a"), uid: "uid-a".to_owned() });
+    both.settled(BindOutcome::Bound { pod: ObjectKey::new("ns", "a"), uid: "uid-a".to_owned() });
     assert!(both.decisions().await.is_empty());
-    assert_eq!((both.in_place.told.len(), both.on_thread.told.len()), (1, 1), "it goes with the next news");
-    both.observe(Change::Node { old: None, new: Some(node("m", 2)) });
+    assert_eq!((both.in_place.inputs.len(), both.on_thread.inputs.len()), (1, 1), "it goes with the next news");
+    both.observe(ClusterChange::Node { old: None, new: Some(node("m", 2)) });
     both.decisions().await;
-    assert_eq!((both.in_place.told.len(), both.on_thread.told.len()), (0, 0));
+    assert_eq!((both.in_place.inputs.len(), both.on_thread.inputs.len()), (0, 0));
 }
 
 #[tokio::test]
-async fn a_panic_of_the_core_is_a_panic_of_whoever_waits_for_it() {
+async fn a_panic_of_the_core_reaches_the_waiting_task() {
     let mut thread = CoreThread::start(|_| panic!("a defect of the core"));
-    let turn = Turn { told: Vec::new(), asked: Vec::new(), now: Timestamp::UNIX_EPOCH };
-    let panic = AssertUnwindSafe(thread.take(turn)).catch_unwind().await.unwrap_err();
+    let turn = TurnInput { inputs: Vec::new(), requests: Vec::new(), now: Timestamp::UNIX_EPOCH };
+    let panic = AssertUnwindSafe(thread.run_turn(turn)).catch_unwind().await.unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"a defect of the core"));
 }
 
@@ -208,7 +208,7 @@ async fn a_drop_waits_for_the_end_of_the_thread() {
     let (ended, has_ended) = channel::<()>();
     let thread = CoreThread::start(move |_| {
         let _held_until_the_end = &ended;
-        Made { decisions: Vec::new(), advices: Vec::new(), new_runs: Vec::new(), more: false, next_at: None }
+        TurnOutput { decisions: Vec::new(), remedies: Vec::new(), new_runs: Vec::new(), more: false, next_at: None }
     });
     drop(thread);
     assert_eq!(has_ended.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));

@@ -10,19 +10,19 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use runtime::Cache;
-use scheduler_core::{Cause, Reason, Refusal, Unit};
+use scheduler_core::{Reason, Refusal, RefusalCause, Unit};
 
-use crate::answers::Answers;
+use crate::handle::SchedulerHandle;
 
 /// The refusals of the scheduler that runs, if one does.
 #[derive(Clone, Default)]
-pub(super) struct Unschedulable(Arc<Mutex<Option<Watched>>>);
+pub(super) struct UnschedulableCollector(Arc<Mutex<Option<WatchedScheduler>>>);
 
 /// Whose refusals, and about which pods.
-type Watched = (Answers, Cache<PodView>);
+type WatchedScheduler = (SchedulerHandle, Cache<PodView>);
 
-impl Unschedulable {
-    pub(super) fn watch(&self, answers: &Answers, pods: &Cache<PodView>) {
+impl UnschedulableCollector {
+    pub(super) fn watch(&self, answers: &SchedulerHandle, pods: &Cache<PodView>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((answers.clone(), pods.clone()));
     }
 
@@ -31,7 +31,7 @@ impl Unschedulable {
         let mut counts = BTreeMap::new();
         let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((answers, pods)) = watched else { return counts };
-        for (unit, refusal) in answers.waiting() {
+        for (unit, refusal) in answers.refusals() {
             let profile = profile(&unit, &pods);
             for plugin in plugins(&refusal) {
                 *counts.entry((plugin, profile.clone())).or_default() += refusal.pods_count as i64;
@@ -56,17 +56,19 @@ fn profile(unit: &Unit, pods: &Cache<PodView>) -> String {
 /// The plugins that refuse it, by kube-scheduler's names.
 fn plugins(refusal: &Refusal) -> Vec<&'static str> {
     let mut plugins: Vec<&'static str> = match &refusal.cause {
-        Cause::NoRoom => refusal.reasons.0.keys().map(|reason| Reason::plugin_of(reason).unwrap_or("other")).collect(),
-        Cause::NoDomain { .. } | Cause::MembersSplit { .. } => vec!["TopologyPlacementGenerator"],
-        Cause::Gated => vec!["SchedulingGates"],
-        Cause::UnsupportedTerms { fields } => fields.iter().map(|field| plugin_for(field)).collect(),
-        Cause::Incomplete
-        | Cause::NoPodGroup
-        | Cause::NoParent { .. }
-        | Cause::ParentNotBasic { .. }
-        | Cause::ParentCycle { .. }
-        | Cause::NotAMember { .. }
-        | Cause::OtherPriority { .. } => vec!["GangScheduling"],
+        RefusalCause::DoesNotFit => {
+            refusal.reasons.0.keys().map(|reason| Reason::plugin_of(reason).unwrap_or("other")).collect()
+        }
+        RefusalCause::NoDomain { .. } | RefusalCause::MembersSplit { .. } => vec!["TopologyPlacementGenerator"],
+        RefusalCause::Gated => vec!["SchedulingGates"],
+        RefusalCause::UnsupportedTerms { fields } => fields.iter().map(|field| plugin_for(field)).collect(),
+        RefusalCause::Incomplete
+        | RefusalCause::NoPodGroup
+        | RefusalCause::NoParent { .. }
+        | RefusalCause::ParentNotBasic { .. }
+        | RefusalCause::ParentCycle { .. }
+        | RefusalCause::OtherOwner { .. }
+        | RefusalCause::PriorityMismatch { .. } => vec!["GangScheduling"],
     };
     plugins.sort_unstable();
     plugins.dedup();
@@ -84,7 +86,7 @@ fn plugin_for(field: &str) -> &'static str {
     }
 }
 
-impl Collector for Unschedulable {
+impl Collector for UnschedulableCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (name, help) = ("scheduler_unschedulable_pods", "Pods that wait, by the plugins that refuse them");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -96,7 +98,7 @@ impl Collector for Unschedulable {
     }
 }
 
-impl fmt::Debug for Unschedulable {
+impl fmt::Debug for UnschedulableCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Unschedulable").finish_non_exhaustive()
     }

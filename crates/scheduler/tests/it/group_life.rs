@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::views::ObjectKey;
 use scheduler::Config;
-use scheduler_core::OtherPriority;
+use scheduler_core::PriorityMismatch;
 
 use crate::small_server::SmallServer;
 use crate::walks::{settle, start};
@@ -62,7 +62,7 @@ async fn a_second_run_that_finds_no_room_says_why_on_its_group() {
     let want = "0 of minCount 3 pods bound, 3 waiting: gang of 3 does not fit: 2 of 3 pods fit (1 more needed; \
                 Insufficient cpu on 1 of 1 nodes); ways out: lower minCount to 2";
     assert!(status == "True" && why.starts_with(want), "{why}");
-    assert_eq!(said_by(&server, "d"), "waiting for PodGroup ns/g: not enough cpu; see its conditions");
+    assert_eq!(condition_message(&server, "d"), "waiting for PodGroup ns/g: not enough cpu; see its conditions");
 }
 
 // Nothing is said on the group of pods beyond its minCount, nor on a Basic group once a pod of it was bound.
@@ -78,12 +78,12 @@ async fn pods_whose_group_has_nothing_to_say_about_them_do_not_send_the_reader_t
     server.pod("d", Some("g"), None);
     server.pod("h1", Some("h"), None);
     settle(30).await;
-    assert_eq!(said_by(&server, "d"), "waiting for PodGroup ns/g: not enough cpu");
-    assert_eq!(said_by(&server, "h1"), "waiting for PodGroup ns/h: not enough cpu");
+    assert_eq!(condition_message(&server, "d"), "waiting for PodGroup ns/g: not enough cpu");
+    assert_eq!(condition_message(&server, "h1"), "waiting for PodGroup ns/h: not enough cpu");
 }
 
 /// What the condition of a pod says.
-fn said_by(server: &SmallServer, pod: &str) -> String {
+fn condition_message(server: &SmallServer, pod: &str) -> String {
     server.pods.get(&ObjectKey::new("ns", pod)).unwrap().status.conditions[0].message.clone()
 }
 
@@ -191,7 +191,7 @@ async fn a_pod_of_another_owner_is_told_alone() {
     assert!(events.contains(&told.to_owned()), "{events:?}");
     server.remove("pods", "stranger");
     settle(5).await;
-    assert!(answers.waiting().is_empty());
+    assert!(answers.refusals().is_empty());
 }
 
 // Shows: S002-23
@@ -210,12 +210,13 @@ async fn pods_of_another_priority_are_told_once_a_group() {
         warnings,
         ["Warning PriorityDiffers g: pod ns/a has priority 0; the group's, 7, counts for all its pods"]
     );
-    let strict = scheduler_core::Config { other_priority: OtherPriority::Refused, ..scheduler_core::Config::default() };
+    let strict =
+        scheduler_core::Config { priority_mismatch: PriorityMismatch::Refused, ..scheduler_core::Config::default() };
     server.gang_of("h", 2, "mine", 7);
     server.pod_of("c", "h", "mine");
     let answers = start(&server, Config { core: strict, ..Config::default() });
     settle(5).await;
-    assert!(answers.waiting().keys().any(|unit| unit.key().name == "c"), "{:?}", answers.waiting().keys());
+    assert!(answers.refusals().keys().any(|unit| unit.key().name == "c"), "{:?}", answers.refusals().keys());
 }
 
 #[tokio::test(start_paused = true)]

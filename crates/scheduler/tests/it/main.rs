@@ -4,6 +4,6 @@
 mod small_server; // keeps objects, takes binds and merge patches, writes down what was asked
 mod group_life; // gangs after they were bound
 mod overcommit; // nodes that were given too many pods
-mod figures; // what is counted
-mod asking; // what would help, in conditions and to whoever asks
+mod metrics; // what is counted
+mod requests; // what would help, in conditions and to whoever asks
 mod walks; // what happens to groups and pods

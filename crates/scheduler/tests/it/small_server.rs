@@ -12,7 +12,7 @@ use http_body_util::Full;
 use kube::Client;
 use kube::client::Body;
 use runtime::Cache;
-use runtime::informer::Event;
+use runtime::informer::CacheEvent;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -22,16 +22,16 @@ pub struct SmallServer {
     pub pods: Cache<PodView>,
     pub nodes: Cache<NodeView>,
     pub pod_groups: Cache<PodGroupView>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FakeServerState>>,
     /// Where changes wait until the caches show them; without it they show at once.
-    lag: Option<UnboundedSender<Showing>>,
+    lag: Option<UnboundedSender<DelayedCacheUpdate>>,
 }
 
 /// One change on its way into the caches.
-type Showing = (Instant, Box<dyn FnOnce() + Send>);
+type DelayedCacheUpdate = (Instant, Box<dyn FnOnce() + Send>);
 
 #[derive(Default)]
-struct State {
+struct FakeServerState {
     objects: BTreeMap<String, Value>,
     revision: u64,
     log: Vec<String>,
@@ -39,10 +39,10 @@ struct State {
     reporters: Vec<String>,
     refuse_binds_of: BTreeSet<String>,
     binding_now: usize,
-    binding_max: usize,
+    max_binding: usize,
 }
 
-type Answer = Response<Full<bytes::Bytes>>;
+type FakeResponse = Response<Full<bytes::Bytes>>;
 
 impl SmallServer {
     pub fn new() -> SmallServer {
@@ -61,7 +61,7 @@ impl SmallServer {
 
     /// A server whose changes reach the caches only after `delay`.
     pub fn lagging(delay: Duration) -> SmallServer {
-        let (sender, mut receiver) = unbounded_channel::<Showing>();
+        let (sender, mut receiver) = unbounded_channel::<DelayedCacheUpdate>();
         tokio::spawn(async move {
             while let Some((at, show)) = receiver.recv().await {
                 tokio::time::sleep_until(at + delay).await;
@@ -73,7 +73,7 @@ impl SmallServer {
 
     pub fn client(&self) -> Client {
         let server = self.clone();
-        let answer = move |request| server.clone().answer(request);
+        let answer = move |request| server.clone().respond(request);
         Client::new(tower::service_fn(answer), "default")
     }
 
@@ -157,8 +157,8 @@ impl SmallServer {
         let (key, revision) = (ObjectKey::new("ns", name), Revision(state.revision));
         state.objects.remove(&format!("{plural}/{name}")).unwrap();
         match plural {
-            "pods" => self.pods.fold([Event::Gone(key)], revision),
-            _ => self.pod_groups.fold([Event::Gone(key)], revision),
+            "pods" => self.pods.apply_events([CacheEvent::Deleted(key)], revision),
+            _ => self.pod_groups.apply_events([CacheEvent::Deleted(key)], revision),
         }
     }
 
@@ -186,8 +186,8 @@ impl SmallServer {
     }
 
     /// The most binds that were ever in flight.
-    pub fn binding_max(&self) -> usize {
-        self.state.lock().unwrap().binding_max
+    pub fn max_binding(&self) -> usize {
+        self.state.lock().unwrap().max_binding
     }
 
     fn put(&self, plural: &str, name: &str, mut object: Value) {
@@ -208,13 +208,13 @@ impl SmallServer {
 
     fn show(&self, plural: &str, bytes: &[u8], revision: Revision) {
         match plural {
-            "pods" => self.pods.fold([Event::Put(PodView::decode(bytes).unwrap())], revision),
-            "nodes" => self.nodes.fold([Event::Put(NodeView::decode(bytes).unwrap())], revision),
-            _ => self.pod_groups.fold([Event::Put(PodGroupView::decode(bytes).unwrap())], revision),
+            "pods" => self.pods.apply_events([CacheEvent::Put(PodView::decode(bytes).unwrap())], revision),
+            "nodes" => self.nodes.apply_events([CacheEvent::Put(NodeView::decode(bytes).unwrap())], revision),
+            _ => self.pod_groups.apply_events([CacheEvent::Put(PodGroupView::decode(bytes).unwrap())], revision),
         }
     }
 
-    async fn answer(self, request: Request<Body>) -> Result<Answer, Infallible> {
+    async fn respond(self, request: Request<Body>) -> Result<FakeResponse, Infallible> {
         let (parts, body) = request.into_parts();
         let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or_default();
         let path: Vec<&str> = parts.uri.path().trim_start_matches('/').split('/').collect();
@@ -235,7 +235,7 @@ impl SmallServer {
         })
     }
 
-    fn take_event(&self, event: &Value) -> Answer {
+    fn take_event(&self, event: &Value) -> FakeResponse {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let name = text(&event["involvedObject"]["name"]);
         let line = format!("{} {} {name}: {}", text(&event["type"]), text(&event["reason"]), text(&event["message"]));
@@ -247,11 +247,11 @@ impl SmallServer {
         ok(json!({"metadata": {}}))
     }
 
-    async fn bind(&self, pod: &str, binding: &Value) -> Answer {
+    async fn bind(&self, pod: &str, binding: &Value) -> FakeResponse {
         {
             let mut state = self.state.lock().unwrap();
             state.binding_now += 1;
-            state.binding_max = state.binding_max.max(state.binding_now);
+            state.max_binding = state.max_binding.max(state.binding_now);
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
         let mut object = {
@@ -272,7 +272,7 @@ impl SmallServer {
         status(201, "")
     }
 
-    fn patch_status(&self, plural: &str, name: &str, patch: &Value) -> Answer {
+    fn patch_status(&self, plural: &str, name: &str, patch: &Value) -> FakeResponse {
         let mut object = self.state.lock().unwrap().objects[&format!("{plural}/{name}")].clone();
         if object["metadata"]["resourceVersion"] != patch["metadata"]["resourceVersion"] {
             self.state.lock().unwrap().log.push(format!("{name} conflict"));
@@ -294,11 +294,11 @@ fn metadata(name: &str) -> Value {
     json!({"namespace": "ns", "name": name, "uid": format!("uid-{name}"), "creationTimestamp": created})
 }
 
-fn ok(body: Value) -> Answer {
+fn ok(body: Value) -> FakeResponse {
     Response::new(Full::from(body.to_string()))
 }
 
-fn status(code: u16, reason: &str) -> Answer {
+fn status(code: u16, reason: &str) -> FakeResponse {
     let body = json!({"kind": "Status", "code": code, "reason": reason, "message": reason});
     Response::builder().status(code).body(Full::from(body.to_string())).unwrap()
 }

@@ -6,24 +6,24 @@ use std::time::Duration;
 use api::views::ObjectKey;
 use api::{Random, Timestamp};
 use runtime::{Cache, Recorder, TokioClock};
-use scheduler::{Answers, BindMonitor, Config, CoreRuns, Metrics, Parts, run};
+use scheduler::{BindMonitor, Config, CoreMode, Metrics, SchedulerContext, SchedulerHandle, run};
 use scheduler_core::{Unit, UnsupportedTerms};
 use serde_json::json;
 
 use crate::small_server::SmallServer;
 
 /// Starts a scheduler on `server`.
-pub fn start(server: &SmallServer, config: Config) -> Answers {
+pub fn start(server: &SmallServer, config: Config) -> SchedulerHandle {
     start_counting(server, config, Metrics::default())
 }
 
 /// The same where somebody reads what is counted.
-pub fn start_counting(server: &SmallServer, config: Config, metrics: Metrics) -> Answers {
+pub fn start_counting(server: &SmallServer, config: Config, metrics: Metrics) -> SchedulerHandle {
     let clock = Arc::new(TokioClock::starting_at(Timestamp::UNIX_EPOCH));
     let (recorder, writer) = Recorder::new("test", server.client(), clock.clone(), Random::seeded(1));
     tokio::spawn(writer);
-    let answers = Answers::default();
-    tokio::spawn(run(Parts {
+    let answers = SchedulerHandle::default();
+    tokio::spawn(run(SchedulerContext {
         client: server.client(),
         pods: server.pods.clone(),
         nodes: server.nodes.clone(),
@@ -32,7 +32,7 @@ pub fn start_counting(server: &SmallServer, config: Config, metrics: Metrics) ->
         clock,
         recorder,
         config,
-        answers: answers.clone(),
+        handle: answers.clone(),
         metrics,
         monitor: BindMonitor::default(),
     }));
@@ -63,7 +63,7 @@ async fn a_gang_that_fits_is_bound_and_only_then_called_scheduled() {
     settle(5).await;
     assert_eq!(server.log(), ["bind a", "bind b", "bind c", SCHEDULED]);
     assert_eq!(server.events()[0], "Normal Scheduled a: Successfully assigned ns/a to n");
-    assert!(answers.waiting().is_empty());
+    assert!(answers.refusals().is_empty());
 }
 
 // Shows: S003-26
@@ -88,7 +88,7 @@ async fn a_gang_that_does_not_fit_is_told_so_once_and_bound_when_it_fits() {
         (&log[..3], log.last().unwrap().as_str()),
         (["bind a", "bind b", "bind c"].map(str::to_owned).as_slice(), SCHEDULED)
     );
-    assert!(answers.waiting().is_empty());
+    assert!(answers.refusals().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ async fn a_single_pod_that_does_not_fit_gets_a_condition_and_an_event() {
     server.node("n2", 1);
     settle(5).await;
     assert_eq!(server.log(), ["bind b"]);
-    assert!(answers.waiting().is_empty());
+    assert!(answers.refusals().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,9 +159,9 @@ async fn no_more_binds_are_in_flight_than_allowed() {
     server.node("n", 100);
     server.gang("g", 50);
     (0..50).for_each(|number| server.pod(&format!("p{number:02}"), Some("g"), None));
-    start(&server, Config { binds_in_flight: 7, ..Config::default() });
+    start(&server, Config { max_binds_in_flight: 7, ..Config::default() });
     settle(5).await;
-    assert_eq!((server.log().len(), server.binding_max()), (51, 7));
+    assert_eq!((server.log().len(), server.max_binding()), (51, 7));
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,7 +194,7 @@ async fn members_that_are_gated_or_another_schedulers_keep_their_own_conditions(
 }
 
 #[tokio::test(start_paused = true)]
-async fn demands_that_nobody_looks_at_are_told_once_for_all_pods_of_a_job() {
+async fn unsupported_terms_are_reported_once_for_all_pods_of_a_job() {
     let apart =
         json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "rack"}]}});
     let wish = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}});
@@ -246,7 +246,7 @@ async fn refusals_wait_for_binds_but_not_for_ever() {
         (0..2).for_each(|pod| server.pod(&format!("q{group:03}-{pod}"), Some(&format!("g{group:03}")), None));
     }
     // One bind takes five milliseconds, so all of them ten seconds.
-    start(&server, Config { binds_in_flight: 1, ..Config::default() });
+    start(&server, Config { max_binds_in_flight: 1, ..Config::default() });
     settle(60).await;
     let log = server.log();
     let is_bind = |line: &&String| line.starts_with("bind ");
@@ -266,7 +266,7 @@ async fn that_a_gang_was_scheduled_for_the_first_time_does_not_wait_for_binds() 
         server.gang(&format!("g{group:03}"), 2);
         (0..2).for_each(|pod| server.pod(&format!("p{group:03}-{pod}"), Some(&format!("g{group:03}")), None));
     }
-    start(&server, Config { binds_in_flight: 1, ..Config::default() });
+    start(&server, Config { max_binds_in_flight: 1, ..Config::default() });
     settle(60).await;
     let log = server.log();
     assert_eq!(log.len(), 1500);
@@ -360,18 +360,18 @@ async fn a_refusal_goes_with_whom_it_was_about() {
     server.pod("single", None, None);
     let answers = start(&server, Config::default());
     settle(5).await;
-    assert_eq!(answers.waiting().len(), 2);
+    assert_eq!(answers.refusals().len(), 2);
     server.remove("pods", "single");
     settle(5).await;
-    assert_eq!(answers.waiting().into_keys().collect::<Vec<_>>(), [gang("g")]);
+    assert_eq!(answers.refusals().into_keys().collect::<Vec<_>>(), [gang("g")]);
     ["a", "b"].iter().for_each(|pod| server.remove("pods", pod));
     server.remove("podgroups", "g");
     settle(5).await;
-    assert!(answers.waiting().is_empty(), "{:?}", answers.waiting().keys());
+    assert!(answers.refusals().is_empty(), "{:?}", answers.refusals().keys());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_goes_when_someone_else_binds_the_pods() {
+async fn a_refusal_is_removed_when_another_scheduler_binds_the_pods() {
     let server = SmallServer::new();
     server.node("n", 1);
     server.gang("g", 2);
@@ -381,7 +381,7 @@ async fn a_refusal_goes_when_someone_else_binds_the_pods() {
     assert!(answers.contains(&gang("g")));
     server.pods(&["a", "b"], Some("g"), Some("n"));
     settle(5).await;
-    assert!(answers.waiting().is_empty());
+    assert!(answers.refusals().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -409,7 +409,7 @@ async fn a_core_on_its_own_thread_binds_and_refuses_as_one_in_place_does() {
     server.gang("full", 2);
     server.pods(&["x", "y"], Some("full"), None);
     let mut groups = server.pod_groups.subscribe();
-    let answers = start(&server, Config { core_runs: CoreRuns::OnThread, ..Config::default() });
+    let answers = start(&server, Config { core_mode: CoreMode::OnThread, ..Config::default() });
     let both_told = async {
         let mut told = 0;
         while told < 2 {
@@ -422,5 +422,5 @@ async fn a_core_on_its_own_thread_binds_and_refuses_as_one_in_place_does() {
     let binds: Vec<&String> = log.iter().filter(|line| line.starts_with("bind ")).collect();
     assert_eq!(binds, ["bind a", "bind b", "bind c"]);
     assert!(log.contains(&SCHEDULED.to_owned()), "{log:?}");
-    assert_eq!(answers.waiting().into_keys().collect::<Vec<_>>(), [gang("full")]);
+    assert_eq!(answers.refusals().into_keys().collect::<Vec<_>>(), [gang("full")]);
 }

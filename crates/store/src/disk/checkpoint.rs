@@ -12,11 +12,11 @@ use api::Revision;
 use redb::{ReadableTable, Table};
 
 use super::DiskError;
-use super::record::Reader;
-use crate::object::{Key, Op};
+use super::record::BatchReader;
+use crate::object::{Op, StoreKey};
 
 /// A walk over the log as it was when the walk began.
-pub(super) struct Pass {
+pub(super) struct CheckpointPass {
     /// Batches before this one are done.
     next: u64,
     /// The last revision of the log at the time.
@@ -24,17 +24,17 @@ pub(super) struct Pass {
 }
 
 /// What a step came to.
-pub(super) struct Step {
+pub(super) struct CheckpointStep {
     /// How many bytes the log lost.
     pub dropped_bytes: u64,
     /// Nothing is left to visit.
     pub is_last: bool,
 }
 
-impl Pass {
+impl CheckpointPass {
     /// Over everything up to `end`.
-    pub fn up_to(end: Revision) -> Pass {
-        Pass { next: 0, end: end.0 }
+    pub fn up_to(end: Revision) -> CheckpointPass {
+        CheckpointPass { next: 0, end: end.0 }
     }
 
     /// Visits the next batches, about `budget_bytes` of them and at least one.
@@ -42,17 +42,17 @@ impl Pass {
         &mut self,
         batches: &mut Table<'_, u64, &'static [u8]>,
         budget_bytes: u64,
-        is_current: &dyn Fn(&Key, Revision) -> bool,
-    ) -> Result<Step, DiskError> {
+        is_current: &dyn Fn(&StoreKey, Revision) -> bool,
+    ) -> Result<CheckpointStep, DiskError> {
         let mut visited: Vec<u64> = Vec::new();
         let (mut bytes_before, mut kept, mut kept_first) = (0, Vec::new(), None);
-        let mut reader = Reader::default();
+        let mut reader = BatchReader::default();
         for entry in batches.range(self.next..=self.end)? {
             if bytes_before > 0 && bytes_before >= budget_bytes {
                 break;
             }
             let (first, value) = entry?;
-            for record in reader.raw(Revision(first.value()), value.value())? {
+            for record in reader.read_batch(Revision(first.value()), value.value())? {
                 if record.op == Op::Put && is_current(&record.key, record.revision) {
                     kept_first.get_or_insert(record.revision.0);
                     kept.extend_from_slice(record.bytes);
@@ -61,7 +61,7 @@ impl Pass {
             bytes_before += value.value().len() as u64;
             visited.push(first.value());
         }
-        let Some(last) = visited.last() else { return Ok(Step { dropped_bytes: 0, is_last: true }) };
+        let Some(last) = visited.last() else { return Ok(CheckpointStep { dropped_bytes: 0, is_last: true }) };
         self.next = last + 1;
         let dropped_bytes = bytes_before - kept.len() as u64;
         // A batch that lost nothing stays as it is; several become one even so, which makes the next pass shorter.
@@ -73,6 +73,6 @@ impl Pass {
                 batches.insert(first, kept.as_slice())?;
             }
         }
-        Ok(Step { dropped_bytes, is_last: self.next > self.end })
+        Ok(CheckpointStep { dropped_bytes, is_last: self.next > self.end })
     }
 }

@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 use api::Revision;
 use redb::backends::FileBackend;
 
-use super::high_water::{self, HighWater};
+use super::high_water::{self, HighWaterMark};
 use super::{DiskError, OpenError};
 
 /// The file that holds the objects.
-pub const FILE: &str = "objects.redb";
+pub const OBJECTS_FILE: &str = "objects.redb";
 /// The name it has until it is whole.
-const FILE_IN_THE_MAKING: &str = "objects.redb.new";
+const TEMPORARY_FILE: &str = "objects.redb.new";
 /// Locked by the one process that uses the directory; says its process id.
-pub const LOCK: &str = "lock";
+pub const LOCK_FILE: &str = "lock";
 
 /// Tells how many bytes are free; a test may tell what it likes.
-pub type Space = Box<dyn FnMut() -> io::Result<u64> + Send>;
+pub type FreeSpaceProbe = Box<dyn FnMut() -> io::Result<u64> + Send>;
 
 /// What is free to this user on the file system of `directory`.
-pub fn free_space(directory: &Path) -> Space {
+pub fn free_space_probe(directory: &Path) -> FreeSpaceProbe {
     let directory = directory.to_owned();
     Box::new(move || free_bytes(&directory))
 }
@@ -41,10 +41,10 @@ fn free_bytes(_: &Path) -> io::Result<u64> {
 }
 
 /// The right to use a directory, until it is dropped.
-pub(crate) struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
+pub(crate) struct DirectoryLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] File);
 
 /// Makes the directory, for its owner only, unless it is there. One that is there must be no other user's to write.
-pub(super) fn make(directory: &Path) -> Result<(), OpenError> {
+pub(super) fn create_if_missing(directory: &Path) -> Result<(), OpenError> {
     if directory.is_dir() {
         return refuse_exposed(directory);
     }
@@ -137,17 +137,17 @@ pub fn is_untrusted(error: &io::Error) -> bool {
 }
 
 /// Keeps other processes out.
-pub(crate) fn lock(directory: &Path) -> Result<Lock, OpenError> {
-    let path = directory.join(LOCK);
+pub(crate) fn lock(directory: &Path) -> Result<DirectoryLock, OpenError> {
+    let path = directory.join(LOCK_FILE);
     let fail = |source| OpenError::io(&path, source);
     let mut options = OpenOptions::new();
     let mut file = open_unlinked(options.read(true).write(true).create(true).truncate(false), &path).map_err(fail)?;
     match file.try_lock() {
         Ok(()) => {
             // Who it is is a courtesy, which a full disk or a file of another user may deny.
-            let _ = for_owner_alone(&file);
+            let _ = restrict_to_owner(&file);
             let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-            Ok(Lock(file))
+            Ok(DirectoryLock(file))
         }
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
@@ -160,7 +160,7 @@ pub(crate) fn lock(directory: &Path) -> Result<Lock, OpenError> {
 }
 
 /// Takes away what others may do with a file.
-fn for_owner_alone(file: &File) -> io::Result<()> {
+fn restrict_to_owner(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     Ok(())
@@ -168,13 +168,13 @@ fn for_owner_alone(file: &File) -> io::Result<()> {
 
 /// The file of a locked directory, made by `fill` when there is none. A crash at any point leaves no file or a whole
 /// one: it is filled under another name first.
-pub(super) fn file(
+pub(super) fn open_or_create_file(
     directory: &Path,
     fill: impl FnOnce(&Path, File) -> Result<(), OpenError>,
 ) -> Result<(PathBuf, File), OpenError> {
-    let path = directory.join(FILE);
+    let path = directory.join(OBJECTS_FILE);
     if !is_there(&path)? {
-        let making = directory.join(FILE_IN_THE_MAKING);
+        let making = directory.join(TEMPORARY_FILE);
         let fail = |source| OpenError::io(&making, source);
         if is_there(&making)? {
             fs::remove_file(&making).map_err(fail)?;
@@ -186,13 +186,13 @@ pub(super) fn file(
         fs::rename(&making, &path).map_err(fail)?;
         sync_directory(directory)?;
     }
-    existing_file(directory)
+    open_existing_file(directory)
 }
 
 /// The file of a directory that has one. It is locked until it is closed, because the lock file may have been removed
 /// under the process that holds it.
-pub(crate) fn existing_file(directory: &Path) -> Result<(PathBuf, File), OpenError> {
-    let path = directory.join(FILE);
+pub(crate) fn open_existing_file(directory: &Path) -> Result<(PathBuf, File), OpenError> {
+    let path = directory.join(OBJECTS_FILE);
     let fail = |source| OpenError::io(&path, source);
     let file = open_trusted(OpenOptions::new().read(true).write(true), &path).map_err(fail)?;
     match file.try_lock() {
@@ -203,35 +203,35 @@ pub(crate) fn existing_file(directory: &Path) -> Result<(PathBuf, File), OpenErr
 }
 
 /// The storage of the high-water mark, made when there is none.
-pub(super) fn high_water(directory: &Path) -> Result<FileBackend, OpenError> {
+pub(super) fn open_high_water(directory: &Path) -> Result<FileBackend, OpenError> {
     let path = directory.join(high_water::FILE);
     let is_new = !is_there(&path)?;
     let mut options = OpenOptions::new();
     let opened = open_trusted(options.read(true).write(true).create(true).truncate(false), &path);
     let storage = storage(&path, opened.map_err(|source| OpenError::io(&path, source))?)?;
     if is_new {
-        high_water::begin(&storage).map_err(|error| error.about(&path))?;
+        high_water::initialize(&storage).map_err(|error| error.into_open_error(&path))?;
         sync_directory(directory)?;
     }
     // Read here as well, so that a damaged mark is not taken for damaged objects.
-    committed(directory)?;
+    committed_revision(directory)?;
     Ok(storage)
 }
 
 /// The last revision that is known to have been committed.
-pub(crate) fn committed(directory: &Path) -> Result<Revision, OpenError> {
+pub(crate) fn committed_revision(directory: &Path) -> Result<Revision, OpenError> {
     let path = directory.join(high_water::FILE);
     if !is_there(&path)? {
         return Ok(Revision::ZERO);
     }
     let opened = open_trusted(OpenOptions::new().read(true), &path);
     let storage = storage(&path, opened.map_err(|source| OpenError::io(&path, source))?)?;
-    high_water::ensure_begun(&storage).map_err(|error| error.about(&path))?;
-    HighWater::on(Box::new(storage)).read().map_err(|error| error.about(&path))
+    high_water::ensure_initialized(&storage).map_err(|error| error.into_open_error(&path))?;
+    HighWaterMark::new(Box::new(storage)).read().map_err(|error| error.into_open_error(&path))
 }
 
 fn storage(path: &Path, file: File) -> Result<FileBackend, OpenError> {
-    FileBackend::new(file).map_err(|error| DiskError::from(error).about(path))
+    FileBackend::new(file).map_err(|error| DiskError::from(error).into_open_error(path))
 }
 
 /// Whether there is something of this name, be it a link.

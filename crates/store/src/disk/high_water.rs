@@ -17,12 +17,12 @@ const BYTES: usize = 30;
 
 /// The mark of one data file.
 #[derive(Debug)]
-pub(crate) struct HighWater(Box<dyn StorageBackend>);
+pub(crate) struct HighWaterMark(Box<dyn StorageBackend>);
 
-impl HighWater {
+impl HighWaterMark {
     /// The mark that `storage` holds.
-    pub fn on(storage: Box<dyn StorageBackend>) -> HighWater {
-        HighWater(storage)
+    pub fn new(storage: Box<dyn StorageBackend>) -> HighWaterMark {
+        HighWaterMark(storage)
     }
 
     /// The highest revision known to be committed; none is known to an empty file.
@@ -38,23 +38,23 @@ impl HighWater {
         self.0.read(0, &mut bytes).map_err(redb::StorageError::from)?;
         let digits = std::str::from_utf8(&bytes[..20]).ok().and_then(|digits| digits.parse().ok());
         let revision = digits.map(Revision).ok_or_else(unreadable)?;
-        if bytes == text(revision) { Ok(revision) } else { Err(unreadable()) }
+        if bytes == encode(revision) { Ok(revision) } else { Err(unreadable()) }
     }
 
     /// Notes that everything up to `revision` is on disk.
     pub fn raise(&self, revision: Revision) {
         // An older mark is a weaker check, and no reason to refuse a write that is kept.
-        let _ = self.0.write(0, &text(revision));
+        let _ = self.0.write(0, &encode(revision));
     }
 
     /// The same, and has it outlive a power failure.
-    pub fn settle(&self, revision: Revision) -> Result<(), DiskError> {
-        self.0.write(0, &text(revision)).map_err(redb::StorageError::from)?;
+    pub fn write_durably(&self, revision: Revision) -> Result<(), DiskError> {
+        self.0.write(0, &encode(revision)).map_err(redb::StorageError::from)?;
         Ok(self.0.sync_data().map_err(redb::StorageError::from)?)
     }
 }
 
-impl Drop for HighWater {
+impl Drop for HighWaterMark {
     fn drop(&mut self) {
         // Without it the mark is only as new as the system has written it.
         let _ = self.0.sync_data();
@@ -62,16 +62,16 @@ impl Drop for HighWater {
 }
 
 /// Writes the mark of a store without commits, so that an empty file is never one that was begun.
-pub(crate) fn begin(storage: &impl StorageBackend) -> Result<(), DiskError> {
-    Ok(storage.write(0, &text(Revision::ZERO)).map_err(redb::StorageError::from)?)
+pub(crate) fn initialize(storage: &impl StorageBackend) -> Result<(), DiskError> {
+    Ok(storage.write(0, &encode(Revision::ZERO)).map_err(redb::StorageError::from)?)
 }
 
 /// An error for an empty file: the mark that stood there was cut off, and knows of no commit.
-pub(crate) fn ensure_begun(storage: &impl StorageBackend) -> Result<(), DiskError> {
+pub(crate) fn ensure_initialized(storage: &impl StorageBackend) -> Result<(), DiskError> {
     if storage.len().map_err(redb::StorageError::from)? == 0 { Err(unreadable()) } else { Ok(()) }
 }
 
-fn text(revision: Revision) -> [u8; BYTES] {
+fn encode(revision: Revision) -> [u8; BYTES] {
     let digits = format!("{:020}", revision.0);
     let line = format!("{digits} {:08x}\n", crc32fast::hash(digits.as_bytes()));
     line.as_bytes().try_into().expect("20 digits, a space, 8 digits, a line break")

@@ -18,39 +18,39 @@ pub(crate) struct Overlay(Arc<Layers>);
 struct Layers {
     below: Box<dyn StorageBackend>,
     /// Unset once changes go straight to the storage below.
-    staged: RwLock<Option<Staged>>,
+    staged: RwLock<Option<StagedChanges>>,
     /// A change was refused for lack of room since the last [`Overlay::stage`].
-    ran_out_of_room: AtomicBool,
+    out_of_space: AtomicBool,
     /// One failed otherwise since then.
     failed: AtomicBool,
 }
 
 /// What would change below.
 #[derive(Debug)]
-struct Staged {
+struct StagedChanges {
     /// How much of the storage below still shows through: behind this it was cut off, or never was.
     below_len: u64,
     len: u64,
     /// What was written, by page.
     written: BTreeMap<u64, Vec<u8>>,
     /// The same in the order it came, syncs included.
-    journal: Vec<Change>,
+    journal: Vec<StagedChange>,
 }
 
 #[derive(Debug)]
-enum Change {
+enum StagedChange {
     Write(u64, Vec<u8>),
-    Length(u64),
+    SetLen(u64),
     Sync,
 }
 
 impl Overlay {
     /// Over `below`, which is only read until [`Overlay::write_through`].
-    pub fn over(below: impl StorageBackend) -> io::Result<Overlay> {
+    pub fn new(below: impl StorageBackend) -> io::Result<Overlay> {
         let overlay = Overlay(Arc::new(Layers {
             below: Box::new(below),
             staged: RwLock::new(None),
-            ran_out_of_room: AtomicBool::new(false),
+            out_of_space: AtomicBool::new(false),
             failed: AtomicBool::new(false),
         }));
         overlay.stage()?;
@@ -59,10 +59,10 @@ impl Overlay {
 
     /// Keeps changes in memory from now on, and forgets those that were kept so.
     pub fn stage(&self) -> io::Result<()> {
-        self.0.ran_out_of_room.store(false, Ordering::Relaxed);
+        self.0.out_of_space.store(false, Ordering::Relaxed);
         self.0.failed.store(false, Ordering::Relaxed);
         let len = self.0.below.len()?;
-        let staged = Staged { below_len: len, len, written: BTreeMap::new(), journal: Vec::new() };
+        let staged = StagedChanges { below_len: len, len, written: BTreeMap::new(), journal: Vec::new() };
         *self.0.staged.write().unwrap_or_else(PoisonError::into_inner) = Some(staged);
         Ok(())
     }
@@ -72,35 +72,35 @@ impl Overlay {
         let mut staged = self.0.staged.write().unwrap_or_else(PoisonError::into_inner);
         for change in staged.take().into_iter().flat_map(|staged| staged.journal) {
             match change {
-                Change::Write(offset, data) => self.0.below.write(offset, &data)?,
-                Change::Length(len) => self.0.below.set_len(len)?,
-                Change::Sync => self.0.below.sync_data()?,
+                StagedChange::Write(offset, data) => self.0.below.write(offset, &data)?,
+                StagedChange::SetLen(len) => self.0.below.set_len(len)?,
+                StagedChange::Sync => self.0.below.sync_data()?,
             }
         }
         Ok(())
     }
 
     /// Whether changes failed for lack of room and for nothing else. What was synced before is then still there.
-    pub fn lacks_only_room(&self) -> bool {
-        self.0.ran_out_of_room.load(Ordering::Relaxed) && !self.0.failed.load(Ordering::Relaxed)
+    pub fn failed_only_for_space(&self) -> bool {
+        self.0.out_of_space.load(Ordering::Relaxed) && !self.0.failed.load(Ordering::Relaxed)
     }
 
     /// Takes note of a failed change.
-    fn note(&self, error: &io::Error) {
+    fn record_failure(&self, error: &io::Error) {
         let is_room = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        let flag = if is_room { &self.0.ran_out_of_room } else { &self.0.failed };
+        let flag = if is_room { &self.0.out_of_space } else { &self.0.failed };
         flag.store(true, Ordering::Relaxed);
     }
 
     /// Changes what is staged, or the storage below.
     fn change(
         &self,
-        stage: impl FnOnce(&mut Staged, &dyn StorageBackend) -> io::Result<()>,
+        stage: impl FnOnce(&mut StagedChanges, &dyn StorageBackend) -> io::Result<()>,
         apply: impl FnOnce(&dyn StorageBackend) -> io::Result<()>,
     ) -> io::Result<()> {
         let below = &*self.0.below;
         if self.0.staged.read().unwrap_or_else(PoisonError::into_inner).is_none() {
-            return apply(below).inspect_err(|error| self.note(error));
+            return apply(below).inspect_err(|error| self.record_failure(error));
         }
         match &mut *self.0.staged.write().unwrap_or_else(PoisonError::into_inner) {
             Some(staged) => stage(staged, below),
@@ -141,13 +141,13 @@ impl StorageBackend for Overlay {
     }
 }
 
-impl Staged {
+impl StagedChanges {
     fn read(&self, below: &dyn StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
         if offset.checked_add(out.len() as u64).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.read_below(below, offset, out)?;
-        for (page, within, part) in parts(offset, out.len()) {
+        for (page, within, part) in page_spans(offset, out.len()) {
             if let Some(written) = self.written.get(&page) {
                 let count = part.len();
                 out[part].copy_from_slice(&written[within..within + count]);
@@ -165,7 +165,7 @@ impl Staged {
     }
 
     fn write(&mut self, below: &dyn StorageBackend, offset: u64, data: &[u8]) -> io::Result<()> {
-        for (page, within, part) in parts(offset, data.len()) {
+        for (page, within, part) in page_spans(offset, data.len()) {
             if !self.written.contains_key(&page) {
                 let mut whole = vec![0; PAGE_BYTES as usize];
                 self.read_below(below, page * PAGE_BYTES, &mut whole)?;
@@ -175,12 +175,12 @@ impl Staged {
             written[within..within + part.len()].copy_from_slice(&data[part]);
         }
         self.len = self.len.max(offset + data.len() as u64);
-        self.journal.push(Change::Write(offset, data.to_vec()));
+        self.journal.push(StagedChange::Write(offset, data.to_vec()));
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.journal.push(Change::Sync);
+        self.journal.push(StagedChange::Sync);
         Ok(())
     }
 
@@ -195,13 +195,13 @@ impl Staged {
             }
         }
         self.len = len;
-        self.journal.push(Change::Length(len));
+        self.journal.push(StagedChange::SetLen(len));
         Ok(())
     }
 }
 
 /// Cuts `length` bytes from `offset` on by page: the page, where in it, and which of the bytes.
-fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+fn page_spans(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let at = offset + done as u64;

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use api::{Revision, Timestamp, Uid};
 use bytes::Bytes;
 
-use crate::backend::Record;
-use crate::fields::shared_name;
-use crate::object::{Key, Meta, Op, Stored};
-use crate::packing::Text;
+use crate::backend::LogRecord;
+use crate::fields::intern_name;
+use crate::object::{Op, StoreKey, StoredMeta, StoredObject};
+use crate::packing::DocumentBytes;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -33,10 +33,10 @@ const HEAD_BYTES: usize = 8;
 
 /// A record that does not say what was once written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}record {index} of the batch at revision {batch} is damaged: {why}", About(key))]
-pub struct Damaged {
+#[error("{}record {index} of the batch at revision {batch} is damaged: {why}", KeyPrefix(key))]
+pub struct DamagedRecord {
     /// Whose record it is, as far as that can be read.
-    pub key: Option<Key>,
+    pub key: Option<StoreKey>,
     /// The batch it stands in, by its first revision.
     pub batch: Revision,
     /// Its place in the batch, from 0.
@@ -45,19 +45,19 @@ pub struct Damaged {
     pub why: &'static str,
 }
 
-struct About<'a>(&'a Option<Key>);
+struct KeyPrefix<'a>(&'a Option<StoreKey>);
 
-impl fmt::Display for About<'_> {
+impl fmt::Display for KeyPrefix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.as_ref().map_or(Ok(()), |key| write!(f, "{key}: "))
     }
 }
 
 /// Appends the record to `batch`.
-pub(super) fn encode(op: Op, object: &Stored, batch: &mut Vec<u8>) {
+pub(super) fn encode(op: Op, object: &StoredObject, batch: &mut Vec<u8>) {
     let start = batch.len();
     batch.extend_from_slice(&[0; HEAD_BYTES]);
-    payload(op, object, batch);
+    encode_payload(op, object, batch);
     let (head, payload) = batch[start..].split_at_mut(HEAD_BYTES);
     let length = u32::try_from(payload.len()).expect("an object is far smaller than 4 GiB");
     head[..4].copy_from_slice(&length.to_le_bytes());
@@ -65,87 +65,87 @@ pub(super) fn encode(op: Op, object: &Stored, batch: &mut Vec<u8>) {
 }
 
 /// How many bytes [`encode`] appends for a put.
-pub(super) fn encoded_len(object: &Stored) -> u64 {
-    let mut count = Count(HEAD_BYTES as u64);
-    payload(Op::Put, object, &mut count);
+pub(super) fn encoded_len(object: &StoredObject) -> u64 {
+    let mut count = ByteCounter(HEAD_BYTES as u64);
+    encode_payload(Op::Put, object, &mut count);
     count.0
 }
 
 /// Takes bytes, or only counts them.
 trait Sink {
-    fn take(&mut self, bytes: &[u8]);
+    fn put_bytes(&mut self, bytes: &[u8]);
 
-    fn count(&mut self, count: usize) {
+    fn put_len(&mut self, count: usize) {
         let count = u32::try_from(count).expect("an object is far smaller than 4 GiB");
-        self.take(&count.to_le_bytes());
+        self.put_bytes(&count.to_le_bytes());
     }
 
-    fn text(&mut self, text: &str) {
-        self.count(text.len());
-        self.take(text.as_bytes());
+    fn put_str(&mut self, text: &str) {
+        self.put_len(text.len());
+        self.put_bytes(text.as_bytes());
     }
 
-    fn document(&mut self, object: &Stored) {
-        self.take(&object.bytes());
+    fn put_document(&mut self, object: &StoredObject) {
+        self.put_bytes(&object.bytes());
     }
 }
 
 impl Sink for Vec<u8> {
-    fn take(&mut self, bytes: &[u8]) {
+    fn put_bytes(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
 }
 
-struct Count(u64);
+struct ByteCounter(u64);
 
-impl Sink for Count {
-    fn take(&mut self, bytes: &[u8]) {
+impl Sink for ByteCounter {
+    fn put_bytes(&mut self, bytes: &[u8]) {
         self.0 += bytes.len() as u64;
     }
 
     // Counted without being unpacked.
-    fn document(&mut self, object: &Stored) {
+    fn put_document(&mut self, object: &StoredObject) {
         self.0 += object.size() as u64;
     }
 }
 
-fn payload(op: Op, object: &Stored, sink: &mut impl Sink) {
-    sink.take(&[if op == Op::Put { PUT } else { DELETE }]);
-    sink.take(&object.revision.0.to_le_bytes());
-    sink.text(&object.key.resource);
-    sink.text(&object.key.namespace);
-    sink.text(&object.key.name);
+fn encode_payload(op: Op, object: &StoredObject, sink: &mut impl Sink) {
+    sink.put_bytes(&[if op == Op::Put { PUT } else { DELETE }]);
+    sink.put_bytes(&object.revision.0.to_le_bytes());
+    sink.put_str(&object.key.resource);
+    sink.put_str(&object.key.namespace);
+    sink.put_str(&object.key.name);
     if op == Op::Delete {
         // History begins anew with each start, so nobody will ask for the last state.
         return;
     }
-    let Meta { uid, labels, fields, deleting, expires } = &object.meta;
-    sink.take(&object.created.0.to_le_bytes());
-    sink.text(&uid.to_string());
+    let StoredMeta { uid, labels, fields, deleting, expires } = &object.meta;
+    sink.put_bytes(&object.created.0.to_le_bytes());
+    sink.put_str(&uid.to_string());
     let mark = |is_set: bool, mark: u8| if is_set { mark } else { 0 };
-    sink.take(&[mark(*deleting, DELETING) | mark(expires.is_some(), EXPIRES)]);
+    sink.put_bytes(&[mark(*deleting, DELETING) | mark(expires.is_some(), EXPIRES)]);
     if let Some(expires) = expires {
-        sink.take(&expires.as_second().to_le_bytes());
-        sink.take(&expires.subsec_nanosecond().to_le_bytes());
+        sink.put_bytes(&expires.as_second().to_le_bytes());
+        sink.put_bytes(&expires.subsec_nanosecond().to_le_bytes());
     }
-    sink.count(labels.len());
+    sink.put_len(labels.len());
     for (name, value) in labels {
-        sink.text(name);
-        sink.text(value);
+        sink.put_str(name);
+        sink.put_str(value);
     }
-    sink.count(0);
-    sink.count(fields.len());
+    sink.put_len(0);
+    sink.put_len(fields.len());
     for (name, value) in fields.iter() {
-        sink.text(name);
-        sink.text(value);
+        sink.put_str(name);
+        sink.put_str(value);
     }
-    sink.document(object);
+    sink.put_document(object);
 }
 
 /// A record whose checksum holds, still as bytes.
-pub(super) struct Raw<'a> {
+pub(super) struct RawRecord<'a> {
     pub op: Op,
-    pub key: Key,
+    pub key: StoreKey,
     pub revision: Revision,
     /// All of it, as it stands in the batch.
     pub bytes: &'a [u8],
@@ -156,25 +156,25 @@ pub(super) struct Raw<'a> {
 
 /// Reads the records of batches, one after the other.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct BatchReader {
     /// Every key of a resource shares its name.
     resources: BTreeSet<Arc<str>>,
 }
 
-impl Reader {
+impl BatchReader {
     /// The records of a batch in order. The batch is damaged unless its key is the revision of its first record and
     /// revisions only rise.
-    pub fn raw<'a>(&mut self, batch: Revision, bytes: &'a [u8]) -> Result<Vec<Raw<'a>>, Damaged> {
-        let (mut records, mut rest): (Vec<Raw<'_>>, _) = (Vec::new(), bytes);
+    pub fn read_batch<'a>(&mut self, batch: Revision, bytes: &'a [u8]) -> Result<Vec<RawRecord<'a>>, DamagedRecord> {
+        let (mut records, mut rest): (Vec<RawRecord<'_>>, _) = (Vec::new(), bytes);
         while !rest.is_empty() {
             let index = records.len();
-            let damaged = |key, why| Damaged { key, batch, index, why };
+            let damaged = |key, why| DamagedRecord { key, batch, index, why };
             let length = rest.first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
             let framed = length.and_then(|length| rest.split_at_checked(HEAD_BYTES + length));
             let (record, behind) = framed.ok_or_else(|| damaged(None, "its length leads out of the batch"))?;
             let (head, payload) = record.split_at(HEAD_BYTES);
-            let mut fields = Fields(payload);
-            let start = self.start(&mut fields);
+            let mut fields = PayloadReader(payload);
+            let start = self.read_header(&mut fields);
             if crc32fast::hash(payload).to_le_bytes() != head[4..] {
                 return Err(damaged(start.map(|(.., key)| key), "its checksum does not match"));
             }
@@ -186,41 +186,41 @@ impl Reader {
             if !in_order {
                 return Err(damaged(Some(key), "its revision is out of order"));
             }
-            records.push(Raw { op, key, revision, bytes: record, rest: fields.0, index });
+            records.push(RawRecord { op, key, revision, bytes: record, rest: fields.0, index });
             rest = behind;
         }
         Ok(records)
     }
 
     /// The whole of a record.
-    pub fn whole(&self, batch: Revision, raw: Raw<'_>) -> Result<Record, Damaged> {
-        let Raw { op, key, revision, rest, index, .. } = raw;
+    pub fn decode(&self, batch: Revision, raw: RawRecord<'_>) -> Result<LogRecord, DamagedRecord> {
+        let RawRecord { op, key, revision, rest, index, .. } = raw;
         let object = match op {
-            Op::Delete => Stored {
+            Op::Delete => StoredObject {
                 key: Arc::new(key),
-                text: Text::Plain(Bytes::new()),
-                meta: Meta::default(),
+                document: DocumentBytes::Plain(Bytes::new()),
+                meta: StoredMeta::default(),
                 created: revision,
                 revision,
             },
             Op::Put => {
-                let mut fields = Fields(rest);
-                let Some((created, meta)) = created_and_meta(&mut fields) else {
-                    return Err(Damaged { key: Some(key), batch, index, why: "it cannot be read" });
+                let mut fields = PayloadReader(rest);
+                let Some((created, meta)) = decode_meta(&mut fields) else {
+                    return Err(DamagedRecord { key: Some(key), batch, index, why: "it cannot be read" });
                 };
-                Stored {
+                StoredObject {
                     key: Arc::new(key),
-                    text: Text::Plain(Bytes::copy_from_slice(fields.0)),
+                    document: DocumentBytes::Plain(Bytes::copy_from_slice(fields.0)),
                     meta,
                     created,
                     revision,
                 }
             }
         };
-        Ok(Record { op, object: Arc::new(object), previous: None })
+        Ok(LogRecord { op, object: Arc::new(object), previous: None })
     }
 
-    fn start(&mut self, fields: &mut Fields<'_>) -> Option<(Op, Revision, Key)> {
+    fn read_header(&mut self, fields: &mut PayloadReader<'_>) -> Option<(Op, Revision, StoreKey)> {
         let op = match fields.byte()? {
             PUT => Op::Put,
             DELETE => Op::Delete,
@@ -237,11 +237,11 @@ impl Reader {
                 new
             }
         };
-        Some((op, revision, Key::new(&resource, namespace, name)))
+        Some((op, revision, StoreKey::new(&resource, namespace, name)))
     }
 }
 
-fn created_and_meta(from: &mut Fields<'_>) -> Option<(Revision, Meta)> {
+fn decode_meta(from: &mut PayloadReader<'_>) -> Option<(Revision, StoredMeta)> {
     let created = from.revision()?;
     let uid = Uid::from(from.text()?);
     let marks = from.byte()?;
@@ -257,17 +257,17 @@ fn created_and_meta(from: &mut Fields<'_>) -> Option<(Revision, Meta)> {
     }
     let mut fields = Vec::new();
     for _ in 0..from.count()? {
-        let name = shared_name(from.text()?);
+        let name = intern_name(from.text()?);
         fields.push((name, from.text()?));
     }
     let fields = fields.into_iter().collect();
-    Some((created, Meta { uid, labels: labels.into_iter().collect(), fields, deleting, expires }))
+    Some((created, StoredMeta { uid, labels: labels.into_iter().collect(), fields, deleting, expires }))
 }
 
 /// What is left of a payload.
-struct Fields<'a>(&'a [u8]);
+struct PayloadReader<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> PayloadReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -303,8 +303,8 @@ mod tests {
 
     use super::*;
 
-    fn object(revision: u64) -> Stored {
-        let meta = Meta {
+    fn object(revision: u64) -> StoredObject {
+        let meta = StoredMeta {
             uid: Uid::from("u-1"),
             labels: [("app", "web".to_owned())].into(),
             fields: [("spec.nodeName", "n-1")].into_iter().collect(),
@@ -312,8 +312,14 @@ mod tests {
             expires: Timestamp::new(1_900_000_000, 7).ok(),
         };
         let bytes = Bytes::from(format!(r#"{{"revision":"{revision}"}}"#));
-        let key = Arc::new(Key::new(&Arc::from("pods"), "default", "a"));
-        Stored { key, text: Text::Plain(bytes), meta, created: Revision(3), revision: Revision(revision) }
+        let key = Arc::new(StoreKey::new(&Arc::from("pods"), "default", "a"));
+        StoredObject {
+            key,
+            document: DocumentBytes::Plain(bytes),
+            meta,
+            created: Revision(3),
+            revision: Revision(revision),
+        }
     }
 
     fn batch() -> Vec<u8> {
@@ -325,12 +331,12 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        let (batch, mut reader) = (batch(), Reader::default());
-        let mut raw = reader.raw(Revision(7), &batch).unwrap();
+        let (batch, mut reader) = (batch(), BatchReader::default());
+        let mut raw = reader.read_batch(Revision(7), &batch).unwrap();
         let (delete, put) = (raw.pop().unwrap(), raw.pop().unwrap());
         assert_eq!(encoded_len(&object(7)), put.bytes.len() as u64);
         assert_eq!((delete.op, delete.revision, &delete.key), (Op::Delete, Revision(8), &*object(8).key));
-        assert_eq!(*reader.whole(Revision(7), put).unwrap().object, object(7));
+        assert_eq!(*reader.decode(Revision(7), put).unwrap().object, object(7));
     }
 
     #[test]
@@ -338,7 +344,7 @@ mod tests {
         for (at, changed) in (0..batch().len()).flat_map(|at| [0x01, 0x80].map(|bit| (at, bit))) {
             let mut batch = batch();
             batch[at] ^= changed;
-            let damaged = Reader::default().raw(Revision(7), &batch).err();
+            let damaged = BatchReader::default().read_batch(Revision(7), &batch).err();
             assert!(damaged.is_some(), "byte {at} ^ {changed}");
         }
         for length in 1..batch().len() {
@@ -346,7 +352,7 @@ mod tests {
             let first = u32::from_le_bytes(*whole.first_chunk().unwrap()) as usize + HEAD_BYTES;
             // A batch that is cut between two records is whole as far as it goes; the database keeps its length.
             assert_eq!(
-                Reader::default().raw(Revision(7), &whole[..length]).is_ok(),
+                BatchReader::default().read_batch(Revision(7), &whole[..length]).is_ok(),
                 length == first,
                 "length {length}"
             );
@@ -358,10 +364,10 @@ mod tests {
         let mut batch = batch();
         let at = batch.windows(3).position(|window| window == b"web").unwrap();
         batch[at] = b'W';
-        let damaged = Reader::default().raw(Revision(7), &batch).err().unwrap();
+        let damaged = BatchReader::default().read_batch(Revision(7), &batch).err().unwrap();
         let text = "pods default/a: record 0 of the batch at revision 7 is damaged: its checksum does not match";
         assert_eq!(damaged.to_string(), text);
-        let misplaced = Reader::default().raw(Revision(6), &self::batch()).err().unwrap();
+        let misplaced = BatchReader::default().read_batch(Revision(6), &self::batch()).err().unwrap();
         assert_eq!(misplaced.why, "its revision is out of order");
     }
 }

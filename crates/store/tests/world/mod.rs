@@ -6,7 +6,7 @@ pub mod power;
 use std::sync::Arc;
 
 use api::{Revision, Timestamp};
-use store::{Document, Expect, Key, Meta, Op, Refused, Store, Stored, Write};
+use store::{Document, ObjectWrite, Op, Precondition, Store, StoreKey, StoredMeta, StoredObject, WriteRefusal};
 
 /// What documents begin with: enough text that they are packed when they have come to rest.
 fn filled_head() -> String {
@@ -20,7 +20,7 @@ pub fn document(value: u32) -> Document {
 }
 
 /// The number in a stored document.
-pub fn value(object: &Stored) -> u32 {
+pub fn value(object: &StoredObject) -> u32 {
     let bytes = object.bytes();
     let text = std::str::from_utf8(&bytes).expect("documents are text");
     let expected_head = format!(r#"{}{}"}},"value":"#, filled_head(), object.revision);
@@ -32,28 +32,28 @@ pub fn pods() -> Arc<str> {
     Arc::from("pods")
 }
 
-pub fn pod(name: &str) -> Key {
-    Key::new(&pods(), "default", name)
+pub fn pod(name: &str) -> StoreKey {
+    StoreKey::new(&pods(), "default", name)
 }
 
 pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).expect("in range")
 }
 
-pub fn put(key: Key, expect: Expect, value: u32) -> Write {
-    Write { key, expect, op: Op::Put, document: document(value), meta: Meta::default() }
+pub fn put(key: StoreKey, expect: Precondition, value: u32) -> ObjectWrite {
+    ObjectWrite { key, precondition: expect, op: Op::Put, document: document(value), meta: StoredMeta::default() }
 }
 
-pub fn delete(key: Key, expect: Expect, value: u32) -> Write {
-    Write { op: Op::Delete, ..put(key, expect, value) }
+pub fn delete(key: StoreKey, expect: Precondition, value: u32) -> ObjectWrite {
+    ObjectWrite { op: Op::Delete, ..put(key, expect, value) }
 }
 
 /// One write at time zero.
-pub fn commit(store: &Store, write: Write) -> Result<Arc<Stored>, Refused> {
+pub fn commit(store: &Store, write: ObjectWrite) -> Result<Arc<StoredObject>, WriteRefusal> {
     commit_at(store, write, at(0))
 }
 
-pub fn commit_at(store: &Store, write: Write, now: Timestamp) -> Result<Arc<Stored>, Refused> {
+pub fn commit_at(store: &Store, write: ObjectWrite, now: Timestamp) -> Result<Arc<StoredObject>, WriteRefusal> {
     let mut answers = store.commit(vec![write], now).expect("memory does not fail");
     assert_eq!(answers.len(), 1);
     answers.remove(0)
@@ -61,5 +61,5 @@ pub fn commit_at(store: &Store, write: Write, now: Timestamp) -> Result<Arc<Stor
 
 /// Creates and returns the revision.
 pub fn create(store: &Store, name: &str) -> Revision {
-    commit(store, put(pod(name), Expect::Absent, 0)).expect("the name is free").revision
+    commit(store, put(pod(name), Precondition::Absent, 0)).expect("the name is free").revision
 }

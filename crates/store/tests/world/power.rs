@@ -12,24 +12,24 @@ const SECTOR_BYTES: usize = 512;
 
 /// Whether a sync does what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Syncs {
-    Honestly,
+pub enum SyncBehavior {
+    Honest,
     /// Returns without having done anything.
-    Never,
+    Ignored,
 }
 
 /// The disk. Clones are the same disk.
 #[derive(Clone)]
-pub struct Platter(Arc<Mutex<State>>);
+pub struct SimulatedDisk(Arc<Mutex<SimulatedDiskState>>);
 
-struct State {
+struct SimulatedDiskState {
     /// What survives for certain.
     synced: Vec<u8>,
     /// What the running process sees.
     current: Vec<u8>,
     /// What has been done since the last sync.
-    unsynced: Vec<Change>,
-    syncs: Syncs,
+    unsynced: Vec<UnsyncedChange>,
+    syncs: SyncBehavior,
     random: Random,
     /// One operation in so many meets a power cut; 0 is never.
     cut_one_in: u64,
@@ -41,14 +41,14 @@ struct State {
     bytes_left: Option<u64>,
 }
 
-enum Change {
+enum UnsyncedChange {
     Write(u64, Vec<u8>),
-    Length(u64),
+    SetLen(u64),
 }
 
-impl Platter {
-    pub fn new(content: Vec<u8>, syncs: Syncs, random: &Random) -> Platter {
-        Platter(Arc::new(Mutex::new(State {
+impl SimulatedDisk {
+    pub fn new(content: Vec<u8>, syncs: SyncBehavior, random: &Random) -> SimulatedDisk {
+        SimulatedDisk(Arc::new(Mutex::new(SimulatedDiskState {
             synced: content.clone(),
             current: content,
             unsynced: Vec::new(),
@@ -62,36 +62,36 @@ impl Platter {
     }
 
     pub fn cut_one_in(&self, count: u64) {
-        self.locked().cut_one_in = count;
+        self.lock().cut_one_in = count;
     }
 
     /// From the operation after the next `count` ones on the disk answers with errors.
     pub fn fail_after(&self, count: u64) {
-        self.locked().operations_left = Some(count);
+        self.lock().operations_left = Some(count);
     }
 
     /// From now on there is only so much room; `None` is plenty.
-    pub fn set_room(&self, bytes: Option<u64>) {
-        self.locked().bytes_left = bytes;
+    pub fn set_free_bytes(&self, bytes: Option<u64>) {
+        self.lock().bytes_left = bytes;
     }
 
     /// What the power cuts since the last call have left behind. The process went on each time.
     pub fn take_images(&self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.locked().images)
+        std::mem::take(&mut self.lock().images)
     }
 
     /// What a power cut right now leaves behind.
     pub fn image(&self) -> Vec<u8> {
-        self.locked().image()
+        self.lock().image()
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SimulatedDiskState> {
         self.0.lock().expect("nothing panics while it holds the disk")
     }
 
     /// Every operation that changes something begins here.
-    fn begin(&self) -> io::Result<MutexGuard<'_, State>> {
-        let mut state = self.locked();
+    fn begin_operation(&self) -> io::Result<MutexGuard<'_, SimulatedDiskState>> {
+        let mut state = self.lock();
         if let Some(left) = &mut state.operations_left {
             *left = left.checked_sub(1).ok_or_else(|| io::Error::other("the disk is broken"))?;
         }
@@ -103,11 +103,11 @@ impl Platter {
     }
 }
 
-impl State {
+impl SimulatedDiskState {
     /// Everything that was synced, and of the rest some, in any order, torn between sectors.
     fn image(&self) -> Vec<u8> {
         let mut image = self.synced.clone();
-        let mut changes: Vec<&Change> = self.unsynced.iter().collect();
+        let mut changes: Vec<&UnsyncedChange> = self.unsynced.iter().collect();
         for left in (1..changes.len()).rev() {
             changes.swap(left, self.random.below(left as u64 + 1) as usize);
         }
@@ -115,9 +115,9 @@ impl State {
         let survives = || self.random.below(4) < survive_of_four;
         for change in changes {
             match change {
-                Change::Length(length) if survives() => image.resize(*length as usize, 0),
-                Change::Length(_) => {}
-                Change::Write(offset, data) => {
+                UnsyncedChange::SetLen(length) if survives() => image.resize(*length as usize, 0),
+                UnsyncedChange::SetLen(_) => {}
+                UnsyncedChange::Write(offset, data) => {
                     for (index, sector) in data.chunks(SECTOR_BYTES).enumerate() {
                         if survives() {
                             put(&mut image, *offset as usize + index * SECTOR_BYTES, sector);
@@ -138,39 +138,39 @@ fn put(content: &mut Vec<u8>, offset: usize, data: &[u8]) {
     content[offset..end].copy_from_slice(data);
 }
 
-impl fmt::Debug for Platter {
+impl fmt::Debug for SimulatedDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Platter")
     }
 }
 
-impl StorageBackend for Platter {
+impl StorageBackend for SimulatedDisk {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.locked().current.len() as u64)
+        Ok(self.lock().current.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.locked();
+        let state = self.lock();
         let wanted = state.current.get(offset as usize..offset as usize + out.len());
         out.copy_from_slice(wanted.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut state = self.begin()?;
+        let mut state = self.begin_operation()?;
         state.current.resize(len as usize, 0);
-        state.unsynced.push(Change::Length(len));
+        state.unsynced.push(UnsyncedChange::SetLen(len));
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut state = self.begin()?;
-        if state.syncs == Syncs::Honestly {
-            let State { synced, unsynced, .. } = &mut *state;
+        let mut state = self.begin_operation()?;
+        if state.syncs == SyncBehavior::Honest {
+            let SimulatedDiskState { synced, unsynced, .. } = &mut *state;
             for change in unsynced.drain(..) {
                 match change {
-                    Change::Write(offset, data) => put(synced, offset as usize, &data),
-                    Change::Length(length) => synced.resize(length as usize, 0),
+                    UnsyncedChange::Write(offset, data) => put(synced, offset as usize, &data),
+                    UnsyncedChange::SetLen(length) => synced.resize(length as usize, 0),
                 }
             }
         }
@@ -178,12 +178,12 @@ impl StorageBackend for Platter {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut state = self.begin()?;
+        let mut state = self.begin_operation()?;
         if let Some(left) = state.bytes_left.as_mut().filter(|_| offset > 0) {
             *left = left.checked_sub(data.len() as u64).ok_or(io::ErrorKind::StorageFull)?;
         }
         put(&mut state.current, offset as usize, data);
-        state.unsynced.push(Change::Write(offset, data.to_vec()));
+        state.unsynced.push(UnsyncedChange::Write(offset, data.to_vec()));
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 use api::Random;
 
-use super::asked::Asked;
-use super::rule::{Does, EventFault, Fault, Rule};
+use super::observed_request::ObservedRequest;
+use super::rule::{EventFault, Fault, FaultRule, RuleEffect};
 
 /// Names a rule that was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,32 +11,32 @@ pub struct RuleId(usize);
 
 /// What a rule has seen and done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RuleCounts {
     /// Requests (or events) that it is about.
-    pub seen: u64,
+    pub matched: u64,
     /// Those among them that it was done to.
-    pub done: u64,
+    pub applied: u64,
 }
 
 /// Rules in the order they were added, with what each has counted.
 #[derive(Debug, Default)]
-pub struct Rules(Vec<Entry>);
+pub struct FaultRules(Vec<RuleEntry>);
 
 #[derive(Debug)]
-struct Entry {
-    rule: Rule,
-    counts: Counts,
+struct RuleEntry {
+    rule: FaultRule,
+    counts: RuleCounts,
     /// For rules by chance.
     random: Random,
     /// Removed rules keep their place and their counts.
     removed: bool,
 }
 
-impl Rules {
+impl FaultRules {
     /// Adds a rule, behind those there are.
-    pub fn add(&mut self, rule: Rule) -> RuleId {
-        let random = rule.when.generator();
-        self.0.push(Entry { rule, counts: Counts::default(), random, removed: false });
+    pub fn add(&mut self, rule: FaultRule) -> RuleId {
+        let random = rule.occurrences.generator();
+        self.0.push(RuleEntry { rule, counts: RuleCounts::default(), random, removed: false });
         RuleId(self.0.len() - 1)
     }
 
@@ -51,38 +51,43 @@ impl Rules {
     }
 
     /// What the rule has seen and done.
-    pub fn counts(&self, id: RuleId) -> Counts {
+    pub fn counts(&self, id: RuleId) -> RuleCounts {
         self.0[id.0].counts
     }
 
     /// What happens to a request. Every rule that it concerns counts it; of those whose turn it is, the first that was
     /// added is done.
-    pub fn decide(&mut self, asked: &Asked) -> Fault {
-        let fault_of = |does: &Does| match does {
-            Does::Request(fault) => Some(fault.clone()),
-            Does::Event(_) => None,
+    pub fn decide(&mut self, request: &ObservedRequest) -> Fault {
+        let fault_of = |does: &RuleEffect| match does {
+            RuleEffect::Request(fault) => Some(fault.clone()),
+            RuleEffect::Event(_) => None,
         };
-        self.first(asked, fault_of, Fault::Count)
+        self.first_due(request, fault_of, Fault::Count)
     }
 
     /// What happens to an event of a watch; `asked` is the watch, with namespace and name of the event's object.
-    pub fn decide_event(&mut self, asked: &Asked) -> EventFault {
-        let fault_of = |does: &Does| match does {
-            Does::Event(fault) => Some(*fault),
-            Does::Request(_) => None,
+    pub fn decide_event(&mut self, request: &ObservedRequest) -> EventFault {
+        let fault_of = |does: &RuleEffect| match does {
+            RuleEffect::Event(fault) => Some(*fault),
+            RuleEffect::Request(_) => None,
         };
-        self.first(asked, fault_of, EventFault::Count)
+        self.first_due(request, fault_of, EventFault::Count)
     }
 
-    fn first<F: PartialEq>(&mut self, asked: &Asked, fault_of: impl Fn(&Does) -> Option<F>, count: F) -> F {
+    fn first_due<F: PartialEq>(
+        &mut self,
+        request: &ObservedRequest,
+        fault_of: impl Fn(&RuleEffect) -> Option<F>,
+        count: F,
+    ) -> F {
         let mut chosen = None;
-        for entry in self.0.iter_mut().filter(|entry| !entry.removed && entry.rule.of.include(asked)) {
-            let Some(fault) = fault_of(&entry.rule.does) else { continue };
-            entry.counts.seen += 1;
-            let is_turn = entry.rule.when.include(entry.counts.seen, &entry.random);
+        for entry in self.0.iter_mut().filter(|entry| !entry.removed && entry.rule.requests.matches(request)) {
+            let Some(fault) = fault_of(&entry.rule.effect) else { continue };
+            entry.counts.matched += 1;
+            let is_turn = entry.rule.occurrences.includes(entry.counts.matched, &entry.random);
             // To count takes nobody's turn.
             if is_turn && (fault == count || chosen.is_none()) {
-                entry.counts.done += 1;
+                entry.counts.applied += 1;
                 chosen = chosen.or(Some(fault).filter(|fault| *fault != count));
             }
         }
@@ -99,22 +104,22 @@ mod tests {
     use http::{Method, Uri};
 
     use super::*;
-    use crate::fault::rule::{Requests, events_of, requests, verb, writes};
-    use crate::fault::{Refusal, Verb};
+    use crate::fault::rule::{RequestMatcher, all_requests, events_of, verb, writes};
+    use crate::fault::{InjectedStatus, Verb};
 
     const SCHEDULER: &str = "system:kube-scheduler";
 
-    fn asked(user: &str, method: &str, uri: &str) -> Asked {
-        Asked::read(user, &method.parse::<Method>().unwrap(), &uri.parse::<Uri>().unwrap(), b"").unwrap()
+    fn observed_request(user: &str, method: &str, uri: &str) -> ObservedRequest {
+        ObservedRequest::read(user, &method.parse::<Method>().unwrap(), &uri.parse::<Uri>().unwrap(), b"").unwrap()
     }
 
-    fn bind() -> Asked {
-        asked(SCHEDULER, "POST", "/api/v1/namespaces/ns/pods/p/binding")
+    fn bind() -> ObservedRequest {
+        observed_request(SCHEDULER, "POST", "/api/v1/namespaces/ns/pods/p/binding")
     }
 
     /// `x` where the rule is done, `.` where not.
-    fn hits(rule: Rule, times: usize) -> String {
-        let mut rules = Rules::default();
+    fn hits(rule: FaultRule, times: usize) -> String {
+        let mut rules = FaultRules::default();
         rules.add(rule);
         (0..times).map(|_| if rules.decide(&bind()) == Fault::Count { '.' } else { 'x' }).collect()
     }
@@ -122,45 +127,58 @@ mod tests {
     #[test]
     fn a_rule_is_about_the_requests_it_names_and_no_others() {
         for (case, of, want) in [
-            ("everything", requests(), true),
+            ("everything", all_requests(), true),
             ("writes", writes(), true),
             ("the verb", verb(Verb::Create), true),
             ("another verb", verb(Verb::Update), false),
-            ("the user", requests().by(SCHEDULER), true),
-            ("the user's last part", requests().by("kube-scheduler"), true),
-            ("a tail of the user that is no part", requests().by("scheduler"), false),
-            ("another user", requests().by("system:phalanx"), false),
-            ("either of two users", requests().by("system:phalanx").by("kube-scheduler"), true),
-            ("the resource", requests().of("pods"), true),
-            ("another resource", requests().of("batch/jobs"), false),
-            ("all but another resource", requests().not_of("events"), true),
-            ("all but this resource", requests().not_of("pods"), false),
-            ("all but this resource and another", requests().not_of("events").not_of("pods"), false),
-            ("the subresource", requests().at("binding"), true),
-            ("another subresource", requests().at("status"), false),
-            ("no subresource", requests().at(""), false),
-            ("the namespace", requests().within("ns"), true),
-            ("another namespace", requests().within("default"), false),
-            ("the name", requests().named("p"), true),
-            ("another name", requests().named("q"), false),
-            ("all of it", verb(Verb::Create).of("pods").at("binding").within("ns").named("p").by(SCHEDULER), true),
+            ("the user", all_requests().by_user(SCHEDULER), true),
+            ("the user's last part", all_requests().by_user("kube-scheduler"), true),
+            ("a tail of the user that is no part", all_requests().by_user("scheduler"), false),
+            ("another user", all_requests().by_user("system:phalanx"), false),
+            ("either of two users", all_requests().by_user("system:phalanx").by_user("kube-scheduler"), true),
+            ("the resource", all_requests().on_resource("pods"), true),
+            ("another resource", all_requests().on_resource("batch/jobs"), false),
+            ("all but another resource", all_requests().not_on_resource("events"), true),
+            ("all but this resource", all_requests().not_on_resource("pods"), false),
+            (
+                "all but this resource and another",
+                all_requests().not_on_resource("events").not_on_resource("pods"),
+                false,
+            ),
+            ("the subresource", all_requests().on_subresource("binding"), true),
+            ("another subresource", all_requests().on_subresource("status"), false),
+            ("no subresource", all_requests().on_subresource(""), false),
+            ("the namespace", all_requests().in_namespace("ns"), true),
+            ("another namespace", all_requests().in_namespace("default"), false),
+            ("the name", all_requests().named("p"), true),
+            ("another name", all_requests().named("q"), false),
+            (
+                "all of it",
+                verb(Verb::Create)
+                    .on_resource("pods")
+                    .on_subresource("binding")
+                    .in_namespace("ns")
+                    .named("p")
+                    .by_user(SCHEDULER),
+                true,
+            ),
         ] {
-            let of: Requests = of;
-            assert_eq!(of.include(&bind()), want, "{case}");
+            let of: RequestMatcher = of;
+            assert_eq!(of.matches(&bind()), want, "{case}");
         }
     }
 
     #[test]
     fn occurrences_are_counted_from_one() {
-        let rule = || Rule::on(requests(), Fault::Cut);
+        let rule = || FaultRule::on(all_requests(), Fault::Cut);
         for (case, rule, want) in [
             ("always", rule(), "xxxxxxxx"),
             ("the third", rule().nth(3), "..x....."),
-            ("from the third", rule().from(3), "..xxxxxx"),
-            ("every third", rule().every(3), "..x..x.."),
-            ("the first three", rule().first(3), "xxx....."),
-            ("never", rule().chance(0, 1), "........"),
-            ("surely", rule().chance(1000, 1), "xxxxxxxx"),
+            ("from the third", rule().starting_at_nth(3), "..xxxxxx"),
+            ("every third", rule().every_nth(3), "..x..x.."),
+            ("the first three", rule().first_n(3), "xxx....."),
+            ("never", rule().with_chance(0, 1), "........"),
+            ("surely", rule().with_chance(1000, 1), "xxxxxxxx"),
         ] {
             assert_eq!(hits(rule, 8), want, "{case}");
         }
@@ -168,7 +186,7 @@ mod tests {
 
     #[test]
     fn chance_follows_from_its_seed() {
-        let drawn = |seed| hits(Rule::on(requests(), Fault::Cut).chance(300, seed), 1000);
+        let drawn = |seed| hits(FaultRule::on(all_requests(), Fault::Cut).with_chance(300, seed), 1000);
         assert_eq!(drawn(1), drawn(1));
         assert_ne!(drawn(1), drawn(2));
         let hit = drawn(1).matches('x').count();
@@ -177,39 +195,43 @@ mod tests {
 
     #[test]
     fn the_first_rule_whose_turn_it_is_is_done_and_all_count() {
-        let mut rules = Rules::default();
-        let counting = rules.add(Rule::on(requests(), Fault::Count));
-        let second = rules.add(Rule::on(writes(), Fault::Cut).nth(2));
-        let all = rules.add(Rule::on(requests().of("pods"), Fault::Answer(Refusal::Conflict)));
-        let other = rules.add(Rule::on(requests().of("nodes"), Fault::Cut));
+        let mut rules = FaultRules::default();
+        let counting = rules.add(FaultRule::on(all_requests(), Fault::Count));
+        let second = rules.add(FaultRule::on(writes(), Fault::Cut).nth(2));
+        let all =
+            rules.add(FaultRule::on(all_requests().on_resource("pods"), Fault::Respond(InjectedStatus::Conflict)));
+        let other = rules.add(FaultRule::on(all_requests().on_resource("nodes"), Fault::Cut));
         let happened: Vec<Fault> = (0..3).map(|_| rules.decide(&bind())).collect();
-        assert_eq!(happened, [Fault::Answer(Refusal::Conflict), Fault::Cut, Fault::Answer(Refusal::Conflict)]);
-        let counts = [counting, second, all, other].map(|id| (rules.counts(id).seen, rules.counts(id).done));
+        assert_eq!(
+            happened,
+            [Fault::Respond(InjectedStatus::Conflict), Fault::Cut, Fault::Respond(InjectedStatus::Conflict)]
+        );
+        let counts = [counting, second, all, other].map(|id| (rules.counts(id).matched, rules.counts(id).applied));
         assert_eq!(counts, [(3, 3), (3, 1), (3, 2), (0, 0)]);
     }
 
     #[test]
     fn a_removed_rule_does_and_counts_nothing_more() {
-        let mut rules = Rules::default();
-        let cut = rules.add(Rule::on(requests(), Fault::Cut));
+        let mut rules = FaultRules::default();
+        let cut = rules.add(FaultRule::on(all_requests(), Fault::Cut));
         assert_eq!(rules.decide(&bind()), Fault::Cut);
         rules.remove(cut);
         assert_eq!(rules.decide(&bind()), Fault::Count);
-        assert_eq!(rules.counts(cut), Counts { seen: 1, done: 1 });
-        rules.add(Rule::on(requests(), Fault::Cut));
+        assert_eq!(rules.counts(cut), RuleCounts { matched: 1, applied: 1 });
+        rules.add(FaultRule::on(all_requests(), Fault::Cut));
         rules.clear();
         assert_eq!(rules.decide(&bind()), Fault::Count);
     }
 
     #[test]
     fn rules_about_events_leave_requests_alone_and_the_other_way_round() {
-        let mut rules = Rules::default();
-        let watch = asked("u", "GET", "/api/v1/pods?watch=true");
+        let mut rules = FaultRules::default();
+        let watch = observed_request("u", "GET", "/api/v1/pods?watch=true");
         let freeze = EventFault::Delay(Duration::from_secs(30));
-        rules.add(Rule::on_events(events_of("pods"), freeze));
+        rules.add(FaultRule::on_events(events_of("pods"), freeze));
         assert_eq!((rules.decide(&watch), rules.decide_event(&watch)), (Fault::Count, freeze));
         rules.clear();
-        rules.add(Rule::on(events_of("pods"), Fault::Cut));
+        rules.add(FaultRule::on(events_of("pods"), Fault::Cut));
         assert_eq!((rules.decide(&watch), rules.decide_event(&watch)), (Fault::Cut, EventFault::Count));
     }
 }

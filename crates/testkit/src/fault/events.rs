@@ -11,15 +11,15 @@ use http_body_util::{BodyExt, StreamBody};
 use serde::Deserialize;
 use tower::BoxError;
 
-use super::asked::{Asked, Object};
-use super::layer::{AnswerBody, Faults, cut};
-use super::refusal::Refusal;
+use super::injected_status::InjectedStatus;
+use super::layer::{Faults, ResponseBody, connection_cut};
+use super::observed_request::{NamedObject, ObservedRequest};
 use super::rule::EventFault;
 
 /// The same watch with what the rules ask for. Whoever reads it drives it; nothing runs on its behalf.
-pub(super) fn through(faults: Faults, asked: Asked, body: AnswerBody) -> AnswerBody {
-    let lines = Lines { body, unread: BytesMut::new() };
-    let watch = Watch { faults, asked, lines, ready: VecDeque::new(), postponed: None, ended: false };
+pub(super) fn with_event_faults(faults: Faults, request: ObservedRequest, body: ResponseBody) -> ResponseBody {
+    let lines = LineReader { body, unread: BytesMut::new() };
+    let watch = FaultyWatch { faults, request, lines, ready: VecDeque::new(), postponed: None, ended: false };
     let frames = stream::unfold(watch, |mut watch| async move {
         let frame = watch.next().await?;
         Some((frame.map(Frame::data), watch))
@@ -27,11 +27,11 @@ pub(super) fn through(faults: Faults, asked: Asked, body: AnswerBody) -> AnswerB
     StreamBody::new(frames).boxed_unsync()
 }
 
-struct Watch {
+struct FaultyWatch {
     faults: Faults,
     /// The watch itself.
-    asked: Asked,
-    lines: Lines,
+    request: ObservedRequest,
+    lines: LineReader,
     /// Lines that may go to the client now.
     ready: VecDeque<Bytes>,
     /// A line that waits for another to overtake it, and for how long.
@@ -40,7 +40,7 @@ struct Watch {
     ended: bool,
 }
 
-impl Watch {
+impl FaultyWatch {
     /// The next line for the client; `None` at the end.
     async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         while self.ready.is_empty() && !self.ended {
@@ -49,17 +49,17 @@ impl Watch {
                 Some((_, patience)) => match tokio::time::timeout(*patience, self.lines.next()).await {
                     Ok(line) => line,
                     Err(_) => {
-                        self.release();
+                        self.release_postponed();
                         continue;
                     }
                 },
             };
             let taken = match line {
-                Some(Ok(line)) => self.take(line).await,
+                Some(Ok(line)) => self.apply_faults(line).await,
                 Some(Err(error)) => Err(error),
                 None => {
                     self.ended = true;
-                    self.release();
+                    self.release_postponed();
                     Ok(())
                 }
             };
@@ -71,9 +71,9 @@ impl Watch {
         self.ready.pop_front().map(Ok)
     }
 
-    async fn take(&mut self, line: Bytes) -> Result<(), BoxError> {
-        let fault = match subject(&line) {
-            Some(object) => self.faults.decide_event(&self.asked.about(object.metadata)),
+    async fn apply_faults(&mut self, line: Bytes) -> Result<(), BoxError> {
+        let fault = match event_object(&line) {
+            Some(object) => self.faults.decide_event(&self.request.for_event_object(object.metadata)),
             // Bookmarks and errors are no changes; they keep their place in the order.
             None => EventFault::Count,
         };
@@ -83,50 +83,50 @@ impl Watch {
                 tokio::time::sleep(delay).await;
                 self.ready.push_back(line);
             }
-            EventFault::Cut => return Err(cut()),
+            EventFault::Cut => return Err(connection_cut()),
             EventFault::Expire => {
                 self.ended = true;
-                let status = Refusal::Expired.status(&self.asked);
+                let status = InjectedStatus::Expired.status(&self.request);
                 self.ready.push_back(format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into());
                 return Ok(());
             }
             EventFault::Repeat => self.ready.extend([line.clone(), line]),
             EventFault::Drop => return Ok(()),
             EventFault::Postpone(patience) => {
-                self.release();
+                self.release_postponed();
                 self.postponed = Some((line, patience));
                 return Ok(());
             }
         }
-        self.release();
+        self.release_postponed();
         Ok(())
     }
 
     /// What was postponed has been overtaken.
-    fn release(&mut self) {
+    fn release_postponed(&mut self) {
         self.ready.extend(self.postponed.take().map(|(line, _)| line));
     }
 }
 
 /// Whom an event is about; `None` for a line that tells of no change.
-fn subject(line: &[u8]) -> Option<Object> {
+fn event_object(line: &[u8]) -> Option<NamedObject> {
     #[derive(Deserialize)]
-    struct Event<'a> {
+    struct WatchLine<'a> {
         #[serde(rename = "type", borrow)]
         kind: Cow<'a, str>,
-        object: Object,
+        object: NamedObject,
     }
-    let event: Event = serde_json::from_slice(line).ok()?;
+    let event: WatchLine = serde_json::from_slice(line).ok()?;
     matches!(event.kind.as_ref(), "ADDED" | "MODIFIED" | "DELETED").then_some(event.object)
 }
 
 /// The body of a watch as lines, each with its newline.
-struct Lines {
-    body: AnswerBody,
+struct LineReader {
+    body: ResponseBody,
     unread: BytesMut,
 }
 
-impl Lines {
+impl LineReader {
     /// The next line; a last one may lack its newline. Cancel safe: what has arrived stays.
     async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         let mut searched = 0;

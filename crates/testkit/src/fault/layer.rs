@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use apiserver::request::Verb;
 use bytes::Bytes;
-use controlplane::Wrap;
+use controlplane::ClientWrapper;
 use http::request::Parts;
 use http::{Request, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -18,28 +18,28 @@ use kube::client::Body;
 use tokio::sync::Notify;
 use tower::{BoxError, Service};
 
-use super::asked::Asked;
-use super::decide::{Counts, RuleId, Rules};
+use super::decide::{FaultRules, RuleCounts, RuleId};
 use super::events;
-use super::rule::{EventFault, Fault, Rule};
+use super::observed_request::ObservedRequest;
+use super::rule::{EventFault, Fault, FaultRule};
 
 /// Rules that are in force, shared by all clients that were wrapped with them. Clones are the same rules.
 #[derive(Clone, Debug, Default)]
-pub struct Faults(Arc<Shared>);
+pub struct Faults(Arc<SharedRules>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    rules: Mutex<Rules>,
+struct SharedRules {
+    rules: Mutex<FaultRules>,
     /// Told whenever the rules were asked.
-    asked: Notify,
+    rules_consulted: Notify,
 }
 
 /// What an answer is made of.
-pub(super) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+pub(super) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 impl Faults {
     /// From now on this rule holds too.
-    pub fn add(&self, rule: Rule) -> RuleId {
+    pub fn add(&self, rule: FaultRule) -> RuleId {
         self.rules().add(rule)
     }
 
@@ -54,17 +54,17 @@ impl Faults {
     }
 
     /// What the rule has seen and done so far.
-    pub fn counts(&self, rule: RuleId) -> Counts {
+    pub fn counts(&self, rule: RuleId) -> RuleCounts {
         self.rules().counts(rule)
     }
 
     /// Returns once the rule was done for the first time. What it does may be under way still.
-    pub async fn happened(&self, rule: RuleId) {
+    pub async fn wait_until_applied(&self, rule: RuleId) {
         loop {
             // Before the look, so that nothing is missed between the two.
-            let mut asked = std::pin::pin!(self.0.asked.notified());
+            let mut asked = std::pin::pin!(self.0.rules_consulted.notified());
             asked.as_mut().enable();
-            if self.counts(rule).done > 0 {
+            if self.counts(rule).applied > 0 {
                 return;
             }
             asked.await;
@@ -76,12 +76,12 @@ impl Faults {
     /// Must be called inside a tokio runtime, which `kube::Client` needs.
     pub fn wrap(&self, user: &str, client: Client) -> Client {
         let namespace = client.default_namespace().to_owned();
-        Client::new(Layer { faults: self.clone(), user: user.into(), client }, namespace)
+        Client::new(FaultService { faults: self.clone(), user: user.into(), client }, namespace)
     }
 
     /// For `controlplane::Config::wrap`: every part's client goes through these rules under the part's own name, outside
     /// of what `inner` puts around it.
-    pub fn around(&self, inner: Option<Wrap>) -> Wrap {
+    pub fn client_wrapper(&self, inner: Option<ClientWrapper>) -> ClientWrapper {
         let faults = self.clone();
         Arc::new(move |who, client| {
             let client = inner.iter().fold(client, |client, wrap| wrap(who, client));
@@ -89,46 +89,46 @@ impl Faults {
         })
     }
 
-    pub(super) fn decide_event(&self, asked: &Asked) -> EventFault {
-        let fault = self.rules().decide_event(asked);
-        self.0.asked.notify_waiters();
+    pub(super) fn decide_event(&self, request: &ObservedRequest) -> EventFault {
+        let fault = self.rules().decide_event(request);
+        self.0.rules_consulted.notify_waiters();
         fault
     }
 
-    fn rules(&self) -> MutexGuard<'_, Rules> {
+    fn rules(&self) -> MutexGuard<'_, FaultRules> {
         self.0.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One request from the caller to the server and back.
-    pub(super) async fn pass(
+    pub(super) async fn forward_with_faults(
         &self,
         user: &str,
         client: &Client,
         request: Request<Bytes>,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let (parts, body) = request.into_parts();
         let forward = || forward(client, &parts, &body);
-        let Some(asked) = Asked::read(user, &parts.method, &parts.uri, &body) else { return forward().await };
+        let Some(asked) = ObservedRequest::read(user, &parts.method, &parts.uri, &body) else { return forward().await };
         let fault = self.rules().decide(&asked);
-        self.0.asked.notify_waiters();
+        self.0.rules_consulted.notify_waiters();
         let response = match fault {
             Fault::Count => forward().await?,
             Fault::Delay(delay) => {
                 tokio::time::sleep(delay).await;
                 forward().await?
             }
-            Fault::DelayAnswer(delay) => {
+            Fault::DelayResponse(delay) => {
                 let response = forward().await;
                 tokio::time::sleep(delay).await;
                 response?
             }
-            Fault::Cut => return Err(cut()),
-            Fault::CutAnswer => {
+            Fault::Cut => return Err(connection_cut()),
+            Fault::CutResponse => {
                 forward().await?;
-                return Err(cut());
+                return Err(connection_cut());
             }
             Fault::BlackHole => std::future::pending().await,
-            Fault::BlackHoleAnswer => {
+            Fault::BlackHoleResponse => {
                 forward().await?;
                 std::future::pending().await
             }
@@ -136,47 +136,47 @@ impl Faults {
                 forward().await?;
                 forward().await?
             }
-            Fault::Answer(refusal) => refusal.response(&asked).map(whole),
-            Fault::AnswerAfter(refusal) => {
+            Fault::Respond(refusal) => refusal.response(&asked).map(full_body),
+            Fault::RespondAfter(refusal) => {
                 forward().await?;
-                refusal.response(&asked).map(whole)
+                refusal.response(&asked).map(full_body)
             }
         };
         // Only JSON comes in lines; a watch in another form passes as it is.
         let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
         if asked.verb == Verb::Watch && response.status().is_success() && is_json {
             let faults = self.clone();
-            return Ok(response.map(|body| events::through(faults, asked, body)));
+            return Ok(response.map(|body| events::with_event_faults(faults, asked, body)));
         }
         Ok(response)
     }
 }
 
-async fn forward(client: &Client, parts: &Parts, body: &Bytes) -> Result<Response<AnswerBody>, BoxError> {
+async fn forward(client: &Client, parts: &Parts, body: &Bytes) -> Result<Response<ResponseBody>, BoxError> {
     let request = Request::from_parts(parts.clone(), Body::from(body.clone()));
     Ok(client.send(request).await?.map(|body| body.map_err(BoxError::from).boxed_unsync()))
 }
 
-fn whole(bytes: Bytes) -> AnswerBody {
+fn full_body(bytes: Bytes) -> ResponseBody {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// What a caller sees of a connection that broke.
-pub(super) fn cut() -> BoxError {
+pub(super) fn connection_cut() -> BoxError {
     io::Error::new(io::ErrorKind::ConnectionReset, "the connection was cut (injected)").into()
 }
 
 /// A client's service with faults in front of it.
-struct Layer {
+struct FaultService {
     faults: Faults,
     user: Arc<str>,
     client: Client,
 }
 
-impl Service<Request<Body>> for Layer {
-    type Response = Response<AnswerBody>;
+impl Service<Request<Body>> for FaultService {
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         // The client behind waits for its own service when it is called.
@@ -188,7 +188,7 @@ impl Service<Request<Body>> for Layer {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await?;
-            faults.pass(&user, &client, Request::from_parts(parts, body)).await
+            faults.forward_with_faults(&user, &client, Request::from_parts(parts, body)).await
         })
     }
 }

@@ -19,17 +19,17 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tower::BoxError;
 
-use super::layer::{AnswerBody, Faults};
+use super::layer::{Faults, ResponseBody};
 
 /// Connections at once; more wait to be accepted.
-const CONNECTIONS_MAX: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 /// The largest request, somewhat above what a server takes, so that the server says no and not the proxy.
-const BODY_BYTES_MAX: usize = 4 << 20;
+const MAX_BODY_BYTES: usize = 4 << 20;
 /// How long a request may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Headers that are about one connection, or that say who asks: the client behind the proxy has its own.
-const NOT_FORWARDED: [header::HeaderName; 9] = [
+const STRIPPED_HEADERS: [header::HeaderName; 9] = [
     header::HOST,
     header::CONNECTION,
     header::TRANSFER_ENCODING,
@@ -55,7 +55,7 @@ impl Proxy {
     pub async fn start(faults: &Faults, user: &str, client: Client) -> io::Result<Proxy> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let behind = Behind { faults: faults.clone(), user: user.into(), client };
+        let behind = ProxyTarget { faults: faults.clone(), user: user.into(), client };
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, behind));
         Ok(Proxy { address, _tasks: tasks })
@@ -100,15 +100,15 @@ current-context: faults
 
 /// What stands behind the listener.
 #[derive(Clone)]
-struct Behind {
+struct ProxyTarget {
     faults: Faults,
     user: Arc<str>,
     client: Client,
 }
 
 /// Accepts for ever. A place is free before a connection is accepted, so that more than the limit wait in the kernel.
-async fn accept(listener: TcpListener, behind: Behind) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn accept(listener: TcpListener, behind: ProxyTarget) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
         let place = Arc::clone(&places).acquire_owned().await.expect("this semaphore is never closed");
@@ -126,36 +126,36 @@ async fn accept(listener: TcpListener, behind: Behind) {
     }
 }
 
-async fn serve(stream: TcpStream, behind: Behind) {
+async fn serve(stream: TcpStream, behind: ProxyTarget) {
     let _ = stream.set_nodelay(true);
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(ARRIVAL);
-    let service = tower::service_fn(move |request| behind.clone().pass(request));
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(READ_TIMEOUT);
+    let service = tower::service_fn(move |request| behind.clone().forward(request));
     // An error of the service is a connection that breaks, which is what a cut is meant to be.
     let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await;
 }
 
-impl Behind {
-    async fn pass<B>(self, request: Request<B>) -> Result<Response<AnswerBody>, BoxError>
+impl ProxyTarget {
+    async fn forward<B>(self, request: Request<B>) -> Result<Response<ResponseBody>, BoxError>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let body = tokio::time::timeout(ARRIVAL, Limited::new(body, BODY_BYTES_MAX).collect()).await??.to_bytes();
+        let body = tokio::time::timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await??.to_bytes();
         // Path and query alone: the client behind knows its server's address.
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let mut forwarded = Request::builder().method(parts.method).uri(path).body(body)?;
-        *forwarded.headers_mut() = forwardable(parts.headers);
-        let mut response = self.faults.pass(&self.user, &self.client, forwarded).await?;
-        *response.headers_mut() = forwardable(std::mem::take(response.headers_mut()));
+        *forwarded.headers_mut() = strip_headers(parts.headers);
+        let mut response = self.faults.forward_with_faults(&self.user, &self.client, forwarded).await?;
+        *response.headers_mut() = strip_headers(std::mem::take(response.headers_mut()));
         *response.version_mut() = http::Version::default();
         Ok(response)
     }
 }
 
-fn forwardable(mut headers: HeaderMap) -> HeaderMap {
-    for name in NOT_FORWARDED {
+fn strip_headers(mut headers: HeaderMap) -> HeaderMap {
+    for name in STRIPPED_HEADERS {
         headers.remove(name);
     }
     headers

@@ -5,23 +5,23 @@ use std::time::Duration;
 use api::Random;
 use apiserver::request::Verb;
 
-use super::asked::Asked;
-use super::refusal::Refusal;
+use super::injected_status::InjectedStatus;
+use super::observed_request::ObservedRequest;
 
 /// Something that goes wrong, and when. Without a word about occurrences it goes wrong every time.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct FaultRule {
     /// What it is about.
-    pub(super) of: Requests,
+    pub(super) requests: RequestMatcher,
     /// Which occurrences are hit, counted from the moment the rule is added.
-    pub(super) when: Occurrences,
+    pub(super) occurrences: Occurrences,
     /// What happens to those.
-    pub(super) does: Does,
+    pub(super) effect: RuleEffect,
 }
 
 /// What a rule does, and to what.
 #[derive(Clone, Debug)]
-pub(super) enum Does {
+pub(super) enum RuleEffect {
     /// It hits requests.
     Request(Fault),
     /// It hits single events of watches, and counts those.
@@ -36,21 +36,21 @@ pub enum Fault {
     /// The server sees it this much later.
     Delay(Duration),
     /// The server sees it at once, and the caller hears of it this much later.
-    DelayAnswer(Duration),
+    DelayResponse(Duration),
     /// The connection breaks before the server sees it.
     Cut,
     /// The server does it, and the connection breaks before the caller hears of it.
-    CutAnswer,
+    CutResponse,
     /// The server never sees it, and the caller never hears anything: the connection stays open and is dead.
     BlackHole,
     /// The server does it, and the caller never hears anything: the connection stays open and is dead.
-    BlackHoleAnswer,
+    BlackHoleResponse,
     /// The server sees it twice, as when something on the way tries again by itself. The caller hears the second answer.
     Repeat,
     /// The server does not see it; this is the answer.
-    Answer(Refusal),
+    Respond(InjectedStatus),
     /// The server does it; this is the answer all the same.
-    AnswerAfter(Refusal),
+    RespondAfter(InjectedStatus),
 }
 
 /// What happens to an event of a watch.
@@ -98,7 +98,7 @@ pub(super) enum Occurrences {
 
 impl Occurrences {
     /// Whether occurrence number `nth` is hit. Draws from `random` once for each occurrence, if at all.
-    pub(super) fn include(self, nth: u64, random: &Random) -> bool {
+    pub(super) fn includes(self, nth: u64, random: &Random) -> bool {
         match self {
             Occurrences::All => true,
             Occurrences::Nth(n) => nth == n,
@@ -117,51 +117,51 @@ impl Occurrences {
     }
 }
 
-impl Rule {
+impl FaultRule {
     /// `fault` happens to these requests.
-    pub fn on(of: Requests, fault: Fault) -> Rule {
-        Rule { of, when: Occurrences::All, does: Does::Request(fault) }
+    pub fn on(of: RequestMatcher, fault: Fault) -> FaultRule {
+        FaultRule { requests: of, occurrences: Occurrences::All, effect: RuleEffect::Request(fault) }
     }
 
     /// `fault` happens to events of these watches. Namespace and name are those of the object an event is about.
-    pub fn on_events(of: Requests, fault: EventFault) -> Rule {
-        Rule { of, when: Occurrences::All, does: Does::Event(fault) }
+    pub fn on_events(of: RequestMatcher, fault: EventFault) -> FaultRule {
+        FaultRule { requests: of, occurrences: Occurrences::All, effect: RuleEffect::Event(fault) }
     }
 
     /// Only the `n`-th time.
     #[must_use]
-    pub fn nth(self, n: u64) -> Rule {
-        Rule { when: Occurrences::Nth(n), ..self }
+    pub fn nth(self, n: u64) -> FaultRule {
+        FaultRule { occurrences: Occurrences::Nth(n), ..self }
     }
 
     /// The `n`-th time and every time after it.
     #[must_use]
-    pub fn from(self, n: u64) -> Rule {
-        Rule { when: Occurrences::From(n), ..self }
+    pub fn starting_at_nth(self, n: u64) -> FaultRule {
+        FaultRule { occurrences: Occurrences::From(n), ..self }
     }
 
     /// Every `n`-th time.
     #[must_use]
-    pub fn every(self, n: u64) -> Rule {
-        Rule { when: Occurrences::EveryNth(n), ..self }
+    pub fn every_nth(self, n: u64) -> FaultRule {
+        FaultRule { occurrences: Occurrences::EveryNth(n), ..self }
     }
 
     /// Only the first `n` times.
     #[must_use]
-    pub fn first(self, n: u64) -> Rule {
-        Rule { when: Occurrences::First(n), ..self }
+    pub fn first_n(self, n: u64) -> FaultRule {
+        FaultRule { occurrences: Occurrences::First(n), ..self }
     }
 
     /// Each time with a chance of `per_mille` in a thousand, drawn from `seed`.
     #[must_use]
-    pub fn chance(self, per_mille: u64, seed: u64) -> Rule {
-        Rule { when: Occurrences::Chance { per_mille, seed }, ..self }
+    pub fn with_chance(self, per_mille: u64, seed: u64) -> FaultRule {
+        FaultRule { occurrences: Occurrences::Chance { per_mille, seed }, ..self }
     }
 }
 
 /// Which requests a rule is about. What is not said does not matter.
 #[derive(Clone, Debug, Default)]
-pub struct Requests {
+pub struct RequestMatcher {
     /// One of these; any when empty.
     verbs: Vec<Verb>,
     /// One of these; any when empty.
@@ -176,79 +176,79 @@ pub struct Requests {
 }
 
 /// All requests.
-pub fn requests() -> Requests {
-    Requests::default()
+pub fn all_requests() -> RequestMatcher {
+    RequestMatcher::default()
 }
 
 /// Requests of one verb.
-pub fn verb(verb: Verb) -> Requests {
-    Requests { verbs: vec![verb], ..Requests::default() }
+pub fn verb(verb: Verb) -> RequestMatcher {
+    RequestMatcher { verbs: vec![verb], ..RequestMatcher::default() }
 }
 
 /// Requests that change something.
-pub fn writes() -> Requests {
+pub fn writes() -> RequestMatcher {
     let verbs = vec![Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::DeleteCollection];
-    Requests { verbs, ..Requests::default() }
+    RequestMatcher { verbs, ..RequestMatcher::default() }
 }
 
 /// Watches of one resource, for rules about events.
-pub fn events_of(resource: &str) -> Requests {
-    verb(Verb::Watch).of(resource)
+pub fn events_of(resource: &str) -> RequestMatcher {
+    verb(Verb::Watch).on_resource(resource)
 }
 
-impl Requests {
+impl RequestMatcher {
     /// Only those of this user, given whole or by its last part: `job-controller` is
     /// `system:serviceaccount:kube-system:job-controller` too. Said again, those of either.
     #[must_use]
-    pub fn by(mut self, user: &str) -> Requests {
+    pub fn by_user(mut self, user: &str) -> RequestMatcher {
         self.users.push(user.to_owned());
         self
     }
 
     /// Only those about this resource and its subresources: `pods`, `batch/jobs`, `scheduling.k8s.io/podgroups`.
     #[must_use]
-    pub fn of(self, resource: &str) -> Requests {
-        Requests { resource: Some(resource.to_owned()), ..self }
+    pub fn on_resource(self, resource: &str) -> RequestMatcher {
+        RequestMatcher { resource: Some(resource.to_owned()), ..self }
     }
 
     /// None of those about this resource: most tests leave `events` alone. Said again, of neither.
     #[must_use]
-    pub fn not_of(mut self, resource: &str) -> Requests {
+    pub fn not_on_resource(mut self, resource: &str) -> RequestMatcher {
         self.not_resources.push(resource.to_owned());
         self
     }
 
     /// Only those at this subresource: `status`, `binding`. With an empty text, only those at none.
     #[must_use]
-    pub fn at(self, subresource: &str) -> Requests {
-        Requests { subresource: Some(subresource.to_owned()), ..self }
+    pub fn on_subresource(self, subresource: &str) -> RequestMatcher {
+        RequestMatcher { subresource: Some(subresource.to_owned()), ..self }
     }
 
     /// Only those in this namespace.
     #[must_use]
-    pub fn within(self, namespace: &str) -> Requests {
-        Requests { namespace: Some(namespace.to_owned()), ..self }
+    pub fn in_namespace(self, namespace: &str) -> RequestMatcher {
+        RequestMatcher { namespace: Some(namespace.to_owned()), ..self }
     }
 
     /// Only those about the object of this name.
     #[must_use]
-    pub fn named(self, name: &str) -> Requests {
-        Requests { name: Some(name.to_owned()), ..self }
+    pub fn named(self, name: &str) -> RequestMatcher {
+        RequestMatcher { name: Some(name.to_owned()), ..self }
     }
 
     /// Whether `asked` is one of them.
-    pub fn include(&self, asked: &Asked) -> bool {
+    pub fn matches(&self, request: &ObservedRequest) -> bool {
         let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         let user_is = |wanted: &String| {
-            let rest = asked.user.strip_suffix(wanted.as_str());
+            let rest = request.user.strip_suffix(wanted.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(':'))
         };
-        (self.verbs.is_empty() || self.verbs.contains(&asked.verb))
+        (self.verbs.is_empty() || self.verbs.contains(&request.verb))
             && (self.users.is_empty() || self.users.iter().any(user_is))
-            && is(&self.resource, &asked.resource)
-            && !self.not_resources.contains(&asked.resource)
-            && is(&self.subresource, &asked.subresource)
-            && is(&self.namespace, &asked.namespace)
-            && is(&self.name, &asked.name)
+            && is(&self.resource, &request.resource)
+            && !self.not_resources.contains(&request.resource)
+            && is(&self.subresource, &request.subresource)
+            && is(&self.namespace, &request.namespace)
+            && is(&self.name, &request.name)
     }
 }

@@ -4,26 +4,26 @@
 //! answered, and writing it back must change nothing: defaults are a fixed point, in JSON and in YAML.
 
 use bytes::Bytes;
-use store::Limits;
+use store::HistoryLimits;
 
-use super::Outcome;
-use super::ask::{Answer, Asked, JSON, percent_encoded};
+use super::FuzzOutcome;
+use super::checked_server::{CheckedResponse, CheckedServer, JSON, percent_encoded};
 use super::kinds;
 
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// How a body is sent, by the low bits of one byte.
-struct Form {
+struct CreateOptions {
     /// Bits 0 and 1.
     media_type: &'static str,
     /// Bits 2 and 3.
     field_validation: &'static str,
 }
 
-impl Form {
-    fn of(bits: u8) -> Form {
-        Form {
+impl CreateOptions {
+    fn from_bits(bits: u8) -> CreateOptions {
+        CreateOptions {
             media_type: [JSON, YAML, PROTOBUF, YAML][usize::from(bits & 3)],
             field_validation: ["Warn", "Strict", "Ignore", "Strict"][usize::from(bits >> 2 & 3)],
         }
@@ -31,27 +31,31 @@ impl Form {
 }
 
 /// Checks one input.
-pub fn check(input: &[u8]) -> Outcome {
-    let Some((head, body)) = input.split_first_chunk() else { return Outcome::Refused };
+pub fn check(input: &[u8]) -> FuzzOutcome {
+    let Some((head, body)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
     simulator::on_virtual_time(async {
-        let asked = Asked::new(Limits::default());
+        let asked = CheckedServer::new(HistoryLimits::default());
         match create(&asked, *head, Bytes::copy_from_slice(body)).await {
             Some((path, created)) => {
-                follow_up(&asked, &path, &created).await;
-                Outcome::Accepted
+                check_accepted(&asked, &path, &created).await;
+                FuzzOutcome::Accepted
             }
-            None => Outcome::Refused,
+            None => FuzzOutcome::Refused,
         }
     })
 }
 
 /// Posts a body. Returns where the object is, and the answer, if it was accepted.
-pub(super) async fn create(asked: &Asked, [letter, version, form]: [u8; 3], body: Bytes) -> Option<(String, Answer)> {
-    let form = Form::of(form);
-    let resource = kinds::resource(&asked.server, letter);
+pub(super) async fn create(
+    server: &CheckedServer,
+    [letter, version, form]: [u8; 3],
+    body: Bytes,
+) -> Option<(String, CheckedResponse)> {
+    let form = CreateOptions::from_bits(form);
+    let resource = kinds::resource(&server.inner, letter);
     let collection = kinds::collection(resource, kinds::version(resource, version));
     let options = format!("fieldValidation={}", form.field_validation);
-    let created = asked.ask("POST", &format!("{collection}?{options}"), form.media_type, body).await;
+    let created = server.request("POST", &format!("{collection}?{options}"), form.media_type, body).await;
     if !created.code.is_success() {
         return None;
     }
@@ -61,14 +65,14 @@ pub(super) async fn create(asked: &Asked, [letter, version, form]: [u8; 3], body
 }
 
 /// What must hold for an object that was accepted.
-pub(super) async fn follow_up(asked: &Asked, path: &str, created: &Answer) {
-    assert_eq!(asked.get(path).await.bytes, created.bytes, "the answer is what is kept");
+pub(super) async fn check_accepted(server: &CheckedServer, path: &str, created: &CheckedResponse) {
+    assert_eq!(server.get(path).await.bytes, created.bytes, "the answer is what is kept");
     for media_type in [JSON, YAML] {
         let again =
-            asked.ask("PUT", &format!("{path}?fieldValidation=Strict"), media_type, created.bytes.clone()).await;
-        let again = again.granted("an object is written back as it was read");
+            server.request("PUT", &format!("{path}?fieldValidation=Strict"), media_type, created.bytes.clone()).await;
+        let again = again.expect_success("an object is written back as it was read");
         assert_eq!(again.bytes, created.bytes, "writing back what was read changes nothing ({media_type})");
     }
-    asked.get_table(path).await.granted("every object is a row");
-    asked.ask("DELETE", path, JSON, "").await.granted("every new object can be deleted");
+    server.get_table(path).await.expect_success("every object is a row");
+    server.request("DELETE", path, JSON, "").await.expect_success("every new object can be deleted");
 }

@@ -11,31 +11,32 @@ use api::Revision;
 use api::views::ObjectKey;
 use http::StatusCode;
 use serde_json::{Value, json};
-use store::Limits;
+use store::HistoryLimits;
 
-use super::Outcome;
-use super::ask::{Answer, Asked, JSON, percent_encoded};
+use super::FuzzOutcome;
+use super::checked_server::{CheckedResponse, CheckedServer, JSON, percent_encoded};
 
 /// What is listed and how, by the low bits of one byte.
-struct Form {
+struct ListOptions {
     /// Bits 0 and 1, plus one.
     limit: usize,
     /// Bits 2 and 3.
     collection: &'static str,
 }
 
-impl Form {
-    fn of(bits: u8) -> Form {
+impl ListOptions {
+    fn from_bits(bits: u8) -> ListOptions {
         let collections = ["/api/v1/pods", "/api/v1/namespaces/default/pods", "/api/v1/namespaces", "/api/v1/nodes"];
-        Form { limit: usize::from(bits & 3) + 1, collection: collections[usize::from(bits >> 2 & 3)] }
+        ListOptions { limit: usize::from(bits & 3) + 1, collection: collections[usize::from(bits >> 2 & 3)] }
     }
 }
 
 /// Checks one input.
-pub fn check(input: &[u8]) -> Outcome {
-    static LISTED: LazyLock<(Asked, u64)> = LazyLock::new(|| simulator::on_virtual_time(pods()));
-    let (asked, now) = &*LISTED;
-    let Some((&[letter, form], token)) = input.split_first_chunk() else { return Outcome::Refused };
+pub fn check(input: &[u8]) -> FuzzOutcome {
+    static SERVER_WITH_PODS: LazyLock<(CheckedServer, u64)> =
+        LazyLock::new(|| simulator::on_virtual_time(server_with_pods()));
+    let (asked, now) = &*SERVER_WITH_PODS;
+    let Some((&[letter, form], token)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
     let encoded = |text: &[u8]| -> String { text.iter().map(|byte| format!("{byte:02x}")).collect() };
     let token = match (letter, token) {
         (b't', token) => String::from_utf8_lossy(token).into_owned(),
@@ -43,36 +44,37 @@ pub fn check(input: &[u8]) -> Outcome {
         (_, token) => encoded(token),
     };
     if token.is_empty() {
-        return Outcome::Refused; // No token at all: the list begins at its beginning.
+        return FuzzOutcome::Refused; // No token at all: the list begins at its beginning.
     }
-    simulator::on_virtual_time(walk(asked, &Form::of(form), &token))
+    simulator::on_virtual_time(follow_pages(asked, &ListOptions::from_bits(form), &token))
 }
 
-async fn walk(asked: &Asked, form: &Form, token: &str) -> Outcome {
-    let rest = asked.get(&path(form.collection, None, token)).await;
+async fn follow_pages(server: &CheckedServer, form: &ListOptions, token: &str) -> FuzzOutcome {
+    let rest = server.get(&path(form.collection, None, token)).await;
     match rest.code {
         StatusCode::OK => {}
         StatusCode::GONE => {
             let fresh = rest.text("/metadata/continue");
             assert!(!fresh.is_empty(), "whoever comes too late is told how to go on");
-            assert_eq!(asked.get(&path(form.collection, None, fresh)).await.code, StatusCode::OK, "the way to go on");
-            return Outcome::Refused;
+            assert_eq!(server.get(&path(form.collection, None, fresh)).await.code, StatusCode::OK, "the way to go on");
+            return FuzzOutcome::Refused;
         }
         code => {
             assert_eq!(code, StatusCode::BAD_REQUEST, "{}", rest.value);
-            return Outcome::Refused;
+            return FuzzOutcome::Refused;
         }
     }
-    if let Some((at, after)) = said(token) {
+    if let Some((at, after)) = decode_token(token) {
         assert_eq!(rest.text("/metadata/resourceVersion"), at, "the list is at the token's revision");
         let exact = format!("resourceVersion={at}&resourceVersionMatch=Exact");
-        let whole = asked.get(&format!("{}?{exact}", form.collection)).await.granted("the same revision, all of it");
+        let whole =
+            server.get(&format!("{}?{exact}", form.collection)).await.expect_success("the same revision, all of it");
         let behind: Vec<&Value> = items(&whole).iter().filter(|item| key(item) > after).collect();
         assert_eq!(items(&rest).iter().collect::<Vec<_>>(), behind, "all that is behind {after}");
     }
     let (mut pages, mut next) = (Vec::new(), token.to_owned());
     while !next.is_empty() {
-        let page = asked.get(&path(form.collection, Some(form.limit), &next)).await.granted("the next page");
+        let page = server.get(&path(form.collection, Some(form.limit), &next)).await.expect_success("the next page");
         let version = page.text("/metadata/resourceVersion");
         assert_eq!(version, rest.text("/metadata/resourceVersion"), "all pages are at one revision");
         next = page.text("/metadata/continue").to_owned();
@@ -85,7 +87,7 @@ async fn walk(asked: &Asked, form: &Form, token: &str) -> Outcome {
     }
     assert_eq!(pages, *items(&rest), "the pages together are the whole");
     assert!(pages.windows(2).all(|pair| key(&pair[0]) < key(&pair[1])), "in order, each once");
-    Outcome::Accepted
+    FuzzOutcome::Accepted
 }
 
 fn path(collection: &str, limit: Option<usize>, token: &str) -> String {
@@ -93,7 +95,7 @@ fn path(collection: &str, limit: Option<usize>, token: &str) -> String {
     format!("{collection}?{limit}continue={}", percent_encoded(token))
 }
 
-fn items(list: &Answer) -> &Vec<Value> {
+fn items(list: &CheckedResponse) -> &Vec<Value> {
     list.value["items"].as_array().expect("a list has items")
 }
 
@@ -103,7 +105,7 @@ fn key(item: &Value) -> ObjectKey {
 }
 
 /// The revision and the key that a token says, when it is one the server would write and names a revision.
-fn said(token: &str) -> Option<(String, ObjectKey)> {
+fn decode_token(token: &str) -> Option<(String, ObjectKey)> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -117,10 +119,12 @@ fn said(token: &str) -> Option<(String, ObjectKey)> {
 }
 
 /// Pods in two namespaces, with changes of which only the last few are still remembered; and the revision of the last.
-async fn pods() -> (Asked, u64) {
-    let asked = Asked::new(Limits { history_bytes: 8 << 10, history_age: Duration::from_secs(3600) });
-    let made = asked.ask("POST", "/api/v1/namespaces", JSON, json!({"metadata": {"name": "other"}}).to_string()).await;
-    made.granted("a second namespace");
+async fn server_with_pods() -> (CheckedServer, u64) {
+    let asked =
+        CheckedServer::new(HistoryLimits { max_history_bytes: 8 << 10, max_history_age: Duration::from_secs(3600) });
+    let made =
+        asked.request("POST", "/api/v1/namespaces", JSON, json!({"metadata": {"name": "other"}}).to_string()).await;
+    made.expect_success("a second namespace");
     for round in 0..4 {
         for (namespace, name) in
             [("default", "a"), ("default", "b"), ("default", "b-2"), ("other", "a"), ("other", "c")]
@@ -133,7 +137,7 @@ async fn pods() -> (Asked, u64) {
             if round > 0 {
                 // Names that the last round deleted are not there.
                 asked
-                    .ask(
+                    .request(
                         "PATCH",
                         &object,
                         "application/merge-patch+json",
@@ -141,9 +145,9 @@ async fn pods() -> (Asked, u64) {
                     )
                     .await;
             }
-            asked.ask("POST", &collection, JSON, pod.to_string()).await;
+            asked.request("POST", &collection, JSON, pod.to_string()).await;
             if deleted {
-                asked.ask("DELETE", &object, JSON, "").await.granted("a pod goes");
+                asked.request("DELETE", &object, JSON, "").await.expect_success("a pod goes");
             }
         }
     }
@@ -158,7 +162,7 @@ mod tests {
     #[test]
     fn the_list_has_a_past_of_which_a_part_is_gone() {
         simulator::on_virtual_time(async {
-            let (asked, now) = pods().await;
+            let (asked, now) = server_with_pods().await;
             assert!(items(&asked.get("/api/v1/pods").await).len() >= 3);
             let exact = |at: u64| format!("/api/v1/pods?resourceVersion={at}&resourceVersionMatch=Exact");
             assert_eq!(asked.get(&exact(2)).await.code, StatusCode::GONE);

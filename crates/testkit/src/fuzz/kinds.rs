@@ -1,6 +1,6 @@
 //! A letter for every kind, so that an input can name one in its first byte.
 
-use apiserver::{Resource, Server};
+use apiserver::{ApiServer, Resource};
 
 /// The kinds by their plural and group.
 pub(super) const LETTERS: [(u8, &str); 13] = [
@@ -20,7 +20,7 @@ pub(super) const LETTERS: [(u8, &str); 13] = [
 ];
 
 /// The kind of a letter. Any other byte means some kind as well, so that a mutation never leads nowhere.
-pub(super) fn resource(server: &Server, letter: u8) -> &Resource {
+pub(super) fn resource(server: &ApiServer, letter: u8) -> &Resource {
     let known = LETTERS.iter().find(|(known, _)| *known == letter);
     let (_, name) = known.unwrap_or(&LETTERS[usize::from(letter) % LETTERS.len()]);
     let resource = server.resources().iter().find(|resource| resource.qualified() == *name);
@@ -29,7 +29,7 @@ pub(super) fn resource(server: &Server, letter: u8) -> &Resource {
 
 /// The version of a digit, in the order in which the kind has them.
 pub(super) fn version(resource: &Resource, digit: u8) -> &'static str {
-    let versions: Vec<&str> = resource.served().collect();
+    let versions: Vec<&str> = resource.served_versions().collect();
     versions[usize::from(digit & 15) % versions.len()]
 }
 
@@ -45,12 +45,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::LETTERS;
-    use crate::fuzz::ask::Asked;
+    use crate::fuzz::checked_server::CheckedServer;
 
     #[test]
     fn every_kind_has_a_letter() {
-        let asked = Asked::new(store::Limits::default());
-        let served: BTreeSet<String> = asked.server.resources().iter().map(|resource| resource.qualified()).collect();
+        let asked = CheckedServer::new(store::HistoryLimits::default());
+        let served: BTreeSet<String> = asked.inner.resources().iter().map(|resource| resource.qualified()).collect();
         assert_eq!(LETTERS.iter().map(|(_, name)| (*name).to_owned()).collect::<BTreeSet<_>>(), served);
         assert_eq!(LETTERS.iter().map(|(letter, _)| *letter).collect::<BTreeSet<_>>().len(), LETTERS.len());
     }

@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use api::Pairs;
-use api::selector::{FieldOperator, Fields, LabelRequirement, Labels};
+use api::SmallMap;
+use api::selector::{FieldOperator, FieldSelector, LabelRequirement, ParsedLabelSelector};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde_json::json;
-use store::Limits;
+use store::HistoryLimits;
 
-use super::Outcome;
-use super::ask::{Asked, JSON, percent_encoded};
+use super::FuzzOutcome;
+use super::checked_server::{CheckedServer, JSON, percent_encoded};
 
 /// The labels of the pods there are.
 const PODS: [&[(&str, &str)]; 6] = [
@@ -26,41 +26,47 @@ const PODS: [&[(&str, &str)]; 6] = [
 ];
 
 /// Checks one input.
-pub fn check(input: &[u8]) -> Outcome {
-    let Some((&letter, text)) = input.split_first() else { return Outcome::Refused };
-    let Ok(text) = std::str::from_utf8(text) else { return Outcome::Refused };
+pub fn check(input: &[u8]) -> FuzzOutcome {
+    let Some((&letter, text)) = input.split_first() else { return FuzzOutcome::Refused };
+    let Ok(text) = std::str::from_utf8(text) else { return FuzzOutcome::Refused };
     let is_read = if letter == b'f' { check_fields(text) } else { check_labels(text) };
-    if is_read { Outcome::Accepted } else { Outcome::Refused }
+    if is_read { FuzzOutcome::Accepted } else { FuzzOutcome::Refused }
 }
 
 fn check_labels(text: &str) -> bool {
-    let read = Labels::parse(text).ok();
-    let pods = PODS.map(|pod| pod.iter().map(|(key, value)| (*key, (*value).to_owned())).collect::<Pairs<String>>());
+    let read = ParsedLabelSelector::parse(text).ok();
+    let pods = PODS.map(|pod| pod.iter().map(|(key, value)| (*key, (*value).to_owned())).collect::<SmallMap<String>>());
     if let Some(read) = &read {
-        let written = read.requirements().iter().map(written_label).collect::<Vec<_>>().join(",");
-        assert_eq!(Labels::parse(&written).as_ref(), Ok(read), "{text:?} is {written:?} when written again");
-        if let Some(typed) = typed(read) {
-            let typed = Labels::from_label_selector(&typed).expect("what can be read as text can be typed");
+        let written = read.requirements().iter().map(format_label).collect::<Vec<_>>().join(",");
+        assert_eq!(
+            ParsedLabelSelector::parse(&written).as_ref(),
+            Ok(read),
+            "{text:?} is {written:?} when written again"
+        );
+        if let Some(typed) = to_label_selector(read) {
+            let typed =
+                ParsedLabelSelector::from_label_selector(&typed).expect("what can be read as text can be typed");
             for pod in &pods {
                 assert_eq!(typed.matches(pod), read.matches(pod), "{text:?} typed, on {pod:?}");
             }
         }
     }
     let expected = read.as_ref().map(|read| names(|index| read.matches(&pods[index])));
-    assert_eq!(listed("labelSelector", text), expected, "{text:?}");
+    assert_eq!(list_names("labelSelector", text), expected, "{text:?}");
     read.is_some()
 }
 
 fn check_fields(text: &str) -> bool {
-    let read = Fields::parse(text).ok();
+    let read = FieldSelector::parse(text).ok();
     if let Some(read) = &read {
-        let written = read.requirements().iter().map(written_field).collect::<Vec<_>>().join(",");
-        assert_eq!(Fields::parse(&written).as_ref(), Ok(read), "{text:?} is {written:?} when written again");
+        let written = read.requirements().iter().map(format_field).collect::<Vec<_>>().join(",");
+        assert_eq!(FieldSelector::parse(&written).as_ref(), Ok(read), "{text:?} is {written:?} when written again");
     }
     let known = read.filter(|read| read.requirements().iter().all(|term| value_of(&term.field, "").is_some()));
-    let is_selected = |fields: &Fields, name: &str| fields.matches(|field| value_of(field, name).unwrap_or_default());
+    let is_selected =
+        |fields: &FieldSelector, name: &str| fields.matches(|field| value_of(field, name).unwrap_or_default());
     let expected = known.as_ref().map(|known| names(|index| is_selected(known, &name_of(index))));
-    assert_eq!(listed("fieldSelector", text), expected, "{text:?}");
+    assert_eq!(list_names("fieldSelector", text), expected, "{text:?}");
     known.is_some()
 }
 
@@ -88,29 +94,29 @@ fn value_of<'a>(field: &str, name: &'a str) -> Option<&'a str> {
 }
 
 /// The names that the server lists; `None` when it refuses.
-fn listed(option: &str, text: &str) -> Option<Vec<String>> {
-    static ASKED: LazyLock<Asked> = LazyLock::new(|| simulator::on_virtual_time(pods()));
+fn list_names(option: &str, text: &str) -> Option<Vec<String>> {
+    static SERVER: LazyLock<CheckedServer> = LazyLock::new(|| simulator::on_virtual_time(server_with_pods()));
     let path = format!("/api/v1/namespaces/default/pods?{option}={}", percent_encoded(text));
-    let answer = simulator::on_virtual_time(ASKED.get(&path));
+    let answer = simulator::on_virtual_time(SERVER.get(&path));
     let items = answer.value["items"].as_array()?;
     Some(items.iter().map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect())
 }
 
-async fn pods() -> Asked {
-    let asked = Asked::new(Limits::default());
+async fn server_with_pods() -> CheckedServer {
+    let asked = CheckedServer::new(HistoryLimits::default());
     for (index, labels) in PODS.iter().enumerate() {
         let labels: BTreeMap<_, _> = labels.iter().copied().collect();
         let pod = json!({
             "metadata": {"name": name_of(index), "labels": labels},
             "spec": {"serviceAccountName": "default", "containers": [{"name": "main", "image": "main"}]},
         });
-        let made = asked.ask("POST", "/api/v1/namespaces/default/pods", JSON, pod.to_string()).await;
-        made.granted("a pod for the selectors");
+        let made = asked.request("POST", "/api/v1/namespaces/default/pods", JSON, pod.to_string()).await;
+        made.expect_success("a pod for the selectors");
     }
     asked
 }
 
-fn written_label(requirement: &LabelRequirement) -> String {
+fn format_label(requirement: &LabelRequirement) -> String {
     match requirement {
         LabelRequirement::In(key, values) => format!("{key} in ({})", values.join(",")),
         LabelRequirement::NotIn(key, values) => format!("{key} notin ({})", values.join(",")),
@@ -121,14 +127,14 @@ fn written_label(requirement: &LabelRequirement) -> String {
     }
 }
 
-fn written_field(term: &api::selector::FieldRequirement) -> String {
+fn format_field(term: &api::selector::FieldRequirement) -> String {
     let operator = if term.operator == FieldOperator::Equals { "=" } else { "!=" };
     let value = term.value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=");
     format!("{}{operator}{value}", term.field)
 }
 
 /// The same requirements as objects carry them; `None` when there is no such form.
-fn typed(labels: &Labels) -> Option<LabelSelector> {
+fn to_label_selector(labels: &ParsedLabelSelector) -> Option<LabelSelector> {
     let typed = |requirement: &LabelRequirement| {
         let (key, operator, values) = match requirement {
             LabelRequirement::In(key, values) => (key, "In", Some(values.clone())),

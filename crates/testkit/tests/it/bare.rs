@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use testkit::{Home, job, on_home};
+use testkit::{TestCluster, job, on_test_cluster};
 
 #[test]
 fn without_groups_every_job_runs_as_plain_pods() {
-    on_home(async {
-        let home = Home::without("GenericWorkload", 4, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::with_gate_off("GenericWorkload", 4, 1).await;
         home.create(&job("plain").pods(4).gpus(1).build()).await;
         // What this one asks for is dropped before anybody sees it.
         home.create(&job("gang").pods(4).indexed().gang().gpus(1).build()).await;

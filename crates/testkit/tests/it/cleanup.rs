@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use api::views::{Condition, NamespaceView, ObjectKey};
-use controlplane::Part;
+use controlplane::Component;
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::{Home, job, on_paused_clock, pod};
+use testkit::{TestCluster, job, on_paused_clock, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "/api/v1/namespaces/lab";
 const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 
 /// A namespace with a gang that runs for ever, a gang that does not fit, a pod nobody places and a free PodGroup.
-async fn furnished(home: &Home) {
+async fn populate_namespace(home: &TestCluster) {
     home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
     let mut manifests = vec![
         job("runs").pods(2).indexed().gang().gpus(8).annotate("phalanx.dev/run-seconds", "100000").build(),
@@ -40,12 +40,12 @@ async fn furnished(home: &Home) {
     .await;
 }
 
-fn lab(home: &Home) -> Option<std::sync::Arc<NamespaceView>> {
+fn lab(home: &TestCluster) -> Option<std::sync::Arc<NamespaceView>> {
     home.caches().namespaces.get(&ObjectKey::new("", "lab"))
 }
 
 /// Everything that lives in the namespace, as the history has it.
-fn inhabitants(home: &Home) -> Vec<String> {
+fn objects_in_namespace(home: &TestCluster) -> Vec<String> {
     let mut there = std::collections::BTreeSet::new();
     for change in home.history().iter().filter(|change| change.object["metadata"]["namespace"] == "lab") {
         let id = format!("{} {}", change.resource, change.name());
@@ -61,11 +61,11 @@ fn inhabitants(home: &Home) -> Vec<String> {
 #[test]
 fn a_deleted_namespace_vanishes_with_all_that_is_in_it() {
     on_paused_clock(async {
-        let home = Home::embedded(5, Cluster::default_of(4)).await;
-        furnished(&home).await;
+        let home = TestCluster::embedded(5, Cluster::default_of(4)).await;
+        populate_namespace(&home).await;
         home.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
         home.eventually("gone", 3 * MINUTE, |home| lab(home).is_none().then_some(())).await;
-        assert_eq!(inhabitants(&home), Vec::<String>::new());
+        assert_eq!(objects_in_namespace(&home), Vec::<String>::new());
         assert!(home.request("GET", NAMESPACE, &Value::Null).await.is_err());
         home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
         home.create(&job("next").build()).await;
@@ -75,7 +75,7 @@ fn a_deleted_namespace_vanishes_with_all_that_is_in_it() {
 #[test]
 fn a_namespace_waits_for_what_others_hold_and_says_so() {
     on_paused_clock(async {
-        let home = Home::embedded(5, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
         home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "lab"}})).await.unwrap();
         let mut held = pod("held").build();
         held["metadata"]["namespace"] = json!("lab");
@@ -107,18 +107,18 @@ fn a_namespace_waits_for_what_others_hold_and_says_so() {
 fn controllers_that_are_restarted_again_and_again_still_empty_a_namespace() {
     for seed in 0..4 {
         on_paused_clock(async {
-            let mut home = Home::embedded(seed, Cluster::default_of(4)).await;
-            furnished(&home).await;
+            let mut home = TestCluster::embedded(seed, Cluster::default_of(4)).await;
+            populate_namespace(&home).await;
             home.request("DELETE", NAMESPACE, &json!({})).await.unwrap();
             for turn in 0..600 {
                 tokio::time::sleep(Duration::from_millis(37 * (1 + (seed + turn) % 29))).await;
                 if lab(&home).is_none() {
-                    assert_eq!(inhabitants(&home), Vec::<String>::new());
+                    assert_eq!(objects_in_namespace(&home), Vec::<String>::new());
                     return;
                 }
-                home.restart(Part::Controllers);
+                home.restart_component(Component::Controllers);
             }
-            panic!("seed {seed}: still there: {:?}", inhabitants(&home));
+            panic!("seed {seed}: still there: {:?}", objects_in_namespace(&home));
         });
     }
 }
@@ -126,7 +126,7 @@ fn controllers_that_are_restarted_again_and_again_still_empty_a_namespace() {
 #[test]
 fn a_group_whose_pods_run_stays_until_they_are_gone() {
     on_paused_clock(async {
-        let home = Home::embedded(5, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
         let group = json!({
             "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
         });
@@ -134,7 +134,8 @@ fn a_group_whose_pods_run_stays_until_they_are_gone() {
         for (name, seconds) in [("short", "30"), ("long", "90")] {
             home.create(&pod(name).group("g").annotate("phalanx.dev/run-seconds", seconds).build()).await;
         }
-        let bound = |home: &Home| home.caches().pods.all().iter().all(|pod| pod.node_name().is_some()).then_some(());
+        let bound =
+            |home: &TestCluster| home.caches().pods.all().iter().all(|pod| pod.node_name().is_some()).then_some(());
         home.eventually("bound", MINUTE, bound).await;
         home.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
         tokio::time::sleep(MINUTE).await;
@@ -142,8 +143,9 @@ fn a_group_whose_pods_run_stays_until_they_are_gone() {
         assert!(home.caches().pod_groups.get(&key).is_some_and(|group| group.metadata.is_deleting()));
         home.eventually("gone", MINUTE, |home| home.caches().pod_groups.get(&key).is_none().then_some(())).await;
         let history = home.history();
-        let revision =
-            |found: &dyn Fn(&testkit::Change) -> bool| history.iter().find(|change| found(change)).unwrap().revision;
+        let revision = |found: &dyn Fn(&testkit::RecordedWrite) -> bool| {
+            history.iter().find(|change| found(change)).unwrap().revision
+        };
         let ended = revision(&|change| change.name() == "long" && change.object["status"]["phase"] == "Succeeded");
         let went = revision(&|change| change.name() == "g" && change.deleted);
         assert!(ended < went);
@@ -155,7 +157,7 @@ fn a_group_whose_pods_run_stays_until_they_are_gone() {
 #[test]
 fn a_pod_of_another_owner_keeps_neither_a_group_nor_the_foreground_deletion_of_its_job() {
     on_paused_clock(async {
-        let home = Home::embedded(5, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
         home.create(&job("train").pods(2).gang().annotate("phalanx.dev/run-seconds", "100000").build()).await;
         let group = home.eventually("a group", MINUTE, |home| home.caches().pod_groups.all().pop()).await;
         home.create(&pod("foreign").group(&group.metadata.name).build()).await;
@@ -177,13 +179,13 @@ fn a_pod_of_another_owner_keeps_neither_a_group_nor_the_foreground_deletion_of_i
 }
 
 #[test]
-fn a_group_that_nobody_uses_goes_at_once() {
+fn an_unused_group_is_deleted_at_once() {
     on_paused_clock(async {
-        let home = Home::embedded(5, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
         let group = json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}});
         home.create(&group).await;
         home.request("DELETE", &format!("{GROUPS}/g"), &json!({})).await.unwrap();
-        let gone = |home: &Home| home.caches().pod_groups.all().is_empty().then_some(());
+        let gone = |home: &TestCluster| home.caches().pod_groups.all().is_empty().then_some(());
         home.eventually("gone", Duration::from_secs(5), gone).await;
     });
 }

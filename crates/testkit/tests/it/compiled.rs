@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use controllers::job::scheduling::compiled;
+use controllers::job::scheduling::compile_objects;
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::{Home, job, on_paused_clock};
+use testkit::{TestCluster, job, on_paused_clock};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
@@ -45,7 +45,7 @@ fn the_jobs_of_the_proposal_get_what_compile_prints() {
     let manifests = [serde_saphyr::from_str(gang).unwrap(), serde_saphyr::from_str(plain).unwrap(), dotted];
     on_paused_clock(async move {
         for manifest in &manifests {
-            let home = Home::embedded(5, Cluster::default_of(1)).await;
+            let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
             home.request("POST", JOBS, manifest).await.unwrap();
             let (job, workload, group) = home
                 .eventually("the objects are there", MINUTE, |home| {
@@ -53,7 +53,7 @@ fn the_jobs_of_the_proposal_get_what_compile_prints() {
                     Some((caches.jobs.all().pop()?, caches.workloads.all().pop()?, caches.pod_groups.all().pop()?))
                 })
                 .await;
-            let (want_workload, want_group) = compiled(&job, &workload.metadata.uid).unwrap().unwrap();
+            let (want_workload, want_group) = compile_objects(&job, &workload.metadata.uid).unwrap().unwrap();
             for (resource, name, want) in [
                 ("workloads", &workload.metadata.name, serde_json::to_value(want_workload).unwrap()),
                 ("podgroups", &group.metadata.name, serde_json::to_value(want_group).unwrap()),
@@ -73,10 +73,10 @@ fn the_jobs_of_the_proposal_get_what_compile_prints() {
 #[test]
 fn a_gang_that_changes_its_size_keeps_its_objects() {
     on_paused_clock(async {
-        let home = Home::embedded(5, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(5, Cluster::default_of(1)).await;
         let train = job("train").pods(4).indexed().gang().annotate("phalanx.dev/run-seconds", "600").build();
         home.create(&train).await;
-        let counts = |home: &Home| {
+        let counts = |home: &TestCluster| {
             let (workload, group) = (home.caches().workloads.all().pop()?, home.caches().pod_groups.all().pop()?);
             let templates = workload.spec.pod_group_templates.as_ref()?;
             let held = templates[0].scheduling_policy.gang.as_ref()?.min_count;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::{Home, job, on_home, on_paused_clock, pod};
+use testkit::{TestCluster, job, on_paused_clock, on_test_cluster, pod};
 use workloadbuilder::field::Path;
 use workloadbuilder::groups::workload_owner;
-use workloadbuilder::target::Version;
-use workloadbuilder::{BuildOptions, Builder, Group, SchedulingConfig, SchedulingPolicy, WorkloadItem, names};
+use workloadbuilder::target::SchedulingVersion;
+use workloadbuilder::{BuildOptions, Builder, BuiltGroup, SchedulingConfig, SchedulingPolicy, WorkloadItem, names};
 
 const BETA: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default";
 const ALPHA: &str = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default";
@@ -24,7 +24,7 @@ fn item(name: &str, min_count: i32, children: Vec<WorkloadItem>) -> WorkloadItem
 }
 
 /// Creates a Workload and its groups in the order that the library gives. The owner is a Job that does nothing.
-async fn furnished(home: &Home) -> Vec<Group> {
+async fn create_tree(home: &TestCluster) -> Vec<BuiltGroup> {
     let mut idle = job("owner").pods(1).spec("suspend", true).build();
     idle["spec"]["template"]["spec"]["schedulingGroup"] = json!({"podGroupName": "somebody-elses"});
     let owner = home.create(&idle).await;
@@ -47,12 +47,12 @@ async fn furnished(home: &Home) -> Vec<Group> {
     let workload = Builder::new(root, options.clone()).build_workload().unwrap();
     let kept = home.create(&serde_json::to_value(workload).unwrap()).await;
     let kept = serde_json::from_value(kept).unwrap();
-    let group_owners = vec![workload_owner(&kept, Version::V1beta1)];
-    let groups = Builder::from_workload(kept, BuildOptions { group_owners, ..options }).groups().unwrap();
+    let group_owners = vec![workload_owner(&kept, SchedulingVersion::V1beta1)];
+    let groups = Builder::from_workload(kept, BuildOptions { group_owners, ..options }).build_groups().unwrap();
     for group in &groups {
         let (path, document) = match group {
-            Group::Composite(group) => (format!("{ALPHA}/compositepodgroups"), serde_json::to_value(group)),
-            Group::Pods(group) => (format!("{BETA}/podgroups"), serde_json::to_value(group)),
+            BuiltGroup::Composite(group) => (format!("{ALPHA}/compositepodgroups"), serde_json::to_value(group)),
+            BuiltGroup::Pods(group) => (format!("{BETA}/podgroups"), serde_json::to_value(group)),
         };
         if let Some(parent) = group.parent() {
             let path = format!("{ALPHA}/compositepodgroups/{parent}");
@@ -64,7 +64,7 @@ async fn furnished(home: &Home) -> Vec<Group> {
 }
 
 /// The templates of all groups there are.
-async fn left(home: &Home) -> Vec<String> {
+async fn remaining_templates(home: &TestCluster) -> Vec<String> {
     let mut templates = Vec::new();
     for path in [format!("{ALPHA}/compositepodgroups"), format!("{BETA}/podgroups")] {
         let list = home.request("GET", &path, &Value::Null).await.unwrap();
@@ -77,26 +77,26 @@ async fn left(home: &Home) -> Vec<String> {
 }
 
 /// Waits, for a while of virtual time, until only groups of these templates are left.
-async fn until_left(home: &Home, want: &[&str]) {
+async fn wait_until_remaining(home: &TestCluster, want: &[&str]) {
     for _ in 0..300 {
-        if left(home).await == want {
+        if remaining_templates(home).await == want {
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    assert_eq!(left(home).await, want);
+    assert_eq!(remaining_templates(home).await, want);
 }
 
 // Shows: S004-52
 #[test]
 fn a_tree_of_groups_is_created_parents_first_and_goes_with_its_owner() {
     on_paused_clock(async {
-        let home = Home::embedded(11, Cluster::default_of(1)).await;
-        furnished(&home).await;
-        assert_eq!(left(&home).await, ["driver", "set", "stage", "workers"]);
+        let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
+        create_tree(&home).await;
+        assert_eq!(remaining_templates(&home).await, ["driver", "set", "stage", "workers"]);
         let path = "/apis/batch/v1/namespaces/default/jobs/owner";
         home.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
-        until_left(&home, &[]).await;
+        wait_until_remaining(&home, &[]).await;
         let workloads = home.request("GET", &format!("{BETA}/workloads"), &Value::Null).await.unwrap();
         assert_eq!(workloads["items"], json!([]));
     });
@@ -105,13 +105,13 @@ fn a_tree_of_groups_is_created_parents_first_and_goes_with_its_owner() {
 #[test]
 fn a_protected_composite_stays_until_its_last_group_has_gone() {
     on_paused_clock(async {
-        let home = Home::embedded(11, Cluster::default_of(1)).await;
-        let groups = furnished(&home).await;
+        let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
+        let groups = create_tree(&home).await;
         let path = |template: &str| {
             let group = groups.iter().find(|group| group.template() == template).unwrap();
             match group {
-                Group::Composite(_) => format!("{ALPHA}/compositepodgroups/{}", group.name()),
-                Group::Pods(_) => format!("{BETA}/podgroups/{}", group.name()),
+                BuiltGroup::Composite(_) => format!("{ALPHA}/compositepodgroups/{}", group.name()),
+                BuiltGroup::Pods(_) => format!("{BETA}/podgroups/{}", group.name()),
             }
         };
         let protected = json!({"metadata": {"finalizers": [api::scheduling::PROTECTION_FINALIZER]}});
@@ -120,11 +120,15 @@ fn a_protected_composite_stays_until_its_last_group_has_gone() {
             home.request("DELETE", &path(template), &json!({})).await.unwrap();
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(left(&home).await, ["driver", "set", "stage", "workers"], "both have groups below them");
+        assert_eq!(
+            remaining_templates(&home).await,
+            ["driver", "set", "stage", "workers"],
+            "both have groups below them"
+        );
         home.request("DELETE", &path("workers"), &json!({})).await.unwrap();
-        until_left(&home, &["driver", "set"]).await;
+        wait_until_remaining(&home, &["driver", "set"]).await;
         home.request("DELETE", &path("driver"), &json!({})).await.unwrap();
-        until_left(&home, &[]).await;
+        wait_until_remaining(&home, &[]).await;
     });
 }
 
@@ -133,22 +137,22 @@ fn a_protected_composite_stays_until_its_last_group_has_gone() {
 #[test]
 fn a_child_group_comes_and_goes_without_harm_to_the_others() {
     on_paused_clock(async {
-        let home = Home::embedded(11, Cluster::default_of(1)).await;
-        let groups = furnished(&home).await;
-        let Some(Group::Pods(workers)) = groups.iter().find(|group| group.template() == "workers") else {
+        let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
+        let groups = create_tree(&home).await;
+        let Some(BuiltGroup::Pods(workers)) = groups.iter().find(|group| group.template() == "workers") else {
             panic!("workers are a group of pods")
         };
         let name = workers.metadata.name.as_deref().unwrap();
         home.request("DELETE", &format!("{BETA}/podgroups/{name}"), &json!({})).await.unwrap();
-        until_left(&home, &["driver", "set", "stage"]).await;
+        wait_until_remaining(&home, &["driver", "set", "stage"]).await;
         let again = serde_json::to_value(workers).unwrap();
         home.request("POST", &format!("{BETA}/podgroups"), &again).await.unwrap();
-        assert_eq!(left(&home).await, ["driver", "set", "stage", "workers"]);
+        assert_eq!(remaining_templates(&home).await, ["driver", "set", "stage", "workers"]);
     });
 }
 
 /// A gang of two pods below a composite.
-async fn child(home: &Home, name: &str, parent: &str) {
+async fn child(home: &TestCluster, name: &str, parent: &str) {
     let document = json!({
         "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
@@ -167,7 +171,7 @@ async fn child(home: &Home, name: &str, parent: &str) {
 }
 
 /// A CompositePodGroup with this policy, and the Workload that it is made from.
-async fn composite(home: &Home, name: &str, policy: &Value) {
+async fn composite(home: &TestCluster, name: &str, policy: &Value) {
     let child = json!({"name": "child", "schedulingPolicy": {"gang": {"minCount": 2}}});
     let template = json!({"name": "root", "schedulingPolicy": policy, "podGroupTemplates": [child]});
     let workload = json!({
@@ -189,9 +193,9 @@ async fn composite(home: &Home, name: &str, policy: &Value) {
 
 #[test]
 fn a_child_of_a_composite_gang_does_not_start_alone() {
-    on_home(async {
+    on_test_cluster(async {
         // Room for one child and a half.
-        let home = Home::start(3, 1).await;
+        let home = TestCluster::start(3, 1).await;
         home.create(&pod("filler").gpus(5).annotate("phalanx.dev/run-seconds", "100000").build()).await;
         composite(&home, "both", &json!({"gang": {"minGroupCount": 2}})).await;
         composite(&home, "loose", &json!({"basic": {}})).await;
@@ -207,7 +211,7 @@ fn a_child_of_a_composite_gang_does_not_start_alone() {
                 .await;
             assert!(why.contains("compositepodgroup") && why.contains("/both asks for more than Basic"), "{why}");
         }
-        let bound = |home: &Home, name: &str| {
+        let bound = |home: &TestCluster, name: &str| {
             let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(name));
             of_group.filter(|pod| pod.node_name().is_some()).count()
         };

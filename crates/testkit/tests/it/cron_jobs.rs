@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::views::ObjectKey;
-use controlplane::{Config, Part};
+use controlplane::{Component, Config};
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::fault::{EventFault, Fault, Refusal, Rule, Verb, events_of, verb, writes};
-use testkit::{Change, Home, JobBuilder, job, on_paused_clock};
+use testkit::fault::{EventFault, Fault, FaultRule, InjectedStatus, Verb, events_of, verb, writes};
+use testkit::{JobBuilder, RecordedWrite, TestCluster, job, on_paused_clock};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// The minute that the homes begin with.
@@ -28,26 +28,26 @@ fn cron_job(schedule: &str, job: JobBuilder, spec: Value) -> Value {
 }
 
 /// A Job whose pod runs for so long.
-fn running(seconds: u32) -> JobBuilder {
+fn job_running_for(seconds: u32) -> JobBuilder {
     job("unnamed").annotate("phalanx.dev/run-seconds", &seconds.to_string())
 }
 
-fn made<'a>(history: &'a [Change], resource: &'a str) -> impl Iterator<Item = &'a Change> {
+fn created<'a>(history: &'a [RecordedWrite], resource: &'a str) -> impl Iterator<Item = &'a RecordedWrite> {
     history.iter().filter(move |change| change.created && change.resource == resource)
 }
 
 /// When each Job was made, in order of the store: `name created scheduled`, the minute of the name counted from new year.
-fn starts(home: &Home) -> Vec<(i64, String)> {
+fn starts(home: &TestCluster) -> Vec<(i64, String)> {
     let history = home.history();
-    let start = |change: &Change| {
+    let start = |change: &RecordedWrite| {
         let minute: i64 = change.name().strip_prefix("c-").unwrap().parse().unwrap();
         (minute - NEW_YEAR, change.object["metadata"]["creationTimestamp"].as_str().unwrap().to_owned())
     };
-    made(&history, "batch/jobs").map(start).collect()
+    created(&history, "batch/jobs").map(start).collect()
 }
 
 /// Names of the Jobs, Workloads and PodGroups that are there.
-fn there(home: &Home) -> BTreeMap<String, BTreeSet<String>> {
+fn existing_names(home: &TestCluster) -> BTreeMap<String, BTreeSet<String>> {
     let mut there: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for change in home.history() {
         let names = there.entry(change.resource.clone()).or_default();
@@ -61,7 +61,7 @@ fn there(home: &Home) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// The most Jobs of the CronJob that had not ended at any one time.
-fn most_at_once(home: &Home) -> usize {
+fn max_concurrent_jobs(home: &TestCluster) -> usize {
     let (mut unfinished, mut most) = (BTreeSet::new(), 0);
     for change in home.history().iter().filter(|change| change.resource == "batch/jobs") {
         let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -76,9 +76,9 @@ fn most_at_once(home: &Home) -> usize {
     most
 }
 
-fn reasons(home: &Home) -> BTreeSet<String> {
+fn reasons(home: &TestCluster) -> BTreeSet<String> {
     let history = home.history();
-    let about = made(&history, "events").filter(|event| event.object["involvedObject"]["kind"] == "CronJob");
+    let about = created(&history, "events").filter(|event| event.object["involvedObject"]["kind"] == "CronJob");
     about.map(|event| event.object["reason"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -86,24 +86,24 @@ fn reasons(home: &Home) -> BTreeSet<String> {
 #[test]
 fn each_time_of_the_schedule_gets_a_gang_of_its_own_and_old_ones_go_with_all_they_had() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(2)).await;
-        let gang = running(5).pods(2).gang();
+        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
+        let gang = job_running_for(5).pods(2).gang();
         home.create(&cron_job("* * * * *", gang, json!({"successfulJobsHistoryLimit": 1}))).await;
-        home.pass(MINUTE * 4 + MINUTE / 2).await;
+        home.advance(MINUTE * 4 + MINUTE / 2).await;
         let want: Vec<_> = (1..=4).map(|minute| (minute, format!("2026-01-01T00:0{minute}:00Z"))).collect();
         assert_eq!(starts(&home), want, "one Job for each minute, in its very second");
         let history = home.history();
         for resource in ["scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"] {
-            let owners: Vec<_> = made(&history, resource)
+            let owners: Vec<_> = created(&history, resource)
                 .map(|object| &object.object["metadata"]["ownerReferences"][0]["name"])
                 .collect();
-            let jobs: Vec<_> = made(&history, "batch/jobs").map(|job| &job.object["metadata"]["name"]).collect();
+            let jobs: Vec<_> = created(&history, "batch/jobs").map(|job| &job.object["metadata"]["name"]).collect();
             assert_eq!(owners, jobs, "each Job its own, and one: {resource}");
-            assert_eq!(there(&home)[resource].len(), 1, "{resource} of Jobs that were dropped are gone");
+            assert_eq!(existing_names(&home)[resource].len(), 1, "{resource} of Jobs that were dropped are gone");
         }
-        let jobs = &there(&home)["batch/jobs"];
+        let jobs = &existing_names(&home)["batch/jobs"];
         assert_eq!(*jobs, BTreeSet::from([format!("c-{}", NEW_YEAR + 4)]), "the history keeps one");
-        assert_eq!(there(&home)["pods"].len(), 2);
+        assert_eq!(existing_names(&home)["pods"].len(), 2);
         let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
         assert_eq!(status["active"], Value::Null);
         assert_eq!(status["lastScheduleTime"], "2026-01-01T00:04:00Z");
@@ -116,13 +116,13 @@ fn each_time_of_the_schedule_gets_a_gang_of_its_own_and_old_ones_go_with_all_the
 #[test]
 fn the_example_runs_a_gang_every_five_minutes() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let text = include_str!("../../../../examples/cron-job.yaml");
         home.create(&serde_saphyr::from_str(text).unwrap()).await;
-        home.pass(MINUTE * 11).await;
+        home.advance(MINUTE * 11).await;
         let name = |minute: i64| format!("evaluation-{}", NEW_YEAR + minute);
-        assert_eq!(there(&home)["batch/jobs"], BTreeSet::from([name(5), name(10)]));
-        assert_eq!(there(&home)["pods"].len(), 8);
+        assert_eq!(existing_names(&home)["batch/jobs"], BTreeSet::from([name(5), name(10)]));
+        assert_eq!(existing_names(&home)["pods"].len(), 8);
     });
 }
 
@@ -133,13 +133,13 @@ fn a_cron_job_over_turned_clocks_skips_a_time_in_spring_and_serves_it_twice_in_a
         ("2026-10-24T12:00:00Z", &["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"]),
     ] {
         on_paused_clock(async {
-            let home = Home::beginning_at(origin, 3, Config::on(Cluster::default_of(1))).await;
-            home.create(&cron_job("30 2 * * *", running(5), json!({"timeZone": "Europe/Berlin"}))).await;
-            home.pass(MINUTE * 60 * 61).await;
+            let home = TestCluster::starting_at(origin, 3, Config::for_cluster(Cluster::default_of(1))).await;
+            home.create(&cron_job("30 2 * * *", job_running_for(5), json!({"timeZone": "Europe/Berlin"}))).await;
+            home.advance(MINUTE * 60 * 61).await;
             let times: Vec<_> = starts(&home).into_iter().map(|(_, made)| made).collect();
             assert_eq!(times, want);
             let history = home.history();
-            let told = &made(&history, "batch/jobs").next().unwrap().object["metadata"]["annotations"];
+            let told = &created(&history, "batch/jobs").next().unwrap().object["metadata"]["annotations"];
             let told = told["batch.kubernetes.io/cronjob-scheduled-timestamp"].as_str().unwrap();
             assert!(told.contains("T02:30:00+0"), "as the clocks on the wall show it: {told}");
         });
@@ -149,12 +149,12 @@ fn a_cron_job_over_turned_clocks_skips_a_time_in_spring_and_serves_it_twice_in_a
 #[test]
 fn a_forbidding_cron_job_waits_for_an_overlong_job_and_makes_up_for_the_last_time() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("* * * * *", running(150), json!({"concurrencyPolicy": "Forbid"}))).await;
-        home.pass(MINUTE * 7).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("* * * * *", job_running_for(150), json!({"concurrencyPolicy": "Forbid"}))).await;
+        home.advance(MINUTE * 7).await;
         let minutes: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
         assert_eq!(minutes, [1, 3, 6], "the first ends in minute 3, the second in minute 6");
-        assert_eq!(most_at_once(&home), 1);
+        assert_eq!(max_concurrent_jobs(&home), 1);
         assert!(reasons(&home).contains("JobAlreadyActive"), "{:?}", reasons(&home));
     });
 }
@@ -162,14 +162,14 @@ fn a_forbidding_cron_job_waits_for_an_overlong_job_and_makes_up_for_the_last_tim
 #[test]
 fn a_replacing_cron_job_ends_the_job_that_runs() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("* * * * *", running(1_000), json!({"concurrencyPolicy": "Replace"}))).await;
-        home.pass(MINUTE * 3 + MINUTE / 2).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("* * * * *", job_running_for(1_000), json!({"concurrencyPolicy": "Replace"}))).await;
+        home.advance(MINUTE * 3 + MINUTE / 2).await;
         let minutes: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
         assert_eq!(minutes, [1, 2, 3]);
-        assert_eq!(most_at_once(&home), 1);
-        home.pass(MINUTE / 2 - Duration::from_secs(5)).await;
-        assert_eq!(there(&home)["pods"].len(), 1, "pods of replaced Jobs go with them");
+        assert_eq!(max_concurrent_jobs(&home), 1);
+        home.advance(MINUTE / 2 - Duration::from_secs(5)).await;
+        assert_eq!(existing_names(&home)["pods"].len(), 1, "pods of replaced Jobs go with them");
         let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
         assert_eq!(status["active"].as_array().unwrap().len(), 1);
         assert!(reasons(&home).contains("SuccessfulDelete") && !reasons(&home).contains("MissingJob"));
@@ -179,12 +179,12 @@ fn a_replacing_cron_job_ends_the_job_that_runs() {
 #[test]
 fn a_suspended_cron_job_starts_nothing_and_makes_up_for_one_time_when_it_goes_on() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("* * * * *", running(5), json!({"suspend": true}))).await;
-        home.pass(MINUTE * 3 + MINUTE / 2).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("* * * * *", job_running_for(5), json!({"suspend": true}))).await;
+        home.advance(MINUTE * 3 + MINUTE / 2).await;
         assert_eq!(starts(&home), []);
         home.request("PATCH", PATH, &json!({"spec": {"suspend": false}})).await.unwrap();
-        home.pass(MINUTE / 4).await;
+        home.advance(MINUTE / 4).await;
         assert_eq!(starts(&home), [(3, "2026-01-01T00:03:30Z".to_owned())]);
     });
 }
@@ -193,12 +193,12 @@ fn a_suspended_cron_job_starts_nothing_and_makes_up_for_one_time_when_it_goes_on
 #[test]
 fn a_deleted_cron_job_takes_its_jobs_and_their_groups_along() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("* * * * *", running(1_000).gang(), json!({}))).await;
-        home.pass(MINUTE + MINUTE / 2).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("* * * * *", job_running_for(1_000).gang(), json!({}))).await;
+        home.advance(MINUTE + MINUTE / 2).await;
         home.request("DELETE", PATH, &json!({"propagationPolicy": "Foreground"})).await.unwrap();
-        home.pass(MINUTE * 2).await;
-        let there = there(&home);
+        home.advance(MINUTE * 2).await;
+        let there = existing_names(&home);
         for resource in
             ["batch/cronjobs", "batch/jobs", "pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"]
         {
@@ -209,14 +209,14 @@ fn a_deleted_cron_job_takes_its_jobs_and_their_groups_along() {
 }
 
 #[test]
-fn a_running_job_that_somebody_deletes_is_struck_off_and_not_made_again() {
+fn a_deleted_running_job_leaves_the_active_list_and_is_not_recreated() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
-        home.create(&cron_job("*/2 * * * *", running(1_000), json!({}))).await;
-        home.pass(MINUTE * 2 + MINUTE / 2).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
+        home.create(&cron_job("*/2 * * * *", job_running_for(1_000), json!({}))).await;
+        home.advance(MINUTE * 2 + MINUTE / 2).await;
         let path = format!("/apis/batch/v1/namespaces/default/jobs/c-{}", NEW_YEAR + 2);
         home.request("DELETE", &path, &json!({"propagationPolicy": "Background"})).await.unwrap();
-        home.pass(MINUTE / 2).await;
+        home.advance(MINUTE / 2).await;
         let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
         assert_eq!((&status["active"], &status["lastScheduleTime"]), (&Value::Null, &json!("2026-01-01T00:02:00Z")));
         assert!(reasons(&home).contains("MissingJob"));
@@ -226,29 +226,35 @@ fn a_running_job_that_somebody_deletes_is_struck_off_and_not_made_again() {
 
 #[test]
 fn whatever_becomes_of_a_write_each_time_gets_exactly_one_job() {
-    let faults = [Fault::Cut, Fault::CutAnswer, Fault::Answer(Refusal::Conflict), Fault::AnswerAfter(Refusal::Timeout)];
+    let faults = [
+        Fault::Cut,
+        Fault::CutResponse,
+        Fault::Respond(InjectedStatus::Conflict),
+        Fault::RespondAfter(InjectedStatus::Timeout),
+    ];
     for fault in faults {
         for nth in 1..=4 {
             on_paused_clock(async {
-                let mut home = Home::embedded(7, Cluster::default_of(1)).await;
-                let of = writes().by("cronjob-controller").of("batch/jobs");
-                let status = writes().by("cronjob-controller").of("batch/cronjobs");
-                let rules = [of, status].map(|of| home.fault(Rule::on(of, fault.clone()).nth(nth)));
-                home.create(&cron_job("* * * * *", running(10), json!({"successfulJobsHistoryLimit": 1}))).await;
+                let mut home = TestCluster::embedded(7, Cluster::default_of(1)).await;
+                let of = writes().by_user("cronjob-controller").on_resource("batch/jobs");
+                let status = writes().by_user("cronjob-controller").on_resource("batch/cronjobs");
+                let rules = [of, status].map(|of| home.inject_fault(FaultRule::on(of, fault.clone()).nth(nth)));
+                home.create(&cron_job("* * * * *", job_running_for(10), json!({"successfulJobsHistoryLimit": 1})))
+                    .await;
                 // Away right after the time that goes wrong.
                 let away = MINUTE * u32::try_from(nth).unwrap() + Duration::from_millis(30);
-                home.pass(away).await;
-                home.restart(Part::Controllers);
-                home.pass(MINUTE * 6 + MINUTE / 2 - away).await;
+                home.advance(away).await;
+                home.restart_component(Component::Controllers);
+                home.advance(MINUTE * 6 + MINUTE / 2 - away).await;
                 let minutes: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
                 assert_eq!(minutes, [1, 2, 3, 4, 5, 6], "{fault:?} {nth}");
-                assert!(rules.iter().all(|rule| home.faults().counts(*rule).done == 1), "{fault:?} {nth}");
+                assert!(rules.iter().all(|rule| home.faults().counts(*rule).applied == 1), "{fault:?} {nth}");
                 let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
                 assert_eq!(
                     (&status["active"], &status["lastScheduleTime"]),
                     (&Value::Null, &json!("2026-01-01T00:06:00Z"))
                 );
-                assert_eq!(there(&home)["batch/jobs"].len(), 1, "{fault:?} {nth}");
+                assert_eq!(existing_names(&home)["batch/jobs"].len(), 1, "{fault:?} {nth}");
             });
         }
     }
@@ -258,12 +264,12 @@ fn whatever_becomes_of_a_write_each_time_gets_exactly_one_job() {
 fn a_forbidding_cron_job_sees_a_job_whose_start_was_never_written_down() {
     // The controllers end between the creation of a Job and the write of its status, and come back minutes later.
     on_paused_clock(async {
-        let mut home = Home::embedded(7, Cluster::default_of(1)).await;
-        home.fault(Rule::on(verb(Verb::Patch).by("cronjob-controller"), Fault::Cut).first(3));
-        home.create(&cron_job("* * * * *", running(600), json!({"concurrencyPolicy": "Forbid"}))).await;
-        home.pass(MINUTE + Duration::from_millis(200)).await;
-        home.restart(Part::Controllers);
-        home.pass(MINUTE * 5).await;
+        let mut home = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        home.inject_fault(FaultRule::on(verb(Verb::Patch).by_user("cronjob-controller"), Fault::Cut).first_n(3));
+        home.create(&cron_job("* * * * *", job_running_for(600), json!({"concurrencyPolicy": "Forbid"}))).await;
+        home.advance(MINUTE + Duration::from_millis(200)).await;
+        home.restart_component(Component::Controllers);
+        home.advance(MINUTE * 5).await;
         assert_eq!(starts(&home).len(), 1);
         let status = &home.request("GET", PATH, &Value::Null).await.unwrap()["status"];
         assert_eq!(status["active"][0]["name"], format!("c-{}", NEW_YEAR + 1));
@@ -274,10 +280,12 @@ fn a_forbidding_cron_job_sees_a_job_whose_start_was_never_written_down() {
 #[test]
 fn a_cache_of_jobs_that_lags_makes_no_job_twice() {
     on_paused_clock(async {
-        let home = Home::embedded(7, Cluster::default_of(1)).await;
-        home.fault(Rule::on_events(events_of("batch/jobs"), EventFault::Delay(Duration::from_secs(20))).every(2));
-        home.create(&cron_job("* * * * *", running(5), json!({}))).await;
-        home.pass(MINUTE * 10).await;
+        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        home.inject_fault(
+            FaultRule::on_events(events_of("batch/jobs"), EventFault::Delay(Duration::from_secs(20))).every_nth(2),
+        );
+        home.create(&cron_job("* * * * *", job_running_for(5), json!({}))).await;
+        home.advance(MINUTE * 10).await;
         let minutes: BTreeSet<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
         assert_eq!(minutes.len(), starts(&home).len(), "each at most once");
         assert!(minutes.len() >= 5, "{minutes:?}");
@@ -285,12 +293,12 @@ fn a_cache_of_jobs_that_lags_makes_no_job_twice() {
 }
 
 #[test]
-fn a_job_of_somebody_else_with_the_name_of_a_time_is_left_alone_and_told() {
+fn a_foreign_job_with_the_name_of_a_scheduled_job_is_left_alone_with_an_event() {
     on_paused_clock(async {
-        let home = Home::embedded(7, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
         home.create(&job(&format!("c-{}", NEW_YEAR + 1)).build()).await;
-        home.create(&cron_job("* * * * *", running(5), json!({}))).await;
-        home.pass(MINUTE * 2 + MINUTE / 2).await;
+        home.create(&cron_job("* * * * *", job_running_for(5), json!({}))).await;
+        home.advance(MINUTE * 2 + MINUTE / 2).await;
         let names: Vec<_> = starts(&home).into_iter().map(|(minute, _)| minute).collect();
         assert_eq!(names, [1, 2], "theirs, then ours");
         assert!(reasons(&home).contains("FailedCreate"));

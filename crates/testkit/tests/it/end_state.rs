@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use testkit::Change;
+use testkit::RecordedWrite;
 
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// What Jobs make and are made of.
@@ -18,15 +18,15 @@ const KINDS: [(&str, &str); 5] = [
 
 /// Everything that is there after the last write, one object a line. Two runs with the same lines are equivalent:
 /// generated names, uids, places and times are left out, and owners are named by what they stand for.
-pub fn equivalent(history: &[Change]) -> Vec<String> {
-    let objects = Objects::after(history);
+pub fn end_state_lines(history: &[RecordedWrite]) -> Vec<String> {
+    let objects = Objects::from_history(history);
     let mut lines: Vec<String> = objects.0.values().map(|(kind, object)| objects.line(kind, object)).collect();
     lines.sort();
     lines
 }
 
 /// That both runs left the same; tells what only one of them did.
-pub fn is_equivalent(found: &[String], want: &[String], case: &str) {
+pub fn assert_equivalent(found: &[String], want: &[String], case: &str) {
     if found == want {
         return;
     }
@@ -42,7 +42,7 @@ pub fn is_equivalent(found: &[String], want: &[String], case: &str) {
 struct Objects(BTreeMap<String, (&'static str, Value)>);
 
 impl Objects {
-    fn after(history: &[Change]) -> Objects {
+    fn from_history(history: &[RecordedWrite]) -> Objects {
         let mut objects = BTreeMap::new();
         for change in history {
             let Some((_, kind)) = KINDS.iter().find(|(resource, _)| *resource == change.resource) else { continue };
@@ -115,12 +115,13 @@ impl Objects {
 }
 
 /// Conditions that say that all is well again: they are there only where it was not well for a moment.
-const WELL_AGAIN: [(&str, &str); 2] = [("PodGroupScheduled", "True"), ("Degraded", "False")];
+const RECOVERED_CONDITIONS: [(&str, &str); 2] = [("PodGroupScheduled", "True"), ("Degraded", "False")];
 
 /// Type, status and reason of each, in order.
 fn conditions(status: &Value) -> BTreeSet<String> {
-    let is_passing =
-        |one: &Value| WELL_AGAIN.iter().any(|(kind, status)| one["type"] == *kind && one["status"] == *status);
+    let is_passing = |one: &Value| {
+        RECOVERED_CONDITIONS.iter().any(|(kind, status)| one["type"] == *kind && one["status"] == *status)
+    };
     let held = status["conditions"].as_array().into_iter().flatten().filter(|one| !is_passing(one));
     held.map(|one| format!("{}={} {}", text(&one["type"]), text(&one["status"]), text(&one["reason"]))).collect()
 }
@@ -144,10 +145,10 @@ fn text(value: &Value) -> String {
 
 /// Looks at every write, as somebody who watches from outside would: no pod is made beyond a Job's parallelism, or for an
 /// index that has an active pod or has succeeded; a Job has one Workload and one PodGroup at a time.
-pub fn never_too_many(history: &[Change], case: &str) {
+pub fn assert_never_too_many_pods(history: &[RecordedWrite], case: &str) {
     let mut observer = Observer::default();
     for change in history {
-        if let Err(wrong) = observer.see(change) {
+        if let Err(wrong) = observer.observe(change) {
             panic!("{case}: at revision {} {wrong}", change.revision);
         }
     }
@@ -165,14 +166,14 @@ struct Observer {
 }
 
 impl Observer {
-    fn see(&mut self, change: &Change) -> Result<(), String> {
+    fn observe(&mut self, change: &RecordedWrite) -> Result<(), String> {
         let uid = text(&change.object["metadata"]["uid"]);
         match change.resource.as_str() {
             "batch/jobs" => {
                 self.jobs.insert(uid, change.object.clone());
                 Ok(())
             }
-            "pods" => self.see_pod(uid, change),
+            "pods" => self.observe_pod(uid, change),
             "scheduling.k8s.io/workloads" | "scheduling.k8s.io/podgroups" => {
                 let Some(owner) = controller(&change.object) else { return Ok(()) };
                 let made = self.groups.entry((change.resource.clone(), owner)).or_default();
@@ -188,7 +189,7 @@ impl Observer {
         }
     }
 
-    fn see_pod(&mut self, uid: String, change: &Change) -> Result<(), String> {
+    fn observe_pod(&mut self, uid: String, change: &RecordedWrite) -> Result<(), String> {
         let Some(job) = controller(&change.object) else { return Ok(()) };
         if change.deleted {
             self.pods.remove(&uid);
@@ -198,7 +199,7 @@ impl Observer {
         let index = text(&change.object["metadata"]["annotations"][INDEX]);
         let name = change.name();
         if change.created {
-            self.is_wanted(&job, &index).map_err(|why| format!("pod {name} is made, though {why}"))?;
+            self.check_is_wanted(&job, &index).map_err(|why| format!("pod {name} is made, though {why}"))?;
         }
         if change.object["status"]["phase"] == "Succeeded" && !index.is_empty() {
             let pods = self.succeeded.entry((job, index.clone())).or_default();
@@ -211,7 +212,7 @@ impl Observer {
     }
 
     /// Whether the pod that was made last is one that its Job asks for.
-    fn is_wanted(&self, job: &str, index: &str) -> Result<(), String> {
+    fn check_is_wanted(&self, job: &str, index: &str) -> Result<(), String> {
         let Some(wanted) = self.jobs.get(job) else { return Err("its Job is not there".to_owned()) };
         let of_job = |pod: &&Value| controller(pod).as_deref() == Some(job) && is_active(pod);
         let active: Vec<&Value> = self.pods.values().filter(of_job).collect();
@@ -243,39 +244,39 @@ mod tests {
 
     use super::*;
 
-    fn change(resource: &str, created: bool, object: Value) -> Change {
-        Change { revision: Revision(1), resource: resource.to_owned(), created, deleted: false, object }
+    fn change(resource: &str, created: bool, object: Value) -> RecordedWrite {
+        RecordedWrite { revision: Revision(1), resource: resource.to_owned(), created, deleted: false, object }
     }
 
-    fn pod(uid: &str, index: &str, phase: &str, created: bool) -> Change {
+    fn pod(uid: &str, index: &str, phase: &str, created: bool) -> RecordedWrite {
         let owner = json!([{"kind": "Job", "uid": "j", "controller": true}]);
         let meta = json!({"uid": uid, "name": uid, "ownerReferences": owner, "annotations": {INDEX: index}});
         change("pods", created, json!({"metadata": meta, "status": {"phase": phase}}))
     }
 
-    fn found(pods: &[Change]) -> Option<String> {
+    fn first_violation(pods: &[RecordedWrite]) -> Option<String> {
         let mut observer = Observer::default();
         let job = change("batch/jobs", true, json!({"metadata": {"uid": "j"}, "spec": {"parallelism": 2}}));
-        [&job].into_iter().chain(pods).find_map(|change| observer.see(change).err())
+        [&job].into_iter().chain(pods).find_map(|change| observer.observe(change).err())
     }
 
     #[test]
     fn an_observer_sees_a_pod_too_many_an_index_twice_and_a_second_group() {
         let (a, b, c) = (|| pod("a", "0", "", true), || pod("b", "1", "", true), || pod("c", "2", "", true));
-        assert_eq!(found(&[a(), b()]), None);
-        assert!(found(&[a(), b(), c()]).unwrap().contains("its Job asks for 2"));
-        assert_eq!(found(&[a(), b(), pod("b", "1", "Failed", false), c()]), None);
-        assert!(found(&[a(), pod("b", "0", "", true)]).unwrap().contains("index 0 has one"));
+        assert_eq!(first_violation(&[a(), b()]), None);
+        assert!(first_violation(&[a(), b(), c()]).unwrap().contains("its Job asks for 2"));
+        assert_eq!(first_violation(&[a(), b(), pod("b", "1", "Failed", false), c()]), None);
+        assert!(first_violation(&[a(), pod("b", "0", "", true)]).unwrap().contains("index 0 has one"));
         let ended = pod("a", "0", "Succeeded", false);
-        assert!(found(&[a(), ended.clone(), pod("b", "0", "", true)]).unwrap().contains("index 0 has one"));
-        assert_eq!(found(&[a(), ended.clone(), ended]), None);
+        assert!(first_violation(&[a(), ended.clone(), pod("b", "0", "", true)]).unwrap().contains("index 0 has one"));
+        assert_eq!(first_violation(&[a(), ended.clone(), ended]), None);
         let group = |uid: &str| {
             let owner = json!([{"kind": "Job", "uid": "j", "controller": true}]);
             let object = json!({"metadata": {"uid": uid, "ownerReferences": owner}});
             change("scheduling.k8s.io/podgroups", true, object)
         };
-        assert_eq!(found(&[group("g"), group("g")]), None);
-        assert!(found(&[group("g"), group("h")]).unwrap().contains("podgroups are there for one Job"));
+        assert_eq!(first_violation(&[group("g"), group("g")]), None);
+        assert!(first_violation(&[group("g"), group("h")]).unwrap().contains("podgroups are there for one Job"));
     }
 
     #[test]
@@ -284,7 +285,7 @@ mod tests {
             let owner = json!([{"kind": "Job", "uid": uid, "controller": true}]);
             let job = json!({"metadata": {"uid": uid, "name": "job"}, "status": {"succeeded": succeeded}});
             let pod = json!({"metadata": {"uid": format!("{uid}p"), "name": name, "ownerReferences": owner}});
-            equivalent(&[change("batch/jobs", true, job), change("pods", true, pod)])
+            end_state_lines(&[change("batch/jobs", true, job), change("pods", true, pod)])
         };
         assert_eq!(run("u", "job-abc", 1), run("v", "job-xyz", 1));
         assert_ne!(run("u", "job-abc", 1), run("u", "job-abc", 2));

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Home, job, on_home};
+use testkit::{TestCluster, job, on_test_cluster};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn evict(home: &Home, pod: &str) -> Result<Value, kube::Error> {
+async fn evict(home: &TestCluster, pod: &str) -> Result<Value, kube::Error> {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
     home.request("POST", &home.path(&format!("pods/{pod}/eviction")), &eviction).await
 }
@@ -15,41 +15,41 @@ async fn evict(home: &Home, pod: &str) -> Result<Value, kube::Error> {
 // A drain deleted pods for lack of evictions, and the Job took each for a failure.
 #[test]
 fn a_job_outlives_the_drain_of_its_node() {
-    on_home(async {
-        let home = Home::start(1, 2).await;
-        home.create(&job("drained").pods(2).spec("backoffLimit", 0).endless().build()).await;
-        let pods = home.runs("drained", 2).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(1, 2).await;
+        home.create(&job("drained").pods(2).spec("backoffLimit", 0).run_forever().build()).await;
+        let pods = home.wait_until_running("drained", 2).await;
         for pod in &pods {
             evict(&home, &pod.metadata.name).await.unwrap();
         }
         home.eventually("two others run", 3 * MINUTE, |home| {
-            let now = home.running("drained");
+            let now = home.running_pods("drained");
             let are_new = now.iter().all(|pod| pods.iter().all(|old| old.metadata.uid != pod.metadata.uid));
             (now.len() == 2 && are_new).then_some(())
         })
         .await;
         let job = home.job("drained").unwrap();
-        assert_eq!((job.end().is_none(), job.status.failed), (true, 0), "{:?}", job.status.conditions);
+        assert_eq!((job.finished_condition().is_none(), job.status.failed), (true, 0), "{:?}", job.status.conditions);
     });
 }
 
 /// The controller of budgets is ours here; on the real control plane it is kube-controller-manager's.
 #[test]
 fn a_budget_lets_pods_go_one_after_the_other() {
-    on_home(async {
-        let home = Home::start(1, 2).await;
-        home.create(&job("guarded").pods(2).endless().build()).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(1, 2).await;
+        home.create(&job("guarded").pods(2).run_forever().build()).await;
         let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"batch.kubernetes.io/job-name": "guarded"}}}});
         let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", home.namespace());
         home.request("POST", &budgets, &budget).await.unwrap();
-        let pods = home.runs("guarded", 2).await;
-        allows(&home, &budgets, 1).await;
+        let pods = home.wait_until_running("guarded", 2).await;
+        wait_until_allowed(&home, &budgets, 1).await;
         evict(&home, &pods[0].metadata.name).await.unwrap();
         let refused = evict(&home, &pods[1].metadata.name).await.unwrap_err();
         assert!(refused.to_string().contains("disruption budget"), "{refused}");
         // The first is replaced, and then the second may go.
-        allows(&home, &budgets, 1).await;
+        wait_until_allowed(&home, &budgets, 1).await;
         evict(&home, &pods[1].metadata.name).await.unwrap();
     });
 }
@@ -57,10 +57,10 @@ fn a_budget_lets_pods_go_one_after_the_other() {
 // Which pods a Job will have is not known, so a share of them is not either. Only a condition said so.
 #[test]
 fn a_budget_that_cannot_be_computed_warns_in_an_event() {
-    on_home(async {
-        let home = Home::start(1, 2).await;
-        home.create(&job("guarded").pods(2).endless().build()).await;
-        home.runs("guarded", 2).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(1, 2).await;
+        home.create(&job("guarded").pods(2).run_forever().build()).await;
+        home.wait_until_running("guarded", 2).await;
         let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "share"},
             "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"batch.kubernetes.io/job-name": "guarded"}}}});
         let budgets = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", home.namespace());
@@ -82,7 +82,7 @@ fn a_budget_that_cannot_be_computed_warns_in_an_event() {
 }
 
 /// Waits until the budget allows so many evictions and awaits none.
-async fn allows(home: &Home, budgets: &str, count: i64) {
+async fn wait_until_allowed(home: &TestCluster, budgets: &str, count: i64) {
     for _ in 0..1800 {
         let budget = home.request("GET", &format!("{budgets}/b"), &json!({})).await.unwrap();
         let status = &budget["status"];
@@ -92,7 +92,7 @@ async fn allows(home: &Home, budgets: &str, count: i64) {
             assert_eq!(status["desiredHealthy"], 1);
             return;
         }
-        home.pass(Duration::from_millis(100)).await;
+        home.advance(Duration::from_millis(100)).await;
     }
     panic!("the budget never allows {count}");
 }

@@ -9,17 +9,18 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Error};
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::fault::{EventFault, Fault, Proxy, Refusal, Rule, events_of, requests, verb, writes};
-use testkit::fault::{Requests, Verb};
-use testkit::{Home, on_paused_clock, pod};
+use testkit::fault::{EventFault, Fault, FaultRule, InjectedStatus, Proxy, all_requests, events_of, verb, writes};
+use testkit::fault::{RequestMatcher, Verb};
+use testkit::{TestCluster, on_paused_clock, pod};
 use tokio::time::Instant;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SECONDS_5: Duration = Duration::from_secs(5);
 
 /// A server and nobody else.
-async fn server() -> Home {
-    Home::with_config(1, Config { parts: BTreeSet::new(), ..Config::on(Cluster::default_of(1)) }).await
+async fn server() -> TestCluster {
+    TestCluster::with_config(1, Config { components: BTreeSet::new(), ..Config::for_cluster(Cluster::default_of(1)) })
+        .await
 }
 
 async fn create(client: &Client, name: &str) -> Result<Value, Error> {
@@ -28,7 +29,7 @@ async fn create(client: &Client, name: &str) -> Result<Value, Error> {
     client.request(request.body(body).unwrap()).await
 }
 
-fn heard(answer: Result<Value, Error>) -> String {
+fn response_text(answer: Result<Value, Error>) -> String {
     match answer {
         Ok(object) => format!("made {}", object["metadata"]["name"].as_str().unwrap()),
         Err(Error::Api(status)) => format!("{} {}", status.code, status.reason),
@@ -40,23 +41,23 @@ fn heard(answer: Result<Value, Error>) -> String {
 
 /// Each fault, what the caller hears, and how many pods there are then.
 fn faults() -> [(Fault, &'static str, usize); 11] {
-    let busy = Refusal::TooManyRequests { retry_after_seconds: 3 };
+    let busy = InjectedStatus::TooManyRequests { retry_after_seconds: 3 };
     [
         (Fault::Count, "made p", 1),
         (Fault::Cut, "cut", 0),
-        (Fault::CutAnswer, "cut", 1),
+        (Fault::CutResponse, "cut", 1),
         (Fault::Repeat, "409 AlreadyExists", 1),
-        (Fault::Answer(Refusal::Forbidden), "403 Forbidden", 0),
-        (Fault::Answer(Refusal::Conflict), "409 Conflict", 0),
-        (Fault::Answer(busy), "429 TooManyRequests", 0),
-        (Fault::Answer(Refusal::Unavailable), "503 ServiceUnavailable", 0),
-        (Fault::AnswerAfter(Refusal::InternalError), "500 InternalError", 1),
-        (Fault::AnswerAfter(Refusal::Timeout), "504 Timeout", 1),
-        (Fault::AnswerAfter(Refusal::Expired), "410 Expired", 1),
+        (Fault::Respond(InjectedStatus::Forbidden), "403 Forbidden", 0),
+        (Fault::Respond(InjectedStatus::Conflict), "409 Conflict", 0),
+        (Fault::Respond(busy), "429 TooManyRequests", 0),
+        (Fault::Respond(InjectedStatus::Unavailable), "503 ServiceUnavailable", 0),
+        (Fault::RespondAfter(InjectedStatus::InternalError), "500 InternalError", 1),
+        (Fault::RespondAfter(InjectedStatus::Timeout), "504 Timeout", 1),
+        (Fault::RespondAfter(InjectedStatus::Expired), "410 Expired", 1),
     ]
 }
 
-fn pods_made(home: &Home) -> usize {
+fn pods_made(home: &TestCluster) -> usize {
     home.history().iter().filter(|change| change.resource == "pods" && change.created).count()
 }
 
@@ -66,12 +67,12 @@ fn the_caller_hears_and_the_server_does_what_the_fault_says() {
         on_paused_clock(async {
             let home = server().await;
             let client = home.faults().wrap("part", home.client());
-            let rule = home.fault(Rule::on(writes().of("pods").by("part"), fault.clone()));
-            assert_eq!(heard(create(&client, "p").await), want, "{fault:?}");
+            let rule = home.inject_fault(FaultRule::on(writes().on_resource("pods").by_user("part"), fault.clone()));
+            assert_eq!(response_text(create(&client, "p").await), want, "{fault:?}");
             assert_eq!(pods_made(&home), made, "{fault:?}");
-            assert_eq!(home.faults().counts(rule).done, 1, "{fault:?}");
+            assert_eq!(home.faults().counts(rule).applied, 1, "{fault:?}");
             home.faults().remove(rule);
-            assert_eq!(heard(create(&client, "q").await), "made q", "{fault:?}: nothing is left of it");
+            assert_eq!(response_text(create(&client, "q").await), "made q", "{fault:?}: nothing is left of it");
         });
     }
 }
@@ -79,12 +80,12 @@ fn the_caller_hears_and_the_server_does_what_the_fault_says() {
 #[test]
 fn a_delay_is_before_the_server_or_after_it() {
     for (fault, created_after) in
-        [(Fault::Delay(SECONDS_5), SECONDS_5), (Fault::DelayAnswer(SECONDS_5), Duration::ZERO)]
+        [(Fault::Delay(SECONDS_5), SECONDS_5), (Fault::DelayResponse(SECONDS_5), Duration::ZERO)]
     {
         on_paused_clock(async {
             let home = server().await;
             let client = home.faults().wrap("part", home.client());
-            home.fault(Rule::on(writes(), fault.clone()));
+            home.inject_fault(FaultRule::on(writes(), fault.clone()));
             let (began, now) = (Instant::now(), home.now());
             let made = create(&client, "p").await.unwrap();
             assert_eq!(began.elapsed(), SECONDS_5, "{fault:?}");
@@ -99,7 +100,10 @@ fn a_busy_server_says_when_to_come_back() {
     on_paused_clock(async {
         let home = server().await;
         let client = home.faults().wrap("part", home.client());
-        home.fault(Rule::on(requests(), Fault::Answer(Refusal::TooManyRequests { retry_after_seconds: 3 })));
+        home.inject_fault(FaultRule::on(
+            all_requests(),
+            Fault::Respond(InjectedStatus::TooManyRequests { retry_after_seconds: 3 }),
+        ));
         let request = http::Request::get(format!("{PODS}/p")).body(kube::client::Body::empty()).unwrap();
         let response = client.send(request).await.unwrap();
         assert_eq!(response.headers()["retry-after"], "3");
@@ -111,16 +115,16 @@ fn a_busy_server_says_when_to_come_back() {
 }
 
 #[test]
-fn nobody_but_the_parts_goes_through_the_rules_of_a_home() {
+fn only_components_go_through_the_rules_of_a_test_cluster() {
     on_paused_clock(async {
         let home = server().await;
-        home.fault(Rule::on(requests(), Fault::Cut));
+        home.inject_fault(FaultRule::on(all_requests(), Fault::Cut));
         home.create(&pod("p").build()).await;
     });
 }
 
 /// The events of a watch over four new pods, by name, with how it ended when that was not at its time.
-async fn watched(home: &Home, client: &Client) -> String {
+async fn watched_names(home: &TestCluster, client: &Client) -> String {
     let from = home.history().last().unwrap().revision;
     let uri = format!("{PODS}?watch=true&timeoutSeconds=2&resourceVersion={from}");
     let body = client.request_stream(http::Request::get(uri).body(Vec::new()).unwrap()).await.unwrap();
@@ -148,13 +152,13 @@ async fn watched(home: &Home, client: &Client) -> String {
 }
 
 /// Not the watch that keeps the home's own cache.
-fn watched_pods() -> Requests {
-    events_of("pods").by("part")
+fn watched_pods() -> RequestMatcher {
+    events_of("pods").by_user("part")
 }
 
 /// Each fault of events, and the events that a client sees.
-fn event_faults() -> [(Rule, &'static str); 9] {
-    let on = |fault| Rule::on_events(watched_pods(), fault);
+fn event_faults() -> [(FaultRule, &'static str); 9] {
+    let on = |fault| FaultRule::on_events(watched_pods(), fault);
     let soon = Duration::from_millis(200);
     [
         (on(EventFault::Count), "a b c d"),
@@ -164,8 +168,8 @@ fn event_faults() -> [(Rule, &'static str); 9] {
         (on(EventFault::Postpone(soon)).nth(4), "a b c d"),
         (on(EventFault::Cut).nth(2), "a cut"),
         (on(EventFault::Expire).nth(2), "a 410"),
-        (on(EventFault::Delay(soon)).first(2), "a b c d"),
-        (Rule::on_events(watched_pods().named("c"), EventFault::Drop), "a b d"),
+        (on(EventFault::Delay(soon)).first_n(2), "a b c d"),
+        (FaultRule::on_events(watched_pods().named("c"), EventFault::Drop), "a b d"),
     ]
 }
 
@@ -176,8 +180,8 @@ fn a_watch_shows_what_the_rules_leave_of_its_events() {
             let home = server().await;
             let client = home.faults().wrap("part", home.client());
             let case = format!("{rule:?}");
-            home.fault(rule);
-            assert_eq!(watched(&home, &client).await, want, "{case}");
+            home.inject_fault(rule);
+            assert_eq!(watched_names(&home, &client).await, want, "{case}");
         });
     }
 }
@@ -187,9 +191,9 @@ fn a_frozen_watch_stands_still_and_then_tells_everything() {
     on_paused_clock(async {
         let home = server().await;
         let client = home.faults().wrap("part", home.client());
-        home.fault(Rule::on_events(watched_pods(), EventFault::Delay(Duration::from_secs(30))).nth(1));
+        home.inject_fault(FaultRule::on_events(watched_pods(), EventFault::Delay(Duration::from_secs(30))).nth(1));
         let began = Instant::now();
-        assert_eq!(watched(&home, &client).await, "a b c d");
+        assert_eq!(watched_names(&home, &client).await, "a b c d");
         assert_eq!(began.elapsed(), Duration::from_secs(30), "its time was long over when it went on");
     });
 }
@@ -200,31 +204,31 @@ fn the_proxy_does_to_requests_what_the_layer_does() {
         let client = proxy.client().unwrap();
         for (count, (fault, want, made)) in faults().into_iter().enumerate() {
             let name = format!("p{count}");
-            let rule = home.fault(Rule::on(writes().named(&name).by("part"), fault.clone()));
+            let rule = home.inject_fault(FaultRule::on(writes().named(&name).by_user("part"), fault.clone()));
             let before = pods_made(home);
             assert_eq!(
-                heard(create(&client, &name).await),
+                response_text(create(&client, &name).await),
                 want.replace("made p", &format!("made {name}")),
                 "{fault:?}"
             );
             assert_eq!(pods_made(home) - before, made, "{fault:?}");
-            assert_eq!(home.faults().counts(rule).done, 1, "{fault:?}");
+            assert_eq!(home.faults().counts(rule).applied, 1, "{fault:?}");
         }
     });
 }
 
 #[test]
 fn a_connection_that_swallowed_a_request_is_not_used_again() {
-    for (fault, made) in [(Fault::BlackHole, 0), (Fault::BlackHoleAnswer, 1)] {
+    for (fault, made) in [(Fault::BlackHole, 0), (Fault::BlackHoleResponse, 1)] {
         over_http(async |home, proxy| {
             let client = proxy.client().unwrap();
-            assert_eq!(heard(create(&client, "before").await), "made before", "the connection is open by now");
-            let rule = home.fault(Rule::on(writes().by("part"), fault.clone()).nth(1));
+            assert_eq!(response_text(create(&client, "before").await), "made before", "the connection is open by now");
+            let rule = home.inject_fault(FaultRule::on(writes().by_user("part"), fault.clone()).nth(1));
             let answer = tokio::time::timeout(Duration::from_millis(300), create(&client, "lost"));
             assert!(answer.await.is_err(), "{fault:?}: no answer comes");
             assert_eq!(pods_made(home), 1 + made, "{fault:?}");
-            assert_eq!(heard(create(&client, "after").await), "made after", "{fault:?}");
-            assert_eq!(home.faults().counts(rule).done, 1, "{fault:?}");
+            assert_eq!(response_text(create(&client, "after").await), "made after", "{fault:?}");
+            assert_eq!(home.faults().counts(rule).applied, 1, "{fault:?}");
         });
     }
 }
@@ -234,8 +238,8 @@ fn the_proxy_does_to_watches_what_the_layer_does() {
     for (rule, want) in event_faults().into_iter().take(7) {
         over_http(async |home, proxy| {
             let case = format!("{rule:?}");
-            home.fault(rule.clone());
-            assert_eq!(watched(home, &proxy.client().unwrap()).await, want, "{case}");
+            home.inject_fault(rule.clone());
+            assert_eq!(watched_names(home, &proxy.client().unwrap()).await, want, "{case}");
         });
     }
 }
@@ -243,14 +247,14 @@ fn the_proxy_does_to_watches_what_the_layer_does() {
 #[test]
 fn the_kubeconfig_of_a_proxy_leads_through_it() {
     over_http(async |home, proxy| {
-        let seen = home.fault(Rule::on(verb(Verb::List).of("nodes"), Fault::Count));
+        let seen = home.inject_fault(FaultRule::on(verb(Verb::List).on_resource("nodes"), Fault::Count));
         let file = Kubeconfig::from_yaml(&proxy.kubeconfig()).unwrap();
         let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
         let client = Client::try_from(config).unwrap();
         let request = http::Request::get("/api/v1/nodes").body(Vec::new()).unwrap();
         let list: Value = client.request(request).await.unwrap();
         assert_eq!(list["kind"], "NodeList");
-        assert_eq!(home.faults().counts(seen).seen, 1);
+        assert_eq!(home.faults().counts(seen).matched, 1);
         let version = client.apiserver_version().await.unwrap();
         assert_eq!(version.major, "1", "what is about no object passes");
     });
@@ -265,12 +269,12 @@ fn a_proxy_that_is_dropped_is_gone_with_its_watches() {
         let mut lines = Box::pin(client.request_stream(request).await.unwrap()).lines();
         drop(proxy);
         assert!(lines.try_next().await.is_err(), "the watch breaks");
-        assert_eq!(heard(create(&client, "p").await), "cut");
+        assert_eq!(response_text(create(&client, "p").await), "cut");
     });
 }
 
 /// Runs `scenario` with a proxy for the user `part`, on the real clock and a real socket, for a minute at most.
-fn over_http(scenario: impl AsyncFnOnce(&Home, &Proxy)) {
+fn over_http(scenario: impl AsyncFnOnce(&TestCluster, &Proxy)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let home = server().await;
@@ -284,14 +288,14 @@ fn requests_can_be_told_apart_in_every_way_a_rule_has() {
     on_paused_clock(async {
         let home = server().await;
         let (one, two) = (home.faults().wrap("system:one", home.client()), home.faults().wrap("two", home.client()));
-        let count = |of: Requests| home.fault(Rule::on(of, Fault::Count));
+        let count = |of: RequestMatcher| home.inject_fault(FaultRule::on(of, Fault::Count));
         let rules = [
-            (count(requests().within("default")), 3),
+            (count(all_requests().in_namespace("default")), 3),
             (count(writes()), 3),
-            (count(requests().by("one")), 2),
-            (count(verb(Verb::Create).of("pods").named("b")), 1),
-            (count(requests().of("pods").at("binding")), 1),
-            (count(verb(Verb::List).not_of("pods")), 1),
+            (count(all_requests().by_user("one")), 2),
+            (count(verb(Verb::Create).on_resource("pods").named("b")), 1),
+            (count(all_requests().on_resource("pods").on_subresource("binding")), 1),
+            (count(verb(Verb::List).not_on_resource("pods")), 1),
         ];
         create(&one, "a").await.unwrap();
         create(&two, "b").await.unwrap();
@@ -300,7 +304,7 @@ fn requests_can_be_told_apart_in_every_way_a_rule_has() {
         let nodes = http::Request::get("/api/v1/nodes").body(Vec::new()).unwrap();
         two.request::<Value>(nodes).await.unwrap();
         for (position, (rule, want)) in rules.into_iter().enumerate() {
-            assert_eq!(home.faults().counts(rule).seen, want, "rule {position}");
+            assert_eq!(home.faults().counts(rule).matched, want, "rule {position}");
         }
     });
 }

@@ -6,34 +6,39 @@ use std::time::Duration;
 
 use api::Random;
 use api::views::{Condition, JobView};
-use controlplane::{Config, Health, OnCluster, Part};
+use controlplane::{Component, Config, Health, RemoteComponents};
 use nodes::cluster::Cluster;
 use runtime::{Backoff, TokioClock};
 use serde_json::{Value, json};
 use testkit::fault::{
-    EventFault, Fault, Proxy, Refusal, Requests, Rule, RuleId, Verb, events_of, requests, verb, writes,
+    EventFault, Fault, FaultRule, InjectedStatus, Proxy, RequestMatcher, RuleId, Verb, all_requests, events_of, verb,
+    writes,
 };
-use testkit::{Change, Home, job, on_paused_clock};
+use testkit::{RecordedWrite, TestCluster, job, on_paused_clock};
 
 /// Within this everything has ended, however often it was tried again.
 const BUDGET: Duration = Duration::from_secs(600);
-const BUSY: Refusal = Refusal::TooManyRequests { retry_after_seconds: 1 };
+const BUSY: InjectedStatus = InjectedStatus::TooManyRequests { retry_after_seconds: 1 };
 
 /// Every kind that a cache is kept of, namespaces aside.
 const KINDS: [&str; 5] = ["pods", "batch/jobs", "nodes", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"];
 
 /// What may happen to one write of a part: never or at last, and the part is told so or not.
-const FAULTS: [Fault; 4] =
-    [Fault::Cut, Fault::CutAnswer, Fault::Answer(Refusal::Conflict), Fault::AnswerAfter(Refusal::Timeout)];
+const FAULTS: [Fault; 4] = [
+    Fault::Cut,
+    Fault::CutResponse,
+    Fault::Respond(InjectedStatus::Conflict),
+    Fault::RespondAfter(InjectedStatus::Timeout),
+];
 
 /// One of each sort, where more would only cost time.
-const DONE_OR_NOT: [Fault; 2] = [Fault::CutAnswer, Fault::Answer(Refusal::Conflict)];
+const REPRESENTATIVE_FAULTS: [Fault; 2] = [Fault::CutResponse, Fault::Respond(InjectedStatus::Conflict)];
 
 /// A Job, and what is to become of it whatever goes wrong. It has more work than places.
 #[derive(Clone, Copy, Debug)]
-struct Work {
+struct TestJob {
     name: &'static str,
-    at_once: usize,
+    parallelism: usize,
     completions: usize,
     /// Whether each of its pods has an index.
     indexed: bool,
@@ -43,14 +48,16 @@ struct Work {
     pods: usize,
 }
 
-const INDEXED: Work = Work { name: "indexed", at_once: 3, completions: 5, indexed: true, succeeds: true, pods: 5 };
-const PLAIN: Work = Work { name: "plain", indexed: false, ..INDEXED };
-const FAILING: Work = Work { name: "failing", at_once: 1, succeeds: false, pods: 3, ..PLAIN };
+const INDEXED: TestJob =
+    TestJob { name: "indexed", parallelism: 3, completions: 5, indexed: true, succeeds: true, pods: 5 };
+const PLAIN: TestJob = TestJob { name: "plain", indexed: false, ..INDEXED };
+const FAILING: TestJob = TestJob { name: "failing", parallelism: 1, succeeds: false, pods: 3, ..PLAIN };
 
-impl Work {
+impl TestJob {
     /// A gang Job of pods that take two seconds and two GPUs each.
     fn manifest(&self) -> Value {
-        let job = job(self.name).spec("parallelism", self.at_once).spec("completions", self.completions).gang().gpus(2);
+        let job =
+            job(self.name).spec("parallelism", self.parallelism).spec("completions", self.completions).gang().gpus(2);
         let job = if self.indexed { job.indexed() } else { job };
         // As many failures as are forgiven, and one more.
         let job = job.spec("backoffLimit", self.pods - 1).annotate("phalanx.dev/run-seconds", "2");
@@ -59,43 +66,43 @@ impl Work {
 }
 
 /// A Job under way.
-struct Run {
-    work: Work,
-    home: Home,
+struct JobRun {
+    work: TestJob,
+    home: TestCluster,
     rules: Vec<RuleId>,
 }
 
 /// The same after its end.
-struct Ran {
-    work: Work,
-    home: Home,
+struct FinishedRun {
+    work: TestJob,
+    home: TestCluster,
     job: Arc<JobView>,
     rules: Vec<RuleId>,
 }
 
-impl Run {
+impl JobRun {
     /// Posts the Job, under `rules`.
-    async fn begin(work: Work, rules: impl IntoIterator<Item = Rule>) -> Run {
-        let home = Home::embedded(7, Cluster::default_of(1)).await;
-        let rules = rules.into_iter().map(|rule| home.fault(rule)).collect();
+    async fn begin(work: TestJob, rules: impl IntoIterator<Item = FaultRule>) -> JobRun {
+        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        let rules = rules.into_iter().map(|rule| home.inject_fault(rule)).collect();
         home.create(&work.manifest()).await;
-        Run { work, home, rules }
+        JobRun { work, home, rules }
     }
 
-    async fn end(self, case: &str) -> Ran {
-        let Run { work, home, rules } = self;
-        let job = home.eventually(case, BUDGET, ended).await;
-        Ran { work, home, job, rules }
+    async fn wait_until_ended(self, case: &str) -> FinishedRun {
+        let JobRun { work, home, rules } = self;
+        let job = home.eventually(case, BUDGET, finished_job).await;
+        FinishedRun { work, home, job, rules }
     }
 }
 
 /// Runs the indexed Job under `rules` to its end.
-async fn run(case: &str, rules: impl IntoIterator<Item = Rule>) -> Ran {
-    Run::begin(INDEXED, rules).await.end(case).await
+async fn run(case: &str, rules: impl IntoIterator<Item = FaultRule>) -> FinishedRun {
+    JobRun::begin(INDEXED, rules).await.wait_until_ended(case).await
 }
 
 /// The Job, once it has ended and let go of its pods.
-fn ended(home: &Home) -> Option<Arc<JobView>> {
+fn finished_job(home: &TestCluster) -> Option<Arc<JobView>> {
     let job = home.caches().jobs.all().pop()?;
     let ended = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
     let held = home.caches().pods.all().iter().any(|pod| !pod.metadata.finalizers.is_empty());
@@ -103,41 +110,44 @@ fn ended(home: &Home) -> Option<Arc<JobView>> {
 }
 
 /// How many writes of a run in which nothing goes wrong are `of` these.
-fn writes_in_a_run(work: Work, of: &Requests) -> u64 {
+fn count_writes(work: TestJob, of: &RequestMatcher) -> u64 {
     let writes = on_paused_clock(async {
         let case = format!("nothing goes wrong for the {} Job", work.name);
-        let ran = Run::begin(work, [Rule::on(of.clone(), Fault::Count)]).await.end(&case).await;
-        ran.exact(&case);
-        ran.done(0)
+        let ran = JobRun::begin(work, [FaultRule::on(of.clone(), Fault::Count)]).await.wait_until_ended(&case).await;
+        ran.assert_exact_at_every_write(&case);
+        ran.times_applied(0)
     });
     assert!(writes > 0, "a test of nothing");
     writes
 }
 
 /// Runs the Job once for each of `faults` and each of its writes that are `of` these, and lets just that one go wrong.
-fn at_every_write(work: Work, of: Requests, faults: &[Fault], check: impl Fn(&Ran, &str)) {
-    let writes = writes_in_a_run(work, &of);
+fn at_every_write(work: TestJob, of: RequestMatcher, faults: &[Fault], check: impl Fn(&FinishedRun, &str)) {
+    let writes = count_writes(work, &of);
     for fault in faults {
         for n in 1..=writes {
             on_paused_clock(async {
                 let case = format!("{} Job, {fault:?} at write {n} of {writes}", work.name);
-                let ran = Run::begin(work, [Rule::on(of.clone(), fault.clone()).nth(n)]).await.end(&case).await;
-                assert_eq!(ran.done(0), 1, "{case}");
+                let ran = JobRun::begin(work, [FaultRule::on(of.clone(), fault.clone()).nth(n)])
+                    .await
+                    .wait_until_ended(&case)
+                    .await;
+                assert_eq!(ran.times_applied(0), 1, "{case}");
                 check(&ran, &case);
             });
         }
     }
 }
 
-impl Ran {
+impl FinishedRun {
     /// How often the rule at `position` was done.
-    fn done(&self, position: usize) -> u64 {
-        self.home.faults().counts(self.rules[position]).done
+    fn times_applied(&self, position: usize) -> u64 {
+        self.home.faults().counts(self.rules[position]).applied
     }
 
     /// What holds in the end, whatever went wrong before.
-    fn settled(&self, case: &str) {
-        let (Work { completions, indexed, succeeds, pods, .. }, status) = (self.work, &self.job.status);
+    fn assert_end_state(&self, case: &str) {
+        let (TestJob { completions, indexed, succeeds, pods, .. }, status) = (self.work, &self.job.status);
         let verdict = if succeeds { "Complete" } else { "Failed" };
         assert!(Condition::is_true(&status.conditions, verdict), "{case}: {status:?}");
         let counts = (status.succeeded as usize, status.failed as usize, status.active);
@@ -153,11 +163,11 @@ impl Ran {
     }
 
     /// What holds at every moment as well.
-    fn exact(&self, case: &str) {
-        self.settled(case);
+    fn assert_exact_at_every_write(&self, case: &str) {
+        self.assert_end_state(case);
         let history = self.home.history();
-        let peak = moments(&history, is_active).into_iter().map(|pods| pods.len()).max();
-        assert_eq!(peak, Some(self.work.at_once), "{case}: as many pods as asked for, and never more");
+        let peak = pods_over_time(&history, is_active).into_iter().map(|pods| pods.len()).max();
+        assert_eq!(peak, Some(self.work.parallelism), "{case}: as many pods as asked for, and never more");
         let made = history.iter().filter(|change| change.resource == "pods" && change.created).count();
         assert_eq!(made, self.work.pods, "{case}: no pod in vain");
     }
@@ -169,7 +179,7 @@ fn is_active(pod: &Value) -> bool {
 }
 
 /// After every write of a pod, the pods that `count`, as they are then.
-fn moments(history: &[Change], count: fn(&Value) -> bool) -> Vec<Vec<&Value>> {
+fn pods_over_time(history: &[RecordedWrite], count: fn(&Value) -> bool) -> Vec<Vec<&Value>> {
     let mut pods: BTreeMap<&str, &Value> = BTreeMap::new();
     let mut moments = Vec::new();
     for change in history.iter().filter(|change| change.resource == "pods") {
@@ -184,47 +194,59 @@ fn moments(history: &[Change], count: fn(&Value) -> bool) -> Vec<Vec<&Value>> {
 }
 
 /// Writes of one part, its Events aside: those are told or lost, and nobody waits for them.
-fn writes_of(part: &str) -> Requests {
-    writes().by(part).not_of("events")
+fn writes_of(part: &str) -> RequestMatcher {
+    writes().by_user(part).not_on_resource("events")
 }
 
 #[test]
 fn a_job_is_counted_exactly_whichever_write_of_its_controller_goes_wrong() {
-    at_every_write(INDEXED, writes_of("job-controller"), &FAULTS, Ran::exact);
+    at_every_write(INDEXED, writes_of("job-controller"), &FAULTS, FinishedRun::assert_exact_at_every_write);
     for work in [PLAIN, FAILING] {
-        at_every_write(work, writes_of("job-controller"), &DONE_OR_NOT, Ran::exact);
+        at_every_write(
+            work,
+            writes_of("job-controller"),
+            &REPRESENTATIVE_FAULTS,
+            FinishedRun::assert_exact_at_every_write,
+        );
     }
 }
 
 #[test]
 fn a_job_is_counted_exactly_whichever_write_of_the_scheduler_goes_wrong() {
-    at_every_write(INDEXED, writes_of("kube-scheduler"), &DONE_OR_NOT, Ran::exact);
+    at_every_write(
+        INDEXED,
+        writes_of("kube-scheduler"),
+        &REPRESENTATIVE_FAULTS,
+        FinishedRun::assert_exact_at_every_write,
+    );
 }
 
 #[test]
 fn a_job_is_counted_exactly_whichever_write_of_the_nodes_goes_wrong() {
-    at_every_write(INDEXED, writes_of("nodes"), &DONE_OR_NOT, Ran::exact);
+    at_every_write(INDEXED, writes_of("nodes"), &REPRESENTATIVE_FAULTS, FinishedRun::assert_exact_at_every_write);
 }
 
 // Shows: S000-35
 #[test]
 fn a_part_that_ends_before_or_after_any_of_its_writes_goes_on_where_it_was() {
-    for (part, user) in
-        [(Part::Controllers, "job-controller"), (Part::Scheduler, "kube-scheduler"), (Part::Nodes, "nodes")]
-    {
+    for (part, user) in [
+        (Component::Controllers, "job-controller"),
+        (Component::Scheduler, "kube-scheduler"),
+        (Component::Nodes, "nodes"),
+    ] {
         let of = writes_of(user);
-        let writes = writes_in_a_run(INDEXED, &of);
+        let writes = count_writes(INDEXED, &of);
         // The write is under way for ever; then its part ends.
-        for fault in [Fault::Delay(BUDGET), Fault::DelayAnswer(BUDGET)] {
+        for fault in [Fault::Delay(BUDGET), Fault::DelayResponse(BUDGET)] {
             for n in 1..=writes {
                 on_paused_clock(async {
                     let case = format!("{part:?} ends with {fault:?} at write {n} of {writes}");
-                    let mut run = Run::begin(INDEXED, [Rule::on(of.clone(), fault.clone()).nth(n)]).await;
+                    let mut run = JobRun::begin(INDEXED, [FaultRule::on(of.clone(), fault.clone()).nth(n)]).await;
                     let rule = run.rules[0];
-                    let reached = |home: &Home| (home.faults().counts(rule).done == 1).then_some(());
+                    let reached = |home: &TestCluster| (home.faults().counts(rule).applied == 1).then_some(());
                     run.home.eventually(&case, BUDGET, reached).await;
-                    run.home.restart(part);
-                    run.end(&case).await.exact(&case);
+                    run.home.restart_component(part);
+                    run.wait_until_ended(&case).await.assert_exact_at_every_write(&case);
                 });
             }
         }
@@ -235,7 +257,7 @@ fn a_part_that_ends_before_or_after_any_of_its_writes_goes_on_where_it_was() {
 #[test]
 fn a_write_that_arrives_twice_does_no_lasting_harm() {
     for part in ["job-controller", "kube-scheduler", "nodes"] {
-        at_every_write(INDEXED, writes_of(part), &[Fault::Repeat], Ran::settled);
+        at_every_write(INDEXED, writes_of(part), &[Fault::Repeat], FinishedRun::assert_end_state);
     }
 }
 
@@ -244,28 +266,32 @@ fn a_job_is_counted_exactly_while_one_write_in_five_goes_wrong() {
     for seed in 0..8 {
         on_paused_clock(async {
             let case = format!("seed {seed}");
-            let busy =
-                [Fault::Answer(BUSY), Fault::Answer(Refusal::Unavailable), Fault::AnswerAfter(Refusal::InternalError)];
+            let busy = [
+                Fault::Respond(BUSY),
+                Fault::Respond(InjectedStatus::Unavailable),
+                Fault::RespondAfter(InjectedStatus::InternalError),
+            ];
             let faults = FAULTS.into_iter().chain(busy).zip(0..);
-            let rules =
-                faults.map(|(fault, nth)| Rule::on(writes().not_of("events"), fault).chance(30, seed * 10 + nth));
+            let rules = faults.map(|(fault, nth)| {
+                FaultRule::on(writes().not_on_resource("events"), fault).with_chance(30, seed * 10 + nth)
+            });
             let ran = run(&case, rules).await;
-            let hit: u64 = (0..ran.rules.len()).map(|position| ran.done(position)).sum();
+            let hit: u64 = (0..ran.rules.len()).map(|position| ran.times_applied(position)).sum();
             assert!(hit > 0, "{case}: a test of nothing");
-            ran.exact(&case);
+            ran.assert_exact_at_every_write(&case);
         });
     }
 }
 
 #[test]
 fn conflicts_and_a_busy_server_hold_a_status_up_but_lose_none() {
-    for refusal in [Refusal::Conflict, BUSY, Refusal::Unavailable] {
+    for refusal in [InjectedStatus::Conflict, BUSY, InjectedStatus::Unavailable] {
         on_paused_clock(async {
             let case = format!("{refusal:?}");
-            let rule = Rule::on(writes().at("status"), Fault::Answer(refusal)).first(10);
+            let rule = FaultRule::on(writes().on_subresource("status"), Fault::Respond(refusal)).first_n(10);
             let ran = run(&case, [rule]).await;
-            assert_eq!(ran.done(0), 10, "{case}");
-            ran.exact(&case);
+            assert_eq!(ran.times_applied(0), 10, "{case}");
+            ran.assert_exact_at_every_write(&case);
         });
     }
 }
@@ -278,8 +304,8 @@ fn a_frozen_watch_never_makes_more_pods_than_asked_for() {
                 on_paused_clock(async {
                     let case = format!("{kind} frozen for {seconds} s at event {nth}");
                     let freeze = EventFault::Delay(Duration::from_secs(seconds));
-                    let ran = run(&case, [Rule::on_events(events_of(kind), freeze).nth(nth)]).await;
-                    ran.exact(&case);
+                    let ran = run(&case, [FaultRule::on_events(events_of(kind), freeze).nth(nth)]).await;
+                    ran.assert_exact_at_every_write(&case);
                 });
             }
         }
@@ -292,10 +318,10 @@ fn a_watch_that_breaks_anywhere_is_taken_up_where_it_was() {
         for nth in 1..20 {
             on_paused_clock(async {
                 let case = format!("{fault:?} at event {nth} of every kind");
-                let rules = KINDS.map(|kind| Rule::on_events(events_of(kind), fault).nth(nth));
+                let rules = KINDS.map(|kind| FaultRule::on_events(events_of(kind), fault).nth(nth));
                 let ran = run(&case, rules).await;
-                assert_eq!(ran.done(0), 1, "{case}: pods have more events than that");
-                ran.exact(&case);
+                assert_eq!(ran.times_applied(0), 1, "{case}: pods have more events than that");
+                ran.assert_exact_at_every_write(&case);
             });
         }
     }
@@ -305,9 +331,9 @@ fn a_watch_that_breaks_anywhere_is_taken_up_where_it_was() {
 fn events_that_come_twice_change_nothing() {
     on_paused_clock(async {
         let ran =
-            run("every event twice", KINDS.map(|kind| Rule::on_events(events_of(kind), EventFault::Repeat))).await;
-        assert!((0..KINDS.len()).filter(|&kind| KINDS[kind] != "nodes").all(|kind| ran.done(kind) > 0));
-        ran.exact("every event twice");
+            run("every event twice", KINDS.map(|kind| FaultRule::on_events(events_of(kind), EventFault::Repeat))).await;
+        assert!((0..KINDS.len()).filter(|&kind| KINDS[kind] != "nodes").all(|kind| ran.times_applied(kind) > 0));
+        ran.assert_exact_at_every_write("every event twice");
     });
 }
 
@@ -317,12 +343,12 @@ fn a_job_is_counted_exactly_while_events_overtake_each_other() {
         on_paused_clock(async {
             let case = format!("seed {seed}");
             let late = EventFault::Postpone(Duration::from_secs(1));
-            let rules = KINDS.map(|kind| Rule::on_events(events_of(kind), late).chance(400, seed));
-            let run = Run::begin(INDEXED, rules).await;
-            heal(&run.home, Duration::from_secs(60)).await;
-            let ran = run.end(&case).await;
-            assert!(ran.done(0) > 0, "{case}: a test of nothing");
-            ran.exact(&case);
+            let rules = KINDS.map(|kind| FaultRule::on_events(events_of(kind), late).with_chance(400, seed));
+            let run = JobRun::begin(INDEXED, rules).await;
+            clear_faults_after(&run.home, Duration::from_secs(60)).await;
+            let ran = run.wait_until_ended(&case).await;
+            assert!(ran.times_applied(0) > 0, "{case}: a test of nothing");
+            ran.assert_exact_at_every_write(&case);
         });
     }
 }
@@ -333,22 +359,25 @@ fn a_job_is_counted_exactly_though_events_never_come() {
     for seed in 0..10 {
         on_paused_clock(async {
             let case = format!("seed {seed}");
-            let rules = KINDS.map(|kind| Rule::on_events(events_of(kind), EventFault::Drop).chance(200, seed));
-            let run = Run::begin(INDEXED, rules).await;
-            heal(&run.home, Duration::from_secs(20)).await;
-            let ran = run.end(&case).await;
-            assert!((0..KINDS.len()).any(|kind| ran.done(kind) > 0), "{case}: a test of nothing");
-            ran.exact(&case);
+            let rules =
+                KINDS.map(|kind| FaultRule::on_events(events_of(kind), EventFault::Drop).with_chance(200, seed));
+            let run = JobRun::begin(INDEXED, rules).await;
+            clear_faults_after(&run.home, Duration::from_secs(20)).await;
+            let ran = run.wait_until_ended(&case).await;
+            assert!((0..KINDS.len()).any(|kind| ran.times_applied(kind) > 0), "{case}: a test of nothing");
+            ran.assert_exact_at_every_write(&case);
         });
     }
 }
 
 /// Ends all faults after so long; what a watch has lost for good by then comes back with the next list.
-async fn heal(home: &Home, after: Duration) {
+async fn clear_faults_after(home: &TestCluster, after: Duration) {
     tokio::time::sleep(after).await;
     home.faults().clear();
     for kind in KINDS {
-        home.fault(Rule::on(verb(Verb::Watch).of(kind), Fault::Answer(Refusal::Expired)).first(1));
+        home.inject_fault(
+            FaultRule::on(verb(Verb::Watch).on_resource(kind), Fault::Respond(InjectedStatus::Expired)).first_n(1),
+        );
     }
 }
 
@@ -357,7 +386,7 @@ fn holds_a_node(pod: &Value) -> bool {
 }
 
 /// The group of each pod, in the order in which they got their nodes.
-fn bound_in_order(history: &[Change]) -> Vec<&str> {
+fn bound_in_order(history: &[RecordedWrite]) -> Vec<&str> {
     let mut bound = BTreeSet::new();
     let pods = history.iter().filter(|change| change.resource == "pods" && holds_a_node(&change.object));
     let first = pods.filter(|change| bound.insert(change.name().to_owned()));
@@ -367,13 +396,19 @@ fn bound_in_order(history: &[Change]) -> Vec<&str> {
 // Two gangs, each with six of the node's eight GPUs: there is only ever room for one.
 #[test]
 fn gangs_are_whole_and_nodes_never_full_beyond_measure_whichever_bind_goes_wrong() {
-    for fault in [Fault::Cut, Fault::CutAnswer, Fault::Answer(Refusal::Conflict), Fault::AnswerAfter(Refusal::Timeout)]
-    {
+    for fault in [
+        Fault::Cut,
+        Fault::CutResponse,
+        Fault::Respond(InjectedStatus::Conflict),
+        Fault::RespondAfter(InjectedStatus::Timeout),
+    ] {
         for n in 1..=6 {
             on_paused_clock(async {
                 let case = format!("{fault:?} at bind {n}");
-                let home = Home::embedded(7, Cluster::default_of(1)).await;
-                let rule = home.fault(Rule::on(writes().of("pods").at("binding"), fault.clone()).nth(n));
+                let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
+                let rule = home.inject_fault(
+                    FaultRule::on(writes().on_resource("pods").on_subresource("binding"), fault.clone()).nth(n),
+                );
                 for name in ["red", "blue"] {
                     let gang = job(name).pods(3).indexed().gang().gpus(2).annotate("phalanx.dev/run-seconds", "5");
                     home.create(&gang.build()).await;
@@ -382,9 +417,9 @@ fn gangs_are_whole_and_nodes_never_full_beyond_measure_whichever_bind_goes_wrong
                     home.caches().jobs.all().iter().all(|job| job.status.succeeded == 3).then_some(())
                 })
                 .await;
-                assert_eq!(home.faults().counts(rule).done, 1, "{case}");
+                assert_eq!(home.faults().counts(rule).applied, 1, "{case}");
                 let history = home.history();
-                let most = moments(&history, holds_a_node).into_iter().map(|pods| pods.len()).max();
+                let most = pods_over_time(&history, holds_a_node).into_iter().map(|pods| pods.len()).max();
                 assert!(most <= Some(4), "{case}: more than eight GPUs in use");
                 let mut gangs = bound_in_order(&history);
                 gangs.dedup();
@@ -396,13 +431,13 @@ fn gangs_are_whole_and_nodes_never_full_beyond_measure_whichever_bind_goes_wrong
 
 #[test]
 fn a_deleted_job_takes_everything_along_whichever_write_of_the_collector_goes_wrong() {
-    let of = || requests().by("generic-garbage-collector");
-    let delete = async |case: &str, rule: Rule| {
-        let home = Home::embedded(7, Cluster::default_of(1)).await;
+    let of = || all_requests().by_user("generic-garbage-collector");
+    let delete = async |case: &str, rule: FaultRule| {
+        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
         home.create(&job("gone").pods(3).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
         home.eventually(case, BUDGET, |home| home.caches().jobs.all().pop().filter(|job| job.status.ready == Some(3)))
             .await;
-        let rule = home.fault(rule);
+        let rule = home.inject_fault(rule);
         let path = "/apis/batch/v1/namespaces/default/jobs/gone";
         home.request("DELETE", path, &json!({"propagationPolicy": "Background"})).await.unwrap();
         home.eventually(case, BUDGET, |home| {
@@ -411,14 +446,14 @@ fn a_deleted_job_takes_everything_along_whichever_write_of_the_collector_goes_wr
             (left == 0 && caches.jobs.all().is_empty()).then_some(())
         })
         .await;
-        home.faults().counts(rule).done
+        home.faults().counts(rule).applied
     };
-    let asked = on_paused_clock(delete("nothing goes wrong", Rule::on(of(), Fault::Count)));
+    let asked = on_paused_clock(delete("nothing goes wrong", FaultRule::on(of(), Fault::Count)));
     assert!(asked > 0, "a test of nothing");
     for fault in FAULTS {
         for n in 1..=asked {
             let case = format!("{fault:?} at request {n} of {asked}");
-            on_paused_clock(delete(&case, Rule::on(of(), fault.clone()).nth(n)));
+            on_paused_clock(delete(&case, FaultRule::on(of(), fault.clone()).nth(n)));
         }
     }
 }
@@ -428,22 +463,25 @@ fn a_deleted_job_takes_everything_along_whichever_write_of_the_collector_goes_wr
 fn a_job_is_counted_exactly_by_parts_behind_a_bad_network() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let nobody = Config { parts: BTreeSet::new(), ..Config::on(Cluster::default_of(1)) };
-        let home = Home::with_config(7, nobody).await;
+        let nobody = Config { components: BTreeSet::new(), ..Config::for_cluster(Cluster::default_of(1)) };
+        let home = TestCluster::with_config(7, nobody).await;
         let proxy = Proxy::start(home.faults(), "parts", home.client()).await.unwrap();
-        let lost = home.fault(Rule::on(writes().by("parts").not_of("events"), Fault::CutAnswer).every(5));
-        let broken = home.fault(Rule::on_events(events_of("pods").by("parts"), EventFault::Cut).every(9));
-        let mut config = Config::on(Cluster::default_of(1));
+        let lost = home.inject_fault(
+            FaultRule::on(writes().by_user("parts").not_on_resource("events"), Fault::CutResponse).every_nth(5),
+        );
+        let broken =
+            home.inject_fault(FaultRule::on_events(events_of("pods").by_user("parts"), EventFault::Cut).every_nth(9));
+        let mut config = Config::for_cluster(Cluster::default_of(1));
         config.job.retry = Backoff { initial: Duration::from_millis(50), max: Duration::from_secs(1) };
         let clock = Arc::new(TokioClock::starting_at(home.now()));
         let client = proxy.client().unwrap();
-        let parts = OnCluster::start(clock, Random::seeded(7), client, Health::default(), config).await;
+        let parts = RemoteComponents::start(clock, Random::seeded(7), client, Health::default(), config).await;
         home.create(&INDEXED.manifest()).await;
-        let job = home.eventually("the Job ends", Duration::from_secs(60), ended).await;
+        let job = home.eventually("the Job ends", Duration::from_secs(60), finished_job).await;
         parts.stop().await;
-        let done = [lost, broken].map(|rule| home.faults().counts(rule).done);
+        let done = [lost, broken].map(|rule| home.faults().counts(rule).applied);
         assert!(done.iter().all(|done| *done > 0), "{done:?}");
-        Ran { work: INDEXED, home, job, rules: Vec::new() }.exact("over HTTP");
+        FinishedRun { work: INDEXED, home, job, rules: Vec::new() }.assert_exact_at_every_write("over HTTP");
     });
 }
 
@@ -451,8 +489,9 @@ fn a_job_is_counted_exactly_by_parts_behind_a_bad_network() {
 fn the_same_faults_give_the_same_history() {
     let history = || {
         on_paused_clock(async {
-            let cuts = Rule::on(requests(), Fault::CutAnswer).chance(50, 3);
-            let late = Rule::on_events(requests(), EventFault::Delay(Duration::from_millis(30))).chance(100, 4);
+            let cuts = FaultRule::on(all_requests(), Fault::CutResponse).with_chance(50, 3);
+            let late =
+                FaultRule::on_events(all_requests(), EventFault::Delay(Duration::from_millis(30))).with_chance(100, 4);
             run("twice the same", [cuts, late]).await.home.transcript()
         })
     };

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use testkit::fuzz::{Outcome, TARGETS, Target};
+use testkit::fuzz::{FuzzOutcome, FuzzTarget, TARGETS};
 
 /// The seeds are read by every checkout; larger finds can be made smaller (`cargo fuzz tmin`).
-const SEEDS_BYTES_MAX: u64 = 300 << 10;
+const MAX_SEED_BYTES: u64 = 300 << 10;
 
 fn seeds(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
@@ -21,14 +21,14 @@ fn seeds(target: &str) -> Vec<PathBuf> {
 /// Replays the seeds of a target. A name says what must become of a seed: `accepted-…` or `refused-…`; of others only
 /// that no check complains.
 fn replay(name: &str) {
-    let (_, check): &(&str, Target) = TARGETS.iter().find(|(target, _)| *target == name).unwrap();
+    let (_, check): &(&str, FuzzTarget) = TARGETS.iter().find(|(target, _)| *target == name).unwrap();
     for file in seeds(name) {
         let shown = file.file_name().unwrap().to_string_lossy().into_owned();
         eprintln!("{name}/{shown}");
         let outcome = check(&fs::read(&file).unwrap());
         let want = match shown.split('-').next() {
-            Some("accepted") => Outcome::Accepted,
-            Some("refused") => Outcome::Refused,
+            Some("accepted") => FuzzOutcome::Accepted,
+            Some("refused") => FuzzOutcome::Refused,
             _ => outcome,
         };
         assert_eq!(outcome, want, "fuzz/seeds/{name}/{shown}");
@@ -67,5 +67,5 @@ fn every_target_has_small_seeds_and_nothing_else_has_any() {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(folders, TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect());
     let bytes: u64 = TARGETS.iter().flat_map(|(name, _)| seeds(name)).map(|file| file.metadata().unwrap().len()).sum();
-    assert!(bytes <= SEEDS_BYTES_MAX, "{bytes} bytes of seeds");
+    assert!(bytes <= MAX_SEED_BYTES, "{bytes} bytes of seeds");
 }

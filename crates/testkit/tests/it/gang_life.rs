@@ -6,41 +6,41 @@ use std::time::Duration;
 
 use api::views::{Condition, JobView, PodView};
 use api::{Random, Timestamp};
-use controlplane::{Config, Part};
+use controlplane::{Component, Config};
 use nodes::cluster::Cluster;
 use serde_json::json;
 use simulator::on_virtual_time;
-use testkit::fault::{Fault, Rule, writes};
-use testkit::{Change, Home, is_on_kube, job, on_home, pod};
+use testkit::fault::{Fault, FaultRule, writes};
+use testkit::{RecordedWrite, TestCluster, is_on_kube, job, on_test_cluster, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// What a scheduler that starts has for gangs that the one before left half bound.
 const THIRTY_SECONDS: Duration = Duration::from_secs(30);
 
-async fn cordon(home: &Home, node: &str, cordoned: bool) {
+async fn cordon(home: &TestCluster, node: &str, cordoned: bool) {
     let patch = json!({"spec": {"unschedulable": cordoned}});
     home.request("PATCH", &format!("/api/v1/nodes/{node}"), &patch).await.unwrap();
 }
 
-async fn cordon_all(home: &Home, cordoned: bool) {
+async fn cordon_all(home: &TestCluster, cordoned: bool) {
     for node in home.caches().nodes.all() {
         cordon(home, &node.metadata.name, cordoned).await;
     }
 }
 
 /// Pods that have a node, have not ended and are not to go.
-fn bound(home: &Home) -> usize {
+fn count_bound(home: &TestCluster) -> usize {
     let bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.is_finished() && !pod.metadata.is_deleting();
     home.caches().pods.all().iter().filter(bound).count()
 }
 
-fn degraded(home: &Home, status: &str) -> Option<Condition> {
+fn degraded_condition(home: &TestCluster, status: &str) -> Option<Condition> {
     let group = home.caches().pod_groups.all().pop()?;
     let found = group.status.conditions.iter().find(|condition| condition.kind == "Degraded");
     found.filter(|condition| condition.status == status).cloned()
 }
 
-fn writes_of_degraded(history: &[Change]) -> Vec<String> {
+fn writes_of_degraded(history: &[RecordedWrite]) -> Vec<String> {
     let mut said = Vec::new();
     for change in history.iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups") {
         let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -57,10 +57,10 @@ fn writes_of_degraded(history: &[Change]) -> Vec<String> {
 // Shows: S003-39
 #[test]
 fn a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
-        home.create(&job("four").pods(4).indexed().gang().gpus(1).endless().build()).await;
-        home.eventually("all four are bound", MINUTE, |home| (bound(home) == 4).then_some(())).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
+        home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
+        home.eventually("all four are bound", MINUTE, |home| (count_bound(home) == 4).then_some(())).await;
         home.eventually("and that is told", MINUTE, |home| {
             let group = home.caches().pod_groups.all().pop()?;
             Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled").then_some(())
@@ -69,15 +69,16 @@ fn a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again() {
         cordon_all(&home, true).await;
         let one = home.caches().pods.all().pop().unwrap().metadata.name.clone();
         home.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
-        let told = home.eventually("the gang is degraded", MINUTE, |home| degraded(home, "True")).await;
+        let told = home.eventually("the gang is degraded", MINUTE, |home| degraded_condition(home, "True")).await;
         assert!(told.message.starts_with("3 of minCount 4 pods bound"), "{}", told.message);
         home.eventually("its replacement is counted", MINUTE, |home| {
-            degraded(home, "True").filter(|told| told.message.starts_with("3 of minCount 4 pods bound, 1 waiting: "))
+            degraded_condition(home, "True")
+                .filter(|told| told.message.starts_with("3 of minCount 4 pods bound, 1 waiting: "))
         })
         .await;
-        assert_eq!(bound(&home), 3, "the others run on");
+        assert_eq!(count_bound(&home), 3, "the others run on");
         cordon_all(&home, false).await;
-        let told = home.eventually("it is whole again", MINUTE, |home| degraded(home, "False")).await;
+        let told = home.eventually("it is whole again", MINUTE, |home| degraded_condition(home, "False")).await;
         assert_eq!(told.message, "4 of minCount 4 pods bound, 0 waiting");
         let said = writes_of_degraded(&home.history());
         assert!(said.len() <= 3, "one write a change, the first count and the last: {said:?}");
@@ -86,42 +87,44 @@ fn a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again() {
 
 /// Half bound: the scheduler dies after `k` binds of a gang of `size`, and another one starts, on nodes that take pods or
 /// take none. Returns with the time of its start.
-async fn half_bound(seed: u64, size: u32, k: usize, cordoned: bool) -> (Home, Timestamp) {
-    let mut home = Home::start(seed, size.div_ceil(8)).await;
+async fn start_half_bound(seed: u64, size: u32, k: usize, cordoned: bool) -> (TestCluster, Timestamp) {
+    let mut home = TestCluster::start(seed, size.div_ceil(8)).await;
     let never = Fault::Delay(Duration::from_secs(100_000));
-    let rule = home.fault(Rule::on(writes().of("pods").at("binding"), never).from(k as u64 + 1));
+    let rule = home.inject_fault(
+        FaultRule::on(writes().on_resource("pods").on_subresource("binding"), never).starting_at_nth(k as u64 + 1),
+    );
     // No failure may count: whoever loses a pod that was released has lost the Job.
     let gang = job("gang").pods(size as i32).indexed().gang().gpus(1).spec("backoffLimit", 0);
-    home.create(&gang.annotate("phalanx.dev/run-seconds", &home.seconds(300)).build()).await;
-    home.eventually("k pods are bound", MINUTE, |home| (bound(home) == k).then_some(())).await;
+    home.create(&gang.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(300)).build()).await;
+    home.eventually("k pods are bound", MINUTE, |home| (count_bound(home) == k).then_some(())).await;
     cordon_all(&home, cordoned).await;
-    home.stop(Part::Scheduler);
+    home.stop_component(Component::Scheduler);
     home.faults().remove(rule);
     let begun = home.now();
-    home.go_on(Part::Scheduler);
+    home.start_component(Component::Scheduler);
     (home, begun)
 }
 
 /// Waits for so many bound pods, which on any clock takes no longer than a scheduler has that starts.
-async fn has_bound(home: &Home, begun: Timestamp, count: usize, case: &str) {
-    home.eventually(case, THIRTY_SECONDS, |home| (bound(home) == count).then_some(())).await;
+async fn wait_until_bound(home: &TestCluster, begun: Timestamp, count: usize, case: &str) {
+    home.eventually(case, THIRTY_SECONDS, |home| (count_bound(home) == count).then_some(())).await;
     let took = home.now().duration_since(begun).unsigned_abs();
     assert!(took <= THIRTY_SECONDS, "{case}: {took:?}");
 }
 
 /// Pods that are to go, or are gone, with the condition by which their Job knows that they did not fail.
-fn released(history: &[Change]) -> BTreeSet<&str> {
-    let goes = |change: &&Change| {
+fn released_pods(history: &[RecordedWrite]) -> BTreeSet<&str> {
+    let goes = |change: &&RecordedWrite| {
         let conditions = change.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let marked = conditions.iter().any(|one| one["type"] == "DisruptionTarget" && one["status"] == "True");
         change.resource == "pods" && marked && change.object["metadata"]["deletionTimestamp"].is_string()
     };
-    history.iter().filter(goes).map(Change::name).collect()
+    history.iter().filter(goes).map(RecordedWrite::name).collect()
 }
 
 /// Sizes of gangs, and after how many binds the scheduler dies: some drawn number and, for gangs that do not take long, the
 /// first and the last. On the wall clock one of each.
-fn deaths(largest: u32) -> Vec<(u64, u32, usize)> {
+fn crash_points(largest: u32) -> Vec<(u64, u32, usize)> {
     let mut deaths = Vec::new();
     for (seed, size) in [(1, 8), (2, 64), (3, largest)] {
         let between = 1 + Random::seeded(seed).below(u64::from(size) - 2) as usize;
@@ -131,7 +134,7 @@ fn deaths(largest: u32) -> Vec<(u64, u32, usize)> {
     deaths
 }
 
-async fn completes(home: &Home) {
+async fn wait_until_complete(home: &TestCluster) {
     home.eventually("the Job completes", 15 * MINUTE, |home| {
         home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some() && job.status.failed == 0)
     })
@@ -140,10 +143,10 @@ async fn completes(home: &Home) {
 
 #[test]
 fn a_gang_whose_scheduler_died_between_two_binds_is_completed() {
-    for (seed, size, k) in deaths(1000) {
-        on_home(async {
-            let (home, begun) = half_bound(seed, size, k, false).await;
-            has_bound(&home, begun, size as usize, &format!("all {size}, {k} of them bound before")).await;
+    for (seed, size, k) in crash_points(1000) {
+        on_test_cluster(async {
+            let (home, begun) = start_half_bound(seed, size, k, false).await;
+            wait_until_bound(&home, begun, size as usize, &format!("all {size}, {k} of them bound before")).await;
         });
     }
 }
@@ -151,38 +154,38 @@ fn a_gang_whose_scheduler_died_between_two_binds_is_completed() {
 #[test]
 fn a_gang_that_can_no_longer_be_completed_is_released_and_starts_as_a_whole() {
     // What two cores delete and make anew on the wall clock is a matter of the machine.
-    for (seed, size, k) in deaths(if is_on_kube() { 200 } else { 1000 }) {
-        on_home(async {
-            let (home, begun) = half_bound(seed, size, k, true).await;
-            has_bound(&home, begun, 0, &format!("none of {size}, {k} of them bound before")).await;
-            assert_eq!(released(&home.history()).len(), k, "each says that it was not its own fault");
-            home.pass(MINUTE).await;
-            assert_eq!(bound(&home), 0, "and nothing of it is bound alone");
+    for (seed, size, k) in crash_points(if is_on_kube() { 200 } else { 1000 }) {
+        on_test_cluster(async {
+            let (home, begun) = start_half_bound(seed, size, k, true).await;
+            wait_until_bound(&home, begun, 0, &format!("none of {size}, {k} of them bound before")).await;
+            assert_eq!(released_pods(&home.history()).len(), k, "each says that it was not its own fault");
+            home.advance(MINUTE).await;
+            assert_eq!(count_bound(&home), 0, "and nothing of it is bound alone");
             cordon_all(&home, false).await;
-            home.eventually("all of it", MINUTE, |home| (bound(home) == size as usize).then_some(())).await;
-            completes(&home).await;
+            home.eventually("all of it", MINUTE, |home| (count_bound(home) == size as usize).then_some(())).await;
+            wait_until_complete(&home).await;
         });
     }
 }
 
 #[test]
 fn a_gang_that_was_whole_keeps_its_pods_when_the_scheduler_starts_anew() {
-    on_home(async {
-        let mut home = Home::start(3, 1).await;
-        home.create(&job("four").pods(4).indexed().gang().gpus(1).endless().build()).await;
+    on_test_cluster(async {
+        let mut home = TestCluster::start(3, 1).await;
+        home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
         home.eventually("it is bound and told so", MINUTE, |home| {
             let group = home.caches().pod_groups.all().pop()?;
-            (bound(home) == 4 && Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled"))
+            (count_bound(home) == 4 && Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled"))
                 .then_some(())
         })
         .await;
         cordon_all(&home, true).await;
         let one = home.caches().pods.all().pop().unwrap().metadata.name.clone();
         home.request("DELETE", &format!("/api/v1/namespaces/default/pods/{one}"), &json!({})).await.unwrap();
-        home.eventually("one is missing", MINUTE, |home| (bound(home) == 3).then_some(())).await;
-        home.restart(Part::Scheduler);
-        home.pass(MINUTE).await;
-        assert_eq!(bound(&home), 3);
+        home.eventually("one is missing", MINUTE, |home| (count_bound(home) == 3).then_some(())).await;
+        home.restart_component(Component::Scheduler);
+        home.advance(MINUTE).await;
+        assert_eq!(count_bound(&home), 3);
     });
 }
 
@@ -194,7 +197,7 @@ fn gang(name: &str) -> serde_json::Value {
     job(name).pods(GANG_SIZE).indexed().gang().gpus(1).annotate("phalanx.dev/run-seconds", "60").build()
 }
 
-fn complete(home: &Home) -> usize {
+fn count_complete(home: &TestCluster) -> usize {
     let complete = |job: &&Arc<JobView>| job.status.completion_time.is_some();
     home.caches().jobs.all().iter().filter(complete).count()
 }
@@ -204,16 +207,16 @@ fn complete(home: &Home) -> usize {
 #[test]
 fn gangs_that_want_most_of_the_cluster_all_finish_beside_everything_else() {
     on_virtual_time(async {
-        let alone = Home::embedded(7, Cluster::default_of(2)).await;
+        let alone = TestCluster::embedded(7, Cluster::default_of(2)).await;
         let begun = alone.now();
         alone.create(&gang("alone")).await;
-        alone.eventually("one gang alone", 3 * MINUTE, |home| (complete(home) == 1).then_some(())).await;
+        alone.eventually("one gang alone", 3 * MINUTE, |home| (count_complete(home) == 1).then_some(())).await;
         let one = alone.now().duration_since(begun).unsigned_abs();
 
         // Fifty gangs that wait say how many of their pods fit whenever that changes; here nobody reads it.
-        let mut config = Config::on(Cluster::default_of(2));
+        let mut config = Config::for_cluster(Cluster::default_of(2));
         config.scheduler.refusal_pause = 10 * MINUTE;
-        let home = Home::with_config(7, config).await;
+        let home = TestCluster::with_config(7, config).await;
         let begun = home.now();
         for number in 0..GANGS {
             home.create(&gang(&format!("gang-{number}"))).await;
@@ -224,9 +227,13 @@ fn gangs_that_want_most_of_the_cluster_all_finish_beside_everything_else() {
         }
         let nodes: Vec<String> = home.caches().nodes.all().iter().map(|node| node.metadata.name.clone()).collect();
         let (mut round, most) = (0, one * GANGS as u32 * 12 / 10);
-        while complete(&home) < GANGS + GANGS / 5 {
+        while count_complete(&home) < GANGS + GANGS / 5 {
             let took = home.now().duration_since(begun).unsigned_abs();
-            assert!(took <= most, "{} Jobs are complete after {took:?}; one gang alone took {one:?}", complete(&home));
+            assert!(
+                took <= most,
+                "{} Jobs are complete after {took:?}; one gang alone took {one:?}",
+                count_complete(&home)
+            );
             // Small pods keep coming, and a node is out of service now and then.
             home.create(&pod(&format!("single-{round}")).gpus(1).annotate("phalanx.dev/run-seconds", "30").build())
                 .await;
@@ -236,7 +243,7 @@ fn gangs_that_want_most_of_the_cluster_all_finish_beside_everything_else() {
                 2 => cordon(&home, node, false).await,
                 _ => {}
             }
-            home.pass(Duration::from_secs(5)).await;
+            home.advance(Duration::from_secs(5)).await;
             round += 1;
         }
     });

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use api::views::{Condition, PodPhase, PodView};
-use controlplane::Part;
+use controlplane::Component;
 use serde_json::{Value, json};
-use testkit::fault::{Fault, Rule, writes};
-use testkit::{Home, job, on_home, pod};
+use testkit::fault::{Fault, FaultRule, writes};
+use testkit::{TestCluster, job, on_test_cluster, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -19,11 +19,11 @@ fn gang(name: &str, min_count: u32) -> Value {
     })
 }
 
-async fn members(home: &Home, group: &str, names: &[&str], gpus: i32, run_seconds: &str) {
+async fn members(home: &TestCluster, group: &str, names: &[&str], gpus: i32, run_seconds: &str) {
     members_that_exit(home, group, names, gpus, run_seconds, "0").await;
 }
 
-async fn members_that_exit(home: &Home, group: &str, names: &[&str], gpus: i32, run_seconds: &str, code: &str) {
+async fn members_that_exit(home: &TestCluster, group: &str, names: &[&str], gpus: i32, run_seconds: &str, code: &str) {
     for name in names {
         let member = pod(name).group(group).gpus(gpus).annotate("phalanx.dev/run-seconds", run_seconds);
         home.create(&member.annotate("phalanx.dev/exit-code", code).build()).await;
@@ -31,27 +31,27 @@ async fn members_that_exit(home: &Home, group: &str, names: &[&str], gpus: i32, 
 }
 
 /// Pods of the group that have a node, have not ended and are to stay.
-fn bound(home: &Home, group: &str) -> Vec<String> {
+fn bound_pods(home: &TestCluster, group: &str) -> Vec<String> {
     let is_bound = |pod: &PodView| pod.node_name().is_some() && !pod.is_finished() && !pod.metadata.is_deleting();
     let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(group));
     of_group.filter(|pod| is_bound(pod)).map(|pod| pod.metadata.name.clone()).collect()
 }
 
-async fn until_bound(home: &Home, group: &str, count: usize) {
+async fn until_bound(home: &TestCluster, group: &str, count: usize) {
     home.eventually(&format!("{count} pods of {group} are bound"), MINUTE, |home| {
-        (bound(home, group).len() == count).then_some(())
+        (bound_pods(home, group).len() == count).then_some(())
     })
     .await;
 }
 
-async fn until_phase(home: &Home, phase: PodPhase, count: usize) {
+async fn until_phase(home: &TestCluster, phase: PodPhase, count: usize) {
     home.eventually(&format!("{count} pods are {phase:?}"), 2 * MINUTE, |home| {
         (home.pods().iter().filter(|pod| pod.status.phase == phase).count() == count).then_some(())
     })
     .await;
 }
 
-async fn cordon_all(home: &Home, cordoned: bool) {
+async fn cordon_all(home: &TestCluster, cordoned: bool) {
     for node in home.caches().nodes.all() {
         let path = format!("/api/v1/nodes/{}", node.metadata.name);
         home.request("PATCH", &path, &json!({"spec": {"unschedulable": cordoned}})).await.unwrap();
@@ -60,11 +60,11 @@ async fn cordon_all(home: &Home, cordoned: bool) {
 
 /// A gang of three has run to its end, `succeeded` of it with success, and three more pods come while there is room for
 /// one. None of them is bound until there is room for all.
-async fn run_again(home: &Home, succeeded: usize) {
+async fn check_second_run(home: &TestCluster, succeeded: usize) {
     home.create(&gang("g", 3)).await;
     let (well, badly) = ["a-0", "a-1", "a-2"].split_at(succeeded);
-    members(home, "g", well, 2, &home.seconds(10)).await;
-    members_that_exit(home, "g", badly, 2, &home.seconds(10), "1").await;
+    members(home, "g", well, 2, &home.scaled_seconds(10)).await;
+    members_that_exit(home, "g", badly, 2, &home.scaled_seconds(10), "1").await;
     until_phase(home, PodPhase::Succeeded, succeeded).await;
     until_phase(home, PodPhase::Failed, 3 - succeeded).await;
     home.create(&pod("filler").gpus(6).annotate("phalanx.dev/run-seconds", "100000").build()).await;
@@ -73,33 +73,33 @@ async fn run_again(home: &Home, succeeded: usize) {
     })
     .await;
     // Creation times are whole seconds.
-    home.pass(Duration::from_secs(20)).await;
+    home.advance(Duration::from_secs(20)).await;
     members(home, "g", &["b-0", "b-1", "b-2"], 2, "100000").await;
     home.eventually("one of them is told to wait", MINUTE, |home| {
         let told = |pod: &PodView| pod.status.conditions.iter().any(|one| one.kind == "PodScheduled");
         home.pods().iter().any(|pod| pod.metadata.name.starts_with("b-") && told(pod)).then_some(())
     })
     .await;
-    home.pass(MINUTE).await;
-    assert_eq!(bound(home, "g"), Vec::<String>::new(), "there is room for one of three");
+    home.advance(MINUTE).await;
+    assert_eq!(bound_pods(home, "g"), Vec::<String>::new(), "there is room for one of three");
     home.delete("pods/filler").await;
     until_bound(home, "g", 3).await;
 }
 
 #[test]
 fn the_next_run_of_a_group_starts_as_a_whole() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
-        run_again(&home, 3).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
+        check_second_run(&home, 3).await;
     });
 }
 
 // Two of the first run succeeded, and counted: one of the three new pods was started.
 #[test]
 fn the_run_after_one_that_failed_starts_as_a_whole_and_lacks_what_it_lacks() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
-        run_again(&home, 2).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
+        check_second_run(&home, 2).await;
         home.delete("pods/b-1").await;
         let lacks = "2 of minCount 3 pods bound, 0 waiting";
         home.eventually("that a pod is missing is said", MINUTE, |home| {
@@ -112,9 +112,9 @@ fn the_run_after_one_that_failed_starts_as_a_whole_and_lacks_what_it_lacks() {
 
 #[test]
 fn a_gang_that_comes_in_batches_takes_a_rack_with_room_for_all_of_it() {
-    on_home(async {
+    on_test_cluster(async {
         // A rack of eight nodes, and one of four that would do for the first batch.
-        let home = Home::start(3, 12).await;
+        let home = TestCluster::start(3, 12).await;
         let mut group = gang("g", 4);
         group["metadata"]["annotations"] = json!({"phalanx.dev/expected-count": "8"});
         group["spec"]["schedulingConstraints"] = json!({"topology": [{"key": "topology.kubernetes.io/rack"}]});
@@ -129,10 +129,10 @@ fn a_gang_that_comes_in_batches_takes_a_rack_with_room_for_all_of_it() {
 // Seen: the first pod of a Basic Job chose the rack, the tightest one that it fitted into, and five others waited there.
 #[test]
 fn a_basic_job_takes_a_rack_with_room_for_all_of_it() {
-    on_home(async {
+    on_test_cluster(async {
         // A rack of eight nodes, and one of four.
-        let home = Home::start(3, 12).await;
-        let mut job = job("b").pods(6).gpus(8).endless().build();
+        let home = TestCluster::start(3, 12).await;
+        let mut job = job("b").pods(6).gpus(8).run_forever().build();
         let topology = json!({"topology": [{"key": "topology.kubernetes.io/rack"}]});
         job["spec"]["scheduling"] = json!({"schedulingPolicy": {"basic": {}}, "schedulingConstraints": topology});
         home.create(&job).await;
@@ -146,18 +146,18 @@ fn a_basic_job_takes_a_rack_with_room_for_all_of_it() {
 
 #[test]
 fn what_is_left_of_a_gang_is_replaced_when_no_more_pods_are_expected() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
         home.create(&gang("g", 2)).await;
-        members(&home, "g", &["a-0"], 1, &home.seconds(10)).await;
+        members(&home, "g", &["a-0"], 1, &home.scaled_seconds(10)).await;
         members(&home, "g", &["a-1"], 1, "100000").await;
         until_phase(&home, PodPhase::Succeeded, 1).await;
         home.delete("pods/a-0").await;
         home.delete("pods/a-1").await;
         home.eventually("both are gone", MINUTE, |home| home.pods().is_empty().then_some(())).await;
         members(&home, "g", &["b-1"], 1, "100000").await;
-        home.pass(MINUTE).await;
-        assert_eq!(bound(&home, "g"), Vec::<String>::new(), "as far as is known another one may come");
+        home.advance(MINUTE).await;
+        assert_eq!(bound_pods(&home, "g"), Vec::<String>::new(), "as far as is known another one may come");
         home.patch("podgroups/g", &json!({"metadata": {"annotations": {"phalanx.dev/expected-count": "1"}}})).await;
         until_bound(&home, "g", 1).await;
     });
@@ -165,16 +165,19 @@ fn what_is_left_of_a_gang_is_replaced_when_no_more_pods_are_expected() {
 
 #[test]
 fn a_gang_that_was_whole_keeps_its_pods_although_nothing_says_so_when_the_scheduler_starts_anew() {
-    on_home(async {
-        let mut home = Home::start(3, 1).await;
+    on_test_cluster(async {
+        let mut home = TestCluster::start(3, 1).await;
         let never = Fault::Delay(Duration::from_secs(100_000));
-        let rule = home.fault(Rule::on(writes().of("scheduling.k8s.io/podgroups").at("status"), never));
-        home.create(&job("four").pods(4).indexed().gang().gpus(1).endless().build()).await;
+        let rule = home.inject_fault(FaultRule::on(
+            writes().on_resource("scheduling.k8s.io/podgroups").on_subresource("status"),
+            never,
+        ));
+        home.create(&job("four").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
         until_phase(&home, PodPhase::Running, 4).await;
         // Times of creation are whole seconds: the replacement is to come later than the start of the others.
-        home.pass(Duration::from_secs(20)).await;
+        home.advance(Duration::from_secs(20)).await;
         cordon_all(&home, true).await;
-        home.stop(Part::Scheduler);
+        home.stop_component(Component::Scheduler);
         let one = home.pods().pop().unwrap().metadata.name.clone();
         home.delete(&format!("pods/{one}")).await;
         home.eventually("it is replaced", MINUTE, |home| {
@@ -188,8 +191,8 @@ fn a_gang_that_was_whole_keeps_its_pods_although_nothing_says_so_when_the_schedu
                 .iter()
                 .all(|group| { !Condition::is_true(&group.status.conditions, "PodGroupInitiallyScheduled") })
         );
-        home.go_on(Part::Scheduler);
-        home.pass(2 * MINUTE).await;
+        home.start_component(Component::Scheduler);
+        home.advance(2 * MINUTE).await;
         let running = home.pods().iter().filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting()).count();
         assert_eq!(running, 3, "what runs goes on");
     });

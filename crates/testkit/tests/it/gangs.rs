@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::views::{Condition, JobView, PodGroupView};
-use controlplane::Part;
+use controlplane::Component;
 use serde_json::json;
-use testkit::fault::{Fault, Refusal, Rule, writes};
-use testkit::{Change, Home, job, on_home, pod, seeds};
+use testkit::fault::{Fault, FaultRule, InjectedStatus, writes};
+use testkit::{RecordedWrite, TestCluster, job, on_test_cluster, pod, seeds};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The group of every pod that was ever bound, in the order of the binds.
-fn binds(history: &[Change]) -> Vec<String> {
+fn groups_in_bind_order(history: &[RecordedWrite]) -> Vec<String> {
     let mut bound = BTreeSet::new();
     let mut groups = Vec::new();
     for change in history.iter().filter(|change| change.resource == "pods") {
@@ -24,7 +24,7 @@ fn binds(history: &[Change]) -> Vec<String> {
     groups
 }
 
-fn is_bound(change: &Change) -> bool {
+fn is_bound(change: &RecordedWrite) -> bool {
     change.object["spec"]["nodeName"].is_string()
 }
 
@@ -36,8 +36,8 @@ fn initially_scheduled(group: &PodGroupView) -> Option<Condition> {
 // Shows: S003-29
 #[test]
 fn eight_workers_with_room_for_seven_start_none_and_hold_nothing() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
         home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", "100000").build()).await;
         home.eventually("the filler runs", MINUTE, |home| {
             home.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
@@ -54,16 +54,17 @@ fn eight_workers_with_room_for_seven_start_none_and_hold_nothing() {
         assert!(refused.message.contains("7 of 8"), "{}", refused.message);
         let history = home.history();
         let bound: BTreeSet<&str> =
-            history.iter().filter(|c| c.resource == "pods" && is_bound(c)).map(Change::name).collect();
+            history.iter().filter(|c| c.resource == "pods" && is_bound(c)).map(RecordedWrite::name).collect();
         assert_eq!(bound, BTreeSet::from(["filler"]), "nothing of the gang ever held a node");
     });
 }
 
 #[test]
 fn a_waiting_gang_starts_at_once_when_room_appears() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
-        home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", &home.seconds(100)).build()).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
+        home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", &home.scaled_seconds(100)).build())
+            .await;
         home.eventually("the filler is placed", MINUTE, |home| {
             home.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
         })
@@ -75,7 +76,7 @@ fn a_waiting_gang_starts_at_once_when_room_appears() {
         })
         .await;
         let history = home.history();
-        let time_of = |find: &dyn Fn(&&Change) -> bool, path: &str| -> api::Timestamp {
+        let time_of = |find: &dyn Fn(&&RecordedWrite) -> bool, path: &str| -> api::Timestamp {
             let change = history.iter().find(find).unwrap();
             change.object.pointer(path).and_then(|text| text.as_str()).unwrap().parse().unwrap()
         };
@@ -88,15 +89,15 @@ fn a_waiting_gang_starts_at_once_when_room_appears() {
             "/status/startTime",
         );
         let waited = started.duration_since(freed);
-        let most = home.patience(Duration::from_secs(1));
+        let most = home.scaled_timeout(Duration::from_secs(1));
         assert!(waited.unsigned_abs() <= most, "the gang started {waited:?} after there was room");
     });
 }
 
 #[test]
 fn a_gang_of_two_sizes_starts_when_the_small_pod_in_its_way_goes() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
         // Of eight GPUs four are free: room for a leader of three or for workers of two, and not for both.
         for (name, gpus) in [("small", 1), ("large", 3)] {
             home.create(&pod(name).gpus(gpus).annotate("phalanx.dev/run-seconds", "100000").build()).await;
@@ -133,9 +134,10 @@ fn a_gang_of_two_sizes_starts_when_the_small_pod_in_its_way_goes() {
 
 #[test]
 fn a_small_pod_is_placed_beside_ten_gangs_that_wait_for_others() {
-    on_home(async {
-        let home = Home::start(3, 2).await;
-        let placed = |home: &Home| home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 2).await;
+        let placed =
+            |home: &TestCluster| home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
         for number in 0..10 {
             let long = pod(&format!("long-{number}")).gpus(1).annotate("phalanx.dev/run-seconds", "100000");
             home.create(&long.build()).await;
@@ -152,7 +154,7 @@ fn a_small_pod_is_placed_beside_ten_gangs_that_wait_for_others() {
         })
         .await;
         // By now nodes are held for the first of them.
-        home.pass(MINUTE + MINUTE / 2).await;
+        home.advance(MINUTE + MINUTE / 2).await;
         home.create(&pod("small").gpus(1).build()).await;
         home.eventually("the small pod is placed", MINUTE + MINUTE / 2, |home| {
             home.caches()
@@ -174,11 +176,11 @@ fn a_small_pod_is_placed_beside_ten_gangs_that_wait_for_others() {
 #[test]
 fn competing_gangs_are_never_partial_and_both_finish() {
     for seed in seeds(4) {
-        on_home(async {
-            let home = Home::start(seed, 16).await;
+        on_test_cluster(async {
+            let home = TestCluster::start(seed, 16).await;
             for name in ["red", "blue", "green"] {
                 let gang = job(name).pods(96).indexed().gang().gpus(1);
-                home.create(&gang.annotate("phalanx.dev/run-seconds", &home.seconds(5)).build()).await;
+                home.create(&gang.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(5)).build()).await;
             }
             home.eventually("all three complete", MINUTE, |home| {
                 let complete = |job: &&Arc<JobView>| job.status.completion_time.is_some();
@@ -187,7 +189,7 @@ fn competing_gangs_are_never_partial_and_both_finish() {
             .await;
             // There is room for one and a third: a gang that had begun to be bound before the one before it was wholly
             // bound would leave both of them partial.
-            let binds = binds(&home.history());
+            let binds = groups_in_bind_order(&home.history());
             let gangs: Vec<usize> = binds.chunk_by(|one, next| one == next).map(<[String]>::len).collect();
             assert_eq!(gangs, [96, 96, 96], "one gang after the other, each as a whole");
         });
@@ -200,10 +202,10 @@ fn competing_gangs_are_never_partial_and_both_finish() {
 // Shows: S004-09
 #[test]
 fn a_job_that_asks_for_nothing_is_placed_pod_by_pod() {
-    on_home(async {
-        let home = Home::start(5, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(5, 1).await;
         // Room for 8 of 12: the others follow as room appears; no pod waits for another.
-        let plain = job("plain").pods(12).gpus(1).annotate("phalanx.dev/run-seconds", &home.seconds(50));
+        let plain = job("plain").pods(12).gpus(1).annotate("phalanx.dev/run-seconds", &home.scaled_seconds(50));
         home.create(&plain.build()).await;
         home.eventually("eight run while four wait", MINUTE, |home| {
             let pods = home.caches().pods.all();
@@ -232,8 +234,8 @@ fn a_job_that_asks_for_nothing_is_placed_pod_by_pod() {
 // Shows: S003-28
 #[test]
 fn a_user_made_pod_group_works_without_a_workload() {
-    on_home(async {
-        let home = Home::start(5, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(5, 1).await;
         // Pods first: they wait by name for their group.
         for index in 0..4 {
             home.create(&pod(&format!("w{index}")).gpus(1).group("late").build()).await;
@@ -243,7 +245,7 @@ fn a_user_made_pod_group_works_without_a_workload() {
             "metadata": {"name": "late", "namespace": "default"},
             "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}},
         });
-        home.pass(Duration::from_secs(5)).await;
+        home.advance(Duration::from_secs(5)).await;
         assert!(home.caches().pods.all().iter().all(|pod| pod.node_name().is_none()));
         home.create(&group).await;
         home.eventually("all four are placed", MINUTE, |home| {
@@ -256,16 +258,16 @@ fn a_user_made_pod_group_works_without_a_workload() {
 
 #[test]
 fn a_gang_that_cannot_fit_has_exactly_its_pods_and_none_is_placed() {
-    on_home(async {
-        let home = Home::start(5, 16).await;
-        let gang = job("large").pods(72).indexed().gang().within("topology.kubernetes.io/rack").gpus(1);
+    on_test_cluster(async {
+        let home = TestCluster::start(5, 16).await;
+        let gang = job("large").pods(72).indexed().gang().in_topology("topology.kubernetes.io/rack").gpus(1);
         home.create(&gang.build()).await;
         home.eventually("the group is refused", MINUTE, |home| {
             let group = home.caches().pod_groups.all().pop()?;
             initially_scheduled(&group).filter(|condition| condition.status == "False")
         })
         .await;
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         let made = home.history().iter().filter(|c| c.resource == "pods" && c.created).count();
         assert_eq!(made, 72, "one pod for each index");
         assert!(home.caches().pods.all().iter().all(|pod| pod.node_name().is_none()));
@@ -275,13 +277,13 @@ fn a_gang_that_cannot_fit_has_exactly_its_pods_and_none_is_placed() {
 // Shows: S000-35
 #[test]
 fn a_gang_completes_although_every_part_dies_once() {
-    on_home(async {
-        let mut home = Home::start(9, 2).await;
+    on_test_cluster(async {
+        let mut home = TestCluster::start(9, 2).await;
         let gang = job("steady").pods(16).indexed().gang().gpus(1);
-        home.create(&gang.annotate("phalanx.dev/run-seconds", &home.seconds(60)).build()).await;
-        for (part, made) in [(Part::Controllers, 1), (Part::Scheduler, 16), (Part::Nodes, 16)] {
+        home.create(&gang.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(60)).build()).await;
+        for (part, made) in [(Component::Controllers, 1), (Component::Scheduler, 16), (Component::Nodes, 16)] {
             home.eventually("pods are there", MINUTE, |home| (home.caches().pods.len() >= made).then_some(())).await;
-            home.restart(part);
+            home.restart_component(part);
         }
         home.eventually("the gang completes", 3 * MINUTE, |home| {
             home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
@@ -291,22 +293,23 @@ fn a_gang_completes_although_every_part_dies_once() {
         let made = |resource: &str| history.iter().filter(|c| c.resource == resource && c.created).count();
         let objects = ["pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"].map(made);
         assert_eq!(objects, [16, 1, 1], "nothing was made twice");
-        assert_eq!(binds(&history).len(), 16);
+        assert_eq!(groups_in_bind_order(&history).len(), 16);
     });
 }
 
 #[test]
 fn a_gang_completes_although_every_third_bind_meets_a_busy_server() {
-    on_home(async {
-        let home = Home::start(9, 2).await;
-        let busy = Fault::Answer(Refusal::TooManyRequests { retry_after_seconds: 1 });
-        let rule = home.fault(Rule::on(writes().of("pods").at("binding"), busy).every(3));
+    on_test_cluster(async {
+        let home = TestCluster::start(9, 2).await;
+        let busy = Fault::Respond(InjectedStatus::TooManyRequests { retry_after_seconds: 1 });
+        let rule =
+            home.inject_fault(FaultRule::on(writes().on_resource("pods").on_subresource("binding"), busy).every_nth(3));
         home.create(&job("steady").pods(16).indexed().gang().gpus(1).build()).await;
         home.eventually("the gang completes", 3 * MINUTE, |home| {
             home.caches().jobs.all().pop().filter(|job| job.status.completion_time.is_some())
         })
         .await;
-        assert!(home.faults().counts(rule).done >= 5, "sixteen binds and those that were sent again");
-        assert_eq!(binds(&home.history()).len(), 16);
+        assert!(home.faults().counts(rule).applied >= 5, "sixteen binds and those that were sent again");
+        assert_eq!(groups_in_bind_order(&home.history()).len(), 16);
     });
 }

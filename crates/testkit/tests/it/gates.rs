@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use api::gates::{AutoGang, Gate, Gates};
 use api::views::Condition;
-use controlplane::{Config, ControlPlane, World};
+use controlplane::{Config, ControlPlane, ControlPlaneEnvironment};
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::{Home, job, on_paused_clock};
+use testkit::{TestCluster, job, on_paused_clock};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn config(gates: Gates) -> Config {
-    Config { gates, ..Config::on(Cluster::default_of(4)) }
+    Config { gates, ..Config::for_cluster(Cluster::default_of(4)) }
 }
 
-fn complete(home: &Home, jobs: usize) -> Option<()> {
+fn all_complete(home: &TestCluster, jobs: usize) -> Option<()> {
     let all = home.caches().jobs.all();
     (all.len() == jobs && all.iter().all(|job| Condition::is_true(&job.status.conditions, "Complete"))).then_some(())
 }
@@ -25,11 +25,11 @@ fn complete(home: &Home, jobs: usize) -> Option<()> {
 #[test]
 fn auto_gang_makes_gangs_of_indexed_jobs_and_nothing_for_others() {
     on_paused_clock(async {
-        let home = Home::with_config(3, config(Gates::default().with_auto_gang(AutoGang::Indexed))).await;
+        let home = TestCluster::with_config(3, config(Gates::default().with_auto_gang(AutoGang::Indexed))).await;
         home.create(&job("whole").pods(8).indexed().gpus(1).build()).await;
         home.create(&job("waves").spec("parallelism", 2).spec("completions", 4).indexed().build()).await;
         home.create(&job("plain").pods(3).build()).await;
-        home.eventually("complete", 3 * MINUTE, |home| complete(home, 3)).await;
+        home.eventually("complete", 3 * MINUTE, |home| all_complete(home, 3)).await;
         let groups = home.caches().pod_groups.all();
         let counts: Vec<Option<i32>> = groups.iter().map(|group| group.min_count()).collect();
         assert_eq!((counts, home.caches().workloads.all().len()), (vec![Some(8)], 1));
@@ -44,7 +44,7 @@ fn auto_gang_makes_gangs_of_indexed_jobs_and_nothing_for_others() {
 fn the_size_of_such_a_gang_cannot_be_changed_and_by_default_it_can() {
     for (auto_gang, refused) in [(AutoGang::Indexed, true), (AutoGang::Explicit, false)] {
         on_paused_clock(async {
-            let home = Home::with_config(3, config(Gates::default().with_auto_gang(auto_gang))).await;
+            let home = TestCluster::with_config(3, config(Gates::default().with_auto_gang(auto_gang))).await;
             let manifest = job("whole").pods(4).indexed().annotate("phalanx.dev/run-seconds", "1000").build();
             home.create(&manifest).await;
             let path = "/apis/batch/v1/namespaces/default/jobs/whole";
@@ -70,7 +70,7 @@ fn the_size_of_such_a_gang_cannot_be_changed_and_by_default_it_can() {
 fn a_job_of_which_the_setting_makes_no_gang_changes_its_size() {
     on_paused_clock(async {
         let gates = Gates::default().with_auto_gang(AutoGang::Indexed).with(Gate::JobWorkloadRef, true);
-        let home = Home::with_config(3, config(gates)).await;
+        let home = TestCluster::with_config(3, config(gates)).await;
         let labels = json!({"phalanx.dev/groups": "disabled"});
         let namespace = json!({"metadata": {"name": "without", "labels": labels}});
         home.request("POST", "/api/v1/namespaces", &namespace).await.unwrap();
@@ -83,7 +83,7 @@ fn a_job_of_which_the_setting_makes_no_gang_changes_its_size() {
         let owner = home.create(&testkit::pod("parent").annotate("phalanx.dev/run-seconds", "100000").build()).await;
         let uid = &owner["metadata"]["uid"];
         let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "parent", "uid": uid, "controller": true}]);
-        let whole = |name: &str| job(name).pods(4).indexed().endless();
+        let whole = |name: &str| job(name).pods(4).indexed().run_forever();
         for (namespace, manifest, refused) in [
             ("default", whole("gang"), true),
             ("default", whole("opted-out").meta("labels", labels.clone()), false),
@@ -111,7 +111,7 @@ fn a_job_of_which_the_setting_makes_no_gang_changes_its_size() {
                 other => assert!(!refused && other.is_ok(), "{name}: {other:?}"),
             }
         }
-        let sized = |home: &Home, name: &str| {
+        let sized = |home: &TestCluster, name: &str| {
             let of = |pod: &&std::sync::Arc<api::views::PodView>| {
                 pod.metadata.name.starts_with(&format!("{name}-")) && pod.node_name().is_some()
             };
@@ -124,11 +124,11 @@ fn a_job_of_which_the_setting_makes_no_gang_changes_its_size() {
 }
 
 /// A control plane on a world that may have been lived in before.
-async fn start(world: &World, gates: Gates) -> ControlPlane {
+async fn start(world: &ControlPlaneEnvironment, gates: Gates) -> ControlPlane {
     ControlPlane::start(world.clone(), config(gates)).await.unwrap()
 }
 
-async fn until(plane: &ControlPlane, what: &str, holds: impl Fn(&ControlPlane) -> bool) {
+async fn wait_until(plane: &ControlPlane, what: &str, holds: impl Fn(&ControlPlane) -> bool) {
     for _ in 0..3000 {
         if holds(plane) {
             return;
@@ -169,7 +169,7 @@ async fn delete_pod(plane: &ControlPlane, name: &str) {
 fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
     on_paused_clock(async {
         let origin = "2026-01-01T00:00:00Z".parse().unwrap();
-        let world = simulator::world(9, origin, store::Limits::default());
+        let world = simulator::world(9, origin, store::HistoryLimits::default());
         let long = |name: &str| job(name).pods(2).gang().annotate("phalanx.dev/run-seconds", "100000");
         let off = Gates::default().with(Gate::WorkloadWithJob, false);
         let groups_of = |plane: &ControlPlane, name: &str| {
@@ -184,23 +184,23 @@ fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
         let plane = start(&world, off).await;
         post_job(&plane, &long("early").build()).await;
         post_job(&plane, &long("held").spec("suspend", true).build()).await;
-        until(&plane, "plain pods run", |plane| running(plane, "early")).await;
+        wait_until(&plane, "plain pods run", |plane| running(plane, "early")).await;
         assert!(plane.caches().workloads.all().is_empty() && plane.caches().pod_groups.all().is_empty());
         plane.stop().await;
 
         let plane = start(&world, Gates::default()).await;
         post_job(&plane, &long("fresh").build()).await;
         post_job(&plane, &long("stored").spec("suspend", true).build()).await;
-        until(&plane, "the new gang runs", |plane| running(plane, "fresh")).await;
-        until(&plane, "the suspended Job has its group", |plane| groups_of(plane, "held") == 1).await;
-        until(&plane, "so has the other one", |plane| groups_of(plane, "stored") == 1).await;
+        wait_until(&plane, "the new gang runs", |plane| running(plane, "fresh")).await;
+        wait_until(&plane, "the suspended Job has its group", |plane| groups_of(plane, "held") == 1).await;
+        wait_until(&plane, "so has the other one", |plane| groups_of(plane, "stored") == 1).await;
         assert_eq!(groups_of(&plane, "early"), 0, "its pods are there already");
         plane.stop().await;
 
         let plane = start(&world, off).await;
         post_job(&plane, &long("late").build()).await;
         send(&plane, "PATCH", "/stored", &json!({"spec": {"suspend": false}})).await;
-        until(&plane, "plain pods run again", |plane| running(plane, "late") && running(plane, "stored")).await;
+        wait_until(&plane, "plain pods run again", |plane| running(plane, "late") && running(plane, "stored")).await;
         let pods = plane.caches().pods.all();
         let grouped = pods.iter().filter(|pod| pod.group_name().is_some());
         assert!(grouped.map(|pod| pod.metadata.name.as_str()).all(|name| name.starts_with("fresh")));
@@ -208,7 +208,7 @@ fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
         assert!(running(&plane, "fresh"), "members of a gang go on");
         let member = pods.iter().find(|pod| pod.group_name().is_some()).unwrap().metadata.name.clone();
         delete_pod(&plane, &member).await;
-        until(&plane, "a pod without a group takes its place", |plane| {
+        wait_until(&plane, "a pod without a group takes its place", |plane| {
             let pods = plane.caches().pods.all();
             let fresh = pods.iter().filter(|pod| pod.metadata.name.starts_with("fresh") && pod.node_name().is_some());
             fresh.filter(|pod| pod.group_name().is_none()).count() == 1 && running(plane, "fresh")

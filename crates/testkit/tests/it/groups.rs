@@ -7,12 +7,12 @@ use api::gates::{AutoGang, Gate, Gates};
 use controlplane::{Config, ControlPlane};
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::{Home, job, on_paused_clock, pod};
+use testkit::{TestCluster, job, on_paused_clock, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const SCHEDULING: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default";
 
-fn all_bound(home: &Home, count: usize) -> Option<()> {
+fn all_bound(home: &TestCluster, count: usize) -> Option<()> {
     let pods = home.caches().pods.all();
     (pods.len() == count && pods.iter().all(|pod| pod.node_name().is_some())).then_some(())
 }
@@ -21,7 +21,7 @@ fn all_bound(home: &Home, count: usize) -> Option<()> {
 #[test]
 fn a_group_lives_on_when_its_workload_goes() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("train").pods(4).gang().annotate("phalanx.dev/run-seconds", "100").build()).await;
         home.eventually("the gang runs", MINUTE, |home| all_bound(home, 4)).await;
         let workload = home.caches().workloads.all().pop().unwrap();
@@ -34,7 +34,7 @@ fn a_group_lives_on_when_its_workload_goes() {
         let left = home.caches().pod_groups.all();
         assert_eq!(left.iter().map(|left| &left.metadata.uid).collect::<Vec<_>>(), [&group.metadata.uid]);
         assert!(!left[0].metadata.is_deleting(), "it is no part of its Workload");
-        let done = |home: &Home| home.caches().jobs.all().pop().filter(|job| job.status.succeeded == 4);
+        let done = |home: &TestCluster| home.caches().jobs.all().pop().filter(|job| job.status.succeeded == 4);
         home.eventually("the Job completes", 3 * MINUTE, done).await;
     });
 }
@@ -43,7 +43,7 @@ fn a_group_lives_on_when_its_workload_goes() {
 #[test]
 fn whom_a_workload_stands_for_is_nothing_to_the_scheduler() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}});
         let stands_for = json!({"apiGroup": "training.example.com", "kind": "Training", "name": "not-there"});
         home.create(&json!({
@@ -70,7 +70,7 @@ fn whom_a_workload_stands_for_is_nothing_to_the_scheduler() {
 #[test]
 fn the_state_of_a_group_is_written_to_that_group_alone() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(4)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(4)).await;
         for name in ["red", "green", "blue"] {
             home.create(&job(name).pods(4).gang().gpus(1).build()).await;
         }
@@ -105,10 +105,10 @@ fn the_example_of_the_proposal_is_a_gang_of_eight() {
     let manifest: Value = api_form(text);
     on_paused_clock(async {
         let gates = Gates::default().with_auto_gang(AutoGang::Indexed);
-        let home = Home::with_config(3, Config { gates, ..Config::on(Cluster::default_of(1)) }).await;
+        let home = TestCluster::with_config(3, Config { gates, ..Config::for_cluster(Cluster::default_of(1)) }).await;
         home.request("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "training"}})).await.unwrap();
         home.request("POST", "/apis/batch/v1/namespaces/training/jobs", &manifest).await.unwrap();
-        let done = |home: &Home| home.caches().jobs.all().pop().filter(|job| job.status.succeeded == 8);
+        let done = |home: &TestCluster| home.caches().jobs.all().pop().filter(|job| job.status.succeeded == 8);
         home.eventually("it completes", 3 * MINUTE, done).await;
         let group = home.caches().pod_groups.all().pop().unwrap();
         assert_eq!(group.min_count(), Some(8));
@@ -129,8 +129,8 @@ fn api_form(yaml: &str) -> Value {
 fn while_groups_are_switched_off_their_pods_are_placed_alone() {
     on_paused_clock(async {
         let origin = "2026-01-01T00:00:00Z".parse().unwrap();
-        let world = simulator::world(9, origin, store::Limits::default());
-        let config = |gates: Gates| Config { gates, ..Config::on(Cluster::default_of(1)) };
+        let world = simulator::world(9, origin, store::HistoryLimits::default());
+        let config = |gates: Gates| Config { gates, ..Config::for_cluster(Cluster::default_of(1)) };
         let off = Gate::ALL.into_iter().fold(Gates::default(), |gates, gate| gates.with(gate, false));
         let bound =
             |plane: &ControlPlane| plane.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::views::{JobView, PodView};
-use controlplane::Part;
+use controlplane::Component;
 use serde_json::{Value, json};
-use testkit::{Home, job, on_shared_home};
+use testkit::{TestCluster, job, on_shared_test_cluster};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
@@ -17,18 +17,18 @@ fn counts(job: &JobView) -> (i32, i32, i32) {
     (job.status.active, job.status.succeeded, job.status.failed)
 }
 
-async fn counted(home: &Home, name: &str, want: (i32, i32, i32)) {
-    home.job_until(name, &format!("active, succeeded, failed are {want:?}"), |job| counts(job) == want).await;
+async fn wait_for_counts(home: &TestCluster, name: &str, want: (i32, i32, i32)) {
+    home.wait_for_job(name, &format!("active, succeeded, failed are {want:?}"), |job| counts(job) == want).await;
 }
 
-async fn complete(home: &Home, name: &str) -> Arc<JobView> {
-    let (job, condition) = home.ended(name, MINUTE).await;
+async fn wait_until_complete(home: &TestCluster, name: &str) -> Arc<JobView> {
+    let (job, condition) = home.wait_until_ended(name, MINUTE).await;
     assert_eq!(condition.kind, "Complete", "{name}: {condition:?}");
     job
 }
 
 /// Nobody holds a pod of an ended Job any more.
-async fn let_go(home: &Home) {
+async fn wait_until_finalizers_removed(home: &TestCluster) {
     home.eventually("every pod is let go", MINUTE, |home| {
         home.pods().iter().all(|pod| !pod.metadata.has_finalizer(TRACKING)).then_some(())
     })
@@ -50,59 +50,59 @@ fn indexes(pods: &[Arc<PodView>]) -> BTreeSet<u32> {
 // Shows: U-TestNonParallelJob, U-e2e-job-restart-elsewhere
 #[test]
 fn a_failed_pod_is_replaced_and_a_restarted_controller_goes_on_counting() {
-    on_shared_home(async |mut home| {
-        home.create(&job("one").endless().build()).await;
-        let pods = home.runs("one", 1).await;
+    on_shared_test_cluster(async |mut home| {
+        home.create(&job("one").run_forever().build()).await;
+        let pods = home.wait_until_running("one", 1).await;
         assert!(pods[0].metadata.has_finalizer(TRACKING), "held until it is counted");
-        home.restart(Part::Controllers);
-        home.end(&pods[0], 1).await;
-        let pods = home.runs("one", 1).await;
-        counted(&home, "one", (1, 0, 1)).await;
-        home.restart(Part::Controllers);
-        home.end(&pods[0], 0).await;
-        let job = complete(&home, "one").await;
+        home.restart_component(Component::Controllers);
+        home.end_pod(&pods[0], 1).await;
+        let pods = home.wait_until_running("one", 1).await;
+        wait_for_counts(&home, "one", (1, 0, 1)).await;
+        home.restart_component(Component::Controllers);
+        home.end_pod(&pods[0], 0).await;
+        let job = wait_until_complete(&home, "one").await;
         assert_eq!((counts(&job), job.status.ready), ((0, 1, 1), Some(0)));
-        let_go(&home).await;
-        home.told("Completed", "one").await;
+        wait_until_finalizers_removed(&home).await;
+        home.wait_for_event("Completed", "one").await;
     });
 }
 
 // Shows: U-TestParallelJob
 #[test]
 fn a_job_without_completions_replaces_failures_until_one_succeeds_and_then_waits_for_the_rest() {
-    on_shared_home(async |home| {
-        home.create(&job("some").spec("parallelism", 4).endless().build()).await;
-        let pods = home.runs("some", 4).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("some").spec("parallelism", 4).run_forever().build()).await;
+        let pods = home.wait_until_running("some", 4).await;
         for pod in &pods[..2] {
-            home.end(pod, 1).await;
+            home.end_pod(pod, 1).await;
         }
-        home.runs("some", 4).await;
-        counted(&home, "some", (4, 0, 2)).await;
-        let pods = home.running("some");
-        home.end(&pods[0], 0).await;
-        counted(&home, "some", (3, 1, 2)).await;
-        home.end(&pods[1], 1).await;
-        counted(&home, "some", (2, 1, 3)).await;
+        home.wait_until_running("some", 4).await;
+        wait_for_counts(&home, "some", (4, 0, 2)).await;
+        let pods = home.running_pods("some");
+        home.end_pod(&pods[0], 0).await;
+        wait_for_counts(&home, "some", (3, 1, 2)).await;
+        home.end_pod(&pods[1], 1).await;
+        wait_for_counts(&home, "some", (2, 1, 3)).await;
         for pod in &pods[2..] {
-            home.end(pod, 0).await;
+            home.end_pod(pod, 0).await;
         }
-        let job = complete(&home, "some").await;
+        let job = wait_until_complete(&home, "some").await;
         assert_eq!(counts(&job), (0, 3, 3));
-        assert_eq!(home.made("pods"), 6, "none was made after the first success");
-        let_go(&home).await;
+        assert_eq!(home.created_count("pods"), 6, "none was made after the first success");
+        wait_until_finalizers_removed(&home).await;
     });
 }
 
 // Shows: U-TestParallelJobChangingParallelism
 #[test]
 fn the_number_of_pods_follows_parallelism_up_and_down() {
-    on_shared_home(async |home| {
-        home.create(&job("moves").spec("parallelism", 4).spec("completions", 8).endless().build()).await;
-        home.runs("moves", 4).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("moves").spec("parallelism", 4).spec("completions", 8).run_forever().build()).await;
+        home.wait_until_running("moves", 4).await;
         for parallelism in [6, 2, 0, 3] {
             home.patch("jobs/moves", &json!({"spec": {"parallelism": parallelism}})).await;
-            home.runs("moves", usize::try_from(parallelism).unwrap()).await;
-            home.job_until("moves", "follows", |job| job.status.active == parallelism).await;
+            home.wait_until_running("moves", usize::try_from(parallelism).unwrap()).await;
+            home.wait_for_job("moves", "follows", |job| job.status.active == parallelism).await;
         }
         let job = home.job("moves").unwrap();
         assert_eq!((job.status.succeeded, job.status.completion_time), (0, None));
@@ -112,59 +112,59 @@ fn the_number_of_pods_follows_parallelism_up_and_down() {
 // Shows: U-TestParallelJobWithCompletions
 #[test]
 fn never_more_pods_than_successes_are_still_missing() {
-    on_shared_home(async |home| {
-        home.create(&job("counted").spec("parallelism", 6).spec("completions", 4).endless().build()).await;
-        let pods = home.runs("counted", 4).await;
-        home.end(&pods[0], 1).await;
-        home.runs("counted", 4).await;
-        counted(&home, "counted", (4, 0, 1)).await;
-        let pods = home.running("counted");
+    on_shared_test_cluster(async |home| {
+        home.create(&job("counted").spec("parallelism", 6).spec("completions", 4).run_forever().build()).await;
+        let pods = home.wait_until_running("counted", 4).await;
+        home.end_pod(&pods[0], 1).await;
+        home.wait_until_running("counted", 4).await;
+        wait_for_counts(&home, "counted", (4, 0, 1)).await;
+        let pods = home.running_pods("counted");
         for pod in &pods[..2] {
-            home.end(pod, 0).await;
+            home.end_pod(pod, 0).await;
         }
-        counted(&home, "counted", (2, 2, 1)).await;
+        wait_for_counts(&home, "counted", (2, 2, 1)).await;
         for pod in &pods[2..] {
-            home.end(pod, 0).await;
+            home.end_pod(pod, 0).await;
         }
-        assert_eq!(counts(&*complete(&home, "counted").await), (0, 4, 1));
-        assert_eq!(home.made("pods"), 5);
-        let_go(&home).await;
+        assert_eq!(counts(&*wait_until_complete(&home, "counted").await), (0, 4, 1));
+        assert_eq!(home.created_count("pods"), 5);
+        wait_until_finalizers_removed(&home).await;
     });
 }
 
 // Shows: U-TestIndexedJob
 #[test]
 fn every_index_has_one_pod_at_a_time_until_it_has_succeeded() {
-    on_shared_home(async |mut home| {
-        home.create(&job("each").spec("parallelism", 3).spec("completions", 4).indexed().endless().build()).await;
-        let pods = home.runs("each", 3).await;
+    on_shared_test_cluster(async |mut home| {
+        home.create(&job("each").spec("parallelism", 3).spec("completions", 4).indexed().run_forever().build()).await;
+        let pods = home.wait_until_running("each", 3).await;
         assert_eq!(indexes(&pods), [0, 1, 2].into());
-        home.end(&with_index(&pods, 1), 0).await;
+        home.end_pod(&with_index(&pods, 1), 0).await;
         home.eventually("the next has its turn", MINUTE, |home| {
-            (indexes(&home.running("each")) == [0, 2, 3].into()).then_some(())
+            (indexes(&home.running_pods("each")) == [0, 2, 3].into()).then_some(())
         })
         .await;
-        home.restart(Part::Controllers);
-        home.end(&with_index(&pods, 2), 1).await;
-        counted(&home, "each", (3, 1, 1)).await;
-        let pods = home.runs("each", 3).await;
+        home.restart_component(Component::Controllers);
+        home.end_pod(&with_index(&pods, 2), 1).await;
+        wait_for_counts(&home, "each", (3, 1, 1)).await;
+        let pods = home.wait_until_running("each", 3).await;
         assert_eq!(indexes(&pods), [0, 2, 3].into(), "the failed one is tried again");
         assert_eq!(home.job("each").unwrap().status.completed_indexes, "1");
         for pod in &pods {
-            home.end(pod, 0).await;
+            home.end_pod(pod, 0).await;
         }
-        let job = complete(&home, "each").await;
+        let job = wait_until_complete(&home, "each").await;
         assert_eq!((job.status.completed_indexes.as_str(), counts(&job)), ("0-3", (0, 4, 1)));
-        let_go(&home).await;
+        wait_until_finalizers_removed(&home).await;
     });
 }
 
 // Shows: U-e2e-job-indexed
 #[test]
 fn a_pod_knows_its_index_by_name_hostname_label_annotation_and_variable() {
-    on_shared_home(async |home| {
-        home.create(&job("knows").pods(2).indexed().endless().build()).await;
-        for pod in home.runs("knows", 2).await {
+    on_shared_test_cluster(async |home| {
+        home.create(&job("knows").pods(2).indexed().run_forever().build()).await;
+        for pod in home.wait_until_running("knows", 2).await {
             let index = index_of(&pod).to_string();
             let object = home.get(&format!("pods/{}", pod.metadata.name)).await;
             let metadata = &object["metadata"];
@@ -182,28 +182,29 @@ fn a_pod_knows_its_index_by_name_hostname_label_annotation_and_variable() {
 // Shows: U-e2e-job-ready
 #[test]
 fn the_status_tells_how_many_pods_are_ready() {
-    on_shared_home(async |home| {
-        let manifest = job("ready").pods(3).endless().annotate("phalanx.dev/start-seconds", &home.seconds(50));
+    on_shared_test_cluster(async |home| {
+        let manifest =
+            job("ready").pods(3).run_forever().annotate("phalanx.dev/start-seconds", &home.scaled_seconds(50));
         home.create(&manifest.build()).await;
         let none = |job: &JobView| job.status.active == 3 && job.status.ready == Some(0);
-        home.job_until("ready", "three pods, none ready", none).await;
-        home.job_until("ready", "three ready", |job| job.status.ready == Some(3)).await;
+        home.wait_for_job("ready", "three pods, none ready", none).await;
+        home.wait_for_job("ready", "three ready", |job| job.status.ready == Some(3)).await;
     });
 }
 
 // Shows: U-TestImmediateJobRecreation
 #[test]
 fn a_job_under_a_name_that_was_just_free_gets_its_own_pods_soon() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         for round in 1..=3 {
-            let made = home.create(&job("again").pods(2).endless().build()).await;
+            let made = home.create(&job("again").pods(2).run_forever().build()).await;
             let is_of = |pod: &Arc<PodView>| pod.metadata.controller().unwrap().uid == made["metadata"]["uid"];
             home.eventually("it has its pods", Duration::from_secs(10), |home| {
-                (home.running("again").iter().filter(|pod| is_of(pod)).count() == 2).then_some(())
+                (home.running_pods("again").iter().filter(|pod| is_of(pod)).count() == 2).then_some(())
             })
             .await;
             home.delete("jobs/again").await;
-            let gone = |home: &Home| home.job("again").is_none().then_some(());
+            let gone = |home: &TestCluster| home.job("again").is_none().then_some(());
             home.eventually(&format!("gone, round {round}"), MINUTE, gone).await;
         }
     });
@@ -212,40 +213,40 @@ fn a_job_under_a_name_that_was_just_free_gets_its_own_pods_soon() {
 // Shows: U-TestElasticIndexedJob
 #[test]
 fn an_indexed_job_grows_and_shrinks_and_counts_only_the_indexes_it_has() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let resize = |to: i32| json!({"spec": {"parallelism": to, "completions": to}});
-        home.create(&job("elastic").pods(3).indexed().endless().build()).await;
-        home.runs("elastic", 3).await;
+        home.create(&job("elastic").pods(3).indexed().run_forever().build()).await;
+        home.wait_until_running("elastic", 3).await;
         home.patch("jobs/elastic", &resize(5)).await;
-        let pods = home.runs("elastic", 5).await;
+        let pods = home.wait_until_running("elastic", 5).await;
         assert_eq!(indexes(&pods), (0..5).collect());
-        home.end(&with_index(&pods, 4), 0).await;
-        counted(&home, "elastic", (4, 1, 0)).await;
+        home.end_pod(&with_index(&pods, 4), 0).await;
+        wait_for_counts(&home, "elastic", (4, 1, 0)).await;
         home.patch("jobs/elastic", &resize(3)).await;
-        let pods = home.runs("elastic", 3).await;
+        let pods = home.wait_until_running("elastic", 3).await;
         assert_eq!(indexes(&pods), (0..3).collect());
-        home.job_until("elastic", "the index beyond is gone", |job| {
+        home.wait_for_job("elastic", "the index beyond is gone", |job| {
             job.status.succeeded == 0 && job.status.completed_indexes.is_empty() && job.status.active == 3
         })
         .await;
         home.patch("jobs/elastic", &resize(5)).await;
-        let pods = home.runs("elastic", 5).await;
+        let pods = home.wait_until_running("elastic", 5).await;
         assert_eq!(indexes(&pods), (0..5).collect(), "and has to be done again");
         for pod in &pods {
-            home.end(pod, 0).await;
+            home.end_pod(pod, 0).await;
         }
-        assert_eq!(complete(&home, "elastic").await.status.completed_indexes, "0-4");
+        assert_eq!(wait_until_complete(&home, "elastic").await.status.completed_indexes, "0-4");
     });
 }
 
 // Shows: U-TestElasticIndexedJob
 #[test]
 fn an_indexed_job_that_shrinks_to_nothing_is_complete() {
-    on_shared_home(async |home| {
-        home.create(&job("none").pods(2).indexed().endless().build()).await;
-        home.runs("none", 2).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("none").pods(2).indexed().run_forever().build()).await;
+        home.wait_until_running("none", 2).await;
         home.patch("jobs/none", &json!({"spec": {"parallelism": 0, "completions": 0}})).await;
-        let job = complete(&home, "none").await;
+        let job = wait_until_complete(&home, "none").await;
         assert_eq!((counts(&job), job.status.completed_indexes.as_str()), ((0, 0, 0), ""));
     });
 }
@@ -254,12 +255,12 @@ fn an_indexed_job_that_shrinks_to_nothing_is_complete() {
 #[test]
 fn pods_of_a_deleted_job_are_let_go_whichever_way_it_was_deleted() {
     for policy in ["Background", "Foreground", "Orphan"] {
-        on_shared_home(async |home| {
-            home.create(&job("left").pods(2).endless().build()).await;
-            home.runs("left", 2).await;
-            home.delete_by(policy, "jobs/left").await;
+        on_shared_test_cluster(async |home| {
+            home.create(&job("left").pods(2).run_forever().build()).await;
+            home.wait_until_running("left", 2).await;
+            home.delete_with_policy(policy, "jobs/left").await;
             home.eventually("the Job goes", MINUTE, |home| home.jobs().is_empty().then_some(())).await;
-            let_go(&home).await;
+            wait_until_finalizers_removed(&home).await;
             let want = if policy == "Orphan" { 2 } else { 0 };
             home.eventually(policy, MINUTE, |home| (home.pods().len() == want).then_some(())).await;
             assert!(home.pods().iter().all(|pod| pod.metadata.controller().is_none()), "{policy}");
@@ -270,13 +271,13 @@ fn pods_of_a_deleted_job_are_let_go_whichever_way_it_was_deleted() {
 // Shows: U-TestOrphanPodsFinalizersClearedOnRestart
 #[test]
 fn pods_that_lose_their_job_while_no_controller_runs_are_let_go_afterwards() {
-    on_shared_home(async |mut home| {
-        home.create(&job("left").pods(2).endless().build()).await;
-        home.runs("left", 2).await;
-        home.stop(Part::Controllers);
+    on_shared_test_cluster(async |mut home| {
+        home.create(&job("left").pods(2).run_forever().build()).await;
+        home.wait_until_running("left", 2).await;
+        home.stop_component(Component::Controllers);
         // Nobody is there to orphan them: they keep the reference to a Job that is gone.
         home.request("DELETE", &home.path("jobs/left"), &json!({"propagationPolicy": "Background"})).await.unwrap();
-        home.go_on(Part::Controllers);
+        home.start_component(Component::Controllers);
         home.eventually("all gone", MINUTE, |home| home.pods().is_empty().then_some(())).await;
     });
 }
@@ -284,12 +285,12 @@ fn pods_that_lose_their_job_while_no_controller_runs_are_let_go_afterwards() {
 // Shows: U-e2e-job-cpu-requests
 #[test]
 fn a_job_whose_pods_do_not_all_fit_at_once_completes() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let mut manifest = job("wide").pods(40).build();
         let container = &mut manifest["spec"]["template"]["spec"]["containers"][0];
         container["resources"] = json!({"requests": {"cpu": "60"}});
         home.create(&manifest).await;
-        let (job, condition) = home.ended("wide", 3 * MINUTE).await;
+        let (job, condition) = home.wait_until_ended("wide", 3 * MINUTE).await;
         assert_eq!((condition.kind.as_str(), job.status.succeeded), ("Complete", 40));
     });
 }
@@ -297,13 +298,13 @@ fn a_job_whose_pods_do_not_all_fit_at_once_completes() {
 // Shows: U-TestDelayedJobUpdateEvent
 #[test]
 fn the_last_success_is_followed_by_no_further_pod() {
-    on_shared_home(async |mut home| {
+    on_shared_test_cluster(async |mut home| {
         home.create(&job("last").spec("parallelism", 2).spec("completions", 3).build()).await;
-        home.restart(Part::Controllers);
-        complete(&home, "last").await;
-        home.restart(Part::Controllers);
+        home.restart_component(Component::Controllers);
+        wait_until_complete(&home, "last").await;
+        home.restart_component(Component::Controllers);
         home.create(&job("after").build()).await;
-        complete(&home, "after").await;
+        wait_until_complete(&home, "after").await;
         assert_eq!(home.pods_of("last").len(), 3);
     });
 }
@@ -311,16 +312,16 @@ fn the_last_success_is_followed_by_no_further_pod() {
 // Shows: U-e2e-job-lifecycle
 #[test]
 fn a_job_can_be_made_patched_replaced_listed_and_deleted_with_others() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         home.create(&job("life").meta("labels", json!({"of": "life"})).spec("suspend", true).build()).await;
         let patched = home.patch("jobs/life", &json!({"metadata": {"annotations": {"a": "1"}}})).await;
         assert_eq!(patched["metadata"]["annotations"]["a"], "1");
-        home.job_until("life", "suspended", |job| !job.status.conditions.is_empty()).await;
+        home.wait_for_job("life", "suspended", |job| !job.status.conditions.is_empty()).await;
         let mut document = home.get("jobs/life").await;
         document["spec"]["suspend"] = json!(false);
         document["metadata"]["annotations"]["a"] = json!("2");
         home.request("PUT", &home.path("jobs/life"), &document).await.unwrap();
-        complete(&home, "life").await;
+        wait_until_complete(&home, "life").await;
         let listed = home.get("jobs?labelSelector=of%3Dlife").await;
         let names: Vec<&Value> =
             listed["items"].as_array().unwrap().iter().map(|job| &job["metadata"]["name"]).collect();
@@ -336,7 +337,7 @@ fn a_job_can_be_made_patched_replaced_listed_and_deleted_with_others() {
 // Shows: U-e2e-job-status-apply
 #[test]
 fn the_status_of_a_job_can_be_read_patched_and_replaced() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         home.create(&job("told").pods(2).spec("managedBy", "example.com/other").build()).await;
         let condition = json!({"type": "Told", "status": "True", "reason": "Test"});
         home.patch("jobs/told/status", &json!({"status": {"conditions": [condition]}})).await;

@@ -4,31 +4,31 @@ use std::time::Duration;
 
 use api::Timestamp;
 use api::views::{Condition, PodPhase};
-use controlplane::Part;
+use controlplane::Component;
 use serde_json::{Value, json};
-use testkit::{Home, JobBuilder, job, on_shared_home};
+use testkit::{JobBuilder, TestCluster, job, on_shared_test_cluster};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// A Job whose failures are judged by these rules.
-fn judged(name: &str, rules: Value) -> JobBuilder {
-    job(name).endless().spec("podFailurePolicy", json!({"rules": rules}))
+fn job_with_failure_policy(name: &str, rules: Value) -> JobBuilder {
+    job(name).run_forever().spec("podFailurePolicy", json!({"rules": rules}))
 }
 
 fn on_exit(action: &str, operator: &str, codes: &[i32]) -> Value {
     json!({"action": action, "onExitCodes": {"operator": operator, "values": codes}})
 }
 
-async fn failed(home: &Home, name: &str, reason: &str) -> (i32, Condition) {
-    let (job, condition) = home.ended(name, 3 * MINUTE).await;
+async fn wait_until_failed(home: &TestCluster, name: &str, reason: &str) -> (i32, Condition) {
+    let (job, condition) = home.wait_until_ended(name, 3 * MINUTE).await;
     assert_eq!((condition.kind.as_str(), condition.reason.as_str()), ("Failed", reason), "{name}: {condition:?}");
     let target = job.status.conditions.iter().find(|held| held.kind == "FailureTarget").unwrap();
     assert_eq!((&target.status[..], &target.reason, &target.message), ("True", &condition.reason, &condition.message));
     (job.status.failed, condition)
 }
 
-async fn let_go(home: &Home) {
+async fn wait_until_finalizers_removed(home: &TestCluster) {
     home.eventually("every pod is let go", MINUTE, |home| {
         home.pods().iter().all(|pod| !pod.metadata.has_finalizer(TRACKING)).then_some(())
     })
@@ -39,21 +39,22 @@ async fn let_go(home: &Home) {
 #[test]
 fn a_rule_that_fails_the_job_ends_it_at_once_and_its_other_pods() {
     for restarted in [false, true] {
-        on_shared_home(async |mut home| {
-            home.create(&judged("strict", json!([on_exit("FailJob", "In", &[5])])).pods(3).build()).await;
-            let pods = home.runs("strict", 3).await;
-            home.end(&pods[1], 5).await;
+        on_shared_test_cluster(async |mut home| {
+            home.create(&job_with_failure_policy("strict", json!([on_exit("FailJob", "In", &[5])])).pods(3).build())
+                .await;
+            let pods = home.wait_until_running("strict", 3).await;
+            home.end_pod(&pods[1], 5).await;
             if restarted {
-                home.restart(Part::Controllers);
+                home.restart_component(Component::Controllers);
             }
-            let (failures, condition) = failed(&home, "strict", "PodFailurePolicy").await;
+            let (failures, condition) = wait_until_failed(&home, "strict", "PodFailurePolicy").await;
             assert_eq!(failures, 3, "those that were ended with it count as well");
             let says = format!("{}/{}", home.namespace(), pods[1].metadata.name);
             for part in ["main", &says, "exit code 5", "FailJob", "rule at index 0"] {
                 assert!(condition.message.contains(part), "{part} in {}", condition.message);
             }
-            assert_eq!(home.made("pods"), 3);
-            let_go(&home).await;
+            assert_eq!(home.created_count("pods"), 3);
+            wait_until_finalizers_removed(&home).await;
         });
     }
 }
@@ -61,35 +62,36 @@ fn a_rule_that_fails_the_job_ends_it_at_once_and_its_other_pods() {
 // Shows: U-TestJobPodFailurePolicy, U-e2e-job-policy-ignore-exit
 #[test]
 fn a_failure_that_is_ignored_counts_toward_no_limit() {
-    on_shared_home(async |home| {
-        let manifest = judged("lenient", json!([on_exit("Ignore", "In", &[42])])).spec("backoffLimit", 0);
+    on_shared_test_cluster(async |home| {
+        let manifest =
+            job_with_failure_policy("lenient", json!([on_exit("Ignore", "In", &[42])])).spec("backoffLimit", 0);
         home.create(&manifest.build()).await;
         for _ in 0..2 {
-            let pods = home.runs("lenient", 1).await;
-            home.end(&pods[0], 42).await;
+            let pods = home.wait_until_running("lenient", 1).await;
+            home.end_pod(&pods[0], 42).await;
         }
-        let pods = home.runs("lenient", 1).await;
-        home.end(&pods[0], 0).await;
-        let (job, condition) = home.ended("lenient", MINUTE).await;
+        let pods = home.wait_until_running("lenient", 1).await;
+        home.end_pod(&pods[0], 0).await;
+        let (job, condition) = home.wait_until_ended("lenient", MINUTE).await;
         assert_eq!((condition.kind.as_str(), job.status.failed, job.status.succeeded), ("Complete", 0, 1));
-        let_go(&home).await;
+        wait_until_finalizers_removed(&home).await;
     });
 }
 
 // Shows: U-TestJobPodFailurePolicy, U-e2e-job-policy-ignore-disruption
 #[test]
 fn a_pod_that_was_disrupted_and_is_ignored_counts_toward_no_limit() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let rule = json!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
-        home.create(&judged("drained", json!([rule])).spec("backoffLimit", 0).build()).await;
-        let pods = home.runs("drained", 1).await;
+        home.create(&job_with_failure_policy("drained", json!([rule])).spec("backoffLimit", 0).build()).await;
+        let pods = home.wait_until_running("drained", 1).await;
         home.evict(&pods[0]).await;
         home.eventually("its successor runs", 3 * MINUTE, |home| {
-            home.running("drained").iter().any(|pod| pod.metadata.uid != pods[0].metadata.uid).then_some(())
+            home.running_pods("drained").iter().any(|pod| pod.metadata.uid != pods[0].metadata.uid).then_some(())
         })
         .await;
-        home.end(&home.running("drained")[0], 0).await;
-        let (job, condition) = home.ended("drained", MINUTE).await;
+        home.end_pod(&home.running_pods("drained")[0], 0).await;
+        let (job, condition) = home.wait_until_ended("drained", MINUTE).await;
         assert_eq!((condition.kind.as_str(), job.status.failed), ("Complete", 0));
     });
 }
@@ -104,71 +106,72 @@ fn a_failure_that_counts_or_that_no_rule_fits_counts() {
         ("negative codes are compared too", on_exit("Count", "In", &[-7]), -7),
         ("and do not fit others", on_exit("Ignore", "In", &[7]), -7),
     ] {
-        on_shared_home(async |home| {
+        on_shared_test_cluster(async |home| {
             let rules = json!([rule, on_exit("FailJob", "In", &[-7, 7])]);
             // Without the rule behind it where nothing before it fits.
             let rules = if case.contains("fit ") || case.contains("fits") { json!([rules[0]]) } else { rules };
-            home.create(&judged("counts", rules).spec("backoffLimit", 0).build()).await;
-            let pods = home.runs("counts", 1).await;
-            home.end_as(&pods[0], PodPhase::Failed, exit_code, &[]).await;
-            assert_eq!(failed(&home, "counts", "BackoffLimitExceeded").await.0, 1, "{case}");
+            home.create(&job_with_failure_policy("counts", rules).spec("backoffLimit", 0).build()).await;
+            let pods = home.wait_until_running("counts", 1).await;
+            home.end_pod_as(&pods[0], PodPhase::Failed, exit_code, &[]).await;
+            assert_eq!(wait_until_failed(&home, "counts", "BackoffLimitExceeded").await.0, 1, "{case}");
         });
     }
 }
 
 // Shows: U-TestJobPodFailurePolicyWithFailedPodDeletedDuringControllerRestart
 #[test]
-fn a_job_that_was_to_fail_fails_although_the_pod_that_said_so_is_deleted_while_nobody_looks() {
-    on_shared_home(async |mut home| {
+fn a_job_fails_although_its_failed_pod_is_deleted_while_no_controller_runs() {
+    on_shared_test_cluster(async |mut home| {
         // The pod beside it does not stop, so that the Job cannot end before the controllers do.
-        let manifest = judged("strict", json!([on_exit("FailJob", "In", &[5])])).pods(2);
+        let manifest = job_with_failure_policy("strict", json!([on_exit("FailJob", "In", &[5])])).pods(2);
         let manifest =
             manifest.annotate("phalanx.dev/ignore-stop", "true").pod_spec("terminationGracePeriodSeconds", 3600);
         home.create(&manifest.build()).await;
-        let pods = home.runs("strict", 2).await;
-        home.end(&pods[0], 5).await;
-        home.job_until("strict", "is to fail", |job| Condition::is_true(&job.status.conditions, "FailureTarget")).await;
-        home.stop(Part::Controllers);
+        let pods = home.wait_until_running("strict", 2).await;
+        home.end_pod(&pods[0], 5).await;
+        home.wait_for_job("strict", "is to fail", |job| Condition::is_true(&job.status.conditions, "FailureTarget"))
+            .await;
+        home.stop_component(Component::Controllers);
         home.delete(&format!("pods/{}", pods[0].metadata.name)).await;
-        home.go_on(Part::Controllers);
-        home.end(&pods[1], 137).await;
-        failed(&home, "strict", "PodFailurePolicy").await;
+        home.start_component(Component::Controllers);
+        home.end_pod(&pods[1], 137).await;
+        wait_until_failed(&home, "strict", "PodFailurePolicy").await;
     });
 }
 
 // Shows: U-e2e-job-backoff-limit, U-TestFinalizersClearedWhenBackoffLimitExceeded
 #[test]
 fn one_failure_more_than_the_limit_ends_the_job_and_the_pods_that_run() {
-    on_shared_home(async |home| {
-        home.create(&job("bad").pods(3).spec("backoffLimit", 1).endless().build()).await;
-        let pods = home.runs("bad", 3).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("bad").pods(3).spec("backoffLimit", 1).run_forever().build()).await;
+        let pods = home.wait_until_running("bad", 3).await;
         for pod in &pods[..2] {
-            home.end(pod, 1).await;
+            home.end_pod(pod, 1).await;
         }
-        let (failures, _) = failed(&home, "bad", "BackoffLimitExceeded").await;
+        let (failures, _) = wait_until_failed(&home, "bad", "BackoffLimitExceeded").await;
         // On a clock that nobody holds, the first may have been replaced before the second ended.
         assert!((3..=4).contains(&failures), "{failures}: two that failed, and those that were ended with them");
-        let_go(&home).await;
+        wait_until_finalizers_removed(&home).await;
         home.eventually("nothing runs", MINUTE, |home| home.pods().iter().all(|pod| pod.is_finished()).then_some(()))
             .await;
-        home.told("BackoffLimitExceeded", "bad").await;
+        home.wait_for_event("BackoffLimitExceeded", "bad").await;
     });
 }
 
 // Shows: U-TestJobFailedWithInterrupts
 #[test]
 fn a_job_that_fails_while_its_controller_comes_and_goes_ends_with_all_its_pods() {
-    on_shared_home(async |mut home| {
-        home.create(&job("shaken").pods(8).spec("backoffLimit", 0).endless().build()).await;
-        let pods = home.runs("shaken", 8).await;
-        home.end(&pods[0], 1).await;
+    on_shared_test_cluster(async |mut home| {
+        home.create(&job("shaken").pods(8).spec("backoffLimit", 0).run_forever().build()).await;
+        let pods = home.wait_until_running("shaken", 8).await;
+        home.end_pod(&pods[0], 1).await;
         for _ in 0..3 {
-            home.restart(Part::Controllers);
-            home.pass(Duration::from_millis(700)).await;
+            home.restart_component(Component::Controllers);
+            home.advance(Duration::from_millis(700)).await;
         }
-        assert_eq!(failed(&home, "shaken", "BackoffLimitExceeded").await.0, 8);
-        let_go(&home).await;
-        assert_eq!(home.made("pods"), 8);
+        assert_eq!(wait_until_failed(&home, "shaken", "BackoffLimitExceeded").await.0, 8);
+        wait_until_finalizers_removed(&home).await;
+        assert_eq!(home.created_count("pods"), 8);
     });
 }
 
@@ -179,16 +182,16 @@ fn created(pod: &api::views::PodView) -> Timestamp {
 // Shows: U-TestJobPodsCreatedWithExponentialBackoff
 #[test]
 fn each_failure_doubles_the_wait_for_the_next_pod_and_a_success_ends_that() {
-    on_shared_home(async |home| {
-        home.create(&job("waits").spec("parallelism", 1).spec("completions", 3).endless().build()).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("waits").spec("parallelism", 1).spec("completions", 3).run_forever().build()).await;
         let (unit, second) = (home.pod_backoff(), Duration::from_secs(1));
         let waited = async |exit_code: i32| {
-            let pods = home.runs("waits", 1).await;
+            let pods = home.wait_until_running("waits", 1).await;
             // Times are whole seconds on the wire: ends in one second say nothing of which was first.
             let at = home.now() + 2 * second;
             home.eventually("a second passes", MINUTE, |home| (home.now() >= at).then_some(())).await;
-            home.end(&pods[0], exit_code).await;
-            let next = home.runs("waits", 1).await;
+            home.end_pod(&pods[0], exit_code).await;
+            let next = home.wait_until_running("waits", 1).await;
             Duration::try_from(created(&next[0]).duration_since(at)).unwrap_or_default()
         };
         // The machine may be slow: only too early is wrong.
@@ -204,51 +207,51 @@ fn each_failure_doubles_the_wait_for_the_next_pod_and_a_success_ends_that() {
 // Shows: U-e2e-job-deadline
 #[test]
 fn a_job_that_runs_longer_than_its_deadline_fails_and_its_pods_end() {
-    on_shared_home(async |home| {
-        home.create(&job("late").pods(2).spec("activeDeadlineSeconds", 5).endless().build()).await;
-        home.runs("late", 2).await;
-        assert_eq!(failed(&home, "late", "DeadlineExceeded").await.0, 2);
-        let_go(&home).await;
-        home.told("DeadlineExceeded", "late").await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("late").pods(2).spec("activeDeadlineSeconds", 5).run_forever().build()).await;
+        home.wait_until_running("late", 2).await;
+        assert_eq!(wait_until_failed(&home, "late", "DeadlineExceeded").await.0, 2);
+        wait_until_finalizers_removed(&home).await;
+        home.wait_for_event("DeadlineExceeded", "late").await;
     });
 }
 
 // The API takes any number of seconds. The wait for the longest ended the whole control plane, and again at each start.
 #[test]
-fn the_longest_deadline_harms_nobody() {
-    on_shared_home(async |home| {
+fn the_longest_deadline_is_accepted_and_never_expires() {
+    on_shared_test_cluster(async |home| {
         let longest = job("patient").spec("activeDeadlineSeconds", i64::MAX).spec("ttlSecondsAfterFinished", i32::MAX);
         home.create(&longest.build()).await;
-        assert_eq!(home.ended("patient", MINUTE).await.1.kind, "Complete");
+        assert_eq!(home.wait_until_ended("patient", MINUTE).await.1.kind, "Complete");
     });
 }
 
 // Shows: U-e2e-job-restart-local
 #[test]
 fn containers_that_are_restarted_where_they_are_complete_the_job() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let manifest = job("local").spec("backoffLimit", 3).pod_spec("restartPolicy", "OnFailure");
-        let manifest = manifest.annotate("phalanx.dev/run-seconds", &home.seconds(10));
+        let manifest = manifest.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(10));
         home.create(&manifest.annotate("phalanx.dev/exit-code", "1").build()).await;
-        let restarted = |home: &Home| {
+        let restarted = |home: &TestCluster| {
             let pods = home.pods_of("local");
             pods.iter().find(|pod| pod.status.container_statuses.iter().any(|c| c.restart_count > 0)).cloned()
         };
         let pod = home.eventually("its container was restarted", MINUTE, restarted).await;
-        home.end(&pod, 0).await;
-        let (job, condition) = home.ended("local", MINUTE).await;
-        assert_eq!((condition.kind.as_str(), job.status.failed, home.made("pods")), ("Complete", 0, 1));
+        home.end_pod(&pod, 0).await;
+        let (job, condition) = home.wait_until_ended("local", MINUTE).await;
+        assert_eq!((condition.kind.as_str(), job.status.failed, home.created_count("pods")), ("Complete", 0, 1));
     });
 }
 
 // Shows: U-TestJobBackoffForOnFailure
 #[test]
 fn restarts_of_containers_count_toward_the_limit() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let manifest = job("loops").spec("backoffLimit", 1).pod_spec("restartPolicy", "OnFailure");
         home.create(&manifest.annotate("phalanx.dev/exit-code", "1").build()).await;
-        failed(&home, "loops", "BackoffLimitExceeded").await;
-        assert_eq!(home.made("pods"), 1, "its container was started again, not the pod");
-        let_go(&home).await;
+        wait_until_failed(&home, "loops", "BackoffLimitExceeded").await;
+        assert_eq!(home.created_count("pods"), 1, "its container was started again, not the pod");
+        wait_until_finalizers_removed(&home).await;
     });
 }

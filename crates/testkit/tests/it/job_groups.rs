@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::views::{Condition, JobView, PodGroupView, PodView, WorkloadView};
-use controlplane::Part;
+use controlplane::Component;
 use serde_json::{Value, json};
-use testkit::{Home, JobBuilder, job, on_shared_home, pod};
+use testkit::{JobBuilder, TestCluster, job, on_shared_test_cluster, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const RACK: &str = "topology.kubernetes.io/rack";
 
-fn min_counts(home: &Home) -> (Vec<Option<i32>>, Vec<Option<i32>>) {
+fn min_counts(home: &TestCluster) -> (Vec<Option<i32>>, Vec<Option<i32>>) {
     let of = |workload: &Arc<WorkloadView>| {
         let templates = workload.spec.pod_group_templates.clone().unwrap_or_default();
         templates.iter().map(|template| template.scheduling_policy.gang.as_ref().map(|gang| gang.min_count)).collect()
@@ -21,7 +21,7 @@ fn min_counts(home: &Home) -> (Vec<Option<i32>>, Vec<Option<i32>>) {
 }
 
 /// The one Workload and the one PodGroup there are, by uid.
-fn uids(home: &Home) -> Option<(String, String)> {
+fn uids(home: &TestCluster) -> Option<(String, String)> {
     let (workloads, groups) = (home.workloads(), home.pod_groups());
     assert!(workloads.len() <= 1 && groups.len() <= 1, "one of each: {workloads:?} {groups:?}");
     Some((workloads.first()?.metadata.uid.clone(), groups.first()?.metadata.uid.clone()))
@@ -31,8 +31,8 @@ fn all_joined(pods: &[Arc<PodView>], group: &PodGroupView) -> bool {
     pods.iter().all(|pod| pod.group_name() == Some(group.metadata.name.as_str()))
 }
 
-async fn complete(home: &Home, name: &str) -> Arc<JobView> {
-    let (job, condition) = home.ended(name, MINUTE).await;
+async fn wait_until_complete(home: &TestCluster, name: &str) -> Arc<JobView> {
+    let (job, condition) = home.wait_until_ended(name, MINUTE).await;
     assert_eq!(condition.kind, "Complete", "{name}: {condition:?}");
     job
 }
@@ -49,9 +49,9 @@ fn a_job_of_any_shape_has_one_workload_and_one_group_of_its_own_before_its_pods(
         ("gang", job("a").pods(3).indexed().gang()),
     ];
     for (case, manifest) in shapes {
-        on_shared_home(async |home| {
+        on_shared_test_cluster(async |home| {
             home.create(&manifest.build()).await;
-            let job = complete(&home, "a").await;
+            let job = wait_until_complete(&home, "a").await;
             let (workload, group) = (home.workloads().pop().unwrap(), home.pod_groups().pop().unwrap());
             assert_eq!((home.workloads().len(), home.pod_groups().len()), (1, 1), "{case}");
             let owner = workload.metadata.controller().unwrap();
@@ -75,17 +75,17 @@ fn a_job_of_any_shape_has_one_workload_and_one_group_of_its_own_before_its_pods(
 
 // Shows: U-TestJobGangScheduling, U-TestShouldManageWorkloadForJob
 #[test]
-fn a_job_that_names_a_group_or_belongs_to_somebody_gets_no_objects() {
-    on_shared_home(async |home| {
+fn a_job_that_names_a_group_or_has_a_controller_gets_no_objects() {
+    on_shared_test_cluster(async |home| {
         let policy = json!({"basic": {}});
         home.create(&json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}))
             .await;
         home.create(&job("named").pods(2).pod_spec("schedulingGroup", json!({"podGroupName": "g"})).build()).await;
-        let owner = parent(&home).await;
+        let owner = create_parent(&home).await;
         home.create(&job("owned").meta("ownerReferences", owner).build()).await;
-        complete(&home, "owned").await;
+        wait_until_complete(&home, "owned").await;
         assert!(home.pods_of("owned").iter().all(|pod| pod.group_name().is_none()));
-        complete(&home, "named").await;
+        wait_until_complete(&home, "named").await;
         assert_eq!((home.workloads().len(), home.pod_groups().len()), (0, 1));
         assert!(home.pods_of("named").iter().all(|pod| pod.group_name() == Some("g")));
     });
@@ -94,15 +94,15 @@ fn a_job_that_names_a_group_or_belongs_to_somebody_gets_no_objects() {
 // Shows: U-TestJobGangScheduling, U-TestSuspendJobControllerRestart
 #[test]
 fn a_suspended_job_has_its_objects_before_any_pod_and_keeps_them_when_the_controllers_are_restarted() {
-    on_shared_home(async |mut home| {
+    on_shared_test_cluster(async |mut home| {
         home.create(&job("later").pods(3).gang().spec("suspend", true).build()).await;
-        home.job_until("later", "suspended", |job| Condition::is_true(&job.status.conditions, "Suspended")).await;
+        home.wait_for_job("later", "suspended", |job| Condition::is_true(&job.status.conditions, "Suspended")).await;
         let before = home.eventually("both objects", MINUTE, uids).await;
-        home.restart(Part::Controllers);
-        home.pass(MINUTE / 6).await;
+        home.restart_component(Component::Controllers);
+        home.advance(MINUTE / 6).await;
         assert!(home.pods_of("later").is_empty(), "still suspended");
         home.patch("jobs/later", &json!({"spec": {"suspend": false}})).await;
-        complete(&home, "later").await;
+        wait_until_complete(&home, "later").await;
         assert_eq!(uids(&home), Some(before));
         assert!(all_joined(&home.pods_of("later"), &home.pod_groups()[0]));
     });
@@ -111,12 +111,12 @@ fn a_suspended_job_has_its_objects_before_any_pod_and_keeps_them_when_the_contro
 // Shows: U-TestJobGangScheduling
 #[test]
 fn what_a_job_asks_for_stands_on_both_of_its_objects() {
-    on_shared_home(async |home| {
-        let mut manifest = job("asks").pods(3).indexed().gang().within(RACK).build();
+    on_shared_test_cluster(async |home| {
+        let mut manifest = job("asks").pods(3).indexed().gang().in_topology(RACK).build();
         manifest["spec"]["scheduling"]["schedulingPolicy"]["gang"]["minCount"] = json!(2);
         manifest["spec"]["scheduling"]["disruptionMode"] = json!({"all": {}});
         home.create(&manifest).await;
-        complete(&home, "asks").await;
+        wait_until_complete(&home, "asks").await;
         let workload = home.get(&format!("workloads/{}", home.workloads()[0].metadata.name)).await;
         let group = home.get(&format!("podgroups/{}", home.pod_groups()[0].metadata.name)).await;
         for asked in [&workload["spec"]["podGroupTemplates"][0], &group["spec"]] {
@@ -134,11 +134,11 @@ fn what_a_job_asks_for_stands_on_both_of_its_objects() {
 // Shows: U-TestJobGangScheduling, U-TestJobGangSchedulingElasticScaling, U-e2e-job-gang-lower
 #[test]
 fn the_count_of_a_running_gang_reaches_both_objects_up_and_down() {
-    on_shared_home(async |mut home| {
-        let mut manifest = job("elastic").spec("parallelism", 6).endless().gang().build();
+    on_shared_test_cluster(async |mut home| {
+        let mut manifest = job("elastic").spec("parallelism", 6).run_forever().gang().build();
         manifest["spec"]["scheduling"]["schedulingPolicy"]["gang"]["minCount"] = json!(4);
         home.create(&manifest).await;
-        home.runs("elastic", 6).await;
+        home.wait_until_running("elastic", 6).await;
         let before = uids(&home);
         assert_eq!(min_counts(&home), (vec![Some(4)], vec![Some(4)]));
         for count in [6, 2] {
@@ -146,27 +146,27 @@ fn the_count_of_a_running_gang_reaches_both_objects_up_and_down() {
             home.patch("jobs/elastic", &json!({"spec": {"scheduling": {"schedulingPolicy": gang}}})).await;
             let want = (vec![Some(count)], vec![Some(count)]);
             home.eventually("both follow", MINUTE, |home| (min_counts(home) == want).then_some(())).await;
-            home.restart(Part::Controllers);
+            home.restart_component(Component::Controllers);
         }
         assert_eq!(uids(&home), before);
-        assert_eq!((home.running("elastic").len(), home.made("pods")), (6, 6), "no pod was touched");
+        assert_eq!((home.running_pods("elastic").len(), home.created_count("pods")), (6, 6), "no pod was touched");
     });
 }
 
 // Shows: U-TestSyncGangMinCount, U-trap-wakes
 #[test]
 fn a_gang_without_a_count_follows_parallelism_and_a_foreign_hand_is_put_right() {
-    on_shared_home(async |home| {
-        home.create(&job("follows").spec("parallelism", 2).gang().endless().build()).await;
-        home.runs("follows", 2).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("follows").spec("parallelism", 2).gang().run_forever().build()).await;
+        home.wait_until_running("follows", 2).await;
         home.patch("jobs/follows", &json!({"spec": {"parallelism": 4}})).await;
-        home.runs("follows", 4).await;
+        home.wait_until_running("follows", 4).await;
         let want = (vec![Some(4)], vec![Some(4)]);
         home.eventually("both follow", MINUTE, |home| (min_counts(home) == want).then_some(())).await;
         let group = format!("podgroups/{}", home.pod_groups()[0].metadata.name);
         home.patch(&group, &json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})).await;
         home.eventually("moved", MINUTE, |home| {
-            let moved = |c: &testkit::Change| c.object["spec"]["schedulingPolicy"]["gang"]["minCount"] == 1;
+            let moved = |c: &testkit::RecordedWrite| c.object["spec"]["schedulingPolicy"]["gang"]["minCount"] == 1;
             (home.history().iter().any(moved) && min_counts(home) == want).then_some(())
         })
         .await;
@@ -176,49 +176,49 @@ fn a_gang_without_a_count_follows_parallelism_and_a_foreign_hand_is_put_right() 
 // Shows: U-TestJobGangSchedulingSuspendResume, U-e2e-job-suspend-deletes, U-TestSuspendJob
 #[test]
 fn suspension_takes_the_pods_and_leaves_the_objects_again_and_again() {
-    on_shared_home(async |home| {
-        home.create(&job("rests").pods(3).gang().endless().build()).await;
-        home.runs("rests", 3).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("rests").pods(3).gang().run_forever().build()).await;
+        home.wait_until_running("rests", 3).await;
         let before = uids(&home);
         for round in 1..=2 {
             home.patch("jobs/rests", &json!({"spec": {"suspend": true}})).await;
             home.eventually("no pods", MINUTE, |home| home.pods_of("rests").is_empty().then_some(())).await;
             let job = home
-                .job_until("rests", "suspended", |job| {
+                .wait_for_job("rests", "suspended", |job| {
                     Condition::is_true(&job.status.conditions, "Suspended") && job.status.active == 0
                 })
                 .await;
             assert_eq!((job.status.failed, job.status.start_time), (0, None), "round {round}: nobody failed");
             home.patch("jobs/rests", &json!({"spec": {"suspend": false}})).await;
-            let pods = home.runs("rests", 3).await;
+            let pods = home.wait_until_running("rests", 3).await;
             assert_eq!(uids(&home), before, "round {round}");
             assert!(all_joined(&pods, &home.pod_groups()[0]), "round {round}");
         }
-        home.told("Suspended", "rests").await;
-        home.told("Resumed", "rests").await;
+        home.wait_for_event("Suspended", "rests").await;
+        home.wait_for_event("Resumed", "rests").await;
     });
 }
 
 /// A gang of two of which index 0 has succeeded and its pod is gone, and index 1 has then failed.
-async fn with_a_gone_success(home: &Home, name: &str) {
-    let pods = home.runs(name, 2).await;
+async fn create_gang_with_deleted_success(home: &TestCluster, name: &str) {
+    let pods = home.wait_until_running(name, 2).await;
     let of_index = |index: &str| {
         let key = "batch.kubernetes.io/job-completion-index";
         pods.iter().find(|pod| pod.metadata.annotations.get(key).is_some_and(|held| held == index)).unwrap()
     };
     let (first, second) = (of_index("0"), of_index("1"));
-    home.end(first, 0).await;
-    home.job_until(name, "index 0 is counted", |job| job.status.succeeded == 1).await;
+    home.end_pod(first, 0).await;
+    home.wait_for_job(name, "index 0 is counted", |job| job.status.succeeded == 1).await;
     home.delete(&format!("pods/{}", first.metadata.name)).await;
     home.eventually("its pod is gone", MINUTE, |home| (home.pods_of(name).len() == 1).then_some(())).await;
-    home.end(second, 1).await;
+    home.end_pod(second, 1).await;
 }
 
 /// What the annotation of the one PodGroup said over time.
-fn expected_counts(home: &Home) -> Vec<String> {
+fn expected_counts(home: &TestCluster) -> Vec<String> {
     let groups = home.history().into_iter().filter(|change| change.resource == "scheduling.k8s.io/podgroups");
-    let said = |change: testkit::Change| {
-        Some(change.object["metadata"]["annotations"][PodGroupView::EXPECTED_COUNT].as_str()?.to_owned())
+    let said = |change: testkit::RecordedWrite| {
+        Some(change.object["metadata"]["annotations"][PodGroupView::EXPECTED_COUNT_ANNOTATION].as_str()?.to_owned())
     };
     let mut counts: Vec<String> = groups.filter_map(said).collect();
     counts.dedup();
@@ -228,14 +228,14 @@ fn expected_counts(home: &Home) -> Vec<String> {
 // The replacement waited for ever: 1 of minCount 2 exist.
 #[test]
 fn a_gang_whose_finished_pod_is_gone_replaces_a_failed_one() {
-    on_shared_home(async |mut home| {
-        home.create(&job("train").pods(2).indexed().gang().endless().build()).await;
-        with_a_gone_success(&home, "train").await;
-        home.restart(Part::Controllers);
-        let pod = home.runs("train", 1).await.pop().unwrap();
+    on_shared_test_cluster(async |mut home| {
+        home.create(&job("train").pods(2).indexed().gang().run_forever().build()).await;
+        create_gang_with_deleted_success(&home, "train").await;
+        home.restart_component(Component::Controllers);
+        let pod = home.wait_until_running("train", 1).await.pop().unwrap();
         assert_eq!(expected_counts(&home), ["2", "1"], "written when the group was made, and when it was too much");
-        home.end(&pod, 0).await;
-        complete(&home, "train").await;
+        home.end_pod(&pod, 0).await;
+        wait_until_complete(&home, "train").await;
         assert_eq!(expected_counts(&home), ["2", "1"]);
     });
 }
@@ -243,7 +243,7 @@ fn a_gang_whose_finished_pod_is_gone_replaces_a_failed_one() {
 // It waited without a word on the Job.
 #[test]
 fn a_job_says_how_a_users_group_is_told_that_no_more_pods_will_come() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let policy = json!({"gang": {"minCount": 2}});
         let stands_for = json!({"apiGroup": "batch", "kind": "Job", "name": "train"});
         let spec =
@@ -252,8 +252,8 @@ fn a_job_says_how_a_users_group_is_told_that_no_more_pods_will_come() {
         let origin = json!({"workloadName": "mine", "templateName": "t"});
         let spec = json!({"schedulingPolicy": policy, "workloadRef": origin});
         home.create(&json!({"kind": "PodGroup", "metadata": {"name": "theirs"}, "spec": spec})).await;
-        home.create(&job("train").pods(2).indexed().endless().build()).await;
-        with_a_gone_success(&home, "train").await;
+        home.create(&job("train").pods(2).indexed().run_forever().build()).await;
+        create_gang_with_deleted_success(&home, "train").await;
         let waits = |job: &JobView| {
             let mut conditions = job.status.conditions.iter();
             conditions.any(|held| {
@@ -263,11 +263,11 @@ fn a_job_says_how_a_users_group_is_told_that_no_more_pods_will_come() {
                     && held.message.contains("annotation phalanx.dev/expected-count")
             })
         };
-        home.job_until("train", "it says so", waits).await;
+        home.wait_for_job("train", "it says so", waits).await;
         let annotations = json!({"phalanx.dev/expected-count": "1"});
         home.patch("podgroups/theirs", &json!({"metadata": {"annotations": annotations}})).await;
-        home.runs("train", 1).await;
-        home.job_until("train", "it waits no longer", |job| {
+        home.wait_until_running("train", 1).await;
+        home.wait_for_job("train", "it waits no longer", |job| {
             Condition::is_true(&job.status.conditions, "PodGroupScheduled")
         })
         .await;
@@ -276,19 +276,19 @@ fn a_job_says_how_a_users_group_is_told_that_no_more_pods_will_come() {
 
 #[test]
 fn a_child_whose_annotation_names_a_parent_group_that_is_not_there_says_so() {
-    on_shared_home(async |home| {
-        let owner = parent(&home).await;
-        home.create(&parents(&["workers"])).await;
+    on_shared_test_cluster(async |home| {
+        let owner = create_parent(&home).await;
+        home.create(&parent_workload(&["workers"])).await;
         let mut manifest = child("lost", &owner, "workers");
         manifest["metadata"]["annotations"]["scheduling.k8s.io/parent-compositepodgroup"] = json!("nothing");
         home.create(&manifest).await;
-        let told = home.told("ParentGroupNotFound", "lost").await;
+        let told = home.wait_for_event("ParentGroupNotFound", "lost").await;
         assert!(told.is_none_or(|message| message.contains("there is no CompositePodGroup nothing")));
     });
 }
 
 /// A Workload whose owner would be somebody else's kind, with gangs of these names, two pods each.
-fn parents(templates: &[&str]) -> Value {
+fn parent_workload(templates: &[&str]) -> Value {
     let template = |name: &&str| json!({"name": name, "schedulingPolicy": {"gang": {"minCount": 2}}});
     json!({
         "kind": "Workload", "metadata": {"name": "parents"},
@@ -300,7 +300,7 @@ fn parents(templates: &[&str]) -> Value {
 }
 
 /// A pod that stands for a parent of another kind; a real one, since owners that are not there do not count.
-async fn parent(home: &Home) -> Value {
+async fn create_parent(home: &TestCluster) -> Value {
     let pod = home.create(&pod("parent").annotate("phalanx.dev/run-seconds", "100000").build()).await;
     json!([{"apiVersion": "v1", "kind": "Pod", "name": "parent", "uid": pod["metadata"]["uid"], "controller": true}])
 }
@@ -313,14 +313,14 @@ fn child(name: &str, owner: &Value, template: &str) -> Value {
 // Shows: U-TestJobDelegatedPodGroup, U-TestShouldManageWorkloadForJob, U-gap-two-children
 #[test]
 fn children_of_a_parent_get_groups_of_its_template_and_nothing_else() {
-    on_shared_home(async |home| {
-        let owner = parent(&home).await;
-        let workload = home.create(&parents(&["workers", "servers"])).await;
+    on_shared_test_cluster(async |home| {
+        let owner = create_parent(&home).await;
+        let workload = home.create(&parent_workload(&["workers", "servers"])).await;
         for name in ["left", "right"] {
             home.create(&child(name, &owner, "servers")).await;
         }
         for name in ["left", "right"] {
-            let job = complete(&home, name).await;
+            let job = wait_until_complete(&home, name).await;
             let group = home.pods_of(name)[0].group_name().unwrap().to_owned();
             let group = home.get(&format!("podgroups/{group}")).await;
             let owners = group["metadata"]["ownerReferences"].as_array().unwrap();
@@ -337,27 +337,27 @@ fn children_of_a_parent_get_groups_of_its_template_and_nothing_else() {
 // Shows: U-gap-missing-parent, U-trap-no-plain-pod
 #[test]
 fn a_child_waits_for_the_workload_of_its_parent_and_starts_with_it() {
-    on_shared_home(async |home| {
-        let owner = parent(&home).await;
+    on_shared_test_cluster(async |home| {
+        let owner = create_parent(&home).await;
         home.create(&child("early", &owner, "workers")).await;
         home.create(&job("beside").build()).await;
-        complete(&home, "beside").await;
-        home.pass(MINUTE / 3).await;
+        wait_until_complete(&home, "beside").await;
+        home.advance(MINUTE / 3).await;
         assert!(home.pods_of("early").is_empty());
-        home.create(&parents(&["workers"])).await;
-        complete(&home, "early").await;
+        home.create(&parent_workload(&["workers"])).await;
+        wait_until_complete(&home, "early").await;
         assert!(home.pods_of("early").iter().all(|pod| pod.group_name().is_some()));
     });
 }
 
 /// A Job between a parent and its children, which makes no pods of its own.
-async fn between(home: &Home, owner: &Value) -> Value {
+async fn create_intermediate_job(home: &TestCluster, owner: &Value) -> Value {
     let middle = home.create(&job("middle").meta("ownerReferences", owner.clone()).spec("suspend", true).build()).await;
     let uid = &middle["metadata"]["uid"];
     json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "middle", "uid": uid, "controller": true}])
 }
 
-fn waits_for_owners(job: &JobView) -> Option<&str> {
+fn waiting_message(job: &JobView) -> Option<&str> {
     let waits = job.status.conditions.iter().find(|held| held.kind == "SchedulingBlocked" && held.status == "True");
     waits.filter(|held| held.reason == "ParentWorkloadNotFound").map(|held| held.message.as_str())
 }
@@ -365,21 +365,21 @@ fn waits_for_owners(job: &JobView) -> Option<&str> {
 // One row of the requirements, S004-21, asks for this and for JobSets that compile nothing under a parent.
 #[test]
 fn a_child_finds_the_workload_of_its_root_most_owner_whenever_that_comes() {
-    on_shared_home(async |mut home| {
-        let root = parent(&home).await;
-        let middle = between(&home, &root).await;
+    on_shared_test_cluster(async |mut home| {
+        let root = create_parent(&home).await;
+        let middle = create_intermediate_job(&home, &root).await;
         home.create(&child("early", &middle, "workers")).await;
-        let job = home.job_until("early", "waits", |job| waits_for_owners(job).is_some()).await;
-        let said = waits_for_owners(&job).unwrap();
+        let job = home.wait_for_job("early", "waits", |job| waiting_message(job).is_some()).await;
+        let said = waiting_message(&job).unwrap();
         assert!(said.starts_with("there is no Workload of Job middle or Pod parent, which own this Job"), "{said}");
-        home.restart(Part::Controllers);
-        home.pass(MINUTE / 3).await;
+        home.restart_component(Component::Controllers);
+        home.advance(MINUTE / 3).await;
         assert!(home.pods_of("early").is_empty());
-        home.create(&parents(&["workers"])).await;
+        home.create(&parent_workload(&["workers"])).await;
         home.create(&child("late", &middle, "workers")).await;
         for name in ["early", "late"] {
-            let job = complete(&home, name).await;
-            assert_eq!(waits_for_owners(&job), None, "{name}");
+            let job = wait_until_complete(&home, name).await;
+            assert_eq!(waiting_message(&job), None, "{name}");
             let group = home.pods_of(name)[0].group_name().unwrap().to_owned();
             let group = home.get(&format!("podgroups/{group}")).await;
             let reference = json!({"workloadName": "parents", "templateName": "workers"});
@@ -395,20 +395,20 @@ fn a_child_finds_the_workload_of_its_root_most_owner_whenever_that_comes() {
 
 #[test]
 fn new_pods_join_the_group_of_an_owner_further_up_also_after_a_restart() {
-    on_shared_home(async |mut home| {
-        let root = parent(&home).await;
-        let middle = between(&home, &root).await;
-        home.create(&parents(&["workers"])).await;
+    on_shared_test_cluster(async |mut home| {
+        let root = create_parent(&home).await;
+        let middle = create_intermediate_job(&home, &root).await;
+        home.create(&parent_workload(&["workers"])).await;
         let mut manifest = child("goes-on", &middle, "workers");
         manifest["spec"]["template"]["metadata"]["annotations"] = json!({"phalanx.dev/run-seconds": "100000"});
         home.create(&manifest).await;
-        let before = home.runs("goes-on", 2).await;
-        home.stop(Part::Controllers);
+        let before = home.wait_until_running("goes-on", 2).await;
+        home.stop_component(Component::Controllers);
         home.delete(&format!("pods/{}", before[0].metadata.name)).await;
-        home.go_on(Part::Controllers);
+        home.start_component(Component::Controllers);
         let pods = home
             .eventually("a pod in its place", MINUTE, |home| {
-                let pods = home.running("goes-on");
+                let pods = home.running_pods("goes-on");
                 let is_new = |pod: &Arc<PodView>| before.iter().all(|old| old.metadata.uid != pod.metadata.uid);
                 (pods.len() == 2 && pods.iter().any(is_new)).then_some(pods)
             })
@@ -421,13 +421,13 @@ fn new_pods_join_the_group_of_an_owner_further_up_also_after_a_restart() {
 // Shows: U-trap-parent-change
 #[test]
 fn a_child_follows_the_count_of_its_parents_template() {
-    on_shared_home(async |home| {
-        let owner = parent(&home).await;
-        home.create(&parents(&["workers"])).await;
+    on_shared_test_cluster(async |home| {
+        let owner = create_parent(&home).await;
+        home.create(&parent_workload(&["workers"])).await;
         let mut manifest = child("grows", &owner, "workers");
         manifest["spec"]["template"]["metadata"]["annotations"] = json!({"phalanx.dev/run-seconds": "100000"});
         home.create(&manifest).await;
-        home.runs("grows", 2).await;
+        home.wait_until_running("grows", 2).await;
         let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 1}}});
         home.patch("workloads/parents", &json!({"spec": {"podGroupTemplates": [template]}})).await;
         home.eventually("the group follows", MINUTE, |home| {
@@ -440,12 +440,12 @@ fn a_child_follows_the_count_of_its_parents_template() {
 // Shows: U-e2e-gang-quorum
 #[test]
 fn pods_of_a_gang_wait_until_enough_of_them_are_there() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let policy = json!({"gang": {"minCount": 2}});
         home.create(&json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}))
             .await;
         home.create(&pod("first").group("g").build()).await;
-        home.pass(MINUTE / 3).await;
+        home.advance(MINUTE / 3).await;
         assert!(home.pods().iter().all(|pod| pod.node_name().is_none()), "one is not enough");
         home.create(&pod("second").group("g").build()).await;
         home.eventually("both run", MINUTE, |home| home.pods().iter().all(|pod| pod.is_finished()).then_some(())).await;
@@ -455,7 +455,7 @@ fn pods_of_a_gang_wait_until_enough_of_them_are_there() {
 // Shows: U-e2e-basic-at-once
 #[test]
 fn pods_of_a_basic_group_start_as_they_come() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let policy = json!({"basic": {}});
         home.create(&json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}))
             .await;
@@ -473,10 +473,10 @@ fn pods_of_a_basic_group_start_as_they_come() {
 #[test]
 fn a_deleted_job_takes_its_pods_and_its_objects_along() {
     for policy in ["Background", "Foreground"] {
-        on_shared_home(async |home| {
-            home.create(&job("gone").pods(3).gang().endless().build()).await;
-            home.runs("gone", 3).await;
-            home.delete_by(policy, "jobs/gone").await;
+        on_shared_test_cluster(async |home| {
+            home.create(&job("gone").pods(3).gang().run_forever().build()).await;
+            home.wait_until_running("gone", 3).await;
+            home.delete_with_policy(policy, "jobs/gone").await;
             home.eventually("all gone", MINUTE, |home| {
                 let left = home.pods().len() + home.pod_groups().len() + home.workloads().len() + home.jobs().len();
                 (left == 0).then_some(())
@@ -489,25 +489,25 @@ fn a_deleted_job_takes_its_pods_and_its_objects_along() {
 // Shows: U-gap-cascade, U-TestPodGroupProtectionController
 #[test]
 fn a_group_stays_with_its_job_when_the_workload_goes_and_with_its_pods_when_it_is_deleted() {
-    on_shared_home(async |home| {
-        home.create(&job("stays").pods(2).gang().endless().build()).await;
-        let pods = home.runs("stays", 2).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("stays").pods(2).gang().run_forever().build()).await;
+        let pods = home.wait_until_running("stays", 2).await;
         let group = home.pod_groups().pop().unwrap();
         home.delete(&format!("workloads/{}", home.workloads()[0].metadata.name)).await;
         home.eventually("the Workload goes", MINUTE, |home| home.workloads().is_empty().then_some(())).await;
-        home.pass(MINUTE / 6).await;
+        home.advance(MINUTE / 6).await;
         assert!(
             home.pod_groups()
                 .iter()
                 .any(|left| left.metadata.uid == group.metadata.uid && !left.metadata.is_deleting())
         );
         home.delete(&format!("podgroups/{}", group.metadata.name)).await;
-        home.pass(MINUTE / 6).await;
+        home.advance(MINUTE / 6).await;
         assert!(home.pod_groups()[0].metadata.is_deleting(), "its pods live");
         for pod in &pods {
-            home.end(pod, 0).await;
+            home.end_pod(pod, 0).await;
         }
-        complete(&home, "stays").await;
+        wait_until_complete(&home, "stays").await;
         home.eventually("then it goes", MINUTE, |home| home.pod_groups().is_empty().then_some(())).await;
     });
 }
@@ -515,10 +515,10 @@ fn a_group_stays_with_its_job_when_the_workload_goes_and_with_its_pods_when_it_i
 // Shows: U-gap-names
 #[test]
 fn jobs_with_long_names_and_dots_have_their_groups() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         for name in [format!("very.long.{}", "n".repeat(52)), "l".repeat(63), "d.o.t.s".to_owned()] {
             home.create(&job(&name).pods(2).gang().build()).await;
-            complete(&home, &name).await;
+            wait_until_complete(&home, &name).await;
             assert!(home.pods_of(&name).iter().all(|pod| pod.group_name().is_some()), "{name}");
         }
         assert_eq!((home.workloads().len(), home.pod_groups().len()), (3, 3));

@@ -5,26 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::views::PodView;
-use controlplane::Part;
+use controlplane::Component;
 use serde_json::{Value, json};
-use testkit::{Home, JobBuilder, job, on_shared_home};
+use testkit::{JobBuilder, TestCluster, job, on_shared_test_cluster};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-fn limited(name: &str, pods: i32, limit: i32) -> JobBuilder {
-    job(name).pods(pods).indexed().endless().spec("backoffLimitPerIndex", limit)
+fn job_with_index_limit(name: &str, pods: i32, limit: i32) -> JobBuilder {
+    job(name).pods(pods).indexed().run_forever().spec("backoffLimitPerIndex", limit)
 }
 
 /// The pods that run, by their index.
-fn by_index(home: &Home, name: &str) -> BTreeMap<u32, Arc<PodView>> {
-    home.running(name).into_iter().map(|pod| (pod.metadata.labels.get(INDEX).unwrap().parse().unwrap(), pod)).collect()
+fn by_index(home: &TestCluster, name: &str) -> BTreeMap<u32, Arc<PodView>> {
+    home.running_pods(name)
+        .into_iter()
+        .map(|pod| (pod.metadata.labels.get(INDEX).unwrap().parse().unwrap(), pod))
+        .collect()
 }
 
 /// Waits until exactly these indexes run.
-async fn run(home: &Home, name: &str, indexes: &[u32]) -> BTreeMap<u32, Arc<PodView>> {
+async fn wait_until_indexes_run(home: &TestCluster, name: &str, indexes: &[u32]) -> BTreeMap<u32, Arc<PodView>> {
     home.eventually(&format!("{indexes:?} run"), 3 * MINUTE, |home| {
         let running = by_index(home, name);
         (running.keys().copied().collect::<Vec<_>>() == indexes).then_some(running)
@@ -32,8 +35,8 @@ async fn run(home: &Home, name: &str, indexes: &[u32]) -> BTreeMap<u32, Arc<PodV
     .await
 }
 
-async fn ends(home: &Home, name: &str, kind: &str, reason: &str) -> Value {
-    let (_, condition) = home.ended(name, 3 * MINUTE).await;
+async fn wait_until_ended(home: &TestCluster, name: &str, kind: &str, reason: &str) -> Value {
+    let (_, condition) = home.wait_until_ended(name, 3 * MINUTE).await;
     assert_eq!((condition.kind.as_str(), condition.reason.as_str()), (kind, reason), "{name}: {condition:?}");
     home.eventually("every pod is let go", MINUTE, |home| {
         home.pods().iter().all(|pod| !pod.metadata.has_finalizer(TRACKING)).then_some(())
@@ -43,7 +46,7 @@ async fn ends(home: &Home, name: &str, kind: &str, reason: &str) -> Value {
 }
 
 /// Completed and failed indexes.
-fn told(status: &Value) -> (&str, &str) {
+fn reported_indexes(status: &Value) -> (&str, &str) {
     let text = |field: &str| status[field].as_str().unwrap_or_default();
     (text("completedIndexes"), text("failedIndexes"))
 }
@@ -51,101 +54,105 @@ fn told(status: &Value) -> (&str, &str) {
 // Shows: U-TestBackoffLimitPerIndex
 #[test]
 fn an_index_that_fails_within_its_limit_is_tried_again_and_the_job_completes() {
-    on_shared_home(async |home| {
-        home.create(&limited("tries", 2, 1).build()).await;
-        let pods = run(&home, "tries", &[0, 1]).await;
-        home.end(&pods[&0], 1).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job_with_index_limit("tries", 2, 1).build()).await;
+        let pods = wait_until_indexes_run(&home, "tries", &[0, 1]).await;
+        home.end_pod(&pods[&0], 1).await;
         home.eventually("counted", MINUTE, |home| home.job("tries").filter(|job| job.status.failed == 1)).await;
-        let pods = run(&home, "tries", &[0, 1]).await;
+        let pods = wait_until_indexes_run(&home, "tries", &[0, 1]).await;
         for pod in pods.values() {
-            home.end(pod, 0).await;
+            home.end_pod(pod, 0).await;
         }
-        let status = ends(&home, "tries", "Complete", "CompletionsReached").await;
-        assert_eq!((told(&status), &status["failed"], &status["succeeded"]), (("0,1", ""), &json!(1), &json!(2)));
+        let status = wait_until_ended(&home, "tries", "Complete", "CompletionsReached").await;
+        assert_eq!(
+            (reported_indexes(&status), &status["failed"], &status["succeeded"]),
+            (("0,1", ""), &json!(1), &json!(2))
+        );
     });
 }
 
 // Shows: U-TestBackoffLimitPerIndex, U-e2e-job-per-index-all-run
 #[test]
 fn the_other_indexes_go_on_when_one_has_failed_for_good() {
-    on_shared_home(async |mut home| {
-        home.create(&limited("goes-on", 3, 0).spec("parallelism", 2).build()).await;
-        let pods = run(&home, "goes-on", &[0, 1]).await;
-        home.end(&pods[&0], 1).await;
-        let pods = run(&home, "goes-on", &[1, 2]).await;
-        home.restart(Part::Controllers);
+    on_shared_test_cluster(async |mut home| {
+        home.create(&job_with_index_limit("goes-on", 3, 0).spec("parallelism", 2).build()).await;
+        let pods = wait_until_indexes_run(&home, "goes-on", &[0, 1]).await;
+        home.end_pod(&pods[&0], 1).await;
+        let pods = wait_until_indexes_run(&home, "goes-on", &[1, 2]).await;
+        home.restart_component(Component::Controllers);
         for pod in pods.values() {
-            home.end(pod, 0).await;
+            home.end_pod(pod, 0).await;
         }
-        let status = ends(&home, "goes-on", "Failed", "FailedIndexes").await;
-        assert_eq!((told(&status), &status["failed"]), (("1,2", "0"), &json!(1)));
+        let status = wait_until_ended(&home, "goes-on", "Failed", "FailedIndexes").await;
+        assert_eq!((reported_indexes(&status), &status["failed"]), (("1,2", "0"), &json!(1)));
     });
 }
 
 // Shows: U-TestBackoffLimitPerIndex
 #[test]
 fn the_limit_of_the_whole_job_ends_it_before_that_of_an_index() {
-    on_shared_home(async |home| {
-        home.create(&limited("whole", 3, 1).spec("backoffLimit", 1).build()).await;
-        let pods = run(&home, "whole", &[0, 1, 2]).await;
-        home.end(&pods[&0], 1).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job_with_index_limit("whole", 3, 1).spec("backoffLimit", 1).build()).await;
+        let pods = wait_until_indexes_run(&home, "whole", &[0, 1, 2]).await;
+        home.end_pod(&pods[&0], 1).await;
         home.eventually("counted", MINUTE, |home| home.job("whole").filter(|job| job.status.failed == 1)).await;
-        let pods = run(&home, "whole", &[0, 1, 2]).await;
-        home.end(&pods[&1], 1).await;
-        let status = ends(&home, "whole", "Failed", "BackoffLimitExceeded").await;
+        let pods = wait_until_indexes_run(&home, "whole", &[0, 1, 2]).await;
+        home.end_pod(&pods[&1], 1).await;
+        let status = wait_until_ended(&home, "whole", "Failed", "BackoffLimitExceeded").await;
         // The last try of index 0 and the first of index 2 were stopped: they count, but no index has failed.
-        assert_eq!((told(&status), &status["failed"]), (("", ""), &json!(4)));
+        assert_eq!((reported_indexes(&status), &status["failed"]), (("", ""), &json!(4)));
     });
 }
 
 // Shows: U-TestBackoffLimitPerIndex, U-e2e-job-per-index-max-failed
 #[test]
 fn too_many_failed_indexes_end_the_job_and_the_pods_of_the_others() {
-    on_shared_home(async |home| {
-        home.create(&limited("few", 4, 0).spec("maxFailedIndexes", 1).build()).await;
-        let pods = run(&home, "few", &[0, 1, 2, 3]).await;
-        home.end(&pods[&3], 0).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job_with_index_limit("few", 4, 0).spec("maxFailedIndexes", 1).build()).await;
+        let pods = wait_until_indexes_run(&home, "few", &[0, 1, 2, 3]).await;
+        home.end_pod(&pods[&3], 0).await;
         for index in [0, 2] {
-            home.end(&pods[&index], 1).await;
+            home.end_pod(&pods[&index], 1).await;
         }
-        let status = ends(&home, "few", "Failed", "MaxFailedIndexesExceeded").await;
+        let status = wait_until_ended(&home, "few", "Failed", "MaxFailedIndexesExceeded").await;
         // The pod of index 1 was stopped: it counts, but its index has not failed.
-        assert_eq!((told(&status), &status["failed"]), (("3", "0,2"), &json!(3)));
-        home.eventually("nothing runs", MINUTE, |home| home.running("few").is_empty().then_some(())).await;
+        assert_eq!((reported_indexes(&status), &status["failed"]), (("3", "0,2"), &json!(3)));
+        home.eventually("nothing runs", MINUTE, |home| home.running_pods("few").is_empty().then_some(())).await;
     });
 }
 
 // Shows: U-TestBackoffLimitPerIndex, U-e2e-job-per-index-fail-index
 #[test]
 fn a_rule_that_fails_an_index_fails_it_at_once_and_no_other() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let rule = json!({"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}});
-        home.create(&limited("rule", 2, 5).spec("podFailurePolicy", json!({"rules": [rule]})).build()).await;
-        let pods = run(&home, "rule", &[0, 1]).await;
-        home.end(&pods[&1], 3).await;
-        home.end(&pods[&0], 0).await;
-        let status = ends(&home, "rule", "Failed", "FailedIndexes").await;
-        assert_eq!((told(&status), home.made("pods")), (("0", "1"), 2));
+        home.create(&job_with_index_limit("rule", 2, 5).spec("podFailurePolicy", json!({"rules": [rule]})).build())
+            .await;
+        let pods = wait_until_indexes_run(&home, "rule", &[0, 1]).await;
+        home.end_pod(&pods[&1], 3).await;
+        home.end_pod(&pods[&0], 0).await;
+        let status = wait_until_ended(&home, "rule", "Failed", "FailedIndexes").await;
+        assert_eq!((reported_indexes(&status), home.created_count("pods")), (("0", "1"), 2));
     });
 }
 
 // Shows: U-TestBackoffLimitPerIndex_DelayedPodDeletion, U-e2e-job-per-index-annotation
 #[test]
 fn the_last_failed_pod_of_an_index_is_kept_until_its_successor_carries_on_the_count() {
-    on_shared_home(async |mut home| {
-        home.create(&limited("carries", 1, 2).build()).await;
+    on_shared_test_cluster(async |mut home| {
+        home.create(&job_with_index_limit("carries", 1, 2).build()).await;
         for round in 0..3 {
-            let pods = run(&home, "carries", &[0]).await;
+            let pods = wait_until_indexes_run(&home, "carries", &[0]).await;
             let count = pods[&0].metadata.annotations.get(FAILURES);
             assert_eq!(count.map(String::as_str), Some(round.to_string().as_str()));
             if round == 2 {
                 break;
             }
-            home.end(&pods[&0], 1).await;
+            home.end_pod(&pods[&0], 1).await;
             // Deleted, it stays while nothing else knows the count.
             home.delete(&format!("pods/{}", pods[&0].metadata.name)).await;
-            home.restart(Part::Controllers);
-            let successor = |home: &Home| {
+            home.restart_component(Component::Controllers);
+            let successor = |home: &TestCluster| {
                 by_index(home, "carries").into_values().find(|pod| pod.metadata.uid != pods[&0].metadata.uid)
             };
             home.eventually("its successor runs", 3 * MINUTE, successor).await;
@@ -155,7 +162,7 @@ fn the_last_failed_pod_of_an_index_is_kept_until_its_successor_carries_on_the_co
             })
             .await;
             let history = home.history();
-            let of_it = |found: &dyn Fn(&testkit::Change) -> bool| history.iter().position(found).unwrap();
+            let of_it = |found: &dyn Fn(&testkit::RecordedWrite) -> bool| history.iter().position(found).unwrap();
             let went = of_it(&|change| change.resource == "pods" && change.name() == name && change.deleted);
             let next = json!((round + 1).to_string());
             let came = of_it(&|change| {
@@ -164,41 +171,41 @@ fn the_last_failed_pod_of_an_index_is_kept_until_its_successor_carries_on_the_co
             });
             assert!(came < went, "round {round}");
         }
-        home.end(&by_index(&home, "carries")[&0], 1).await;
-        let status = ends(&home, "carries", "Failed", "FailedIndexes").await;
-        assert_eq!((told(&status), &status["failed"]), (("", "0"), &json!(3)));
+        home.end_pod(&by_index(&home, "carries")[&0], 1).await;
+        let status = wait_until_ended(&home, "carries", "Failed", "FailedIndexes").await;
+        assert_eq!((reported_indexes(&status), &status["failed"]), (("", "0"), &json!(3)));
     });
 }
 
 // Shows: U-TestBackoffLimitPerIndex_JobPodsCreatedWithExponentialBackoff
 #[test]
 fn an_index_waits_for_its_own_failures_and_not_for_those_of_others() {
-    on_shared_home(async |home| {
-        home.create(&limited("apart", 2, 4).build()).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job_with_index_limit("apart", 2, 4).build()).await;
         let unit = home.pod_backoff();
         let second = Duration::from_secs(1);
         let created = |pod: &PodView| pod.metadata.creation_timestamp.unwrap();
         for factor in [1, 2] {
-            let pods = run(&home, "apart", &[0, 1]).await;
+            let pods = wait_until_indexes_run(&home, "apart", &[0, 1]).await;
             let at = home.now();
-            home.end(&pods[&0], 1).await;
-            let next = run(&home, "apart", &[0, 1]).await;
+            home.end_pod(&pods[&0], 1).await;
+            let next = wait_until_indexes_run(&home, "apart", &[0, 1]).await;
             let waited = Duration::try_from(created(&next[&0]).duration_since(at)).unwrap_or_default();
             assert!(waited + second >= factor * unit, "{waited:?}");
             assert_eq!(next[&1].metadata.uid, pods[&1].metadata.uid, "the other is as it was");
         }
         let pods = by_index(&home, "apart");
         let at = home.now();
-        home.end(&pods[&1], 1).await;
-        let next = run(&home, "apart", &[0, 1]).await;
+        home.end_pod(&pods[&1], 1).await;
+        let next = wait_until_indexes_run(&home, "apart", &[0, 1]).await;
         let waited = Duration::try_from(created(&next[&1]).duration_since(at)).unwrap_or_default();
-        let most = home.patience(unit + 2 * second);
+        let most = home.scaled_timeout(unit + 2 * second);
         assert!(waited + second >= unit && waited <= most, "its first failure: {waited:?}");
     });
 }
 
-fn succeeds_by(name: &str, pods: i32, rules: Value) -> JobBuilder {
-    job(name).pods(pods).indexed().endless().spec("successPolicy", json!({"rules": rules}))
+fn job_with_success_policy(name: &str, pods: i32, rules: Value) -> JobBuilder {
+    job(name).pods(pods).indexed().run_forever().spec("successPolicy", json!({"rules": rules}))
 }
 
 // Shows: U-TestSuccessPolicy, U-e2e-job-success-policy
@@ -210,19 +217,23 @@ fn a_job_succeeds_when_a_rule_of_its_policy_is_met_and_the_pods_that_remain_end(
         ("a count of some", json!([{"succeededIndexes": "1-3", "succeededCount": 1}]), vec![2], "2"),
         ("whichever is met", json!([{"succeededIndexes": "0"}, {"succeededIndexes": "3"}]), vec![3], "3"),
     ] {
-        on_shared_home(async |home| {
-            home.create(&succeeds_by("enough", 4, rules).build()).await;
-            let pods = run(&home, "enough", &[0, 1, 2, 3]).await;
+        on_shared_test_cluster(async |home| {
+            home.create(&job_with_success_policy("enough", 4, rules).build()).await;
+            let pods = wait_until_indexes_run(&home, "enough", &[0, 1, 2, 3]).await;
             for index in &indexes {
-                home.end(&pods[index], 0).await;
+                home.end_pod(&pods[index], 0).await;
             }
-            let status = ends(&home, "enough", "Complete", "SuccessPolicy").await;
-            assert_eq!((told(&status).0, &status["succeeded"]), (completed, &json!(indexes.len())), "{case}");
+            let status = wait_until_ended(&home, "enough", "Complete", "SuccessPolicy").await;
+            assert_eq!(
+                (reported_indexes(&status).0, &status["succeeded"]),
+                (completed, &json!(indexes.len())),
+                "{case}"
+            );
             assert_eq!(status["failed"].as_i64().unwrap_or(0), 0, "what was stopped did not fail: {case}");
             let conditions = status["conditions"].as_array().unwrap();
             let met = conditions.iter().find(|held| held["type"] == "SuccessCriteriaMet").unwrap();
             assert_eq!((&met["status"], &met["reason"]), (&json!("True"), &json!("SuccessPolicy")), "{case}");
-            home.eventually("the rest ends", MINUTE, |home| home.running("enough").is_empty().then_some(())).await;
+            home.eventually("the rest ends", MINUTE, |home| home.running_pods("enough").is_empty().then_some(())).await;
         });
     }
 }
@@ -230,27 +241,28 @@ fn a_job_succeeds_when_a_rule_of_its_policy_is_met_and_the_pods_that_remain_end(
 // Shows: U-TestSuccessPolicy
 #[test]
 fn without_a_rule_that_is_met_all_indexes_have_to_succeed() {
-    on_shared_home(async |home| {
-        home.create(&succeeds_by("all", 2, json!([{"succeededIndexes": "0-1"}])).build()).await;
-        let pods = run(&home, "all", &[0, 1]).await;
-        home.end(&pods[&1], 0).await;
-        run(&home, "all", &[0]).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job_with_success_policy("all", 2, json!([{"succeededIndexes": "0-1"}])).build()).await;
+        let pods = wait_until_indexes_run(&home, "all", &[0, 1]).await;
+        home.end_pod(&pods[&1], 0).await;
+        wait_until_indexes_run(&home, "all", &[0]).await;
         assert!(home.job("all").unwrap().status.completion_time.is_none());
-        home.end(&pods[&0], 0).await;
-        ends(&home, "all", "Complete", "SuccessPolicy").await;
+        home.end_pod(&pods[&0], 0).await;
+        wait_until_ended(&home, "all", "Complete", "SuccessPolicy").await;
     });
 }
 
 // Shows: U-TestSuccessPolicy
 #[test]
 fn a_job_that_has_failed_by_its_indexes_does_not_succeed_by_its_policy() {
-    on_shared_home(async |home| {
-        let manifest = succeeds_by("loses", 2, json!([{"succeededIndexes": "0-1"}])).spec("backoffLimitPerIndex", 0);
+    on_shared_test_cluster(async |home| {
+        let manifest =
+            job_with_success_policy("loses", 2, json!([{"succeededIndexes": "0-1"}])).spec("backoffLimitPerIndex", 0);
         home.create(&manifest.build()).await;
-        let pods = run(&home, "loses", &[0, 1]).await;
-        home.end(&pods[&0], 1).await;
-        home.end(&pods[&1], 0).await;
-        let status = ends(&home, "loses", "Failed", "FailedIndexes").await;
-        assert_eq!(told(&status), ("1", "0"));
+        let pods = wait_until_indexes_run(&home, "loses", &[0, 1]).await;
+        home.end_pod(&pods[&0], 1).await;
+        home.end_pod(&pods[&1], 0).await;
+        let status = wait_until_ended(&home, "loses", "Failed", "FailedIndexes").await;
+        assert_eq!(reported_indexes(&status), ("1", "0"));
     });
 }

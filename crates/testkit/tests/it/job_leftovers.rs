@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::clock::rfc3339;
 use api::views::PodPhase;
 use serde_json::{Value, json};
-use testkit::{Home, JobBuilder, job, on_shared_home, pod};
+use testkit::{JobBuilder, TestCluster, job, on_shared_test_cluster, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const NODES: &str = "/api/v1/nodes";
@@ -13,11 +13,11 @@ const NODES: &str = "/api/v1/nodes";
 // Shows: U-e2e-ttl
 #[test]
 fn an_ended_job_goes_with_its_pods_when_its_time_is_over() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         home.create(&job("brief").pods(2).gang().spec("ttlSecondsAfterFinished", 3).build()).await;
         home.eventually("all gone", 2 * MINUTE, |home| {
             let left = home.jobs().len() + home.pods().len() + home.workloads().len() + home.pod_groups().len();
-            (left == 0 && home.made("pods") == 2).then_some(())
+            (left == 0 && home.created_count("pods") == 2).then_some(())
         })
         .await;
         let history = home.history();
@@ -35,7 +35,7 @@ fn an_ended_job_goes_with_its_pods_when_its_time_is_over() {
 }
 
 /// A Workload that a user made for the Job of this name, and a PodGroup of it if there is to be one.
-async fn users_objects(home: &Home, job: &str, with_group: bool) {
+async fn create_user_objects(home: &TestCluster, job: &str, with_group: bool) {
     let policy = json!({"gang": {"minCount": 2}});
     let stands_for = json!({"apiGroup": "batch", "kind": "Job", "name": job});
     let templates = json!([{"name": "workers", "schedulingPolicy": policy}]);
@@ -53,10 +53,10 @@ async fn users_objects(home: &Home, job: &str, with_group: bool) {
 }
 
 /// Waits until neither a Job nor a pod is left, and only the user's objects are.
-async fn only_users_objects_are_left(home: &Home, case: &str, workloads: usize, groups: usize) {
+async fn wait_until_only_user_objects_remain(home: &TestCluster, case: &str, workloads: usize, groups: usize) {
     home.eventually(&format!("{case}: Jobs and pods go"), 3 * MINUTE, |home| {
         let left = (home.jobs().len() + home.pods().len(), home.workloads().len(), home.pod_groups().len());
-        (left == (0, workloads, groups) && home.made("pods") > 0).then_some(())
+        (left == (0, workloads, groups) && home.created_count("pods") > 0).then_some(())
     })
     .await;
 }
@@ -69,15 +69,15 @@ fn a_deleted_job_takes_its_pods_along_whatever_the_user_made_for_it() {
         [("Background", false), ("Background", true), ("Foreground", false), ("Foreground", true)]
     {
         let case = format!("{policy}, with a PodGroup of the user: {with_group}");
-        on_shared_home(async |home| {
-            users_objects(&home, "tr", with_group).await;
-            home.create(&job("tr").pods(2).endless().build()).await;
-            let pods = home.runs("tr", 2).await;
+        on_shared_test_cluster(async |home| {
+            create_user_objects(&home, "tr", with_group).await;
+            home.create(&job("tr").pods(2).run_forever().build()).await;
+            let pods = home.wait_until_running("tr", 2).await;
             assert!(pods.iter().all(|pod| pod.group_name().is_some()), "{case}");
-            home.delete_by(policy, "jobs/tr").await;
-            only_users_objects_are_left(&home, &case, 1, usize::from(with_group)).await;
-            home.create(&job("tr").pods(2).endless().build()).await;
-            home.runs("tr", 2).await;
+            home.delete_with_policy(policy, "jobs/tr").await;
+            wait_until_only_user_objects_remain(&home, &case, 1, usize::from(with_group)).await;
+            home.create(&job("tr").pods(2).run_forever().build()).await;
+            home.wait_until_running("tr", 2).await;
             assert_eq!(home.pods().len(), 2, "{case}: none of the Job before runs beside them");
         });
     }
@@ -86,17 +86,17 @@ fn a_deleted_job_takes_its_pods_along_whatever_the_user_made_for_it() {
 #[test]
 fn an_ended_job_whose_workload_stays_takes_its_pods_along_when_its_time_is_over() {
     for with_group in [false, true] {
-        on_shared_home(async |home| {
-            users_objects(&home, "tr", with_group).await;
+        on_shared_test_cluster(async |home| {
+            create_user_objects(&home, "tr", with_group).await;
             home.create(&job("tr").pods(2).spec("ttlSecondsAfterFinished", 1).build()).await;
             let case = format!("with a PodGroup of the user: {with_group}");
-            only_users_objects_are_left(&home, &case, 1, usize::from(with_group)).await;
+            wait_until_only_user_objects_remain(&home, &case, 1, usize::from(with_group)).await;
         });
     }
 }
 
 /// A CronJob `c` that keeps none of its ended Jobs, and has one to make up for now.
-async fn late_cron_job(home: &Home, job: JobBuilder) {
+async fn create_overdue_cron_job(home: &TestCluster, job: JobBuilder) {
     let template = json!({"spec": job.build()["spec"]});
     let spec = json!({
         "schedule": "* * * * *", "suspend": true, "successfulJobsHistoryLimit": 0, "jobTemplate": template,
@@ -110,21 +110,21 @@ async fn late_cron_job(home: &Home, job: JobBuilder) {
 
 #[test]
 fn a_job_that_its_cron_job_no_longer_keeps_takes_its_pods_along_though_its_workload_stays() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         // The Job is named after its minute, which is one of these.
         let minute = home.now().as_second() / 60;
         for minute in minute - 1..minute + 4 {
-            users_objects(&home, &format!("c-{minute}"), false).await;
+            create_user_objects(&home, &format!("c-{minute}"), false).await;
         }
-        late_cron_job(&home, job("x").pods(2)).await;
+        create_overdue_cron_job(&home, job("x").pods(2)).await;
         home.eventually("a Job of it has ended", 3 * MINUTE, |home| {
             let history = home.history();
-            let is_it = |change: &&testkit::Change| change.resource == "batch/jobs";
+            let is_it = |change: &&testkit::RecordedWrite| change.resource == "batch/jobs";
             history.iter().filter(is_it).any(|change| change.object["status"]["succeeded"] == 2).then_some(())
         })
         .await;
         home.patch("cronjobs/c", &json!({"spec": {"suspend": true}})).await;
-        only_users_objects_are_left(&home, "history", 5, 0).await;
+        wait_until_only_user_objects_remain(&home, "history", 5, 0).await;
         let history = home.history();
         let mut pods = history.iter().filter(|change| change.resource == "pods" && change.created);
         assert!(pods.all(|pod| pod.object["spec"]["schedulingGroup"]["podGroupName"].is_string()));
@@ -132,7 +132,7 @@ fn a_job_that_its_cron_job_no_longer_keeps_takes_its_pods_along_though_its_workl
 }
 
 /// A node of the test's own, which no kubelet stands behind and nobody else uses.
-async fn own_node(home: &Home, is_out_of_service: bool) -> String {
+async fn own_node(home: &TestCluster, is_out_of_service: bool) -> String {
     let name = format!("away-{}", home.namespace());
     let mut taints = vec![];
     if is_out_of_service {
@@ -151,7 +151,7 @@ async fn own_node(home: &Home, is_out_of_service: bool) -> String {
 }
 
 /// A pod that runs there, as far as anybody can tell.
-async fn pod_on(home: &Home, node: &str, name: &str, change: impl FnOnce(&mut Value)) {
+async fn pod_on(home: &TestCluster, node: &str, name: &str, change: impl FnOnce(&mut Value)) {
     let mut manifest = pod(name).build();
     manifest["spec"]["nodeName"] = json!(node);
     manifest["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
@@ -162,8 +162,8 @@ async fn pod_on(home: &Home, node: &str, name: &str, change: impl FnOnce(&mut Va
 
 // Shows: U-TestPodGcOrphanedPodsWithFinalizer, U-TestPodGcForPodsWithDuplicatedFieldKeys
 #[test]
-fn pods_whose_node_is_gone_end_as_disrupted_though_somebody_holds_them_or_their_lists_have_doubles() {
-    on_shared_home(async |home| {
+fn pods_of_a_missing_node_end_as_disrupted_despite_finalizers_or_duplicate_list_keys() {
+    on_shared_test_cluster(async |home| {
         let node = own_node(&home, false).await;
         pod_on(&home, &node, "held", |pod| pod["metadata"]["finalizers"] = json!(["example.com/held"])).await;
         pod_on(&home, &node, "doubled", |pod| {
@@ -193,7 +193,7 @@ fn pods_whose_node_is_gone_end_as_disrupted_though_somebody_holds_them_or_their_
 // Shows: U-TestTerminatingOnOutOfServiceNode
 #[test]
 fn a_pod_that_is_ending_on_a_node_out_of_service_is_taken_away() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let node = own_node(&home, true).await;
         pod_on(&home, &node, "stuck", |_| {}).await;
         home.delete("pods/stuck").await;
@@ -205,17 +205,17 @@ fn a_pod_that_is_ending_on_a_node_out_of_service_is_taken_away() {
 // Shows: U-TestDoubleDeletionWithFinalizer
 #[test]
 fn a_held_pod_that_is_deleted_twice_goes_when_it_is_let_go() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let mut held = pod("held").annotate("phalanx.dev/run-seconds", "100000").build();
         held["metadata"]["finalizers"] = json!(["example.com/held"]);
         home.create(&held).await;
-        let is_in = |home: &Home, phase: PodPhase| (home.pods().first()?.status.phase == phase).then_some(());
+        let is_in = |home: &TestCluster, phase: PodPhase| (home.pods().first()?.status.phase == phase).then_some(());
         home.eventually("it runs", MINUTE, |home| is_in(home, PodPhase::Running)).await;
         for _ in 0..2 {
             home.delete("pods/held").await;
             home.eventually("it has ended", MINUTE, |home| is_in(home, PodPhase::Failed)).await;
         }
-        home.pass(MINUTE / 6).await;
+        home.advance(MINUTE / 6).await;
         assert_eq!(home.pods().len(), 1, "it is held");
         home.patch("pods/held", &json!({"metadata": {"finalizers": null}})).await;
         home.eventually("it goes", MINUTE, |home| home.pods().is_empty().then_some(())).await;
@@ -226,7 +226,7 @@ fn a_held_pod_that_is_deleted_twice_goes_when_it_is_let_go() {
 // Shows: U-TestActivePodSchedulingGroupIndexer
 #[test]
 fn a_deleted_group_goes_when_the_last_pod_that_names_it_has_ended_and_not_before() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         let policy = json!({"basic": {}});
         let group = json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}});
         home.create(&group).await;
@@ -240,10 +240,10 @@ fn a_deleted_group_goes_when_the_last_pod_that_names_it_has_ended_and_not_before
             })
             .await;
         home.delete("podgroups/g").await;
-        home.end(&pods[0], 0).await;
-        home.pass(MINUTE / 6).await;
+        home.end_pod(&pods[0], 0).await;
+        home.advance(MINUTE / 6).await;
         assert!(home.pod_groups().first().is_some_and(|group| group.metadata.is_deleting()), "one lives");
-        home.end(&pods[1], 1).await;
+        home.end_pod(&pods[1], 1).await;
         home.eventually("the group goes", MINUTE, |home| home.pod_groups().is_empty().then_some(())).await;
         assert_eq!(home.pods().len(), 2, "and its pods stay");
         home.create(&group).await;

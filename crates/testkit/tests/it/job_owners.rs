@@ -3,39 +3,39 @@
 use std::time::Duration;
 
 use api::views::{Condition, JobView};
-use controlplane::Part;
+use controlplane::Component;
 use serde_json::{Value, json};
-use testkit::{Home, JobBuilder, job, on_shared_home, pod};
+use testkit::{JobBuilder, TestCluster, job, on_shared_test_cluster, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 const OTHERS: &str = "example.com/other";
 
 /// Pods that end only when the test says so, whatever they are told.
-fn stubborn(job: JobBuilder) -> JobBuilder {
-    job.endless().annotate("phalanx.dev/ignore-stop", "true").pod_spec("terminationGracePeriodSeconds", 3600)
+fn ignoring_termination(job: JobBuilder) -> JobBuilder {
+    job.run_forever().annotate("phalanx.dev/ignore-stop", "true").pod_spec("terminationGracePeriodSeconds", 3600)
 }
 
-async fn complete(home: &Home, name: &str) {
-    let (_, condition) = home.ended(name, MINUTE).await;
+async fn wait_until_complete(home: &TestCluster, name: &str) {
+    let (_, condition) = home.wait_until_ended(name, MINUTE).await;
     assert_eq!(condition.kind, "Complete", "{name}: {condition:?}");
 }
 
 /// What the controllers have done to a Job: nothing, when its only write was its creation.
-fn writes_to(home: &Home, name: &str) -> usize {
+fn writes_to(home: &TestCluster, name: &str) -> usize {
     home.history().iter().filter(|change| change.resource == "batch/jobs" && change.name() == name).count()
 }
 
 // Shows: U-TestManagedBy, U-TestManagedBy_Reenabling, U-e2e-job-managed-by
 #[test]
 fn a_job_of_another_controller_is_left_alone_and_one_that_names_ours_is_not() {
-    on_shared_home(async |mut home| {
+    on_shared_test_cluster(async |mut home| {
         home.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
         home.create(&job("ours").spec("managedBy", "kubernetes.io/job-controller").build()).await;
-        complete(&home, "ours").await;
-        home.restart(Part::Controllers);
+        wait_until_complete(&home, "ours").await;
+        home.restart_component(Component::Controllers);
         home.create(&job("after").build()).await;
-        complete(&home, "after").await;
+        wait_until_complete(&home, "after").await;
         assert_eq!((home.pods_of("theirs").len(), writes_to(&home, "theirs")), (0, 1));
         assert_eq!(home.workloads().len(), 2, "nor has it objects");
     });
@@ -44,14 +44,14 @@ fn a_job_of_another_controller_is_left_alone_and_one_that_names_ours_is_not() {
 // Shows: U-TestManagedBy_RecreatedJob
 #[test]
 fn a_job_of_another_controller_under_a_name_of_ours_is_left_alone() {
-    on_shared_home(async |home| {
-        home.create(&job("name").pods(2).endless().build()).await;
-        home.runs("name", 2).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("name").pods(2).run_forever().build()).await;
+        home.wait_until_running("name", 2).await;
         home.delete("jobs/name").await;
         home.eventually("gone", MINUTE, |home| home.job("name").is_none().then_some(())).await;
         home.create(&job("name").pods(2).spec("managedBy", OTHERS).build()).await;
         home.create(&job("after").build()).await;
-        complete(&home, "after").await;
+        wait_until_complete(&home, "after").await;
         home.eventually("the first one's pods go", MINUTE, |home| home.pods_of("name").is_empty().then_some(())).await;
         let uid = home.job("name").unwrap().metadata.uid.clone();
         let writes = home.history().into_iter().filter(|change| change.object["metadata"]["uid"] == *uid).count();
@@ -62,7 +62,7 @@ fn a_job_of_another_controller_under_a_name_of_ours_is_left_alone() {
 // Shows: U-TestManagedBy_UsingReservedJobFinalizers
 #[test]
 fn pods_that_another_controller_holds_are_not_let_go_by_ours() {
-    on_shared_home(async |mut home| {
+    on_shared_test_cluster(async |mut home| {
         let theirs = home.create(&job("theirs").spec("managedBy", OTHERS).build()).await;
         let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "theirs", "controller": true,
             "uid": theirs["metadata"]["uid"]}]);
@@ -72,10 +72,10 @@ fn pods_that_another_controller_holds_are_not_let_go_by_ours() {
         held["metadata"]["labels"] = theirs["spec"]["template"]["metadata"]["labels"].clone();
         home.create(&held).await;
         home.eventually("it ends", MINUTE, |home| home.pods().first()?.is_finished().then_some(())).await;
-        home.restart(Part::Controllers);
+        home.restart_component(Component::Controllers);
         home.create(&job("after").build()).await;
-        complete(&home, "after").await;
-        home.pass(MINUTE / 6).await;
+        wait_until_complete(&home, "after").await;
+        home.advance(MINUTE / 6).await;
         let pods = home.pods_of("theirs");
         assert!(pods[0].metadata.has_finalizer(TRACKING), "it is theirs to take away");
         home.patch("pods/held", &json!({"metadata": {"finalizers": null}})).await;
@@ -85,9 +85,9 @@ fn pods_that_another_controller_holds_are_not_let_go_by_ours() {
 // Shows: U-e2e-job-adopt-release
 #[test]
 fn a_pod_that_fits_is_adopted_and_one_that_fits_no_longer_is_released() {
-    on_shared_home(async |home| {
-        let made = home.create(&job("family").spec("parallelism", 2).endless().build()).await;
-        let pods = home.runs("family", 2).await;
+    on_shared_test_cluster(async |home| {
+        let made = home.create(&job("family").spec("parallelism", 2).run_forever().build()).await;
+        let pods = home.wait_until_running("family", 2).await;
         let path = format!("pods/{}", pods[0].metadata.name);
         home.patch(&path, &json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": null}}})).await;
         home.eventually("it is released", MINUTE, |home| {
@@ -96,7 +96,7 @@ fn a_pod_that_fits_is_adopted_and_one_that_fits_no_longer_is_released() {
             (pod.metadata.controller().is_none() && !pod.metadata.has_finalizer(TRACKING)).then_some(())
         })
         .await;
-        home.runs("family", 2).await;
+        home.wait_until_running("family", 2).await;
         let labels = json!({"batch.kubernetes.io/controller-uid": made["metadata"]["uid"]});
         home.patch(&path, &json!({"metadata": {"labels": labels}})).await;
         home.eventually("it is adopted", MINUTE, |home| {
@@ -106,7 +106,7 @@ fn a_pod_that_fits_is_adopted_and_one_that_fits_no_longer_is_released() {
             (owner.uid == made["metadata"]["uid"] && pod.metadata.has_finalizer(TRACKING)).then_some(())
         })
         .await;
-        home.runs("family", 2).await;
+        home.wait_until_running("family", 2).await;
     });
 }
 
@@ -125,10 +125,10 @@ fn pods_that_are_ending_are_replaced_at_once_or_when_they_have_ended_as_the_poli
         ("Failed", false, false),
         ("Failed", true, false),
     ] {
-        on_shared_home(async |home| {
-            let manifest = stubborn(job("ends").pods(2)).spec("podReplacementPolicy", policy);
+        on_shared_test_cluster(async |home| {
+            let manifest = ignoring_termination(job("ends").pods(2)).spec("podReplacementPolicy", policy);
             home.create(&if indexed { manifest.indexed() } else { manifest }.build()).await;
-            let pods = home.runs("ends", 2).await;
+            let pods = home.wait_until_running("ends", 2).await;
             for pod in &pods {
                 home.delete(&format!("pods/{}", pod.metadata.name)).await;
             }
@@ -140,19 +140,19 @@ fn pods_that_are_ending_are_replaced_at_once_or_when_they_have_ended_as_the_poli
             })
             .await;
             if !at_once {
-                home.pass(MINUTE / 2).await;
-                assert_eq!(home.made("pods"), 2, "{case}");
+                home.advance(MINUTE / 2).await;
+                assert_eq!(home.created_count("pods"), 2, "{case}");
                 assert_eq!(home.job("ends").unwrap().status.failed, 0, "{case}: none has failed yet");
             }
             for pod in &pods {
-                home.end(pod, 137).await;
+                home.end_pod(pod, 137).await;
             }
             home.eventually(&case, 3 * MINUTE, |home| {
                 let status = &home.job("ends")?.status;
                 (status.terminating.unwrap_or(0) == 0 && status.active == 2 && status.failed == 2).then_some(())
             })
             .await;
-            assert_eq!(home.made("pods"), 4, "{case}");
+            assert_eq!(home.created_count("pods"), 4, "{case}");
         });
     }
 }
@@ -164,26 +164,26 @@ fn a_job_has_ended_only_when_its_last_pod_has() {
     let policy = json!({"rules": [{"succeededCount": 1}]});
     let enough = |job: JobBuilder| job.spec("successPolicy", policy.clone());
     for (interim, last, manifest) in [
-        ("FailureTarget", "Failed", deadline(stubborn(job("ends").pods(2).indexed()))),
-        ("SuccessCriteriaMet", "Complete", enough(stubborn(job("ends").pods(2).indexed()))),
+        ("FailureTarget", "Failed", deadline(ignoring_termination(job("ends").pods(2).indexed()))),
+        ("SuccessCriteriaMet", "Complete", enough(ignoring_termination(job("ends").pods(2).indexed()))),
     ] {
-        on_shared_home(async |mut home| {
+        on_shared_test_cluster(async |mut home| {
             home.create(&manifest.clone().build()).await;
-            let pods = home.runs("ends", 2).await;
+            let pods = home.wait_until_running("ends", 2).await;
             if interim == "SuccessCriteriaMet" {
-                home.end(&pods[0], 0).await;
+                home.end_pod(&pods[0], 0).await;
             }
             let is_interim = |job: &JobView| Condition::is_true(&job.status.conditions, interim);
-            home.job_until("ends", interim, is_interim).await;
-            home.job_until("ends", "waits for its pods", |job| job.status.terminating.unwrap_or(0) > 0).await;
-            home.restart(Part::Controllers);
-            home.pass(MINUTE / 6).await;
+            home.wait_for_job("ends", interim, is_interim).await;
+            home.wait_for_job("ends", "waits for its pods", |job| job.status.terminating.unwrap_or(0) > 0).await;
+            home.restart_component(Component::Controllers);
+            home.advance(MINUTE / 6).await;
             let job = home.job("ends").unwrap();
             assert!(!Condition::is_true(&job.status.conditions, last), "{last} too early: {:?}", job.status);
             for pod in home.pods_of("ends").iter().filter(|pod| !pod.is_finished()) {
-                home.end(pod, 137).await;
+                home.end_pod(pod, 137).await;
             }
-            let (job, condition) = home.ended("ends", MINUTE).await;
+            let (job, condition) = home.wait_until_ended("ends", MINUTE).await;
             assert_eq!((condition.kind.as_str(), job.status.terminating.unwrap_or(0)), (last, 0));
         });
     }
@@ -198,9 +198,9 @@ fn owners(pod: &Value) -> Vec<(&str, bool)> {
 // Shows: U-gap-pod-owners
 #[test]
 fn pods_name_their_job_and_their_group_only_where_our_collector_runs() {
-    on_shared_home(async |home| {
-        home.create(&job("owned").gang().endless().build()).await;
-        let pod = home.runs("owned", 1).await.pop().unwrap();
+    on_shared_test_cluster(async |home| {
+        home.create(&job("owned").gang().run_forever().build()).await;
+        let pod = home.wait_until_running("owned", 1).await.pop().unwrap();
         let pod = home.get(&format!("pods/{}", pod.metadata.name)).await;
         // Upstream's collector would keep the pod for the group, which waits for the pod.
         let want = if home.has_own_gc() { vec![("Job", true), ("PodGroup", false)] } else { vec![("Job", true)] };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::views::{Condition, JobView};
 use serde_json::{Value, json};
-use testkit::{Home, job, on_shared_home};
+use testkit::{TestCluster, job, on_shared_test_cluster};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -12,27 +12,27 @@ fn is_suspended(job: &JobView) -> bool {
     Condition::is_true(&job.status.conditions, "Suspended")
 }
 
-async fn suspend(home: &Home, name: &str) {
+async fn suspend(home: &TestCluster, name: &str) {
     home.patch(&format!("jobs/{name}"), &json!({"spec": {"suspend": true}})).await;
-    home.job_until(name, "suspended", |job| is_suspended(job) && job.status.active == 0).await;
+    home.wait_for_job(name, "suspended", |job| is_suspended(job) && job.status.active == 0).await;
     home.eventually("no pods", MINUTE, |home| home.pods_of(name).is_empty().then_some(())).await;
 }
 
-async fn resume(home: &Home, name: &str) {
+async fn resume(home: &TestCluster, name: &str) {
     home.patch(&format!("jobs/{name}"), &json!({"spec": {"suspend": false}})).await;
 }
 
 // Shows: U-TestSuspendJob, U-e2e-job-created-suspended
 #[test]
 fn a_job_made_suspended_has_no_pods_until_it_is_resumed() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         home.create(&job("later").pods(2).spec("suspend", true).build()).await;
-        let job = home.job_until("later", "suspended", is_suspended).await;
+        let job = home.wait_for_job("later", "suspended", is_suspended).await;
         assert_eq!((job.status.active, job.status.start_time), (0, None));
-        home.pass(MINUTE / 3).await;
-        assert_eq!(home.made("pods"), 0);
+        home.advance(MINUTE / 3).await;
+        assert_eq!(home.created_count("pods"), 0);
         resume(&home, "later").await;
-        let (job, condition) = home.ended("later", MINUTE).await;
+        let (job, condition) = home.wait_until_ended("later", MINUTE).await;
         assert_eq!((condition.kind.as_str(), job.status.succeeded), ("Complete", 2));
         let said = job.status.conditions.iter().find(|held| held.kind == "Suspended").unwrap();
         assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", "JobResumed"));
@@ -42,16 +42,16 @@ fn a_job_made_suspended_has_no_pods_until_it_is_resumed() {
 // Shows: U-TestStartTimeUpdateOnResume
 #[test]
 fn a_resumed_job_starts_anew_and_so_does_its_deadline() {
-    on_shared_home(async |home| {
-        home.create(&job("timed").spec("activeDeadlineSeconds", 3000).endless().build()).await;
-        home.runs("timed", 1).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("timed").spec("activeDeadlineSeconds", 3000).run_forever().build()).await;
+        home.wait_until_running("timed", 1).await;
         let first = home.job("timed").unwrap().status.start_time.unwrap();
         suspend(&home, "timed").await;
         assert_eq!(home.job("timed").unwrap().status.start_time, None);
-        home.pass(MINUTE / 2).await;
+        home.advance(MINUTE / 2).await;
         resume(&home, "timed").await;
-        home.runs("timed", 1).await;
-        let job = home.job_until("timed", "has a start", |job| job.status.start_time.is_some()).await;
+        home.wait_until_running("timed", 1).await;
+        let job = home.wait_for_job("timed", "has a start", |job| job.status.start_time.is_some()).await;
         assert!(job.status.start_time.unwrap() > first);
     });
 }
@@ -59,10 +59,10 @@ fn a_resumed_job_starts_anew_and_so_does_its_deadline() {
 // Shows: U-TestSuspendJobWithZeroCompletions
 #[test]
 fn a_suspended_job_with_nothing_to_do_is_complete() {
-    on_shared_home(async |home| {
+    on_shared_test_cluster(async |home| {
         home.create(&job("idle").spec("completions", 0).spec("suspend", true).build()).await;
-        let (_, condition) = home.ended("idle", MINUTE).await;
-        assert_eq!((condition.kind.as_str(), home.made("pods")), ("Complete", 0));
+        let (_, condition) = home.wait_until_ended("idle", MINUTE).await;
+        assert_eq!((condition.kind.as_str(), home.created_count("pods")), ("Complete", 0));
     });
 }
 
@@ -81,7 +81,7 @@ fn changes() -> Vec<(&'static str, Value)> {
     ]
 }
 
-async fn change_template(home: &Home, name: &str) {
+async fn change_template(home: &TestCluster, name: &str) {
     let mut template = json!({"spec": {}, "metadata": {"labels": {}, "annotations": {}}});
     for (pointer, value) in changes() {
         let (parent, field) = pointer.rsplit_once('/').unwrap();
@@ -90,8 +90,8 @@ async fn change_template(home: &Home, name: &str) {
     home.patch(&format!("jobs/{name}"), &json!({"spec": {"template": template}})).await;
 }
 
-async fn new_pod_has_changes(home: &Home, name: &str) {
-    let pod = home.runs(name, 1).await.pop().unwrap();
+async fn new_pod_has_changes(home: &TestCluster, name: &str) {
+    let pod = home.wait_until_running(name, 1).await.pop().unwrap();
     let pod = home.get(&format!("pods/{}", pod.metadata.name)).await;
     for (pointer, value) in changes() {
         let found = pod.pointer(pointer).cloned().unwrap_or_default();
@@ -105,8 +105,8 @@ async fn new_pod_has_changes(home: &Home, name: &str) {
 // Shows: U-TestNodeSelectorUpdate, U-TestMutableSchedulingDirectivesForSuspendedJobsNotYetStarted
 #[test]
 fn where_the_pods_of_a_job_that_never_ran_may_go_can_be_changed() {
-    on_shared_home(async |home| {
-        home.create(&job("moves").spec("suspend", true).endless().build()).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("moves").spec("suspend", true).run_forever().build()).await;
         change_template(&home, "moves").await;
         resume(&home, "moves").await;
         new_pod_has_changes(&home, "moves").await;
@@ -116,9 +116,9 @@ fn where_the_pods_of_a_job_that_never_ran_may_go_can_be_changed() {
 // Shows: U-TestMutableSchedulingDirectivesForSuspendedJobs
 #[test]
 fn where_the_pods_of_a_suspended_job_that_ran_may_go_can_be_changed() {
-    on_shared_home(async |home| {
-        home.create(&job("moves").endless().build()).await;
-        home.runs("moves", 1).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("moves").run_forever().build()).await;
+        home.wait_until_running("moves", 1).await;
         let selector = json!({"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}});
         let refused = home.request("PATCH", &home.path("jobs/moves"), &selector).await;
         assert!(refused.is_err_and(|error| error.to_string().contains("immutable")), "not while it runs");
@@ -135,8 +135,8 @@ fn more_cpu() -> Value {
     json!({"spec": {"template": {"spec": {"containers": [container]}}}})
 }
 
-async fn new_pod_has_more_cpu(home: &Home, name: &str) {
-    let pod = home.runs(name, 1).await.pop().unwrap();
+async fn new_pod_has_more_cpu(home: &TestCluster, name: &str) {
+    let pod = home.wait_until_running(name, 1).await.pop().unwrap();
     let pod = home.get(&format!("pods/{}", pod.metadata.name)).await;
     assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"], "2");
 }
@@ -144,8 +144,8 @@ async fn new_pod_has_more_cpu(home: &Home, name: &str) {
 // Shows: U-TestMutablePodResourcesForSuspendedJobsNotYetStarted, U-e2e-job-resources-never-started
 #[test]
 fn what_the_pods_of_a_job_that_never_ran_ask_for_can_be_changed() {
-    on_shared_home(async |home| {
-        home.create(&job("grows").spec("suspend", true).endless().build()).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("grows").spec("suspend", true).run_forever().build()).await;
         home.patch("jobs/grows", &more_cpu()).await;
         resume(&home, "grows").await;
         new_pod_has_more_cpu(&home, "grows").await;
@@ -155,9 +155,9 @@ fn what_the_pods_of_a_job_that_never_ran_ask_for_can_be_changed() {
 // Shows: U-TestUpdateJobPodResources, U-e2e-job-resources-started
 #[test]
 fn what_the_pods_of_a_suspended_job_that_ran_ask_for_can_be_changed_and_not_while_it_runs() {
-    on_shared_home(async |home| {
-        home.create(&job("grows").endless().build()).await;
-        home.runs("grows", 1).await;
+    on_shared_test_cluster(async |home| {
+        home.create(&job("grows").run_forever().build()).await;
+        home.wait_until_running("grows", 1).await;
         let refused = home.request("PATCH", &home.path("jobs/grows"), &more_cpu()).await;
         assert!(refused.is_err_and(|error| error.to_string().contains("immutable")), "not while it runs");
         suspend(&home, "grows").await;
@@ -170,22 +170,22 @@ fn what_the_pods_of_a_suspended_job_that_ran_ask_for_can_be_changed_and_not_whil
 // Shows: U-TestMutablePodResourcesWithPodReplacementPolicyFailed
 #[test]
 fn a_suspended_job_whose_pods_have_not_ended_starts_no_others_before_they_have() {
-    on_shared_home(async |home| {
-        let manifest = job("slow").endless().spec("podReplacementPolicy", "Failed");
+    on_shared_test_cluster(async |home| {
+        let manifest = job("slow").run_forever().spec("podReplacementPolicy", "Failed");
         let manifest =
             manifest.annotate("phalanx.dev/ignore-stop", "true").pod_spec("terminationGracePeriodSeconds", 3600);
         home.create(&manifest.build()).await;
-        let pods = home.runs("slow", 1).await;
+        let pods = home.wait_until_running("slow", 1).await;
         home.patch("jobs/slow", &json!({"spec": {"suspend": true}})).await;
-        home.job_until("slow", "its pod is ending", |job| {
+        home.wait_for_job("slow", "its pod is ending", |job| {
             is_suspended(job) && job.status.active == 0 && job.status.terminating == Some(1)
         })
         .await;
         home.patch("jobs/slow", &more_cpu()).await;
         resume(&home, "slow").await;
-        home.pass(MINUTE / 3).await;
-        assert_eq!(home.made("pods"), 1, "the one before has not ended");
-        home.end(&pods[0], 137).await;
+        home.advance(MINUTE / 3).await;
+        assert_eq!(home.created_count("pods"), 1, "the one before has not ended");
+        home.end_pod(&pods[0], 137).await;
         new_pod_has_more_cpu(&home, "slow").await;
     });
 }

@@ -8,29 +8,32 @@ use controllers::job::PlainJobs;
 use controlplane::Config;
 use nodes::cluster::Cluster;
 use serde_json::json;
-use testkit::fault::{EventFault, Fault, Rule, Verb, events_of, verb, writes};
-use testkit::{Change, Home, job, on_paused_clock};
+use testkit::fault::{EventFault, Fault, FaultRule, Verb, events_of, verb, writes};
+use testkit::{RecordedWrite, TestCluster, job, on_paused_clock};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Jobs that say nothing about scheduling get plain pods.
-async fn without_groups(nodes: u32) -> Home {
-    let mut config = Config::on(Cluster::default_of(nodes));
+async fn test_cluster_without_groups(nodes: u32) -> TestCluster {
+    let mut config = Config::for_cluster(Cluster::default_of(nodes));
     config.job.plain_jobs = PlainJobs::None;
-    Home::with_config(7, config).await
+    TestCluster::with_config(7, config).await
 }
 
 // Decision 0005: while no pod of a Job was ever accepted, the first one goes ahead.
 #[test]
 fn a_template_that_is_refused_costs_one_request_a_try() {
     on_paused_clock(async {
-        let home = without_groups(1).await;
-        let creates = home.fault(Rule::on(verb(Verb::Create).of("pods").by("job-controller"), Fault::Count));
+        let home = test_cluster_without_groups(1).await;
+        let creates = home.inject_fault(FaultRule::on(
+            verb(Verb::Create).on_resource("pods").by_user("job-controller"),
+            Fault::Count,
+        ));
         let unknown = job("refused").pods(400).pod_spec("priorityClassName", "nobody-made-it").build();
         home.create(&unknown).await;
-        home.told("FailedCreate", "refused").await;
-        home.pass(MINUTE).await;
-        let tries = home.faults().counts(creates).done;
+        home.wait_for_event("FailedCreate", "refused").await;
+        home.advance(MINUTE).await;
+        let tries = home.faults().counts(creates).applied;
         // After 1, 2, 4, 8, 16 and 32 seconds.
         assert_eq!(tries, 6, "one request for each try");
         let class = json!({
@@ -39,21 +42,24 @@ fn a_template_that_is_refused_costs_one_request_a_try() {
         });
         home.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", &class).await.unwrap();
         home.eventually("all pods are there", 2 * MINUTE, |home| (home.pods().len() == 400).then_some(())).await;
-        assert_eq!(home.faults().counts(creates).done - tries, 400, "nothing was sent twice");
+        assert_eq!(home.faults().counts(creates).applied - tries, 400, "nothing was sent twice");
     });
 }
 
 #[test]
 fn five_hundred_ends_are_counted_in_few_writes() {
     on_paused_clock(async {
-        let home = without_groups(100).await;
-        let of_status = Rule::on(writes().by("job-controller").of("batch/jobs").at("status"), Fault::Count);
-        let status = home.fault(of_status);
+        let home = test_cluster_without_groups(100).await;
+        let of_status = FaultRule::on(
+            writes().by_user("job-controller").on_resource("batch/jobs").on_subresource("status"),
+            Fault::Count,
+        );
+        let status = home.inject_fault(of_status);
         home.create(&job("many").pods(500).build()).await;
-        let (job, condition) = home.ended("many", 10 * MINUTE).await;
+        let (job, condition) = home.wait_until_ended("many", 10 * MINUTE).await;
         assert_eq!(condition.kind, "Complete");
         assert_eq!((job.status.succeeded, job.status.failed), (500, 0));
-        let writes = home.faults().counts(status).done;
+        let writes = home.faults().counts(status).applied;
         assert!(writes <= 12, "{writes} writes of status for one Job");
     });
 }
@@ -62,14 +68,14 @@ fn five_hundred_ends_are_counted_in_few_writes() {
 #[test]
 fn a_job_counts_exactly_where_one_sync_takes_only_a_few_pods() {
     on_paused_clock(async {
-        let mut config = Config::on(Cluster::default_of(10));
+        let mut config = Config::for_cluster(Cluster::default_of(10));
         (config.job.max_pods_per_sync, config.job.max_uncounted_pods) = (10, 7);
-        let home = Home::with_config(7, config).await;
+        let home = TestCluster::with_config(7, config).await;
         home.create(&job("many").pods(54).spec("completions", 56).build()).await;
-        let (job, condition) = home.ended("many", 10 * MINUTE).await;
+        let (job, condition) = home.wait_until_ended("many", 10 * MINUTE).await;
         assert_eq!(condition.kind, "Complete");
-        assert_eq!((home.made("pods"), job.status.succeeded, job.status.failed), (56, 56, 0));
-        let uncounted = |change: &Change| {
+        assert_eq!((home.created_count("pods"), job.status.succeeded, job.status.failed), (56, 56, 0));
+        let uncounted = |change: &RecordedWrite| {
             let uids = &change.object["status"]["uncountedTerminatedPods"];
             ["succeeded", "failed"].map(|end| uids[end].as_array().map_or(0, Vec::len)).iter().sum::<usize>()
         };
@@ -82,13 +88,16 @@ fn a_job_counts_exactly_where_one_sync_takes_only_a_few_pods() {
 #[test]
 fn a_job_of_one_pod_takes_three_writes_of_status() {
     on_paused_clock(async {
-        let home = without_groups(1).await;
-        let of_status = Rule::on(writes().by("job-controller").of("batch/jobs").at("status"), Fault::Count);
-        let status = home.fault(of_status);
+        let home = test_cluster_without_groups(1).await;
+        let of_status = FaultRule::on(
+            writes().by_user("job-controller").on_resource("batch/jobs").on_subresource("status"),
+            Fault::Count,
+        );
+        let status = home.inject_fault(of_status);
         home.create(&job("one").annotate("phalanx.dev/run-seconds", "0").build()).await;
-        home.ended("one", MINUTE).await;
-        home.pass(MINUTE).await;
-        assert_eq!(home.faults().counts(status).done, 3);
+        home.wait_until_ended("one", MINUTE).await;
+        home.advance(MINUTE).await;
+        assert_eq!(home.faults().counts(status).applied, 3);
     });
 }
 
@@ -96,14 +105,17 @@ fn a_job_of_one_pod_takes_three_writes_of_status() {
 #[test]
 fn the_ends_of_an_indexed_job_take_fewer_still() {
     on_paused_clock(async {
-        let home = without_groups(100).await;
-        let of_status = Rule::on(writes().by("job-controller").of("batch/jobs").at("status"), Fault::Count);
-        let status = home.fault(of_status);
+        let home = test_cluster_without_groups(100).await;
+        let of_status = FaultRule::on(
+            writes().by_user("job-controller").on_resource("batch/jobs").on_subresource("status"),
+            Fault::Count,
+        );
+        let status = home.inject_fault(of_status);
         home.create(&job("many").pods(500).indexed().build()).await;
-        let (job, _) = home.ended("many", 10 * MINUTE).await;
+        let (job, _) = home.wait_until_ended("many", 10 * MINUTE).await;
         assert!(Condition::is_true(&job.status.conditions, "Complete"));
         assert_eq!(job.status.completed_indexes, "0-499");
-        let writes = home.faults().counts(status).done;
+        let writes = home.faults().counts(status).applied;
         assert!(writes <= 8, "{writes} writes of status for one Job");
     });
 }
@@ -112,15 +124,16 @@ fn the_ends_of_an_indexed_job_take_fewer_still() {
 #[test]
 fn ends_are_counted_while_pods_come_and_go() {
     on_paused_clock(async {
-        let home = without_groups(100).await;
-        let by_job = || writes().by("job-controller");
-        let status = home.fault(Rule::on(by_job().of("batch/jobs").at("status"), Fault::Count));
+        let home = test_cluster_without_groups(100).await;
+        let by_job = || writes().by_user("job-controller");
+        let status =
+            home.inject_fault(FaultRule::on(by_job().on_resource("batch/jobs").on_subresource("status"), Fault::Count));
         // Each write takes its time, and no two pods come at once.
         for (every, millis) in [(1, 20), (2, 70), (3, 110), (5, 170), (7, 230)] {
-            home.fault(Rule::on(by_job(), Fault::Delay(Duration::from_millis(millis))).every(every));
+            home.inject_fault(FaultRule::on(by_job(), Fault::Delay(Duration::from_millis(millis))).every_nth(every));
         }
         home.create(&job("busy").spec("completions", 1000).spec("parallelism", 50).build()).await;
-        home.ended("busy", 10 * MINUTE).await;
+        home.wait_until_ended("busy", 10 * MINUTE).await;
         let (mut succeeded, mut held, mut counted) = (BTreeSet::new(), BTreeSet::new(), 0);
         for change in home.history() {
             let name = change.name().to_owned();
@@ -138,7 +151,7 @@ fn ends_are_counted_while_pods_come_and_go() {
             assert!(held.len() <= 100, "{} pods have ended and are held", held.len());
             assert!(succeeded.len() - counted <= 100, "{counted} of {} counted", succeeded.len());
         }
-        let writes = home.faults().counts(status).done;
+        let writes = home.faults().counts(status).applied;
         assert!(writes <= 50, "{writes} writes of status for one Job");
     });
 }
@@ -150,12 +163,12 @@ fn a_pod_whose_event_is_lost_or_late_is_found_and_not_made_again() {
         for nth in 1..=3 {
             on_paused_clock(async {
                 let case = format!("{fault:?} at event {nth} of pods");
-                let home = without_groups(1).await;
-                let lost = home.fault(Rule::on_events(events_of("pods"), fault).nth(nth));
+                let home = test_cluster_without_groups(1).await;
+                let lost = home.inject_fault(FaultRule::on_events(events_of("pods"), fault).nth(nth));
                 home.create(&job("three").pods(3).spec("completions", 5).build()).await;
-                let (job, _) = home.ended("three", MINUTE).await;
-                assert_eq!(home.faults().counts(lost).done, 1, "{case}");
-                assert_eq!((home.made("pods"), job.status.succeeded, job.status.failed), (5, 5, 0), "{case}");
+                let (job, _) = home.wait_until_ended("three", MINUTE).await;
+                assert_eq!(home.faults().counts(lost).applied, 1, "{case}");
+                assert_eq!((home.created_count("pods"), job.status.succeeded, job.status.failed), (5, 5, 0), "{case}");
             });
         }
     }
@@ -167,14 +180,16 @@ fn a_pod_whose_creation_was_not_answered_is_found_and_not_made_again() {
     for nth in 1..=3 {
         on_paused_clock(async {
             let case = format!("no answer to create {nth}");
-            let home = without_groups(1).await;
-            let creates = verb(Verb::Create).of("pods").by("job-controller");
-            let cut = home.fault(Rule::on(creates, Fault::CutAnswer).nth(nth));
-            home.fault(Rule::on_events(events_of("pods"), EventFault::Delay(Duration::from_secs(30))).nth(1));
+            let home = test_cluster_without_groups(1).await;
+            let creates = verb(Verb::Create).on_resource("pods").by_user("job-controller");
+            let cut = home.inject_fault(FaultRule::on(creates, Fault::CutResponse).nth(nth));
+            home.inject_fault(
+                FaultRule::on_events(events_of("pods"), EventFault::Delay(Duration::from_secs(30))).nth(1),
+            );
             home.create(&job("three").pods(3).spec("completions", 5).build()).await;
-            let (job, _) = home.ended("three", 2 * MINUTE).await;
-            assert_eq!(home.faults().counts(cut).done, 1, "{case}");
-            assert_eq!((home.made("pods"), job.status.succeeded, job.status.failed), (5, 5, 0), "{case}");
+            let (job, _) = home.wait_until_ended("three", 2 * MINUTE).await;
+            assert_eq!(home.faults().counts(cut).applied, 1, "{case}");
+            assert_eq!((home.created_count("pods"), job.status.succeeded, job.status.failed), (5, 5, 0), "{case}");
         });
     }
 }

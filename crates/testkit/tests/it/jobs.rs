@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::views::{Condition, JobView};
-use controlplane::Part;
+use controlplane::Component;
 use nodes::cluster::Cluster;
 use serde_json::json;
-use testkit::{Home, job, on_paused_clock};
+use testkit::{TestCluster, job, on_paused_clock};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn finished(home: &Home) -> Option<std::sync::Arc<JobView>> {
+fn finished(home: &TestCluster) -> Option<std::sync::Arc<JobView>> {
     let job = home.caches().jobs.all().pop()?;
     let ended = ["Complete", "Failed"].iter().any(|kind| Condition::is_true(&job.status.conditions, kind));
     ended.then_some(job)
@@ -26,7 +26,7 @@ fn completions_are_counted_exactly_and_never_overshoot() {
         ("nothing to do", job("d").spec("parallelism", 2).spec("completions", 0).build(), 0),
     ] {
         on_paused_clock(async {
-            let home = Home::embedded(11, Cluster::default_of(2)).await;
+            let home = TestCluster::embedded(11, Cluster::default_of(2)).await;
             home.create(&manifest).await;
             let job = home.eventually(case, MINUTE, finished).await;
             assert!(Condition::is_true(&job.status.conditions, "Complete"), "{case}: {:?}", job.status);
@@ -43,7 +43,7 @@ fn completions_are_counted_exactly_and_never_overshoot() {
 #[test]
 fn every_index_succeeds_once_and_pods_know_their_index() {
     on_paused_clock(async {
-        let home = Home::embedded(11, Cluster::default_of(2)).await;
+        let home = TestCluster::embedded(11, Cluster::default_of(2)).await;
         home.create(&job("many").spec("parallelism", 5).spec("completions", 12).indexed().build()).await;
         let job = home.eventually("complete", MINUTE, finished).await;
         assert_eq!(job.status.completed_indexes, "0-11");
@@ -58,7 +58,7 @@ fn every_index_succeeds_once_and_pods_know_their_index() {
 #[test]
 fn a_job_fails_once_its_back_off_limit_is_exceeded() {
     on_paused_clock(async {
-        let home = Home::embedded(11, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(11, Cluster::default_of(1)).await;
         home.create(&job("bad").spec("backoffLimit", 2).annotate("phalanx.dev/exit-code", "1").build()).await;
         let job = home.eventually("failed", Duration::from_secs(600), finished).await;
         let condition = job.status.conditions.iter().find(|c| c.kind == "Failed" && c.status == "True").unwrap();
@@ -74,13 +74,13 @@ fn a_job_fails_once_its_back_off_limit_is_exceeded() {
 fn parts_that_are_restarted_again_and_again_still_count_exactly() {
     for seed in 0..6 {
         on_paused_clock(async {
-            let mut home = Home::embedded(seed, Cluster::default_of(2)).await;
+            let mut home = TestCluster::embedded(seed, Cluster::default_of(2)).await;
             let manifest = job("steady").spec("parallelism", 6).spec("completions", 30).indexed();
             home.create(&manifest.gang().annotate("phalanx.dev/run-seconds", "2").build()).await;
             let mut turn = seed;
             while finished(&home).is_none() {
-                let part = Part::ALL[turn as usize % 3];
-                home.restart(part);
+                let part = Component::ALL[turn as usize % 3];
+                home.restart_component(part);
                 tokio::time::sleep(Duration::from_millis(37 + 61 * (turn % 17))).await;
                 turn += 1;
                 assert!(turn < 2000, "seed {seed}: no end");
@@ -101,7 +101,7 @@ fn parts_that_are_restarted_again_and_again_still_count_exactly() {
 #[test]
 fn a_suspended_job_has_its_group_but_no_pods_and_resumes() {
     on_paused_clock(async {
-        let home = Home::embedded(2, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
         home.create(&job("later").pods(4).gang().spec("suspend", true).build()).await;
         home.eventually("suspended", MINUTE, |home| {
             let job = home.caches().jobs.all().pop()?;
@@ -124,7 +124,7 @@ fn a_suspended_job_has_its_group_but_no_pods_and_resumes() {
 fn deleting_a_running_job_takes_everything_along() {
     for policy in ["Background", "Foreground"] {
         on_paused_clock(async {
-            let home = Home::embedded(2, Cluster::default_of(1)).await;
+            let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
             home.create(&job("gone").pods(4).gang().annotate("phalanx.dev/run-seconds", "1000").build()).await;
             home.eventually("runs", MINUTE, |home| {
                 home.caches().jobs.all().pop().filter(|job| job.status.ready == Some(4))
@@ -145,7 +145,7 @@ fn deleting_a_running_job_takes_everything_along() {
 #[test]
 fn orphaning_a_job_leaves_its_pods_running() {
     on_paused_clock(async {
-        let home = Home::embedded(2, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
         home.create(&job("left").pods(2).annotate("phalanx.dev/run-seconds", "1000").build()).await;
         home.eventually("runs", MINUTE, |home| {
             home.caches().jobs.all().pop().filter(|job| job.status.ready == Some(2))
@@ -169,7 +169,7 @@ fn orphaning_a_job_leaves_its_pods_running() {
 fn objects_that_own_each_other_are_deleted_whichever_way_they_are_asked_to_go() {
     for policy in ["Background", "Foreground"] {
         on_paused_clock(async {
-            let home = Home::embedded(2, Cluster::default_of(1)).await;
+            let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
             let mut uids = Vec::new();
             for name in ["a", "b", "c"] {
                 let workload = json!({
@@ -199,7 +199,7 @@ fn objects_that_own_each_other_are_deleted_whichever_way_they_are_asked_to_go() 
 fn a_long_job_name_with_dots_gets_its_group_too() {
     // Upstream: a Job name longer than 57 characters or with a dot never gets a Workload and never starts.
     on_paused_clock(async {
-        let home = Home::embedded(2, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(2, Cluster::default_of(1)).await;
         let name = format!("very.long.{}", "n".repeat(52));
         home.create(&job(&name).pods(2).gang().build()).await;
         let job = home.eventually("complete", MINUTE, finished).await;

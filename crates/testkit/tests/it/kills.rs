@@ -7,37 +7,39 @@
 //! - a gang that grows and shrinks, because its size stands in three objects that must agree in the end.
 
 use testkit::fault::Fault;
-use testkit::{Home, on_home};
+use testkit::{TestCluster, on_test_cluster};
 
-use crate::end_state::is_equivalent;
-use crate::play::{BUDGET, Play};
+use crate::end_state::assert_equivalent;
+use crate::scenario_run::{BUDGET, ScenarioRun};
 use crate::scenarios::{ELASTIC, PLAIN, SUSPENDED, Scenario};
 
 /// How often the controllers are killed at most; a story may be over before.
-const KILLS: usize = 12;
+const MAX_KILLS: usize = 12;
 /// The least of it that shows something. A story with few writes is over after so many.
-const KILLS_MIN: usize = 6;
+const MIN_KILLS: usize = 6;
 
 /// Plays the story with and without kills, and compares what is left. Kills come at every first or second write, by
 /// turns before the server does it and after.
 fn survives_kills(scenario: Scenario) {
-    let want = on_home(async {
-        let mut play = Play::on(Home::start(7, 2).await, scenario, format!("{}, undisturbed", scenario.name));
-        play.through().await;
-        play.settle().await;
-        play.outcome()
+    let want = on_test_cluster(async {
+        let mut play =
+            ScenarioRun::on(TestCluster::start(7, 2).await, scenario, format!("{}, undisturbed", scenario.name));
+        play.run_to_end().await;
+        play.wait_until_settled().await;
+        play.checked_end_state()
     });
-    on_home(async {
-        let mut play = Play::on(Home::start(7, 2).await, scenario, format!("{} under kills", scenario.name));
-        for kill in 0..KILLS {
-            let fault = if kill % 2 == 0 { Fault::DelayAnswer(BUDGET * 2) } else { Fault::Delay(BUDGET * 2) };
-            play.end_at(fault, 1 + (kill as u64 / 2) % 2);
+    on_test_cluster(async {
+        let mut play =
+            ScenarioRun::on(TestCluster::start(7, 2).await, scenario, format!("{} under kills", scenario.name));
+        for kill in 0..MAX_KILLS {
+            let fault = if kill % 2 == 0 { Fault::DelayResponse(BUDGET * 2) } else { Fault::Delay(BUDGET * 2) };
+            play.crash_at(fault, 1 + (kill as u64 / 2) % 2);
         }
-        play.through().await;
-        play.settle().await;
-        is_equivalent(&play.outcome(), &want, &play.case);
-        assert!(play.ended >= KILLS_MIN, "{}: only {} kills", play.case, play.ended);
-        println!("{}: equivalent after {} kills", scenario.name, play.ended);
+        play.run_to_end().await;
+        play.wait_until_settled().await;
+        assert_equivalent(&play.checked_end_state(), &want, &play.case);
+        assert!(play.crashes >= MIN_KILLS, "{}: only {} kills", play.case, play.crashes);
+        println!("{}: equivalent after {} kills", scenario.name, play.crashes);
     });
 }
 

@@ -7,15 +7,15 @@ use api::Timestamp;
 use controlplane::Config;
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::fault::{EventFault, Rule, events_of};
-use testkit::{Change, Home, job, on_paused_clock, pod};
+use testkit::fault::{EventFault, FaultRule, events_of};
+use testkit::{RecordedWrite, TestCluster, job, on_paused_clock, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 const JOB: &str = "/apis/batch/v1/namespaces/default/jobs/j";
 
 /// What is there of what Jobs come with.
-fn there(home: &Home) -> BTreeSet<String> {
+fn existing_objects(home: &TestCluster) -> BTreeSet<String> {
     let kinds = ["batch/jobs", "pods", "scheduling.k8s.io/workloads", "scheduling.k8s.io/podgroups"];
     let mut there = BTreeSet::new();
     for change in home.history().iter().filter(|change| kinds.contains(&change.resource.as_str())) {
@@ -29,7 +29,7 @@ fn there(home: &Home) -> BTreeSet<String> {
     there
 }
 
-async fn read(home: &Home, path: &str) -> Value {
+async fn read(home: &TestCluster, path: &str) -> Value {
     home.request("GET", path, &Value::Null).await.unwrap()
 }
 
@@ -38,7 +38,7 @@ fn ended_at(job: &Value) -> Option<Timestamp> {
     conditions.iter().find(|held| held["type"] == "Complete")?["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-async fn ended(home: &Home) -> Timestamp {
+async fn wait_until_ended(home: &TestCluster) -> Timestamp {
     home.eventually("the Job ends", MINUTE, |home| {
         let history = home.history();
         let mut jobs = history.iter().filter(|change| change.resource == "batch/jobs");
@@ -51,15 +51,15 @@ async fn ended(home: &Home) -> Timestamp {
 #[test]
 fn a_job_goes_with_all_it_had_so_long_after_its_end() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("j").pods(2).gang().spec("ttlSecondsAfterFinished", 100).build()).await;
-        let at = ended(&home).await + SECOND * 100;
-        home.pass(Duration::try_from(at.duration_since(home.now())).unwrap() - SECOND / 10).await;
+        let at = wait_until_ended(&home).await + SECOND * 100;
+        home.advance(Duration::try_from(at.duration_since(home.now())).unwrap() - SECOND / 10).await;
         assert_eq!(read(&home, JOB).await["metadata"]["deletionTimestamp"], Value::Null, "not a moment too early");
-        home.pass(SECOND * 5).await;
-        assert_eq!(there(&home), BTreeSet::new());
+        home.advance(SECOND * 5).await;
+        assert_eq!(existing_objects(&home), BTreeSet::new());
         let history = home.history();
-        let is_deleted = |change: &&Change| change.object["metadata"]["deletionTimestamp"].is_string();
+        let is_deleted = |change: &&RecordedWrite| change.object["metadata"]["deletionTimestamp"].is_string();
         let marked = history.iter().filter(|change| change.resource == "batch/jobs").find(is_deleted).unwrap();
         assert_eq!(marked.object["metadata"]["deletionTimestamp"], api::clock::rfc3339(at));
         assert_eq!(marked.object["metadata"]["finalizers"], json!(["foregroundDeletion"]), "its pods go first");
@@ -69,24 +69,24 @@ fn a_job_goes_with_all_it_had_so_long_after_its_end() {
 #[test]
 fn a_job_that_is_given_more_time_at_the_last_moment_stays() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("j").spec("ttlSecondsAfterFinished", 10).build()).await;
-        let at = ended(&home).await + SECOND * 10;
-        home.pass(Duration::try_from(at.duration_since(home.now())).unwrap() - SECOND / 100).await;
+        let at = wait_until_ended(&home).await + SECOND * 10;
+        home.advance(Duration::try_from(at.duration_since(home.now())).unwrap() - SECOND / 100).await;
         // The controller sees the change long after the Job's first time has come.
-        home.fault(Rule::on_events(events_of("batch/jobs"), EventFault::Delay(MINUTE)).nth(1));
+        home.inject_fault(FaultRule::on_events(events_of("batch/jobs"), EventFault::Delay(MINUTE)).nth(1));
         home.request("PATCH", JOB, &json!({"spec": {"ttlSecondsAfterFinished": 600}})).await.unwrap();
-        home.pass(SECOND * 500).await;
+        home.advance(SECOND * 500).await;
         assert_eq!(read(&home, JOB).await["metadata"]["deletionTimestamp"], Value::Null);
-        home.pass(SECOND * 100).await;
-        assert_eq!(there(&home), BTreeSet::new());
+        home.advance(SECOND * 100).await;
+        assert_eq!(existing_objects(&home), BTreeSet::new());
     });
 }
 
 #[test]
 fn pods_whose_node_is_gone_fail_after_a_quarantine_and_their_job_goes_on_elsewhere() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(2)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         home.create(&job("j").pods(2).gpus(8).annotate("phalanx.dev/run-seconds", "300").build()).await;
         let lost = home
             .eventually("both run", MINUTE, |home| {
@@ -97,10 +97,10 @@ fn pods_whose_node_is_gone_fail_after_a_quarantine_and_their_job_goes_on_elsewhe
             .await;
         let node = lost.node_name().unwrap();
         home.request("DELETE", &format!("/api/v1/nodes/{node}"), &json!({})).await.unwrap();
-        home.pass(SECOND * 39).await;
+        home.advance(SECOND * 39).await;
         let pod = format!("/api/v1/namespaces/default/pods/{}", lost.metadata.name);
         assert_eq!(read(&home, &pod).await["status"]["phase"], "Running", "the node may come back");
-        home.pass(SECOND * 3).await;
+        home.advance(SECOND * 3).await;
         assert!(home.request("GET", &pod, &Value::Null).await.is_err(), "gone");
         let history = home.history();
         let last = history.iter().rev().find(|change| change.name() == lost.metadata.name && !change.deleted).unwrap();
@@ -121,9 +121,9 @@ fn pods_whose_node_is_gone_fail_after_a_quarantine_and_their_job_goes_on_elsewhe
 #[test]
 fn a_node_that_comes_back_in_time_keeps_its_pods() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&pod("p").annotate("phalanx.dev/run-seconds", "1000").build()).await;
-        let bound = |home: &Home| home.caches().pods.all().pop()?.node_name().map(str::to_owned);
+        let bound = |home: &TestCluster| home.caches().pods.all().pop()?.node_name().map(str::to_owned);
         let node = home.eventually("bound", MINUTE, bound).await;
         let path = format!("/api/v1/nodes/{node}");
         let mut document = read(&home, &path).await;
@@ -133,29 +133,29 @@ fn a_node_that_comes_back_in_time_keeps_its_pods() {
         // Away twice: the second quarantine is a whole one.
         for away in [30, 30] {
             home.request("DELETE", &path, &json!({})).await.unwrap();
-            home.pass(SECOND * away).await;
+            home.advance(SECOND * away).await;
             home.request("POST", "/api/v1/nodes", &document).await.unwrap();
-            home.pass(SECOND).await;
+            home.advance(SECOND).await;
         }
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         let pod = read(&home, "/api/v1/namespaces/default/pods/p").await;
         assert_eq!(pod["metadata"]["deletionTimestamp"], Value::Null);
     });
 }
 
 #[test]
-fn a_deleted_pod_that_no_node_has_is_ended_though_somebody_holds_it() {
+fn a_deleted_unbound_pod_is_ended_despite_a_finalizer() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let mut held = pod("p").gpus(64).build();
         held["metadata"]["finalizers"] = json!(["example.com/held"]);
         home.create(&held).await;
         let path = "/api/v1/namespaces/default/pods/p";
         home.request("DELETE", path, &json!({})).await.unwrap();
-        home.pass(SECOND).await;
+        home.advance(SECOND).await;
         assert_eq!(read(&home, path).await["status"]["phase"], "Failed");
         let writes = home.history().len();
-        home.pass(MINUTE * 5).await;
+        home.advance(MINUTE * 5).await;
         assert_eq!(home.history().len(), writes, "and then it is left in peace");
     });
 }
@@ -163,10 +163,14 @@ fn a_deleted_pod_that_no_node_has_is_ended_though_somebody_holds_it() {
 #[test]
 fn the_times_of_the_collector_are_settings() {
     on_paused_clock(async {
-        let mut config = Config::on(Cluster::default_of(1));
-        config.pod_gc =
-            controllers::podgc::Config { terminated_max: 1, gather: SECOND, quarantine: SECOND * 3, ..config.pod_gc };
-        let home = Home::with_config(3, config).await;
+        let mut config = Config::for_cluster(Cluster::default_of(1));
+        config.pod_gc = controllers::podgc::Config {
+            terminated_pod_threshold: 1,
+            batch_period: SECOND,
+            quarantine: SECOND * 3,
+            ..config.pod_gc
+        };
+        let home = TestCluster::with_config(3, config).await;
         let mut lost = pod("lost").build();
         lost["spec"]["nodeName"] = json!("nowhere");
         home.create(&lost).await;
@@ -174,25 +178,25 @@ fn the_times_of_the_collector_are_settings() {
             home.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
         }
         let path = "/api/v1/namespaces/default/pods/lost";
-        home.pass(SECOND * 2).await;
+        home.advance(SECOND * 2).await;
         assert_eq!(read(&home, path).await["metadata"]["deletionTimestamp"], Value::Null, "still in quarantine");
-        home.pass(SECOND * 3).await;
+        home.advance(SECOND * 3).await;
         assert!(home.request("GET", path, &Value::Null).await.is_err(), "gone");
-        assert_eq!(there(&home).len(), 1, "one of the two that ended is left");
+        assert_eq!(existing_objects(&home).len(), 1, "one of the two that ended is left");
     });
 }
 
 #[test]
 fn of_too_many_ended_pods_the_oldest_go() {
     on_paused_clock(async {
-        let mut config = Config::on(Cluster::default_of(1));
-        config.pod_gc.terminated_max = 2;
-        let home = Home::with_config(3, config).await;
+        let mut config = Config::for_cluster(Cluster::default_of(1));
+        config.pod_gc.terminated_pod_threshold = 2;
+        let home = TestCluster::with_config(3, config).await;
         for name in ["a", "b", "c", "d"] {
             home.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
-            home.pass(SECOND * 2).await;
+            home.advance(SECOND * 2).await;
         }
-        home.pass(SECOND * 30).await;
-        assert_eq!(there(&home), BTreeSet::from(["pods c".to_owned(), "pods d".to_owned()]));
+        home.advance(SECOND * 30).await;
+        assert_eq!(existing_objects(&home), BTreeSet::from(["pods c".to_owned(), "pods d".to_owned()]));
     });
 }

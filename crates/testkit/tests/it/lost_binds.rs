@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::views::PodView;
-use testkit::fault::{EventFault, Fault, Refusal, Requests, Rule, RuleId, events_of, requests, writes};
-use testkit::{Change, Home, is_on_kube, job, on_home};
+use testkit::fault::{
+    EventFault, Fault, FaultRule, InjectedStatus, RequestMatcher, RuleId, all_requests, events_of, writes,
+};
+use testkit::{RecordedWrite, TestCluster, is_on_kube, job, on_test_cluster};
 use tokio::time::Instant;
 
 /// Pods of each gang; both fit, and nothing is left then.
@@ -16,12 +18,12 @@ const GPUS_PER_NODE: usize = 8;
 /// How long a black hole lasts where it ends.
 const BLACK_HOLE: Duration = Duration::from_secs(5);
 /// Within this of the fault's start every pod has its node, on any clock.
-const WITHIN: Duration = Duration::from_secs(45);
+const BIND_TIMEOUT: Duration = Duration::from_secs(45);
 /// For the rest of the test, on virtual time.
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn binds() -> Requests {
-    writes().of("pods").at("binding")
+fn binds() -> RequestMatcher {
+    writes().on_resource("pods").on_subresource("binding")
 }
 
 /// Set to 1, every fault happens at every bind of the first gang, and the longest times are printed.
@@ -41,33 +43,33 @@ fn positions() -> Vec<u64> {
 
 /// Runs `case` for each position; it returns how long it took until all pods were placed.
 fn at_each_position(fault: &str, case: impl AsyncFn(u64) -> Duration) {
-    let took: Vec<(Duration, u64)> = positions().into_iter().map(|n| (on_home(case(n)), n)).collect();
+    let took: Vec<(Duration, u64)> = positions().into_iter().map(|n| (on_test_cluster(case(n)), n)).collect();
     let (longest, n) = took.iter().max().expect("there are positions");
     println!("{fault}: {} cases, at most {longest:?} from the fault until all are placed (bind {n})", took.len());
 }
 
-fn bound(home: &Home) -> usize {
+fn count_bound(home: &TestCluster) -> usize {
     let is_bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.metadata.is_deleting();
     home.caches().pods.all().iter().filter(is_bound).count()
 }
 
 /// A home where two gangs of 80 are about to be bound, under `rule`; returns once the rule was done for the first time.
-async fn begin(seed: u64, rule: Rule) -> (Home, RuleId, Instant) {
-    let home = Home::start(seed, NODES).await;
-    let rule = home.fault(rule);
+async fn start_two_gangs(seed: u64, rule: FaultRule) -> (TestCluster, RuleId, Instant) {
+    let home = TestCluster::start(seed, NODES).await;
+    let rule = home.inject_fault(rule);
     for name in ["red", "blue"] {
-        home.create(&job(name).pods(SIZE as i32).indexed().gang().gpus(1).endless().build()).await;
+        home.create(&job(name).pods(SIZE as i32).indexed().gang().gpus(1).run_forever().build()).await;
     }
-    let happened = tokio::time::timeout(home.patience(MINUTE), home.faults().happened(rule));
+    let happened = tokio::time::timeout(home.scaled_timeout(MINUTE), home.faults().wait_until_applied(rule));
     happened.await.expect("the fault happens");
     (home, rule, Instant::now())
 }
 
 /// Waits until both gangs are placed, and checks all that must hold then. Returns how long that took.
-async fn both_are_placed(home: &Home, begun: Instant, case: &str) -> Duration {
-    home.eventually(case, WITHIN, |home| (bound(home) == 2 * SIZE).then_some(())).await;
+async fn wait_until_both_placed(home: &TestCluster, begun: Instant, case: &str) -> Duration {
+    home.eventually(case, BIND_TIMEOUT, |home| (count_bound(home) == 2 * SIZE).then_some(())).await;
     let took = begun.elapsed();
-    assert!(took <= WITHIN, "{case}: placed {took:?} after the fault began");
+    assert!(took <= BIND_TIMEOUT, "{case}: placed {took:?} after the fault began");
     let history = home.history();
     assert_eq!(overcommitted(&history), BTreeSet::new(), "{case}");
     let made = history.iter().filter(|change| change.resource == "pods" && change.created).count();
@@ -76,7 +78,7 @@ async fn both_are_placed(home: &Home, begun: Instant, case: &str) -> Duration {
 }
 
 /// Nodes that had more pods than GPUs at any moment.
-fn overcommitted(history: &[Change]) -> BTreeSet<String> {
+fn overcommitted(history: &[RecordedWrite]) -> BTreeSet<String> {
     let mut places: BTreeMap<&str, &str> = BTreeMap::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut over = BTreeSet::new();
@@ -96,51 +98,52 @@ fn overcommitted(history: &[Change]) -> BTreeSet<String> {
 }
 
 /// One bind meets `fault`.
-fn at_one_bind(fault: &Fault) {
+fn check_fault_at_each_bind(fault: &Fault) {
     at_each_position(&format!("{fault:?} at one bind"), async |n| {
         let case = format!("{fault:?} at bind {n}");
-        let (home, rule, begun) = begin(7, Rule::on(binds(), fault.clone()).nth(n)).await;
-        let took = both_are_placed(&home, begun, &case).await;
-        assert_eq!(home.faults().counts(rule).done, 1, "{case}");
+        let (home, rule, begun) = start_two_gangs(7, FaultRule::on(binds(), fault.clone()).nth(n)).await;
+        let took = wait_until_both_placed(&home, begun, &case).await;
+        assert_eq!(home.faults().counts(rule).applied, 1, "{case}");
         took
     });
 }
 
 #[test]
 fn a_bind_whose_answer_is_lost_is_read_back() {
-    at_one_bind(&Fault::BlackHoleAnswer);
+    check_fault_at_each_bind(&Fault::BlackHoleResponse);
 }
 
 #[test]
 fn a_bind_whose_connection_is_reset_is_read_back() {
-    at_one_bind(&Fault::CutAnswer);
-    at_one_bind(&Fault::Cut);
+    check_fault_at_each_bind(&Fault::CutResponse);
+    check_fault_at_each_bind(&Fault::Cut);
 }
 
 #[test]
 fn a_bind_on_a_connection_that_is_dead_for_ever_is_sent_on_another() {
-    at_one_bind(&Fault::BlackHole);
+    check_fault_at_each_bind(&Fault::BlackHole);
 }
 
 #[test]
 fn a_bind_that_is_done_and_answered_with_an_error_is_read_back() {
-    at_one_bind(&Fault::AnswerAfter(Refusal::InternalError));
+    check_fault_at_each_bind(&Fault::RespondAfter(InjectedStatus::InternalError));
 }
 
 // 64 binds in flight without an answer, and none ever comes: scheduling ended for good.
 #[test]
 fn a_network_that_swallows_everything_for_a_while_ends_no_scheduling() {
-    for fault in [Fault::BlackHole, Fault::BlackHoleAnswer] {
+    for fault in [Fault::BlackHole, Fault::BlackHoleResponse] {
         at_each_position(&format!("{fault:?} for {BLACK_HOLE:?}"), async |n| {
             let case = format!("{fault:?} for {BLACK_HOLE:?} from bind {n} on");
-            let (home, rule, begun) = begin(7, Rule::on(binds(), fault.clone()).from(n)).await;
+            let (home, rule, begun) =
+                start_two_gangs(7, FaultRule::on(binds(), fault.clone()).starting_at_nth(n)).await;
             // Nothing else of the scheduler's gets through either, and what it watches stands still.
-            let others = home.fault(Rule::on(requests().by("kube-scheduler"), fault.clone()));
-            home.fault(Rule::on_events(events_of("pods"), EventFault::Delay(BLACK_HOLE)).nth(1));
+            let others = home.inject_fault(FaultRule::on(all_requests().by_user("kube-scheduler"), fault.clone()));
+            home.inject_fault(FaultRule::on_events(events_of("pods"), EventFault::Delay(BLACK_HOLE)).nth(1));
             tokio::time::sleep(BLACK_HOLE).await;
             home.faults().remove(rule);
             home.faults().remove(others);
-            both_are_placed(&home, begun, &case).await
+            wait_until_both_placed(&home, begun, &case).await
         });
     }
 }

@@ -21,12 +21,12 @@ mod job_objects; // on both homes: Workloads and PodGroups of Jobs, whoever made
 mod job_leftovers; // on both homes: Jobs, pods and groups whose time is over
 mod job_writes; // what Jobs cost the server
 mod cron_jobs; // Jobs at given times
-mod cron_home; // the same on both homes
+mod cron_jobs_shared; // the same on both homes
 mod schedules; // CronJobs whose clock or schedule is changed under them
 mod evictions; // pods that are asked to go
 mod leftovers; // Jobs and pods whose time is over
 mod lost_binds; // binds without an answer, on both homes
-mod part_health; // what a part says of itself while its server does not answer
+mod component_health; // what a part says of itself while its server does not answer
 mod metrics; // what the controllers count
 mod cleanup; // namespaces and groups that go
 mod garbage; // what has lost its owners
@@ -39,7 +39,7 @@ mod gates; // features and settings, switched while objects live
 mod faults; // the same while things go wrong between the parts and the server
 mod scenarios; // what users do with Jobs, step by step
 mod end_state; // what a run leaves behind, and what must hold on the way there
-mod play; // a scenario, played while things go wrong
+mod scenario_run; // a scenario, played while things go wrong
 mod restarts; // the controllers end before or after any of their writes
 mod kills; // the same again and again, on both homes
 mod watches; // the parts hear badly

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::views::ObjectKey;
-use controlplane::{Config, Part};
+use controlplane::{Component, Config};
 use nodes::cluster::Cluster;
 use serde_json::json;
-use testkit::fault::{Fault, Refusal, Rule, Verb, verb};
-use testkit::{Home, job, on_paused_clock, pod};
+use testkit::fault::{Fault, FaultRule, InjectedStatus, Verb, verb};
+use testkit::{TestCluster, job, on_paused_clock, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Every figure by its name and labels.
-async fn told(home: &Home) -> BTreeMap<String, f64> {
+async fn scrape(home: &TestCluster) -> BTreeMap<String, f64> {
     let text = home.client().request_text(http::Request::get("/metrics").body(Vec::new()).unwrap()).await.unwrap();
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1, "one answer, whole");
     let figures = text.lines().filter(|line| !line.starts_with('#'));
@@ -25,15 +25,15 @@ async fn told(home: &Home) -> BTreeMap<String, f64> {
 }
 
 /// The figures of `wanted`, by their labels; a figure that is not there is zero.
-fn of<'a>(told: &'a BTreeMap<String, f64>, wanted: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
-    told.iter().filter_map(move |(name, is)| name.strip_prefix(wanted).map(|labels| (labels, *is)))
+fn samples_of<'a>(samples: &'a BTreeMap<String, f64>, wanted: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+    samples.iter().filter_map(move |(name, is)| name.strip_prefix(wanted).map(|labels| (labels, *is)))
 }
 
-fn is(told: &BTreeMap<String, f64>, figure: &str) -> f64 {
-    told.get(figure).copied().unwrap_or(0.0)
+fn value_of(samples: &BTreeMap<String, f64>, figure: &str) -> f64 {
+    samples.get(figure).copied().unwrap_or(0.0)
 }
 
-async fn ended(home: &Home, names: &[&str]) {
+async fn wait_until_ended(home: &TestCluster, names: &[&str]) {
     home.eventually("the Jobs end", 20 * MINUTE, |home| {
         let has_ended = |name: &&str| {
             let job = home.caches().jobs.get(&ObjectKey::new("default", *name))?;
@@ -43,18 +43,18 @@ async fn ended(home: &Home, names: &[&str]) {
         names.iter().all(|name| has_ended(name).is_some()).then_some(())
     })
     .await;
-    home.pass(SECOND * 5).await;
+    home.advance(SECOND * 5).await;
 }
 
 #[test]
 fn ends_of_jobs_pods_and_indexes_are_counted_once_each() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(2)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         home.create(&job("good").pods(3).indexed().build()).await;
         home.create(&job("bad").spec("backoffLimit", 0).annotate("phalanx.dev/exit-code", "1").build()).await;
-        ended(&home, &["good", "bad"]).await;
-        let told = told(&home).await;
-        let all = |name: &str| of(&told, name).map(|(labels, is)| format!("{labels} {is}")).collect::<Vec<_>>();
+        wait_until_ended(&home, &["good", "bad"]).await;
+        let told = scrape(&home).await;
+        let all = |name: &str| samples_of(&told, name).map(|(labels, is)| format!("{labels} {is}")).collect::<Vec<_>>();
         assert_eq!(
             all("job_controller_jobs_finished_total"),
             [
@@ -79,16 +79,17 @@ fn ends_of_jobs_pods_and_indexes_are_counted_once_each() {
 #[test]
 fn failed_indexes_and_failures_that_a_rule_spoke_of_are_counted() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(2)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         let rule = json!({"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [42]}});
         let failing = job("j").pods(2).indexed().spec("backoffLimitPerIndex", 3);
         let failing = failing.spec("podFailurePolicy", json!({"rules": [rule]}));
         home.create(&failing.annotate("phalanx.dev/exit-code", "42").build()).await;
-        ended(&home, &["j"]).await;
-        let told = told(&home).await;
-        let indexes: Vec<_> = of(&told, "job_controller_job_finished_indexes_total").collect();
+        wait_until_ended(&home, &["j"]).await;
+        let told = scrape(&home).await;
+        let indexes: Vec<_> = samples_of(&told, "job_controller_job_finished_indexes_total").collect();
         assert_eq!(indexes, [("{status=\"failed\",backoffLimit=\"perIndex\"}", 2.0)]);
-        let handled: Vec<_> = of(&told, "job_controller_pod_failures_handled_by_failure_policy_total").collect();
+        let handled: Vec<_> =
+            samples_of(&told, "job_controller_pod_failures_handled_by_failure_policy_total").collect();
         assert_eq!(handled, [("{action=\"FailIndex\"}", 2.0)]);
     });
 }
@@ -97,18 +98,21 @@ fn failed_indexes_and_failures_that_a_rule_spoke_of_are_counted() {
 #[test]
 fn every_look_at_a_job_is_counted_and_timed_by_what_it_led_to() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(2)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
         home.create(&job("j").pods(2).indexed().build()).await;
-        ended(&home, &["j"]).await;
-        let told = told(&home).await;
+        wait_until_ended(&home, &["j"]).await;
+        let told = scrape(&home).await;
         let labels = |action: &str| format!("{{completion_mode=\"Indexed\",result=\"success\",action=\"{action}\"}}");
         for action in ["pods_created", "tracking"] {
-            let count = is(&told, &format!("job_controller_job_syncs_total{}", labels(action)));
+            let count = value_of(&told, &format!("job_controller_job_syncs_total{}", labels(action)));
             assert!(count >= 1.0, "{action}");
-            let timed = is(&told, &format!("job_controller_job_sync_duration_seconds_count{}", labels(action)));
+            let timed = value_of(&told, &format!("job_controller_job_sync_duration_seconds_count{}", labels(action)));
             assert_eq!(count, timed, "{action}");
         }
-        assert_eq!(of(&told, "job_controller_job_syncs_total").filter(|(it, _)| it.contains("error")).count(), 0);
+        assert_eq!(
+            samples_of(&told, "job_controller_job_syncs_total").filter(|(it, _)| it.contains("error")).count(),
+            0
+        );
     });
 }
 
@@ -119,18 +123,25 @@ fn pods_are_counted_by_why_they_are_made_and_those_refused_apart() {
         for (policy, reason) in
             [("TerminatingOrFailed", "recreate_terminating_or_failed"), ("Failed", "recreate_failed")]
         {
-            let home = Home::embedded(3, Cluster::default_of(2)).await;
-            home.fault(Rule::on(verb(Verb::Create).of("pods"), Fault::Answer(Refusal::Unavailable)).first(1));
+            let home = TestCluster::embedded(3, Cluster::default_of(2)).await;
+            home.inject_fault(
+                FaultRule::on(verb(Verb::Create).on_resource("pods"), Fault::Respond(InjectedStatus::Unavailable))
+                    .first_n(1),
+            );
             let failing = job("j").spec("backoffLimit", 1).spec("podReplacementPolicy", policy);
             home.create(&failing.annotate("phalanx.dev/exit-code", "1").build()).await;
-            ended(&home, &["j"]).await;
-            let told = told(&home).await;
+            wait_until_ended(&home, &["j"]).await;
+            let told = scrape(&home).await;
             let made = |reason: &str, status: &str| {
                 let labels = format!("{{reason=\"{reason}\",status=\"{status}\"}}");
-                is(&told, &format!("job_controller_job_pods_creation_total{labels}"))
+                value_of(&told, &format!("job_controller_job_pods_creation_total{labels}"))
             };
             assert_eq!([made("new", "failed"), made("new", "succeeded"), made(reason, "succeeded")], [1.0; 3]);
-            assert_eq!(is(&told, "workqueue_retries_total{name=\"job\"}"), 1.0, "the refused one was tried again");
+            assert_eq!(
+                value_of(&told, "workqueue_retries_total{name=\"job\"}"),
+                1.0,
+                "the refused one was tried again"
+            );
         }
     });
 }
@@ -139,15 +150,15 @@ fn pods_are_counted_by_why_they_are_made_and_those_refused_apart() {
 #[test]
 fn the_time_from_a_job_to_its_workload_is_told() {
     on_paused_clock(async {
-        let mut home = Home::embedded(3, Cluster::default_of(2)).await;
-        home.stop(Part::Controllers);
+        let mut home = TestCluster::embedded(3, Cluster::default_of(2)).await;
+        home.stop_component(Component::Controllers);
         home.create(&job("j").pods(2).gang().build()).await;
-        home.pass(SECOND * 5).await;
-        home.go_on(Part::Controllers);
-        ended(&home, &["j"]).await;
-        let told = told(&home).await;
-        assert_eq!(is(&told, "workload_creation_duration_seconds_count"), 1.0);
-        let took = is(&told, "workload_creation_duration_seconds_sum");
+        home.advance(SECOND * 5).await;
+        home.start_component(Component::Controllers);
+        wait_until_ended(&home, &["j"]).await;
+        let told = scrape(&home).await;
+        assert_eq!(value_of(&told, "workload_creation_duration_seconds_count"), 1.0);
+        let took = value_of(&told, "workload_creation_duration_seconds_sum");
         assert!((5.0..6.1).contains(&took), "{took}");
     });
 }
@@ -155,13 +166,13 @@ fn the_time_from_a_job_to_its_workload_is_told() {
 #[test]
 fn jobs_of_others_are_counted_by_their_controller() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("theirs").spec("managedBy", "example.com/other").build()).await;
         home.create(&job("ours").build()).await;
-        ended(&home, &["ours"]).await;
-        let told = told(&home).await;
+        wait_until_ended(&home, &["ours"]).await;
+        let told = scrape(&home).await;
         let others = "job_controller_jobs_by_external_controller_total";
-        let all: Vec<_> = of(&told, others).collect();
+        let all: Vec<_> = samples_of(&told, others).collect();
         assert_eq!(all, [("{controller_name=\"example.com/other\"}", 1.0)]);
     });
 }
@@ -169,65 +180,67 @@ fn jobs_of_others_are_counted_by_their_controller() {
 #[test]
 fn how_late_a_cron_job_starts_and_a_job_is_deleted_is_told() {
     on_paused_clock(async {
-        let mut home = Home::embedded(3, Cluster::default_of(1)).await;
+        let mut home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         let template = json!({"spec": job("unnamed").spec("ttlSecondsAfterFinished", 100).build()["spec"]});
         let cron_job = json!({
             "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
             "spec": {"schedule": "0 * * * *", "jobTemplate": template},
         });
         home.create(&cron_job).await;
-        home.pass(MINUTE * 60 - SECOND).await;
-        home.stop(Part::Controllers);
-        home.pass(SECOND * 31).await;
-        home.go_on(Part::Controllers);
-        let end =
-            |home: &Home| home.caches().jobs.all().iter().any(|job| job.status.completion_time.is_some()).then_some(());
+        home.advance(MINUTE * 60 - SECOND).await;
+        home.stop_component(Component::Controllers);
+        home.advance(SECOND * 31).await;
+        home.start_component(Component::Controllers);
+        let end = |home: &TestCluster| {
+            home.caches().jobs.all().iter().any(|job| job.status.completion_time.is_some()).then_some(())
+        };
         home.eventually("its Job ends", MINUTE, end).await;
-        home.stop(Part::Controllers);
-        home.pass(SECOND * 300).await;
-        home.go_on(Part::Controllers);
-        home.pass(SECOND * 20).await;
-        let told = told(&home).await;
+        home.stop_component(Component::Controllers);
+        home.advance(SECOND * 300).await;
+        home.start_component(Component::Controllers);
+        home.advance(SECOND * 20).await;
+        let told = scrape(&home).await;
         let (skew, deletion) = (
             "cronjob_controller_job_creation_skew_duration_seconds",
             "ttl_after_finished_controller_job_deletion_duration_seconds",
         );
         for (figure, least) in [(skew, 30.0), (deletion, 198.0)] {
-            assert_eq!(is(&told, &format!("{figure}_count")), 1.0, "{figure}");
-            let took = is(&told, &format!("{figure}_sum"));
+            assert_eq!(value_of(&told, &format!("{figure}_count")), 1.0, "{figure}");
+            let took = value_of(&told, &format!("{figure}_sum"));
             assert!((least..least + 4.0).contains(&took), "{figure}: {took}");
         }
     });
 }
 
 #[test]
-fn pods_that_nobody_else_takes_away_are_counted_by_namespace_and_reason() {
+fn garbage_collected_pods_are_counted_by_namespace_and_reason() {
     on_paused_clock(async {
-        let mut config = Config::on(Cluster::default_of(1));
-        config.pod_gc.terminated_max = 1;
-        let home = Home::with_config(3, config).await;
+        let mut config = Config::for_cluster(Cluster::default_of(1));
+        config.pod_gc.terminated_pod_threshold = 1;
+        let home = TestCluster::with_config(3, config).await;
         for name in ["a", "b", "c"] {
             home.create(&pod(name).annotate("phalanx.dev/run-seconds", "1").build()).await;
         }
         home.eventually("two are gone", 5 * MINUTE, |home| (home.caches().pods.len() == 1).then_some(())).await;
-        let told = told(&home).await;
-        let all: Vec<_> = of(&told, "pod_gc_collector_force_delete_pods_total").collect();
+        let told = scrape(&home).await;
+        let all: Vec<_> = samples_of(&told, "pod_gc_collector_force_delete_pods_total").collect();
         assert_eq!(all, [("{namespace=\"default\",reason=\"terminated\"}", 2.0)]);
-        assert_eq!(of(&told, "pod_gc_collector_force_delete_pod_errors_total").count(), 0);
+        assert_eq!(samples_of(&told, "pod_gc_collector_force_delete_pod_errors_total").count(), 0);
     });
 }
 
 #[test]
 fn every_controller_tells_of_its_queue() {
     on_paused_clock(async {
-        let home = Home::embedded(3, Cluster::default_of(1)).await;
+        let home = TestCluster::embedded(3, Cluster::default_of(1)).await;
         home.create(&job("j").spec("ttlSecondsAfterFinished", 0).build()).await;
-        let made = |home: &Home| home.history().iter().filter(|it| it.created && it.resource == "batch/jobs").count();
-        let gone = |home: &Home| (home.caches().jobs.is_empty() && made(home) == 1).then_some(());
+        let made =
+            |home: &TestCluster| home.history().iter().filter(|it| it.created && it.resource == "batch/jobs").count();
+        let gone = |home: &TestCluster| (home.caches().jobs.is_empty() && made(home) == 1).then_some(());
         home.eventually("the Job came and went", 5 * MINUTE, gone).await;
-        home.pass(MINUTE).await;
-        let told = told(&home).await;
-        let names: Vec<_> = of(&told, "workqueue_depth").collect();
+        home.advance(MINUTE).await;
+        let told = scrape(&home).await;
+        let names: Vec<_> = samples_of(&told, "workqueue_depth").collect();
         let all = [
             ("{name=\"cronjob\"}", 0.0),
             ("{name=\"disruption\"}", 0.0),
@@ -240,8 +253,8 @@ fn every_controller_tells_of_its_queue() {
         ];
         assert_eq!(names, all);
         for name in ["job", "ttl_jobs_to_delete", "garbage_collector_attempt_to_delete"] {
-            let added = is(&told, &format!("workqueue_adds_total{{name=\"{name}\"}}"));
-            let worked = is(&told, &format!("workqueue_work_duration_seconds_count{{name=\"{name}\"}}"));
+            let added = value_of(&told, &format!("workqueue_adds_total{{name=\"{name}\"}}"));
+            let worked = value_of(&told, &format!("workqueue_work_duration_seconds_count{{name=\"{name}\"}}"));
             assert!(added >= 1.0 && added == worked, "{name}: {added} added, {worked} worked on");
         }
     });

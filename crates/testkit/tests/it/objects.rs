@@ -7,11 +7,11 @@ use std::time::Duration;
 use api::gates::{Gate, Gates};
 use api::views::{Condition, JobView, PodPhase, PodView};
 use controllers::job::{OnSuspend, PlainJobs};
-use controlplane::{Config, Part};
+use controlplane::{Component, Config};
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::fault::{EventFault, Fault, Rule, events_of, requests};
-use testkit::{Home, job, on_paused_clock, pod};
+use testkit::fault::{EventFault, Fault, FaultRule, all_requests, events_of};
+use testkit::{TestCluster, job, on_paused_clock, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const SCHEDULING: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default";
@@ -19,32 +19,32 @@ const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const WORKLOADS: &str = "scheduling.k8s.io/workloads";
 const POD_GROUPS: &str = "scheduling.k8s.io/podgroups";
 
-async fn home_with(seed: u64, nodes: u32, change: impl FnOnce(&mut Config)) -> Home {
-    let mut config = Config::on(Cluster::default_of(nodes));
+async fn test_cluster_with(seed: u64, nodes: u32, change: impl FnOnce(&mut Config)) -> TestCluster {
+    let mut config = Config::for_cluster(Cluster::default_of(nodes));
     change(&mut config);
-    Home::with_config(seed, config).await
+    TestCluster::with_config(seed, config).await
 }
 
-fn job_called(home: &Home, name: &str) -> Option<Arc<JobView>> {
+fn job_called(home: &TestCluster, name: &str) -> Option<Arc<JobView>> {
     home.caches().jobs.all().into_iter().find(|job| job.metadata.name == name)
 }
 
-fn complete(home: &Home, name: &str) -> Option<()> {
+fn is_complete(home: &TestCluster, name: &str) -> Option<()> {
     Condition::is_true(&job_called(home, name)?.status.conditions, "Complete").then_some(())
 }
 
-fn pods_of(home: &Home, job: &str) -> Vec<Arc<PodView>> {
+fn pods_of(home: &TestCluster, job: &str) -> Vec<Arc<PodView>> {
     let is_of = |pod: &Arc<PodView>| pod.metadata.controller().is_some_and(|owner| owner.name == job);
     home.caches().pods.all().into_iter().filter(is_of).collect()
 }
 
-fn running(home: &Home, job: &str, count: usize) -> Option<()> {
+fn has_running_pods(home: &TestCluster, job: &str, count: usize) -> Option<()> {
     let runs = |pod: &&Arc<PodView>| pod.status.phase == PodPhase::Running && !pod.metadata.is_deleting();
     (pods_of(home, job).iter().filter(runs).count() == count).then_some(())
 }
 
 /// Names of the Workloads and PodGroups that there are.
-fn objects(home: &Home) -> Vec<String> {
+fn objects(home: &TestCluster) -> Vec<String> {
     let workloads = home.caches().workloads.all().into_iter().map(|workload| workload.metadata.name.clone());
     let groups = home.caches().pod_groups.all().into_iter().map(|group| group.metadata.name.clone());
     workloads.chain(groups).collect()
@@ -63,13 +63,13 @@ fn workload(name: &str, job: Option<&str>, policy: Value) -> Value {
 #[test]
 fn where_plain_jobs_get_no_objects_they_cost_no_writes_but_their_own() {
     on_paused_clock(async {
-        let home = home_with(3, 1, |config| config.job.plain_jobs = PlainJobs::None).await;
+        let home = test_cluster_with(3, 1, |config| config.job.plain_jobs = PlainJobs::None).await;
         home.create(&job("plain").pods(3).build()).await;
-        home.eventually("it completes", MINUTE, |home| complete(home, "plain")).await;
+        home.eventually("it completes", MINUTE, |home| is_complete(home, "plain")).await;
         let history = home.history();
         assert!(!history.iter().any(|change| [WORKLOADS, POD_GROUPS].contains(&change.resource.as_str())));
         home.create(&job("gang").pods(3).gang().build()).await;
-        home.eventually("a gang is a gang all the same", MINUTE, |home| complete(home, "gang")).await;
+        home.eventually("a gang is a gang all the same", MINUTE, |home| is_complete(home, "gang")).await;
         assert_eq!(objects(&home).len(), 2);
     });
 }
@@ -78,14 +78,14 @@ fn where_plain_jobs_get_no_objects_they_cost_no_writes_but_their_own() {
 #[test]
 fn a_job_that_brings_its_group_along_is_left_alone() {
     on_paused_clock(async {
-        let home = home_with(3, 1, |_| {}).await;
+        let home = test_cluster_with(3, 1, |_| {}).await;
         let policy = json!({"gang": {"minCount": 2}});
         home.create(&json!({"kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"schedulingPolicy": policy}}))
             .await;
         let mut manifest = job("train").pods(2).gang().build();
         manifest["spec"]["template"]["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
         home.create(&manifest).await;
-        home.eventually("it completes", MINUTE, |home| complete(home, "train")).await;
+        home.eventually("it completes", MINUTE, |home| is_complete(home, "train")).await;
         assert_eq!(objects(&home), ["g"]);
         assert!(pods_of(&home, "train").iter().all(|pod| pod.group_name() == Some("g")));
     });
@@ -94,13 +94,13 @@ fn a_job_that_brings_its_group_along_is_left_alone() {
 #[test]
 fn a_label_of_the_namespace_decides_for_its_jobs() {
     on_paused_clock(async {
-        let home = home_with(3, 1, |_| {}).await;
+        let home = test_cluster_with(3, 1, |_| {}).await;
         home.create(&job("held").pods(2).spec("suspend", true).build()).await;
         home.eventually("by default it gets objects", MINUTE, |home| (objects(home).len() == 2).then_some(())).await;
         let label = |value: &str| json!({"metadata": {"labels": {"phalanx.dev/groups": value}}});
         home.request("PATCH", "/api/v1/namespaces/default", &label("disabled")).await.unwrap();
         home.create(&job("later").pods(2).build()).await;
-        home.eventually("it completes", MINUTE, |home| complete(home, "later")).await;
+        home.eventually("it completes", MINUTE, |home| is_complete(home, "later")).await;
         assert!(pods_of(&home, "later").iter().all(|pod| pod.group_name().is_none()));
         assert_eq!(objects(&home).len(), 2, "what is there stays");
     });
@@ -109,9 +109,9 @@ fn a_label_of_the_namespace_decides_for_its_jobs() {
 #[test]
 fn a_label_that_is_changed_reaches_jobs_that_have_no_pods_yet() {
     on_paused_clock(async {
-        let home = home_with(3, 1, |config| config.job.plain_jobs = PlainJobs::None).await;
+        let home = test_cluster_with(3, 1, |config| config.job.plain_jobs = PlainJobs::None).await;
         home.create(&job("held").pods(2).spec("suspend", true).build()).await;
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         assert!(objects(&home).is_empty());
         let enabled = json!({"metadata": {"labels": {"phalanx.dev/groups": "enabled"}}});
         home.request("PATCH", "/api/v1/namespaces/default", &enabled).await.unwrap();
@@ -126,14 +126,14 @@ fn a_label_that_is_changed_reaches_jobs_that_have_no_pods_yet() {
 fn a_workload_posted_just_before_its_job_is_used_however_late_the_cache_shows_it() {
     for late in [0, 1, 5, 30] {
         on_paused_clock(async {
-            let home = home_with(3, 1, |_| {}).await;
+            let home = test_cluster_with(3, 1, |_| {}).await;
             for resource in [WORKLOADS, POD_GROUPS] {
                 let delay = EventFault::Delay(Duration::from_secs(late));
-                home.fault(Rule::on_events(events_of(resource), delay).nth(1));
+                home.inject_fault(FaultRule::on_events(events_of(resource), delay).nth(1));
             }
             let made = home.create(&workload("mine", Some("train"), json!({"basic": {}}))).await;
             home.create(&job("train").pods(4).gang().build()).await;
-            home.eventually("it completes", 3 * MINUTE, |home| complete(home, "train")).await;
+            home.eventually("it completes", 3 * MINUTE, |home| is_complete(home, "train")).await;
             let workloads = home.caches().workloads.all();
             assert_eq!(workloads.len(), 1, "{late} s: ours made way");
             assert_eq!(
@@ -157,7 +157,7 @@ fn a_workload_posted_just_before_its_job_is_used_however_late_the_cache_shows_it
 #[test]
 fn what_a_user_made_for_a_job_outlives_it() {
     on_paused_clock(async {
-        let home = home_with(3, 1, |_| {}).await;
+        let home = test_cluster_with(3, 1, |_| {}).await;
         home.create(&workload("mine", Some("train"), json!({"gang": {"minCount": 2}}))).await;
         home.create(&json!({
             "kind": "PodGroup", "metadata": {"name": "my-group"},
@@ -168,11 +168,11 @@ fn what_a_user_made_for_a_job_outlives_it() {
         }))
         .await;
         home.create(&job("train").pods(4).build()).await;
-        home.eventually("it completes", MINUTE, |home| complete(home, "train")).await;
+        home.eventually("it completes", MINUTE, |home| is_complete(home, "train")).await;
         assert!(pods_of(&home, "train").iter().all(|pod| pod.group_name() == Some("my-group")));
         home.request("DELETE", &format!("{JOBS}/train"), &json!({"propagationPolicy": "Foreground"})).await.unwrap();
         home.eventually("the Job is gone", MINUTE, |home| job_called(home, "train").is_none().then_some(())).await;
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         assert_eq!(objects(&home), ["mine", "my-group"]);
         for change in home.history().iter().filter(|change| ["mine", "my-group"].contains(&change.name())) {
             let owners = &change.object["metadata"]["ownerReferences"];
@@ -181,7 +181,7 @@ fn what_a_user_made_for_a_job_outlives_it() {
     });
 }
 
-async fn suspend(home: &Home, name: &str, on: bool) {
+async fn suspend(home: &TestCluster, name: &str, on: bool) {
     home.request("PATCH", &format!("{JOBS}/{name}"), &json!({"spec": {"suspend": on}})).await.unwrap();
 }
 
@@ -191,26 +191,26 @@ async fn suspend(home: &Home, name: &str, on: bool) {
 fn suspension_keeps_the_objects_or_deletes_them_and_resumption_has_a_whole_gang() {
     for on_suspend in [OnSuspend::Keep, OnSuspend::Delete] {
         on_paused_clock(async {
-            let home = home_with(5, 1, |config| config.job.on_suspend = on_suspend).await;
+            let home = test_cluster_with(5, 1, |config| config.job.on_suspend = on_suspend).await;
             home.create(&job("train").pods(4).gang().gpus(1).annotate("phalanx.dev/run-seconds", "600").build()).await;
-            let uids = |home: &Home| {
+            let uids = |home: &TestCluster| {
                 let groups = home.caches().pod_groups.all().into_iter().map(|group| group.metadata.uid.to_string());
                 let workloads = home.caches().workloads.all().into_iter().map(|it| it.metadata.uid.to_string());
                 groups.chain(workloads).collect::<Vec<String>>()
             };
-            home.eventually("it runs", MINUTE, |home| running(home, "train", 4)).await;
+            home.eventually("it runs", MINUTE, |home| has_running_pods(home, "train", 4)).await;
             let first = uids(&home);
             for round in 0..2 {
                 suspend(&home, "train", true).await;
                 home.eventually("no pods", MINUTE, |home| pods_of(home, "train").is_empty().then_some(())).await;
-                home.pass(MINUTE).await;
+                home.advance(MINUTE).await;
                 let left = uids(&home);
                 match on_suspend {
                     OnSuspend::Keep => assert_eq!(left, first, "round {round}"),
                     OnSuspend::Delete => assert_eq!(left, Vec::<String>::new(), "round {round}"),
                 }
                 suspend(&home, "train", false).await;
-                home.eventually("it runs again", MINUTE, |home| running(home, "train", 4)).await;
+                home.eventually("it runs again", MINUTE, |home| has_running_pods(home, "train", 4)).await;
                 let group = home.caches().pod_groups.all().pop().unwrap();
                 let joined = |pod: &Arc<PodView>| pod.group_name() == Some(group.metadata.name.as_str());
                 assert!(pods_of(&home, "train").iter().all(joined), "{on_suspend:?}, round {round}");
@@ -224,15 +224,15 @@ fn suspension_keeps_the_objects_or_deletes_them_and_resumption_has_a_whole_gang(
 #[test]
 fn a_gang_that_is_resumed_without_room_for_all_starts_none() {
     on_paused_clock(async {
-        let home = home_with(5, 1, |_| {}).await;
+        let home = test_cluster_with(5, 1, |_| {}).await;
         home.create(&job("train").pods(8).gang().gpus(1).annotate("phalanx.dev/run-seconds", "600").build()).await;
-        home.eventually("it runs", MINUTE, |home| running(home, "train", 8)).await;
+        home.eventually("it runs", MINUTE, |home| has_running_pods(home, "train", 8)).await;
         suspend(&home, "train", true).await;
         home.eventually("no pods", MINUTE, |home| pods_of(home, "train").is_empty().then_some(())).await;
         home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", "100000").build()).await;
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         suspend(&home, "train", false).await;
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         let placed = pods_of(&home, "train").iter().filter(|pod| pod.node_name().is_some()).count();
         assert_eq!((pods_of(&home, "train").len(), placed), (8, 0));
     });
@@ -243,20 +243,20 @@ fn a_gang_that_is_resumed_without_room_for_all_starts_none() {
 fn suspension_that_deletes_survives_controllers_that_are_restarted_again_and_again() {
     for seed in 0..6 {
         on_paused_clock(async {
-            let mut home = home_with(seed, 1, |config| config.job.on_suspend = OnSuspend::Delete).await;
+            let mut home = test_cluster_with(seed, 1, |config| config.job.on_suspend = OnSuspend::Delete).await;
             home.create(&job("train").pods(4).gang().gpus(1).annotate("phalanx.dev/run-seconds", "600").build()).await;
-            home.eventually("it runs", MINUTE, |home| running(home, "train", 4)).await;
+            home.eventually("it runs", MINUTE, |home| has_running_pods(home, "train", 4)).await;
             for on in [true, false] {
                 suspend(&home, "train", on).await;
-                let done = |home: &Home| {
+                let done = |home: &TestCluster| {
                     let pods = if on { pods_of(home, "train").len() } else { 4 };
-                    let runs = running(home, "train", if on { 0 } else { 4 }).is_some();
+                    let runs = has_running_pods(home, "train", if on { 0 } else { 4 }).is_some();
                     runs && pods == (if on { 0 } else { 4 }) && objects(home).len() == (if on { 0 } else { 2 })
                 };
                 let mut turn = seed;
                 while !done(&home) {
-                    home.restart(Part::Controllers);
-                    home.pass(Duration::from_millis(3 + 61 * (turn % 17))).await;
+                    home.restart_component(Component::Controllers);
+                    home.advance(Duration::from_millis(3 + 61 * (turn % 17))).await;
                     turn += 1;
                     assert!(turn < 2000, "seed {seed}: never done");
                 }
@@ -276,12 +276,14 @@ fn suspension_that_deletes_survives_controllers_that_are_restarted_again_and_aga
 #[test]
 fn a_gang_job_from_its_creation_to_the_last_of_its_objects() {
     on_paused_clock(async {
-        let home = home_with(5, 1, |_| {}).await;
-        let about = |of: &str| home.fault(Rule::on(requests().by("job-controller").of(of), Fault::Count));
+        let home = test_cluster_with(5, 1, |_| {}).await;
+        let about = |of: &str| {
+            home.inject_fault(FaultRule::on(all_requests().by_user("job-controller").on_resource(of), Fault::Count))
+        };
         let (workloads, groups) = (about(WORKLOADS), about(POD_GROUPS));
-        let count = |home: &Home, rule| home.faults().counts(rule).seen;
+        let count = |home: &TestCluster, rule| home.faults().counts(rule).matched;
         home.create(&job("train").pods(4).gang().gpus(1).annotate("phalanx.dev/run-seconds", "600").build()).await;
-        home.eventually("it runs", MINUTE, |home| running(home, "train", 4)).await;
+        home.eventually("it runs", MINUTE, |home| has_running_pods(home, "train", 4)).await;
         let group = home.caches().pod_groups.all().pop().unwrap();
         assert!(pods_of(&home, "train").iter().all(|pod| pod.group_name() == Some(group.metadata.name.as_str())));
         assert_eq!((count(&home, workloads), count(&home, groups)), (1, 1), "one create each, and no question");
@@ -291,7 +293,7 @@ fn a_gang_job_from_its_creation_to_the_last_of_its_objects() {
             (home.caches().pod_groups.all().pop()?.min_count() == Some(3)).then_some(())
         })
         .await;
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         assert_eq!((count(&home, workloads), count(&home, groups)), (2, 2), "one patch each");
         // Somebody else's hand on an object of ours wakes the Job, which puts it right.
         let path = format!("{SCHEDULING}/podgroups/{}", group.metadata.name);
@@ -315,7 +317,7 @@ fn with_workload_ref(config: &mut Config) {
     config.gates = Gates::default().with(Gate::JobWorkloadRef, true);
 }
 
-fn naming(name: &str, pods: i32, workload: &str) -> Value {
+fn job_with_workload_ref(name: &str, pods: i32, workload: &str) -> Value {
     job(name).pods(pods).gpus(1).spec("workloadRef", json!({"name": workload})).build()
 }
 
@@ -328,23 +330,23 @@ fn naming(name: &str, pods: i32, workload: &str) -> Value {
 #[test]
 fn jobs_that_name_one_workload_start_together_or_wait_together() {
     on_paused_clock(async {
-        let home = home_with(5, 1, with_workload_ref).await;
+        let home = test_cluster_with(5, 1, with_workload_ref).await;
         home.create(&workload("both", None, json!({"gang": {"minCount": 8}}))).await;
-        home.create(&naming("left", 4, "both")).await;
+        home.create(&job_with_workload_ref("left", 4, "both")).await;
         home.create(&job("beside").pods(1).build()).await;
-        home.eventually("another Job is not held up", MINUTE, |home| complete(home, "beside")).await;
-        home.pass(MINUTE).await;
+        home.eventually("another Job is not held up", MINUTE, |home| is_complete(home, "beside")).await;
+        home.advance(MINUTE).await;
         let left = pods_of(&home, "left");
         assert_eq!((left.len(), left.iter().filter(|pod| pod.node_name().is_some()).count()), (4, 0));
-        home.create(&naming("right", 4, "both")).await;
+        home.create(&job_with_workload_ref("right", 4, "both")).await;
         for name in ["left", "right"] {
-            home.eventually("both complete", MINUTE, |home| complete(home, name)).await;
+            home.eventually("both complete", MINUTE, |home| is_complete(home, name)).await;
             assert_eq!(job_called(&home, name).unwrap().status.succeeded, 4);
         }
         let shared = |group: &&Arc<api::views::PodGroupView>| group.min_count() == Some(8);
         assert_eq!(home.caches().pod_groups.all().iter().filter(shared).count(), 1);
         home.request("DELETE", &format!("{JOBS}/left"), &json!({"propagationPolicy": "Background"})).await.unwrap();
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         assert_eq!(home.caches().pod_groups.all().iter().filter(shared).count(), 1, "it is no Job's own");
         home.request("DELETE", &format!("{SCHEDULING}/workloads/both"), &json!({})).await.unwrap();
         home.eventually("it goes with its Workload", MINUTE, |home| {
@@ -359,20 +361,27 @@ fn jobs_that_name_one_workload_start_together_or_wait_together() {
 fn a_deleted_job_takes_its_pods_along_and_leaves_the_group_of_the_workload_it_names() {
     for policy in ["Background", "Foreground"] {
         on_paused_clock(async {
-            let home = home_with(5, 1, with_workload_ref).await;
+            let home = test_cluster_with(5, 1, with_workload_ref).await;
             home.create(&workload("both", None, json!({"gang": {"minCount": 4}}))).await;
             for name in ["left", "right"] {
-                let mut manifest = naming(name, 2, "both");
+                let mut manifest = job_with_workload_ref(name, 2, "both");
                 manifest["spec"]["template"]["metadata"]["annotations"] = json!({"phalanx.dev/run-seconds": "100000"});
                 home.create(&manifest).await;
             }
-            home.eventually("both run", MINUTE, |home| running(home, "left", 2).and(running(home, "right", 2))).await;
+            home.eventually("both run", MINUTE, |home| {
+                has_running_pods(home, "left", 2).and(has_running_pods(home, "right", 2))
+            })
+            .await;
             home.request("DELETE", &format!("{JOBS}/left"), &json!({"propagationPolicy": policy})).await.unwrap();
             home.eventually("its pods go", MINUTE, |home| {
                 (home.caches().pods.all().len() == 2 && job_called(home, "left").is_none()).then_some(())
             })
             .await;
-            assert_eq!((running(&home, "right", 2), objects(&home).len()), (Some(()), 2), "{policy}: the others stay");
+            assert_eq!(
+                (has_running_pods(&home, "right", 2), objects(&home).len()),
+                (Some(()), 2),
+                "{policy}: the others stay"
+            );
         });
     }
 }
@@ -384,9 +393,9 @@ fn a_deleted_job_takes_its_pods_along_and_leaves_the_group_of_the_workload_it_na
 fn with_every_gate_on_a_job_that_asks_for_nothing_is_no_gang() {
     on_paused_clock(async {
         let on = Gate::ALL.into_iter().fold(Gates::default(), |gates, gate| gates.with(gate, true));
-        let home = home_with(5, 1, |config| config.gates = on).await;
+        let home = test_cluster_with(5, 1, |config| config.gates = on).await;
         home.create(&job("many").pods(12).gpus(1).annotate("phalanx.dev/run-seconds", "600").build()).await;
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         let placed = pods_of(&home, "many").iter().filter(|pod| pod.node_name().is_some()).count();
         assert_eq!((pods_of(&home, "many").len(), placed), (12, 8), "as many as fit");
     });
@@ -396,13 +405,13 @@ fn with_every_gate_on_a_job_that_asks_for_nothing_is_no_gang() {
 #[test]
 fn indexed_jobs_and_jobs_under_a_used_name_join_the_workload_they_name() {
     on_paused_clock(async {
-        let home = home_with(5, 1, with_workload_ref).await;
+        let home = test_cluster_with(5, 1, with_workload_ref).await;
         home.create(&workload("one", None, json!({"gang": {"minCount": 4}}))).await;
         for round in 0..2 {
-            let mut manifest = naming("again", 4, "one");
+            let mut manifest = job_with_workload_ref("again", 4, "one");
             manifest["spec"]["completionMode"] = json!("Indexed");
             home.create(&manifest).await;
-            home.eventually("it completes", MINUTE, |home| complete(home, "again")).await;
+            home.eventually("it completes", MINUTE, |home| is_complete(home, "again")).await;
             let job = job_called(&home, "again").unwrap();
             assert_eq!((job.status.completed_indexes.as_str(), job.status.failed), ("0-3", 0), "round {round}");
             assert!(pods_of(&home, "again").iter().all(|pod| pod.group_name().is_some()), "round {round}");
@@ -418,20 +427,20 @@ fn indexed_jobs_and_jobs_under_a_used_name_join_the_workload_they_name() {
 #[test]
 fn a_job_that_names_a_workload_fails_as_any_other_and_its_replacements_join_the_group() {
     on_paused_clock(async {
-        let home = home_with(5, 1, with_workload_ref).await;
+        let home = test_cluster_with(5, 1, with_workload_ref).await;
         home.create(&workload("one", None, json!({"gang": {"minCount": 2}}))).await;
-        let mut manifest = naming("breaks", 2, "one");
+        let mut manifest = job_with_workload_ref("breaks", 2, "one");
         manifest["spec"]["backoffLimit"] = json!(1);
         manifest["spec"]["template"]["metadata"]["annotations"] =
             json!({"phalanx.dev/run-seconds": "30", "phalanx.dev/exit-code": "1"});
         home.create(&manifest).await;
-        let running = |home: &Home| {
+        let running = |home: &TestCluster| {
             let pods = pods_of(home, "breaks");
             (pods.iter().filter(|pod| pod.node_name().is_some()).count() == 2).then_some(pods)
         };
         let pods = home.eventually("both run", MINUTE, running).await;
-        delete_pod(&home, &pods[0]).await;
-        let failed = |home: &Home| {
+        kill_pod(&home, &pods[0]).await;
+        let failed = |home: &TestCluster| {
             let job = job_called(home, "breaks")?;
             Condition::is_true(&job.status.conditions, "Failed").then_some(job)
         };
@@ -447,26 +456,26 @@ fn a_job_that_names_a_workload_fails_as_any_other_and_its_replacements_join_the_
 #[test]
 fn a_job_that_names_a_missing_workload_waits_and_says_so_until_it_comes() {
     on_paused_clock(async {
-        let home = home_with(5, 1, with_workload_ref).await;
-        home.create(&naming("early", 2, "later")).await;
-        let blocked = |home: &Home| {
+        let home = test_cluster_with(5, 1, with_workload_ref).await;
+        home.create(&job_with_workload_ref("early", 2, "later")).await;
+        let blocked = |home: &TestCluster| {
             let job = job_called(home, "early")?;
             job.status.conditions.iter().find(|condition| condition.kind == "SchedulingBlocked").cloned()
         };
         let said = home.eventually("it says what it waits for", MINUTE, blocked).await;
         assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", "WorkloadNotFound"));
-        home.pass(MINUTE).await;
+        home.advance(MINUTE).await;
         assert!(pods_of(&home, "early").is_empty());
         let events = home.request("GET", "/api/v1/namespaces/default/events", &json!({})).await.unwrap();
         assert!(events.to_string().contains("WorkloadNotFound"), "{events}");
         home.create(&workload("later", None, json!({"gang": {"minCount": 2}}))).await;
-        home.eventually("it completes", MINUTE, |home| complete(home, "early")).await;
+        home.eventually("it completes", MINUTE, |home| is_complete(home, "early")).await;
         assert_eq!(blocked(&home).unwrap().status, "False");
     });
 }
 
 /// Kills a pod as a broken container does: it fails, and the Job replaces it.
-async fn delete_pod(home: &Home, pod: &PodView) {
+async fn kill_pod(home: &TestCluster, pod: &PodView) {
     let path = format!("/api/v1/namespaces/default/pods/{}", pod.metadata.name);
     home.request("DELETE", &path, &json!({})).await.unwrap();
 }
@@ -477,20 +486,20 @@ async fn delete_pod(home: &Home, pod: &PodView) {
 #[test]
 fn a_gang_whose_pod_fails_after_others_completed_still_ends() {
     on_paused_clock(async {
-        let home = home_with(5, 1, |_| {}).await;
+        let home = test_cluster_with(5, 1, |_| {}).await;
         let gang = job("train").pods(4).indexed().gang().gpus(1);
         home.create(&gang.annotate("phalanx.dev/run-seconds", "20").build()).await;
-        home.eventually("it runs", MINUTE, |home| running(home, "train", 4)).await;
+        home.eventually("it runs", MINUTE, |home| has_running_pods(home, "train", 4)).await;
         let last = pods_of(&home, "train").pop().unwrap();
-        home.pass(Duration::from_secs(10)).await;
-        delete_pod(&home, &last).await;
+        home.advance(Duration::from_secs(10)).await;
+        kill_pod(&home, &last).await;
         home.eventually("the others complete", MINUTE, |home| {
             (job_called(home, "train")?.status.succeeded == 3).then_some(())
         })
         .await;
         let replacement = pods_of(&home, "train").into_iter().find(|pod| !pod.is_finished()).unwrap();
-        delete_pod(&home, &replacement).await;
-        home.eventually("the gang ends", 5 * MINUTE, |home| complete(home, "train")).await;
+        kill_pod(&home, &replacement).await;
+        home.eventually("the gang ends", 5 * MINUTE, |home| is_complete(home, "train")).await;
         assert_eq!(job_called(&home, "train").unwrap().status.completed_indexes, "0-3");
     });
 }
@@ -499,21 +508,21 @@ fn a_gang_whose_pod_fails_after_others_completed_still_ends() {
 fn later_pods_of_a_running_gang_are_placed_as_they_come_unless_the_group_says_otherwise() {
     for (after, placed) in [(None, 3), (Some("OnceSatisfied"), 3), (Some("AlwaysMin"), 2)] {
         on_paused_clock(async {
-            let home = home_with(5, 1, |_| {}).await;
+            let home = test_cluster_with(5, 1, |_| {}).await;
             let gang = job("train").pods(4).indexed().gang().gpus(2).annotate("phalanx.dev/run-seconds", "600");
             let mut manifest = gang.build();
             if let Some(after) = after {
                 manifest["metadata"]["annotations"]["phalanx.dev/after-min-count"] = json!(after);
             }
             home.create(&manifest).await;
-            home.eventually("it runs", MINUTE, |home| running(home, "train", 4)).await;
+            home.eventually("it runs", MINUTE, |home| has_running_pods(home, "train", 4)).await;
             // Two pods fail at once, and somebody else takes the room of one of them.
             let pods = pods_of(&home, "train");
             for pod in &pods[..2] {
-                delete_pod(&home, pod).await;
+                kill_pod(&home, pod).await;
             }
             home.create(&pod("filler").gpus(2).annotate("phalanx.dev/run-seconds", "100000").build()).await;
-            home.pass(3 * MINUTE).await;
+            home.advance(3 * MINUTE).await;
             let bound = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.metadata.is_deleting();
             let bound = pods_of(&home, "train").iter().filter(bound).count();
             assert_eq!(bound, placed, "{after:?}");
@@ -524,14 +533,14 @@ fn later_pods_of_a_running_gang_are_placed_as_they_come_unless_the_group_says_ot
 #[test]
 fn a_job_says_what_its_gang_waits_for() {
     on_paused_clock(async {
-        let home = home_with(5, 1, |_| {}).await;
+        let home = test_cluster_with(5, 1, |_| {}).await;
         home.create(&pod("filler").gpus(1).annotate("phalanx.dev/run-seconds", "120").build()).await;
         home.eventually("the filler is placed", MINUTE, |home| {
             home.caches().pods.all().iter().any(|pod| pod.node_name().is_some()).then_some(())
         })
         .await;
         home.create(&job("train").pods(8).gang().gpus(1).build()).await;
-        let said = |home: &Home, status: &str| {
+        let said = |home: &TestCluster, status: &str| {
             let job = job_called(home, "train")?;
             let condition = job.status.conditions.iter().find(|condition| condition.kind == "PodGroupScheduled")?;
             (condition.status == status).then(|| condition.clone())
@@ -539,6 +548,6 @@ fn a_job_says_what_its_gang_waits_for() {
         let waits = home.eventually("it says so", MINUTE, |home| said(home, "False")).await;
         assert!(waits.reason == "Unschedulable" && waits.message.contains("7 of 8"), "{waits:?}");
         home.eventually("and that it is over", 3 * MINUTE, |home| said(home, "True")).await;
-        home.eventually("it completes", MINUTE, |home| complete(home, "train")).await;
+        home.eventually("it completes", MINUTE, |home| is_complete(home, "train")).await;
     });
 }

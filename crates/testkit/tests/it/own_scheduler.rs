@@ -5,51 +5,56 @@ use std::time::Duration;
 
 use api::Random;
 use runtime::TokioClock;
-use scheduler_core::{Class, Filter, Kind, Load, NO_LIMIT, NodeRef, Parts, Reads, Reason, Wakes};
-use testkit::{Home, job, on_home};
+use scheduler_core::{
+    Class, ClusterEvents, Filter, LoadAssumption, NO_LIMIT, NodeRef, PluginKind, PodSpecFields, ReadSet, Reason,
+};
+use testkit::{TestCluster, job, on_test_cluster};
 
-const OWN: &str = "own";
+const SCHEDULER_NAME: &str = "own";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Keeps pods off every node but the last.
 #[derive(Debug)]
-struct Last;
+struct LastNodeOnly;
 
-impl Filter for Last {
+impl Filter for LastNodeOnly {
     fn name(&self) -> &str {
         "Last"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Static
+    fn kind(&self) -> PluginKind {
+        PluginKind::Static
     }
 
-    fn reads(&self) -> Reads {
-        Reads::parts(Parts::NONE)
+    fn reads(&self) -> ReadSet {
+        ReadSet::fields(PodSpecFields::NONE)
     }
 
-    fn wakes(&self, _: &Class) -> Wakes {
-        Wakes::NODE_ADDED | Wakes::LABELS
+    fn events_to_register(&self, _: &Class) -> ClusterEvents {
+        ClusterEvents::NODE_ADD | ClusterEvents::NODE_LABELS
     }
 
-    fn room(&self, _: &Class, node: NodeRef<'_>, _: Load) -> u32 {
+    fn slots(&self, _: &Class, node: NodeRef<'_>, _: LoadAssumption) -> u32 {
         if node.label(HOSTNAME) == Some("node-3") { NO_LIMIT } else { 0 }
     }
 
-    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, say: &mut dyn FnMut(Reason)) {
-        say(Reason::new("node(s) were not the last"));
+    fn reasons(&self, _: &Class, _: NodeRef<'_>, _: u32, report: &mut dyn FnMut(Reason)) {
+        report(Reason::new("node(s) were not the last"));
     }
 }
 
 #[test]
 fn a_scheduler_with_a_filter_of_ones_own_places_the_gangs_that_ask_for_it() {
-    on_home(async {
-        let home = Home::start(3, 4).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 4).await;
         let clock = Arc::new(TokioClock::starting_at(home.now()));
-        let builder = scheduler::Builder::new(home.client(), clock, Random::seeded(2)).with_scheduler_name(OWN);
-        let running = tokio::spawn(builder.with_filter(Arc::new(Last)).expect("a static filter has a place").run());
-        let gang = |name: &str, pods| job(name).pods(pods).indexed().gang().gpus(1).pod_spec("schedulerName", OWN);
-        home.create(&gang("fits", 4).annotate("phalanx.dev/run-seconds", &home.seconds(600)).build()).await;
+        let builder =
+            scheduler::Builder::new(home.client(), clock, Random::seeded(2)).with_scheduler_name(SCHEDULER_NAME);
+        let running =
+            tokio::spawn(builder.with_filter(Arc::new(LastNodeOnly)).expect("a static filter has a place").run());
+        let gang =
+            |name: &str, pods| job(name).pods(pods).indexed().gang().gpus(1).pod_spec("schedulerName", SCHEDULER_NAME);
+        home.create(&gang("fits", 4).annotate("phalanx.dev/run-seconds", &home.scaled_seconds(600)).build()).await;
         home.create(&gang("too-large", 9).build()).await;
         let minute = Duration::from_secs(60);
         let nodes = home
@@ -61,7 +66,7 @@ fn a_scheduler_with_a_filter_of_ones_own_places_the_gangs_that_ask_for_it() {
             .await;
         assert!(nodes.iter().all(|node| node == "node-3"), "{nodes:?}");
         let group = home.pods_of("too-large")[0].group_name().unwrap().to_owned();
-        let message = home.told("FailedScheduling", &group).await.expect("the scheduler lives");
+        let message = home.wait_for_event("FailedScheduling", &group).await.expect("the scheduler lives");
         assert!(message.contains("3 of 4 nodes were not the last"), "{message}");
         running.abort();
     });

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use api::views::Condition;
-use testkit::{Home, job, on_home};
+use testkit::{TestCluster, job, on_test_cluster};
 
 #[test]
 fn a_gang_whose_topology_the_server_drops_says_so_and_runs_without() {
-    on_home(async {
-        let home = Home::without("TopologyAwareWorkloadScheduling", 4, 2).await;
-        let gang = job("gang").pods(4).indexed().gang().within("topology.kubernetes.io/rack").gpus(1);
+    on_test_cluster(async {
+        let home = TestCluster::with_gate_off("TopologyAwareWorkloadScheduling", 4, 2).await;
+        let gang = job("gang").pods(4).indexed().gang().in_topology("topology.kubernetes.io/rack").gpus(1);
         home.create(&gang.build()).await;
         let job = home
             .eventually("the gang completes", Duration::from_secs(60), |home| {

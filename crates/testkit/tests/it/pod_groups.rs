@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use api::views::Condition;
 use serde_json::json;
-use testkit::fault::{Fault, Rule, Verb, verb};
-use testkit::{Home, job, on_home, on_paused_clock, pod};
+use testkit::fault::{Fault, FaultRule, Verb, verb};
+use testkit::{TestCluster, job, on_paused_clock, on_test_cluster, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A gang, or with no number a Basic group.
-async fn group(home: &Home, name: &str, min_count: Option<u32>) {
+async fn group(home: &TestCluster, name: &str, min_count: Option<u32>) {
     let policy = min_count.map_or(json!({"basic": {}}), |min_count| json!({"gang": {"minCount": min_count}}));
     let spec = json!({"schedulingPolicy": policy});
     let api_version = "scheduling.k8s.io/v1beta1";
@@ -19,7 +19,7 @@ async fn group(home: &Home, name: &str, min_count: Option<u32>) {
 }
 
 /// Pods of a group that run until somebody ends them.
-async fn members(home: &Home, group: &str, numbers: std::ops::Range<u32>, gpus: i32) {
+async fn members(home: &TestCluster, group: &str, numbers: std::ops::Range<u32>, gpus: i32) {
     for number in numbers {
         let member = pod(&format!("{group}-{number}")).group(group).gpus(gpus);
         home.create(&member.annotate("phalanx.dev/run-seconds", "100000").build()).await;
@@ -27,20 +27,20 @@ async fn members(home: &Home, group: &str, numbers: std::ops::Range<u32>, gpus: 
 }
 
 /// How many pods of a group are on a node and are to stay there.
-fn bound(home: &Home, group: &str) -> usize {
+fn count_bound(home: &TestCluster, group: &str) -> usize {
     let of_group = home.pods().into_iter().filter(|pod| pod.group_name() == Some(group));
     of_group.filter(|pod| pod.node_name().is_some() && !pod.metadata.is_deleting()).count()
 }
 
-async fn until_bound(home: &Home, group: &str, count: usize) {
+async fn until_bound(home: &TestCluster, group: &str, count: usize) {
     home.eventually(&format!("{count} pods of {group} are bound"), MINUTE, |home| {
-        (bound(home, group) == count).then_some(())
+        (count_bound(home, group) == count).then_some(())
     })
     .await;
 }
 
 /// Waits until it is said that the group waits, and returns why.
-async fn until_refused(home: &Home, name: &str) -> String {
+async fn until_refused(home: &TestCluster, name: &str) -> String {
     home.eventually(&format!("{name} is told to wait"), MINUTE, |home| {
         let group = home.pod_groups().into_iter().find(|group| group.metadata.name == *name)?;
         let told = |held: &&Condition| held.kind == "PodGroupInitiallyScheduled" && held.status == "False";
@@ -49,13 +49,13 @@ async fn until_refused(home: &Home, name: &str) -> String {
     .await
 }
 
-async fn delete_pods(home: &Home, names: &[&str]) {
+async fn delete_pods(home: &TestCluster, names: &[&str]) {
     for name in names {
         home.delete(&format!("pods/{name}")).await;
     }
 }
 
-async fn cordon(home: &Home, node: &str, cordoned: bool) {
+async fn cordon(home: &TestCluster, node: &str, cordoned: bool) {
     let patch = json!({"spec": {"unschedulable": cordoned}});
     home.request("PATCH", &format!("/api/v1/nodes/{node}"), &patch).await.unwrap();
 }
@@ -63,14 +63,18 @@ async fn cordon(home: &Home, node: &str, cordoned: bool) {
 // Shows: U-TestPodGroupScheduling
 #[test]
 fn gangs_wait_for_group_quorum_and_room_and_do_not_block_each_other() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
         members(&home, "early", 0..2, 2).await;
         group(&home, "few", Some(3)).await;
         members(&home, "few", 0..2, 0).await;
         let message = until_refused(&home, "few").await;
         assert!(message.contains("2 of minCount 3"), "{message}");
-        assert_eq!((bound(&home, "early"), bound(&home, "few")), (0, 0), "one lacks its group, the other a pod");
+        assert_eq!(
+            (count_bound(&home, "early"), count_bound(&home, "few")),
+            (0, 0),
+            "one lacks its group, the other a pod"
+        );
         group(&home, "early", Some(2)).await;
         members(&home, "few", 2..3, 0).await;
         until_bound(&home, "early", 2).await;
@@ -83,7 +87,7 @@ fn gangs_wait_for_group_quorum_and_room_and_do_not_block_each_other() {
         until_bound(&home, "small", 1).await;
         members(&home, "small", 1..2, 0).await;
         until_bound(&home, "small", 2).await;
-        assert_eq!(bound(&home, "large"), 0, "room for one of three is room for none");
+        assert_eq!(count_bound(&home, "large"), 0, "room for one of three is room for none");
         // Of a Basic group each pod that fits is placed.
         group(&home, "basic", None).await;
         members(&home, "basic", 0..3, 1).await;
@@ -96,8 +100,8 @@ fn gangs_wait_for_group_quorum_and_room_and_do_not_block_each_other() {
 // Shows: U-TestPodGroupQueueing
 #[test]
 fn a_waiting_gang_wakes_when_a_node_opens_a_pod_leaves_or_fewer_are_wanted() {
-    on_home(async {
-        let home = Home::start(3, 2).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 2).await;
         let node =
             home.eventually("both nodes are there", MINUTE, |home| home.caches().nodes.all().get(1).cloned()).await;
         let node = node.metadata.name.as_str();
@@ -116,7 +120,7 @@ fn a_waiting_gang_wakes_when_a_node_opens_a_pod_leaves_or_fewer_are_wanted() {
         members(&home, "third", 0..3, 8).await;
         delete_pods(&home, &["second-0", "second-1"]).await;
         until_refused(&home, "third").await;
-        assert_eq!(bound(&home, "third"), 0);
+        assert_eq!(count_bound(&home, "third"), 0);
         home.patch("podgroups/third", &json!({"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}})).await;
         until_bound(&home, "third", 2).await;
     });
@@ -125,8 +129,8 @@ fn a_waiting_gang_wakes_when_a_node_opens_a_pod_leaves_or_fewer_are_wanted() {
 // Shows: U-TestPodGroupSequentialQueueing
 #[test]
 fn of_gangs_that_wait_for_the_same_room_the_one_that_came_first_is_next() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
         group(&home, "filler", Some(1)).await;
         members(&home, "filler", 0..1, 8).await;
         until_bound(&home, "filler", 1).await;
@@ -135,12 +139,12 @@ fn of_gangs_that_wait_for_the_same_room_the_one_that_came_first_is_next() {
             group(&home, name, Some(2)).await;
             members(&home, name, 0..2, 4).await;
             until_refused(&home, name).await;
-            home.pass(Duration::from_secs(20)).await;
+            home.advance(Duration::from_secs(20)).await;
         }
         delete_pods(&home, &["filler-0"]).await;
         for (name, later) in [("c", ["b", "a"]), ("b", ["a", "a"]), ("a", ["filler", "filler"])] {
             until_bound(&home, name, 2).await;
-            assert!(later.iter().all(|later| bound(&home, later) == 0), "{name} is before {later:?}");
+            assert!(later.iter().all(|later| count_bound(&home, later) == 0), "{name} is before {later:?}");
             delete_pods(&home, &[&format!("{name}-0"), &format!("{name}-1")]).await;
         }
     });
@@ -149,8 +153,8 @@ fn of_gangs_that_wait_for_the_same_room_the_one_that_came_first_is_next() {
 // Shows: U-TestPodGroupRequeueRemainingOnSchedulingSuccess
 #[test]
 fn pods_beyond_min_count_are_placed_when_there_is_room_for_them() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
         group(&home, "gang", Some(2)).await;
         members(&home, "gang", 0..4, 4).await;
         until_bound(&home, "gang", 2).await;
@@ -172,8 +176,8 @@ fn pods_beyond_min_count_are_placed_when_there_is_room_for_them() {
 
 #[test]
 fn a_pod_that_has_to_be_apart_from_others_waits_with_its_gang_and_says_so() {
-    on_home(async {
-        let home = Home::start(3, 1).await;
+    on_test_cluster(async {
+        let home = TestCluster::start(3, 1).await;
         group(&home, "gang", Some(2)).await;
         members(&home, "gang", 0..2, 1).await;
         until_bound(&home, "gang", 2).await;
@@ -200,7 +204,7 @@ fn a_pod_that_has_to_be_apart_from_others_waits_with_its_gang_and_says_so() {
             told.message.contains("does not support affinity.podAntiAffinity").then_some(())
         })
         .await;
-        assert_eq!(bound(&home, "apart"), 0);
+        assert_eq!(count_bound(&home, "apart"), 0);
     });
 }
 
@@ -208,15 +212,15 @@ fn a_pod_that_has_to_be_apart_from_others_waits_with_its_gang_and_says_so() {
 #[test]
 fn the_scheduler_works_from_the_caches_and_asks_for_nothing_else() {
     on_paused_clock(async {
-        let home = Home::embedded(3, nodes::cluster::Cluster::default_of(1)).await;
-        let read = home.fault(Rule::on(verb(Verb::Get).by("system:kube-scheduler"), Fault::Count));
-        let listed = home.fault(Rule::on(verb(Verb::List).by("system:kube-scheduler"), Fault::Count));
+        let home = TestCluster::embedded(3, nodes::cluster::Cluster::default_of(1)).await;
+        let read = home.inject_fault(FaultRule::on(verb(Verb::Get).by_user("system:kube-scheduler"), Fault::Count));
+        let listed = home.inject_fault(FaultRule::on(verb(Verb::List).by_user("system:kube-scheduler"), Fault::Count));
         home.create(&job("gang").pods(4).indexed().gang().gpus(1).build()).await;
-        home.ended("gang", 3 * MINUTE).await;
+        home.wait_until_ended("gang", 3 * MINUTE).await;
         group(&home, "large", Some(9)).await;
         members(&home, "large", 0..9, 1).await;
         until_refused(&home, "large").await;
-        assert_eq!([read, listed].map(|rule| home.faults().counts(rule).seen), [0, 0], "it works from the caches");
+        assert_eq!([read, listed].map(|rule| home.faults().counts(rule).matched), [0, 0], "it works from the caches");
     });
 }
 
@@ -226,8 +230,8 @@ fn without_any_group_the_scheduler_does_the_same_whether_there_could_be_groups_o
     let run = |gate_on: bool| {
         on_paused_clock(async {
             let home = match gate_on {
-                true => Home::embedded(3, nodes::cluster::Cluster::default_of(2)).await,
-                false => Home::without("GenericWorkload", 3, 2).await,
+                true => TestCluster::embedded(3, nodes::cluster::Cluster::default_of(2)).await,
+                false => TestCluster::with_gate_off("GenericWorkload", 3, 2).await,
             };
             for number in 0..12 {
                 let single = pod(&format!("p{number}")).gpus(1 + number % 3);

@@ -7,25 +7,25 @@
 use testkit::fault::Fault;
 use testkit::on_paused_clock;
 
-use crate::end_state::is_equivalent;
-use crate::play::{BUDGET, Play, undisturbed};
+use crate::end_state::assert_equivalent;
+use crate::scenario_run::{BUDGET, ScenarioRun, run_without_faults};
 use crate::scenarios::{self, Scenario};
 
 /// Plays the story twice for each write of the controllers, who end before it or after it.
 fn at_every_write(scenario: Scenario) {
-    let (want, writes) = undisturbed(scenario);
+    let (want, writes) = run_without_faults(scenario);
     assert!(writes > 0, "a test of nothing");
     // The write, or its answer, is under way for ever.
-    for (when, fault) in [("before", Fault::Delay(BUDGET * 2)), ("after", Fault::DelayAnswer(BUDGET * 2))] {
+    for (when, fault) in [("before", Fault::Delay(BUDGET * 2)), ("after", Fault::DelayResponse(BUDGET * 2))] {
         for nth in 1..=writes {
             on_paused_clock(async {
                 let case = format!("{}: the controllers end {when} write {nth} of {writes}", scenario.name);
-                let mut play = Play::embedded(scenario, case).await;
-                play.end_at(fault.clone(), nth);
-                play.through().await;
-                play.settle().await;
-                assert_eq!(play.ended, 1, "{}: and it never came", play.case);
-                is_equivalent(&play.outcome(), &want, &play.case);
+                let mut play = ScenarioRun::embedded(scenario, case).await;
+                play.crash_at(fault.clone(), nth);
+                play.run_to_end().await;
+                play.wait_until_settled().await;
+                assert_eq!(play.crashes, 1, "{}: and it never came", play.case);
+                assert_equivalent(&play.checked_end_state(), &want, &play.case);
             });
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::views::{Condition, JobView, PodPhase, PodView};
 use serde_json::{Value, json};
-use testkit::{Home, JobBuilder, job, pod};
+use testkit::{JobBuilder, TestCluster, job, pod};
 use tokio::time::Instant;
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
@@ -20,87 +20,97 @@ pub struct Scenario {
     /// What it is about.
     pub name: &'static str,
     /// The steps.
-    pub steps: fn(&Home) -> Vec<Step>,
+    pub steps: fn(&TestCluster) -> Vec<ScenarioStep>,
     /// What a kubelet does here that the simulated ones do not; asked again and again.
-    pub chore: fn(&Home) -> Vec<Ask>,
+    pub kubelet_requests: fn(&TestCluster) -> Vec<ScenarioRequest>,
     /// Whether all that was to come has come.
-    pub ended: fn(&Home) -> bool,
+    pub has_ended: fn(&TestCluster) -> bool,
 }
 
 /// What users do once something is so.
-pub struct Step {
+pub struct ScenarioStep {
     /// What they wait for.
-    pub when: Box<dyn Fn(&Home) -> bool>,
+    pub condition: Box<dyn Fn(&TestCluster) -> bool>,
     /// What they ask for then.
-    pub then: Then,
+    pub requests: StepRequests,
 }
 
 /// What is asked for, as things are at that moment.
-type Then = Box<dyn Fn(&Home) -> Vec<Ask>>;
+type StepRequests = Box<dyn Fn(&TestCluster) -> Vec<ScenarioRequest>>;
 
 /// A request.
 #[derive(Clone)]
-pub struct Ask {
+pub struct ScenarioRequest {
     method: &'static str,
     path: String,
     body: Value,
 }
 
-impl Ask {
+impl ScenarioRequest {
     /// Asks; the answer may be a refusal.
-    pub async fn try_by(&self, home: &Home) {
+    pub async fn try_send(&self, home: &TestCluster) {
         let _ = home.request(self.method, &self.path, &self.body).await;
     }
 
     /// Asks, and is answered well.
-    pub async fn by(&self, home: &Home) -> Value {
+    pub async fn send(&self, home: &TestCluster) -> Value {
         let answer = home.request(self.method, &self.path, &self.body).await;
         answer.unwrap_or_else(|error| panic!("{} {}: {error}", self.method, self.path))
     }
 
-    fn post(manifest: Value) -> Ask {
+    fn post(manifest: Value) -> ScenarioRequest {
         let path = match manifest["kind"].as_str() {
             Some("CronJob") => CRON_JOBS.to_owned(),
             Some("Job") => JOBS.to_owned(),
             Some("Workload") => "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads".to_owned(),
             other => panic!("no path for {other:?}"),
         };
-        Ask { method: "POST", path, body: manifest }
+        ScenarioRequest { method: "POST", path, body: manifest }
     }
 
-    fn patch(path: String, body: Value) -> Ask {
-        Ask { method: "PATCH", path, body }
+    fn patch(path: String, body: Value) -> ScenarioRequest {
+        ScenarioRequest { method: "PATCH", path, body }
     }
 }
 
 /// A Job with more work than places.
 pub const PLAIN: Scenario = Scenario {
     name: "a plain Job",
-    steps: |_| vec![at_once(vec![Ask::post(short("plain").spec("parallelism", 3).spec("completions", 5).build())])],
-    chore: nothing,
-    ended: |home| is_over(home, "plain"),
+    steps: |_| {
+        vec![at_once(vec![ScenarioRequest::post(short("plain").spec("parallelism", 3).spec("completions", 5).build())])]
+    },
+    kubelet_requests: nothing,
+    has_ended: |home| has_ended_and_released_pods(home, "plain"),
 };
 
 /// All or nothing, each pod with an index.
 pub const GANG: Scenario = Scenario {
     name: "a gang Job",
-    steps: |_| vec![at_once(vec![Ask::post(short("gang").pods(4).indexed().gang().gpus(2).build())])],
-    chore: nothing,
-    ended: |home| is_over(home, "gang"),
+    steps: |_| vec![at_once(vec![ScenarioRequest::post(short("gang").pods(4).indexed().gang().gpus(2).build())])],
+    kubelet_requests: nothing,
+    has_ended: |home| has_ended_and_released_pods(home, "gang"),
 };
 
 /// One index fails as often as it may, the others succeed.
 pub const FAILING_INDEX: Scenario = Scenario {
     name: "a Job with an index that fails",
-    steps: |_| vec![at_once(vec![Ask::post(endless("bad").pods(3).indexed().spec("backoffLimitPerIndex", 1).build())])],
-    chore: |home| {
+    steps: |_| {
+        vec![at_once(vec![ScenarioRequest::post(
+            endless("bad").pods(3).indexed().spec("backoffLimitPerIndex", 1).build(),
+        )])]
+    },
+    kubelet_requests: |home| {
         let is_bad = |pod: &Arc<PodView>| pod.metadata.annotations.get(INDEX).is_some_and(|index| index == BAD_INDEX);
         let (bad, good) = running(home, "bad").into_iter().partition(is_bad);
         // The others succeed once this one has failed.
         let has_failed = pods_of(home, "bad").iter().any(|pod| pod.status.phase == PodPhase::Failed);
-        if has_failed { [ends(bad, "Failed"), ends(good, "Succeeded")].concat() } else { ends(bad, "Failed") }
+        if has_failed {
+            [end_pods(bad, "Failed"), end_pods(good, "Succeeded")].concat()
+        } else {
+            end_pods(bad, "Failed")
+        }
     },
-    ended: |home| is_over(home, "bad"),
+    has_ended: |home| has_ended_and_released_pods(home, "bad"),
 };
 
 /// A gang that rests for a while and goes on.
@@ -109,21 +119,24 @@ pub const SUSPENDED: Scenario = Scenario {
     steps: |_| {
         let suspend = |suspend: bool| {
             let path = format!("{JOBS}/rests");
-            vec![Ask::patch(path, json!({"spec": {"suspend": suspend}}))]
+            vec![ScenarioRequest::patch(path, json!({"spec": {"suspend": suspend}}))]
         };
         vec![
-            at_once(vec![Ask::post(endless("rests").pods(3).indexed().gang().build())]),
-            once(|home| running(home, "rests").len() == 3, suspend(true)),
-            once(|home| pods_of(home, "rests").is_empty() && has(home, "rests", "Suspended"), suspend(false)),
+            at_once(vec![ScenarioRequest::post(endless("rests").pods(3).indexed().gang().build())]),
+            step_when(|home| running(home, "rests").len() == 3, suspend(true)),
+            step_when(
+                |home| pods_of(home, "rests").is_empty() && has_condition(home, "rests", "Suspended"),
+                suspend(false),
+            ),
         ]
     },
     // Its pods end once it has gone on.
-    chore: |home| {
+    kubelet_requests: |home| {
         let conditions = job_called(home, "rests").map(|job| job.status.conditions.clone()).unwrap_or_default();
         let goes_on = conditions.iter().any(|held| held.kind == "Suspended" && held.status == "False");
-        if goes_on { ends(running(home, "rests"), "Succeeded") } else { Vec::new() }
+        if goes_on { end_pods(running(home, "rests"), "Succeeded") } else { Vec::new() }
     },
-    ended: |home| is_over(home, "rests"),
+    has_ended: |home| has_ended_and_released_pods(home, "rests"),
 };
 
 /// A gang that grows and shrinks, with the least it can do with.
@@ -135,21 +148,21 @@ pub const ELASTIC: Scenario = Scenario {
         let size = |pods: u32, least: u32| {
             let policy = json!({"gang": {"minCount": least}});
             let spec = json!({"parallelism": pods, "completions": pods, "scheduling": {"schedulingPolicy": policy}});
-            vec![Ask::patch(format!("{JOBS}/elastic"), json!({"spec": spec}))]
+            vec![ScenarioRequest::patch(format!("{JOBS}/elastic"), json!({"spec": spec}))]
         };
         vec![
-            at_once(vec![Ask::post(job)]),
-            once(|home| running(home, "elastic").len() == 4, size(6, 3)),
-            once(|home| running(home, "elastic").len() == 6, size(3, 2)),
+            at_once(vec![ScenarioRequest::post(job)]),
+            step_when(|home| running(home, "elastic").len() == 4, size(6, 3)),
+            step_when(|home| running(home, "elastic").len() == 6, size(3, 2)),
         ]
     },
     // Its pods end once it has its last size.
-    chore: |home| {
+    kubelet_requests: |home| {
         let is_last = job_called(home, "elastic").is_some_and(|job| job.spec.parallelism == Some(3));
         let (pods, left) = (pods_of(home, "elastic"), running(home, "elastic"));
-        if is_last && pods.len() == 3 { ends(left, "Succeeded") } else { Vec::new() }
+        if is_last && pods.len() == 3 { end_pods(left, "Succeeded") } else { Vec::new() }
     },
-    ended: |home| is_over(home, "elastic"),
+    has_ended: |home| has_ended_and_released_pods(home, "elastic"),
 };
 
 /// Two Jobs of one parent, with groups of one template of its Workload.
@@ -166,14 +179,15 @@ pub const CHILDREN: Scenario = Scenario {
                 "podGroupTemplates": [{"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}],
             },
         });
-        let children = |home: &Home| ["left", "right"].map(|name| Ask::post(child(home, name))).to_vec();
+        let children =
+            |home: &TestCluster| ["left", "right"].map(|name| ScenarioRequest::post(child(home, name))).to_vec();
         vec![
-            at_once(vec![Ask { method: "POST", path, body: parent }, Ask::post(workload)]),
-            Step { when: Box::new(|home| parent_of_all(home).is_some()), then: Box::new(children) },
+            at_once(vec![ScenarioRequest { method: "POST", path, body: parent }, ScenarioRequest::post(workload)]),
+            ScenarioStep { condition: Box::new(|home| parent_of_all(home).is_some()), requests: Box::new(children) },
         ]
     },
-    chore: nothing,
-    ended: |home| is_over(home, "left") && is_over(home, "right"),
+    kubelet_requests: nothing,
+    has_ended: |home| has_ended_and_released_pods(home, "left") && has_ended_and_released_pods(home, "right"),
 };
 
 /// One CronJob whose Jobs replace each other, and one whose old Jobs go.
@@ -187,27 +201,28 @@ pub const CRON: Scenario = Scenario {
                 "jobTemplate": {"spec": job["spec"]},
             });
             let meta = json!({"name": name, "namespace": "default"});
-            Ask::post(json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": spec}))
+            ScenarioRequest::post(json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": spec}))
         };
-        let suspend = |name: &str| Ask::patch(format!("{CRON_JOBS}/{name}"), json!({"spec": {"suspend": true}}));
+        let suspend =
+            |name: &str| ScenarioRequest::patch(format!("{CRON_JOBS}/{name}"), json!({"spec": {"suspend": true}}));
         let begin = Instant::now();
         vec![
             at_once(vec![cron_job("replaces", "Replace", "1000"), cron_job("forgets", "Forbid", "5")]),
-            Step {
-                when: Box::new(move |_| begin.elapsed() > Duration::from_secs(150)),
-                then: Box::new(move |_| vec![suspend("replaces"), suspend("forgets")]),
+            ScenarioStep {
+                condition: Box::new(move |_| begin.elapsed() > Duration::from_secs(150)),
+                requests: Box::new(move |_| vec![suspend("replaces"), suspend("forgets")]),
             },
         ]
     },
-    chore: nothing,
-    ended: |home| {
+    kubelet_requests: nothing,
+    has_ended: |home| {
         let jobs = home.caches().jobs.all();
         let of = |cron: &str| jobs.iter().filter(move |job| job.metadata.name.starts_with(cron)).collect::<Vec<_>>();
         let is_left = |job: &&Arc<JobView>| job.status.ready == Some(1);
         of("replaces").iter().filter(|job| is_left(job)).count() == 1
             && of("replaces").len() == 1
             && of("forgets").len() == 1
-            && is_over(home, &of("forgets")[0].metadata.name)
+            && has_ended_and_released_pods(home, &of("forgets")[0].metadata.name)
             && home.caches().pods.all().len() == 2
     },
 };
@@ -219,29 +234,29 @@ pub const DELETED: Scenario = Scenario {
         let runs = job("runs").pods(3).gang().annotate("phalanx.dev/run-seconds", "1000").build();
         let expires = short("expires").pods(2).indexed().gang().spec("ttlSecondsAfterFinished", 5).build();
         let options = json!({"propagationPolicy": "Foreground"});
-        let delete = Ask { method: "DELETE", path: format!("{JOBS}/runs"), body: options };
+        let delete = ScenarioRequest { method: "DELETE", path: format!("{JOBS}/runs"), body: options };
         vec![
-            at_once(vec![Ask::post(runs), Ask::post(expires)]),
-            once(|home| running(home, "runs").len() == 3, vec![delete]),
+            at_once(vec![ScenarioRequest::post(runs), ScenarioRequest::post(expires)]),
+            step_when(|home| running(home, "runs").len() == 3, vec![delete]),
         ]
     },
-    chore: nothing,
-    ended: |home| {
+    kubelet_requests: nothing,
+    has_ended: |home| {
         let caches = home.caches();
         let left = caches.jobs.all().len() + caches.pods.all().len();
         left + caches.workloads.all().len() + caches.pod_groups.all().len() == 0
     },
 };
 
-fn at_once(then: Vec<Ask>) -> Step {
-    once(|_| true, then)
+fn at_once(then: Vec<ScenarioRequest>) -> ScenarioStep {
+    step_when(|_| true, then)
 }
 
-fn once(when: impl Fn(&Home) -> bool + 'static, then: Vec<Ask>) -> Step {
-    Step { when: Box::new(when), then: Box::new(move |_| then.clone()) }
+fn step_when(when: impl Fn(&TestCluster) -> bool + 'static, then: Vec<ScenarioRequest>) -> ScenarioStep {
+    ScenarioStep { condition: Box::new(when), requests: Box::new(move |_| then.clone()) }
 }
 
-fn nothing(_: &Home) -> Vec<Ask> {
+fn nothing(_: &TestCluster) -> Vec<ScenarioRequest> {
     Vec::new()
 }
 
@@ -256,20 +271,20 @@ fn endless(name: &str) -> JobBuilder {
 }
 
 /// The pods end.
-fn ends(pods: Vec<Arc<PodView>>, phase: &str) -> Vec<Ask> {
+fn end_pods(pods: Vec<Arc<PodView>>, phase: &str) -> Vec<ScenarioRequest> {
     let end = |pod: &Arc<PodView>| {
         let path = format!("/api/v1/namespaces/default/pods/{}/status", pod.metadata.name);
-        Ask::patch(path, json!({"status": {"phase": phase}}))
+        ScenarioRequest::patch(path, json!({"status": {"phase": phase}}))
     };
     pods.iter().map(end).collect()
 }
 
-fn parent_of_all(home: &Home) -> Option<Arc<PodView>> {
+fn parent_of_all(home: &TestCluster) -> Option<Arc<PodView>> {
     home.caches().pods.all().into_iter().find(|pod| pod.metadata.name == "parent")
 }
 
 /// A Job that is one of its parent's, and delegates to it what its group is like.
-fn child(home: &Home, name: &str) -> Value {
+fn child(home: &TestCluster, name: &str) -> Value {
     let parent = parent_of_all(home).expect("it was waited for");
     let mut child = short(name).pods(2).build();
     let owner =
@@ -279,26 +294,26 @@ fn child(home: &Home, name: &str) -> Value {
     child
 }
 
-fn job_called(home: &Home, name: &str) -> Option<Arc<JobView>> {
+fn job_called(home: &TestCluster, name: &str) -> Option<Arc<JobView>> {
     home.caches().jobs.all().into_iter().find(|job| job.metadata.name == name)
 }
 
-fn pods_of(home: &Home, job: &str) -> Vec<Arc<PodView>> {
+fn pods_of(home: &TestCluster, job: &str) -> Vec<Arc<PodView>> {
     let is_of = |pod: &Arc<PodView>| pod.metadata.controller().is_some_and(|owner| owner.name == job);
     home.caches().pods.all().into_iter().filter(is_of).collect()
 }
 
-fn running(home: &Home, job: &str) -> Vec<Arc<PodView>> {
+fn running(home: &TestCluster, job: &str) -> Vec<Arc<PodView>> {
     let runs = |pod: &Arc<PodView>| pod.status.phase == PodPhase::Running && !pod.metadata.is_deleting();
     pods_of(home, job).into_iter().filter(runs).collect()
 }
 
-fn has(home: &Home, job: &str, condition: &str) -> bool {
+fn has_condition(home: &TestCluster, job: &str, condition: &str) -> bool {
     job_called(home, job).is_some_and(|job| Condition::is_true(&job.status.conditions, condition))
 }
 
 /// Whether the Job has ended and let go of its pods.
-fn is_over(home: &Home, job: &str) -> bool {
+fn has_ended_and_released_pods(home: &TestCluster, job: &str) -> bool {
     let held = || pods_of(home, job).iter().any(|pod| !pod.metadata.finalizers.is_empty());
-    (has(home, job, "Complete") || has(home, job, "Failed")) && !held()
+    (has_condition(home, job, "Complete") || has_condition(home, job, "Failed")) && !held()
 }

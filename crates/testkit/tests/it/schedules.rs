@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use api::{Clock, Timestamp};
-use controlplane::{Config, ControlPlane, World};
+use controlplane::{Config, ControlPlane, ControlPlaneEnvironment};
 use nodes::cluster::Cluster;
 use runtime::request::{self, PatchKind};
 use serde_json::{Value, json};
-use store::Limits;
+use store::HistoryLimits;
 use testkit::{job, on_paused_clock};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -18,12 +18,12 @@ const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
 /// A clock that somebody can set.
-struct Settable {
+struct SettableClock {
     inner: Arc<dyn Clock>,
     ahead_seconds: AtomicI64,
 }
 
-impl Clock for Settable {
+impl Clock for SettableClock {
     fn now(&self) -> Timestamp {
         let ahead = self.ahead_seconds.load(Ordering::Relaxed);
         let by = Duration::from_secs(ahead.unsigned_abs());
@@ -32,19 +32,19 @@ impl Clock for Settable {
 }
 
 /// A control plane on a clock that can be set.
-struct Settled {
-    clock: Arc<Settable>,
+struct SettableClockPlane {
+    clock: Arc<SettableClock>,
     plane: ControlPlane,
 }
 
-impl Settled {
-    async fn start() -> Settled {
+impl SettableClockPlane {
+    async fn start() -> SettableClockPlane {
         let origin = Timestamp::from_second(NEW_YEAR * 60).unwrap();
-        let world = simulator::world(5, origin, Limits::default());
-        let clock = Arc::new(Settable { inner: world.clock.clone(), ahead_seconds: 0.into() });
-        let world = World { clock: clock.clone(), ..world };
-        let plane = ControlPlane::start(world, Config::on(Cluster::default_of(1))).await.unwrap();
-        Settled { clock, plane }
+        let world = simulator::world(5, origin, HistoryLimits::default());
+        let clock = Arc::new(SettableClock { inner: world.clock.clone(), ahead_seconds: 0.into() });
+        let world = ControlPlaneEnvironment { clock: clock.clone(), ..world };
+        let plane = ControlPlane::start(world, Config::for_cluster(Cluster::default_of(1))).await.unwrap();
+        SettableClockPlane { clock, plane }
     }
 
     fn set(&self, seconds: i64) {
@@ -62,7 +62,7 @@ impl Settled {
     }
 
     /// The minutes whose Jobs are there, counted from new year.
-    fn served(&self) -> Vec<i64> {
+    fn served_minutes(&self) -> Vec<i64> {
         let jobs = self.plane.caches().jobs.all();
         let minute = |name: &str| name.strip_prefix("c-").unwrap().parse::<i64>().unwrap() - NEW_YEAR;
         let mut minutes: Vec<i64> = jobs.iter().map(|job| minute(&job.metadata.name)).collect();
@@ -71,53 +71,54 @@ impl Settled {
     }
 }
 
-async fn pass(time: Duration) {
+async fn advance(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
 #[test]
 fn a_clock_that_is_set_forward_serves_the_last_time_that_it_leapt_over_and_goes_on() {
     on_paused_clock(async {
-        let home = Settled::start().await;
+        let home = SettableClockPlane::start().await;
         home.create_cron_job("*/10 * * * *").await;
-        pass(MINUTE * 15).await;
-        assert_eq!(home.served(), [10]);
+        advance(MINUTE * 15).await;
+        assert_eq!(home.served_minutes(), [10]);
         home.set(3600);
-        pass(MINUTE / 2).await;
-        assert_eq!(home.served(), [10, 70], "within seconds, and only the last");
-        pass(MINUTE * 10).await;
-        assert_eq!(home.served(), [10, 70, 80], "in time by the new clock");
+        advance(MINUTE / 2).await;
+        assert_eq!(home.served_minutes(), [10, 70], "within seconds, and only the last");
+        advance(MINUTE * 10).await;
+        assert_eq!(home.served_minutes(), [10, 70, 80], "in time by the new clock");
     });
 }
 
 #[test]
 fn a_clock_that_is_set_back_serves_no_time_twice() {
     on_paused_clock(async {
-        let home = Settled::start().await;
+        let home = SettableClockPlane::start().await;
         home.create_cron_job("*/10 * * * *").await;
-        pass(MINUTE * 25).await;
-        assert_eq!(home.served(), [10, 20]);
+        advance(MINUTE * 25).await;
+        assert_eq!(home.served_minutes(), [10, 20]);
         home.set(-900);
-        pass(MINUTE * 19).await;
-        assert_eq!(home.served(), [10, 20], "these times have been before");
-        pass(MINUTE * 2).await;
-        assert_eq!(home.served(), [10, 20, 30]);
+        advance(MINUTE * 19).await;
+        assert_eq!(home.served_minutes(), [10, 20], "these times have been before");
+        advance(MINUTE * 2).await;
+        assert_eq!(home.served_minutes(), [10, 20, 30]);
     });
 }
 
 #[test]
 fn a_job_goes_by_the_clock_that_was_set() {
     on_paused_clock(async {
-        let home = Settled::start().await;
+        let home = SettableClockPlane::start().await;
         let expires = job("expires").annotate("phalanx.dev/run-seconds", "1").spec("ttlSecondsAfterFinished", 3600);
         request::post(&home.plane.client(), JOBS, &expires.build()).await.unwrap();
         let late = job("late").annotate("phalanx.dev/run-seconds", "86400").spec("activeDeadlineSeconds", 3600);
         request::post(&home.plane.client(), JOBS, &late.build()).await.unwrap();
-        pass(MINUTE).await;
+        advance(MINUTE).await;
         home.set(3600);
-        pass(MINUTE / 2).await;
+        advance(MINUTE / 2).await;
         let left = home.plane.caches().jobs.all();
-        let ends: Vec<_> = left.iter().map(|job| (&*job.metadata.name, job.end().map(|end| &*end.reason))).collect();
+        let ends: Vec<_> =
+            left.iter().map(|job| (&*job.metadata.name, job.finished_condition().map(|end| &*end.reason))).collect();
         assert_eq!(ends, [("late", Some("DeadlineExceeded"))]);
     });
 }
@@ -125,18 +126,18 @@ fn a_job_goes_by_the_clock_that_was_set() {
 #[test]
 fn a_new_schedule_begins_with_its_next_time() {
     on_paused_clock(async {
-        let home = Settled::start().await;
+        let home = SettableClockPlane::start().await;
         home.create_cron_job("0 3 * * *").await;
-        pass(MINUTE * 12).await;
+        advance(MINUTE * 12).await;
         let other = json!({"spec": {"schedule": "*/5 * * * *"}});
         request::patch(&home.plane.client(), &format!("{CRON_JOBS}/c"), PatchKind::Merge, &other).await.unwrap();
-        pass(MINUTE * 2).await;
-        assert_eq!(home.served(), Vec::<i64>::new(), "nobody has missed 00:10");
-        pass(MINUTE * 7).await;
-        assert_eq!(home.served(), [15, 20]);
+        advance(MINUTE * 2).await;
+        assert_eq!(home.served_minutes(), Vec::<i64>::new(), "nobody has missed 00:10");
+        advance(MINUTE * 7).await;
+        assert_eq!(home.served_minutes(), [15, 20]);
         let zone: Value = json!({"spec": {"timeZone": "Europe/Berlin"}});
         request::patch(&home.plane.client(), &format!("{CRON_JOBS}/c"), PatchKind::Merge, &zone).await.unwrap();
-        pass(MINUTE * 5).await;
-        assert_eq!(home.served(), [15, 20, 25]);
+        advance(MINUTE * 5).await;
+        assert_eq!(home.served_minutes(), [15, 20, 25]);
     });
 }

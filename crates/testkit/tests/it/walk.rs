@@ -4,35 +4,36 @@ use std::time::Duration;
 
 use nodes::cluster::Cluster;
 use serde_json::{Value, json};
-use testkit::{Change, Home, job, on_home, on_paused_clock};
+use testkit::{RecordedWrite, TestCluster, job, on_paused_clock, on_test_cluster};
 
 const RACK: &str = "topology.kubernetes.io/rack";
 
 /// One line for each step of the walk, taken from the history of all writes.
-fn steps(history: &[Change]) -> Vec<String> {
-    let at = |what: &str, find: &dyn Fn(&&Change) -> bool| -> (u64, Value) {
+fn steps(history: &[RecordedWrite]) -> Vec<String> {
+    let at = |what: &str, find: &dyn Fn(&&RecordedWrite) -> bool| -> (u64, Value) {
         let change = history.iter().find(find).unwrap_or_else(|| panic!("{what}: no such write"));
         (change.revision.0, change.object.clone())
     };
-    let made =
-        |resource: &'static str| at(resource, &move |change: &&Change| change.resource == resource && change.created);
+    let made = |resource: &'static str| {
+        at(resource, &move |change: &&RecordedWrite| change.resource == resource && change.created)
+    };
     let (posted, stored) = made("batch/jobs");
     let (workload, compiled) = made("scheduling.k8s.io/workloads");
     let (group, pod_group) = made("scheduling.k8s.io/podgroups");
     let (first_pod, pod) = made("pods");
-    let pods: Vec<&Change> = history.iter().filter(|c| c.resource == "pods" && c.created).collect();
+    let pods: Vec<&RecordedWrite> = history.iter().filter(|c| c.resource == "pods" && c.created).collect();
     let last_pod = pods.last().unwrap().revision.0;
-    let is_bound = |change: &&Change| change.resource == "pods" && change.object["spec"]["nodeName"].is_string();
+    let is_bound = |change: &&RecordedWrite| change.resource == "pods" && change.object["spec"]["nodeName"].is_string();
     let (bound, bound_pod) = at("bind", &is_bound);
     let phase = |wanted: &'static str| {
-        move |change: &&Change| change.resource == "pods" && change.object["status"]["phase"] == wanted
+        move |change: &&RecordedWrite| change.resource == "pods" && change.object["status"]["phase"] == wanted
     };
     let (runs, _) = at("running", &phase("Running"));
-    let (scheduled, _) = at("condition", &|change: &&Change| {
+    let (scheduled, _) = at("condition", &|change: &&RecordedWrite| {
         change.resource == "scheduling.k8s.io/podgroups"
             && condition(&change.object, "PodGroupInitiallyScheduled") == Some("True")
     });
-    let (complete, finished) = at("complete", &|change: &&Change| {
+    let (complete, finished) = at("complete", &|change: &&RecordedWrite| {
         change.resource == "batch/jobs" && condition(&change.object, "Complete") == Some("True")
     });
 
@@ -65,9 +66,9 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 }
 
 /// The walk, to the cascade of its deletion: one line a step.
-async fn walk(home: &Home) -> Vec<String> {
-    let trainer = job("trainer").pods(64).indexed().gang().within(RACK).gpus(1);
-    home.create(&trainer.annotate("phalanx.dev/run-seconds", &home.seconds(30)).build()).await;
+async fn walk(home: &TestCluster) -> Vec<String> {
+    let trainer = job("trainer").pods(64).indexed().gang().in_topology(RACK).gpus(1);
+    home.create(&trainer.annotate("phalanx.dev/run-seconds", &home.scaled_seconds(30)).build()).await;
     let minute = Duration::from_secs(60);
     home.eventually("the Job completes", minute, |home| {
         let job = home.caches().jobs.all().pop()?;
@@ -112,7 +113,7 @@ async fn walk(home: &Home) -> Vec<String> {
 // Shows: S000-04, S000-20
 #[test]
 fn walk_one_gang_job() {
-    let steps = on_home(async { walk(&Home::start(7, 16).await).await });
+    let steps = on_test_cluster(async { walk(&TestCluster::start(7, 16).await).await });
     for step in &steps {
         println!("{step}");
     }
@@ -121,7 +122,7 @@ fn walk_one_gang_job() {
 /// Every write of a walk, which only the embedded home keeps byte by byte.
 fn transcript(seed: u64) -> String {
     on_paused_clock(async {
-        let home = Home::embedded(seed, Cluster::default_of(16)).await;
+        let home = TestCluster::embedded(seed, Cluster::default_of(16)).await;
         walk(&home).await;
         home.transcript()
     })

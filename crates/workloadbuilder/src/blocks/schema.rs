@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::rules::{CLAIMS_MAX, TOPOLOGY_MAX};
+use crate::rules::{MAX_CLAIMS, MAX_TOPOLOGY_CONSTRAINTS};
 
 /// Of [`WorkloadPodGroupSchedulingPolicy`](super::WorkloadPodGroupSchedulingPolicy).
 pub fn pod_group_scheduling_policy() -> Value {
@@ -42,11 +42,11 @@ pub fn pod_group_resource_claims() -> Value {
     let name = |description: &str| json!({"type": "string", "maxLength": 253, "description": description});
     json!({
         "type": "array",
-        "maxItems": CLAIMS_MAX,
+        "maxItems": MAX_CLAIMS,
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"],
         "description": "Claims that all pods of the group share.",
-        "items": union(
+        "items": exactly_one_of(
             json!({
                 "name": {"type": "string", "minLength": 1, "maxLength": 63, "description": "Unique in the group."},
                 "resourceClaimName": name("A ResourceClaim of the namespace."),
@@ -68,7 +68,7 @@ fn policy(members: &str, count: &str) -> Value {
         }},
     });
     let basic = json!({"type": "object", "description": format!("The {members} are placed one by one.")});
-    union(json!({"basic": basic, "gang": gang}), ["basic", "gang"], &[])
+    exactly_one_of(json!({"basic": basic, "gang": gang}), ["basic", "gang"], &[])
 }
 
 fn constraints() -> Value {
@@ -77,7 +77,7 @@ fn constraints() -> Value {
         "type": "object",
         "properties": {"topology": {
             "type": "array",
-            "maxItems": TOPOLOGY_MAX,
+            "maxItems": MAX_TOPOLOGY_CONSTRAINTS,
             "x-kubernetes-list-type": "atomic",
             "items": {"type": "object", "required": ["key"], "properties": {"key": key}},
         }},
@@ -87,11 +87,11 @@ fn constraints() -> Value {
 fn disruption_mode(members: &str) -> Value {
     let member = |how: &str| json!({"type": "object", "description": format!("The {members} are disrupted {how}.")});
     let members = json!({"single": member("one by one"), "all": member("only all together")});
-    union(members, ["single", "all"], &[])
+    exactly_one_of(members, ["single", "all"], &[])
 }
 
 /// An object of which exactly one of two members is set.
-fn union(properties: Value, members: [&str; 2], required: &[&str]) -> Value {
+fn exactly_one_of(properties: Value, members: [&str; 2], required: &[&str]) -> Value {
     let [one, other] = members;
     let mut schema = json!({
         "type": "object",
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    fn fits<T: Serialize + serde::de::DeserializeOwned>(schema: &Value, full: Value) {
+    fn assert_schema_matches_type<T: Serialize + serde::de::DeserializeOwned>(schema: &Value, full: Value) {
         assert_eq!(unknown(schema, &full, ""), Vec::<String>::new());
         let typed: T = serde_json::from_value(full.clone()).expect("a block");
         assert_eq!(serde_json::to_value(typed).expect("JSON"), full, "the type has every field of the schema");
@@ -142,21 +142,36 @@ mod tests {
     #[test]
     fn the_schema_has_the_fields_of_the_types() {
         let policy = |count: &str| json!({"basic": {}, "gang": {count: 1}});
-        fits::<blocks::WorkloadPodGroupSchedulingPolicy>(&pod_group_scheduling_policy(), policy("minCount"));
-        fits::<blocks::WorkloadCompositePodGroupSchedulingPolicy>(
+        assert_schema_matches_type::<blocks::WorkloadPodGroupSchedulingPolicy>(
+            &pod_group_scheduling_policy(),
+            policy("minCount"),
+        );
+        assert_schema_matches_type::<blocks::WorkloadCompositePodGroupSchedulingPolicy>(
             &composite_pod_group_scheduling_policy(),
             policy("minGroupCount"),
         );
         let topology = json!({"topology": [{"key": "rack"}]});
-        fits::<blocks::WorkloadPodGroupSchedulingConstraints>(&pod_group_scheduling_constraints(), topology.clone());
-        fits::<blocks::WorkloadCompositePodGroupSchedulingConstraints>(
+        assert_schema_matches_type::<blocks::WorkloadPodGroupSchedulingConstraints>(
+            &pod_group_scheduling_constraints(),
+            topology.clone(),
+        );
+        assert_schema_matches_type::<blocks::WorkloadCompositePodGroupSchedulingConstraints>(
             &composite_pod_group_scheduling_constraints(),
             topology,
         );
         let mode = json!({"single": {}, "all": {}});
-        fits::<blocks::WorkloadPodGroupDisruptionMode>(&pod_group_disruption_mode(), mode.clone());
-        fits::<blocks::WorkloadCompositePodGroupDisruptionMode>(&composite_pod_group_disruption_mode(), mode);
+        assert_schema_matches_type::<blocks::WorkloadPodGroupDisruptionMode>(
+            &pod_group_disruption_mode(),
+            mode.clone(),
+        );
+        assert_schema_matches_type::<blocks::WorkloadCompositePodGroupDisruptionMode>(
+            &composite_pod_group_disruption_mode(),
+            mode,
+        );
         let claim = json!({"name": "a", "resourceClaimName": "b", "resourceClaimTemplateName": "c"});
-        fits::<Vec<blocks::WorkloadPodGroupResourceClaim>>(&pod_group_resource_claims(), json!([claim]));
+        assert_schema_matches_type::<Vec<blocks::WorkloadPodGroupResourceClaim>>(
+            &pod_group_resource_claims(),
+            json!([claim]),
+        );
     }
 }

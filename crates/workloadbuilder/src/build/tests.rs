@@ -12,7 +12,7 @@ use crate::field::Path;
 use crate::item::{
     DisruptionMode, PolicyKind, ResourceClaim, SchedulingConfig, SchedulingConstraints, SchedulingPolicy, WorkloadItem,
 };
-use crate::target::{Shape, Target, Version};
+use crate::target::{BuildTarget, GroupLayout, SchedulingVersion};
 
 fn owner() -> OwnerReference {
     OwnerReference {
@@ -37,7 +37,7 @@ fn options() -> BuildOptions {
 }
 
 fn flat() -> BuildOptions {
-    BuildOptions { target: Target { shape: Shape::Flat, ..Target::default() }, ..options() }
+    BuildOptions { target: BuildTarget { layout: GroupLayout::Flat, ..BuildTarget::default() }, ..options() }
 }
 
 fn named(name: &str, default_config: SchedulingConfig) -> WorkloadItem {
@@ -196,7 +196,10 @@ fn several_components_stand_side_by_side_in_one_workload() {
 #[test]
 fn without_composites_the_leaves_stand_side_by_side() {
     let root = tree("set", basic(), vec![named("driver", basic()), tree("inner", basic(), vec![item(gang())])]);
-    let old = BuildOptions { target: Target { version: Version::V1alpha2, ..Target::default() }, ..options() };
+    let old = BuildOptions {
+        target: BuildTarget { version: SchedulingVersion::V1alpha2, ..BuildTarget::default() },
+        ..options()
+    };
     for options in [flat(), old] {
         let built = spec(&Builder::new(root.clone(), options));
         let names: Vec<&Value> =
@@ -291,7 +294,7 @@ fn what_the_server_would_refuse_is_refused_with_advice() {
         ),
         (
             vec![tree("set", basic(), many(9))],
-            BuildOptions { limit_advice: Some("leave some out".to_owned()), ..options() },
+            BuildOptions { limit_remedy: Some("leave some out".to_owned()), ..options() },
             "item set: 9 templates in one list, and at most 8 are allowed: put some of them under an item of their own",
             "spec.set: Too many: 9: a workload has at most 8 groups side by side: leave some out",
         ),
@@ -465,7 +468,7 @@ fn building_changes_nothing_and_gives_the_same_again() {
 fn a_builder_from_a_workload_builds_no_other() {
     let kept = Builder::new(item(gang()), options()).build_workload().expect("a workload");
     let builder = Builder::from_workload(kept, BuildOptions::default());
-    assert_eq!(builder.build_workload(), Err(BuildError::AlreadyBuilt { name: "trainer-x1".to_owned() }));
+    assert_eq!(builder.build_workload(), Err(BuildError::BuiltFromWorkload { name: "trainer-x1".to_owned() }));
     for errors in [builder.validate_blocks(None), builder.validate_resolved(), builder.validate_structure()] {
         assert_eq!(errors[0].to_string(), "Internal error: a workload has no item to validate");
     }

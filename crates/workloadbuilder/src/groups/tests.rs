@@ -4,10 +4,10 @@ use k8s_openapi::api::scheduling::v1beta1::Workload;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-use super::{Group, find_template, templates, workload_owner};
+use super::{BuiltGroup, find_template, templates, workload_owner};
 use crate::build::{BuildOptions, Builder};
 use crate::names;
-use crate::target::Version;
+use crate::target::SchedulingVersion;
 
 fn owner(kind: &str) -> OwnerReference {
     OwnerReference {
@@ -21,7 +21,7 @@ fn owner(kind: &str) -> OwnerReference {
 }
 
 /// A Workload as a server holds it: a composite with a leaf and another composite below it.
-fn kept() -> Workload {
+fn stored_workload() -> Workload {
     let document = json!({
         "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "Workload",
@@ -56,13 +56,16 @@ fn kept() -> Workload {
 }
 
 fn builder() -> Builder {
-    Builder::from_workload(kept(), BuildOptions { owner: Some(owner("Training")), ..BuildOptions::default() })
+    Builder::from_workload(
+        stored_workload(),
+        BuildOptions { owner: Some(owner("Training")), ..BuildOptions::default() },
+    )
 }
 
-fn document(group: &Group) -> Value {
+fn to_json(group: &BuiltGroup) -> Value {
     match group {
-        Group::Composite(group) => serde_json::to_value(group),
-        Group::Pods(group) => serde_json::to_value(group),
+        BuiltGroup::Composite(group) => serde_json::to_value(group),
+        BuiltGroup::Pods(group) => serde_json::to_value(group),
     }
     .expect("JSON")
 }
@@ -73,7 +76,7 @@ fn document(group: &Group) -> Value {
 // Shows: U-builder
 #[test]
 fn a_group_is_a_whole_copy_of_its_template_wherever_that_stands() {
-    let group = builder().pod_group("train-workers", "workers").expect("a group");
+    let group = builder().build_pod_group("train-workers", "workers").expect("a group");
     assert_eq!(
         serde_json::to_value(&group).expect("JSON"),
         json!({
@@ -102,7 +105,7 @@ fn a_group_is_a_whole_copy_of_its_template_wherever_that_stands() {
 // Shows: S003-21
 #[test]
 fn a_composite_is_a_whole_copy_of_its_template_without_its_children() {
-    let group = builder().composite_pod_group("train-set", "set").expect("a group");
+    let group = builder().build_composite_pod_group("train-set", "set").expect("a group");
     assert_eq!(
         serde_json::to_value(&group).expect("JSON"),
         json!({
@@ -131,7 +134,7 @@ fn a_composite_is_a_whole_copy_of_its_template_without_its_children() {
 // Shows: S004-62
 #[test]
 fn the_groups_of_a_tree_come_parents_first_and_name_their_parents() {
-    let groups = builder().groups().expect("groups");
+    let groups = builder().build_groups().expect("groups");
     let name = |template: &str| names::pod_group_name("train-x1", template);
     let found: Vec<_> = groups.iter().map(|group| (group.template(), group.parent().map(str::to_owned))).collect();
     assert_eq!(
@@ -140,9 +143,9 @@ fn the_groups_of_a_tree_come_parents_first_and_name_their_parents() {
     );
     for group in &groups {
         assert_eq!(group.name(), name(group.template()));
-        assert_eq!(document(group)["spec"]["parentCompositePodGroupName"].as_str(), group.parent());
+        assert_eq!(to_json(group)["spec"]["parentCompositePodGroupName"].as_str(), group.parent());
     }
-    assert!(matches!(groups[1], Group::Composite(_)) && matches!(groups[2], Group::Pods(_)));
+    assert!(matches!(groups[1], BuiltGroup::Composite(_)) && matches!(groups[2], BuiltGroup::Pods(_)));
 }
 
 // Shows: S003-02
@@ -150,21 +153,22 @@ fn the_groups_of_a_tree_come_parents_first_and_name_their_parents() {
 #[test]
 fn replicas_get_groups_of_their_own_from_one_template() {
     let builder = builder();
-    let [one, other] = ["0", "1"].map(|replica| builder.instance("stage", replica, Some("above")).expect("groups"));
+    let [one, other] =
+        ["0", "1"].map(|replica| builder.build_instance("stage", replica, Some("above")).expect("groups"));
     for groups in [&one, &other] {
-        assert_eq!(groups.iter().map(Group::template).collect::<Vec<_>>(), ["stage", "workers"]);
+        assert_eq!(groups.iter().map(BuiltGroup::template).collect::<Vec<_>>(), ["stage", "workers"]);
         assert_eq!(groups[0].parent(), Some("above"));
         assert_eq!(groups[1].parent(), Some(groups[0].name()), "children keep to their own replica");
     }
     assert!(one.iter().zip(&other).all(|(one, other)| one.name() != other.name()));
-    let alone = builder.instance("workers", "", None).expect("a group");
+    let alone = builder.build_instance("workers", "", None).expect("a group");
     assert_eq!(alone[0].name(), names::pod_group_name("train-x1", "workers"));
 }
 
 #[test]
 fn templates_are_found_at_every_depth() {
-    let kept = kept();
-    let all: Vec<&str> = templates(&kept.spec).into_iter().map(super::Template::name).collect();
+    let kept = stored_workload();
+    let all: Vec<&str> = templates(&kept.spec).into_iter().map(super::GroupTemplate::name).collect();
     assert_eq!(all, ["set", "stage", "workers", "driver"]);
     assert!(all.iter().all(|name| find_template(&kept.spec, name).is_some_and(|found| found.name() == *name)));
     assert_eq!(find_template(&kept.spec, "nobody"), None);
@@ -174,26 +178,27 @@ fn templates_are_found_at_every_depth() {
 fn a_template_that_is_not_there_or_makes_something_else_is_named() {
     let builder = builder();
     let missing = "workload train-x1 has no template \"evaluator\", only: set, stage, workers, driver";
-    assert_eq!(builder.pod_group("g", "evaluator").expect_err(missing).to_string(), missing);
-    assert_eq!(builder.composite_pod_group("g", "evaluator").expect_err(missing).to_string(), missing);
-    assert_eq!(builder.instance("evaluator", "", None).expect_err(missing).to_string(), missing);
+    assert_eq!(builder.build_pod_group("g", "evaluator").expect_err(missing).to_string(), missing);
+    assert_eq!(builder.build_composite_pod_group("g", "evaluator").expect_err(missing).to_string(), missing);
+    assert_eq!(builder.build_instance("evaluator", "", None).expect_err(missing).to_string(), missing);
     let composite = "template set of workload train-x1 makes a CompositePodGroup, not a PodGroup";
-    assert_eq!(builder.pod_group("g", "set").expect_err(composite).to_string(), composite);
+    assert_eq!(builder.build_pod_group("g", "set").expect_err(composite).to_string(), composite);
     let pods = "template driver of workload train-x1 makes a PodGroup, not a CompositePodGroup";
-    assert_eq!(builder.composite_pod_group("g", "driver").expect_err(pods).to_string(), pods);
+    assert_eq!(builder.build_composite_pod_group("g", "driver").expect_err(pods).to_string(), pods);
 }
 
 #[test]
 fn a_group_has_the_owners_that_its_maker_names() {
-    let workload = kept();
-    let second = workload_owner(&workload, Version::V1beta1);
+    let workload = stored_workload();
+    let second = workload_owner(&workload, SchedulingVersion::V1beta1);
     assert_eq!((second.uid.as_str(), second.controller, second.block_owner_deletion), ("w1", None, None));
     let options = BuildOptions { owner: Some(owner("Job")), group_owners: vec![second], ..BuildOptions::default() };
-    let group = Builder::from_workload(workload.clone(), options).pod_group("g", "workers").expect("a group");
+    let group = Builder::from_workload(workload.clone(), options).build_pod_group("g", "workers").expect("a group");
     let kinds: Vec<String> =
         group.metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.kind).collect();
     assert_eq!(kinds, ["Job", "Workload"]);
     // Nobody has to own it: a child may be given it later.
-    let group = Builder::from_workload(workload, BuildOptions::default()).pod_group("g", "workers").expect("a group");
+    let group =
+        Builder::from_workload(workload, BuildOptions::default()).build_pod_group("g", "workers").expect("a group");
     assert_eq!(group.metadata.owner_references, None);
 }

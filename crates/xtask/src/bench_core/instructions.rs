@@ -9,13 +9,13 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::shapes::{Case, Policy};
+use crate::scheduling_cases::{CasePolicy, SchedulingCase};
 
 /// What is counted: valgrind is fifty times slower.
 const CASES: [&str; 6] = ["gang-1000x3", "gang-3x1000", "tas-750x4", "tas-3x1000", "single-1000", "single-1000-of-50"];
 
 /// By how many percent a count may differ from the kept one. Another compiler moves it by less.
-const TOLERANCE: f64 = 10.0;
+const TOLERANCE_PERCENT: f64 = 10.0;
 
 /// Counts one case or all, and compares with the counts in `kept` if there is such a file.
 pub fn run(case: Option<&str>, kept: Option<&Path>) -> anyhow::Result<()> {
@@ -23,7 +23,7 @@ pub fn run(case: Option<&str>, kept: Option<&Path>) -> anyhow::Result<()> {
     println!("case                        of next  per decision       per pod    of observe");
     let mut off = Vec::new();
     for name in case.map_or(CASES.to_vec(), |case| vec![case]) {
-        let counted = Counted::of(&name.parse()?)?;
+        let counted = InstructionCount::measure(&name.parse()?)?;
         println!("{}", counted.line());
         off.extend(known.as_ref().and_then(|known| counted.differs_from(known.get(name))));
     }
@@ -37,20 +37,20 @@ pub fn run(case: Option<&str>, kept: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// Instructions of one case.
-struct Counted {
-    case: Case,
+struct InstructionCount {
+    case: SchedulingCase,
     next: u64,
     observe: u64,
 }
 
-impl Counted {
-    fn of(case: &Case) -> anyhow::Result<Counted> {
+impl InstructionCount {
+    fn measure(case: &SchedulingCase) -> anyhow::Result<InstructionCount> {
         let (next, observe) = (count(case, "next")?, count(case, "observe")?);
-        Ok(Counted { case: case.clone(), next, observe })
+        Ok(InstructionCount { case: case.clone(), next, observe })
     }
 
     fn line(&self) -> String {
-        let decisions = if self.case.policy == Policy::Single { self.case.pods() } else { self.case.groups };
+        let decisions = if self.case.policy == CasePolicy::Single { self.case.pods() } else { self.case.groups };
         let per = |count: usize| self.next / count.max(1) as u64;
         let (per_decision, per_pod) = (per(decisions), per(self.case.pods()));
         format!("{:<22} {:>12} {per_decision:>13} {per_pod:>13} {:>13}", self.case, self.next, self.observe)
@@ -60,13 +60,13 @@ impl Counted {
         let Some(kept) = kept else { return Some(format!("{}: no counts are kept", self.case)) };
         let off = |(now, kept): (u64, u64)| (now as f64 / kept as f64 - 1.0) * 100.0;
         let [next, observe] = [(self.next, kept[0]), (self.observe, kept[1])].map(off);
-        let is_off = next.abs() > TOLERANCE || observe.abs() > TOLERANCE;
+        let is_off = next.abs() > TOLERANCE_PERCENT || observe.abs() > TOLERANCE_PERCENT;
         is_off.then(|| format!("{}: next {next:+.1} %, observe {observe:+.1} %", self.case))
     }
 }
 
 /// Counts the instructions of all calls of one function of the core.
-fn count(case: &Case, function: &str) -> anyhow::Result<u64> {
+fn count(case: &SchedulingCase, function: &str) -> anyhow::Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no", "--callgrind-out-file=/dev/null"])
         .arg(format!("--toggle-collect=*scheduler_core::state*Core*::{function}"))
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn a_tenth_more_or_less_is_told() {
-        let case: Case = "gang-3x3".parse().expect("a case");
-        let counted = Counted { case, next: 1_000, observe: 500 };
+        let case: SchedulingCase = "gang-3x3".parse().expect("a case");
+        let counted = InstructionCount { case, next: 1_000, observe: 500 };
         for (kept, is_off) in [([1_000, 500], false), ([1_090, 460], false), ([1_120, 500], true), ([1_000, 450], true)]
         {
             assert_eq!(counted.differs_from(Some(&kept)).is_some(), is_off, "{kept:?}");

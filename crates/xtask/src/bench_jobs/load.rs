@@ -13,16 +13,16 @@ use runtime::{is_expired, request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::home::Home;
-use super::vitals::{Vitals, Writes};
+use super::resource_usage::{ResourceUsage, WriteCounts};
+use super::running_system::RunningSystem;
 
 pub const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const WORKLOADS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Requests of the load in flight at once.
-const IN_FLIGHT: usize = 32;
+const MAX_IN_FLIGHT: usize = 32;
 /// No case takes longer than this; one that does has stopped.
-const SECONDS_MAX: u64 = 600;
+const TIMEOUT_SECONDS: u64 = 600;
 /// Jobs that are run first, so that connections and caches are there.
 const WARM_UP: usize = 16;
 /// How long after the last Job events may still be written.
@@ -30,72 +30,73 @@ const EVENTS_SETTLE: Duration = Duration::from_secs(2);
 
 /// Jobs that are all alike.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct JobLoad {
     /// How many.
     pub jobs: usize,
     /// Pods that each has to see succeed.
     pub pods: usize,
     parallelism: usize,
-    shape: Shape,
+    shape: JobShape,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum JobShape {
     Plain,
     Gang,
     /// A gang of a Workload that is there before, and that the Job names.
-    Named,
+    WithWorkloadRef,
     Indexed,
 }
 
-impl Load {
+impl JobLoad {
     /// Jobs of one pod.
-    pub fn single(jobs: usize) -> Load {
-        Load { jobs, pods: 1, parallelism: 1, shape: Shape::Plain }
+    pub fn single(jobs: usize) -> JobLoad {
+        JobLoad { jobs, pods: 1, parallelism: 1, shape: JobShape::Plain }
     }
 
     /// Gangs.
-    pub fn gangs(jobs: usize, pods: usize) -> Load {
-        Load { jobs, pods, parallelism: pods, shape: Shape::Gang }
+    pub fn gangs(jobs: usize, pods: usize) -> JobLoad {
+        JobLoad { jobs, pods, parallelism: pods, shape: JobShape::Gang }
     }
 
     /// Gangs of Workloads that users made, each named by its Job (`workloadRef`).
-    pub fn named(jobs: usize, pods: usize) -> Load {
-        Load { jobs, pods, parallelism: pods, shape: Shape::Named }
+    pub fn gangs_with_workload_ref(jobs: usize, pods: usize) -> JobLoad {
+        JobLoad { jobs, pods, parallelism: pods, shape: JobShape::WithWorkloadRef }
     }
 
     /// One Job with that many indexes, so many of them at a time.
-    pub fn indexed(completions: usize, parallelism: usize) -> Load {
-        Load { jobs: 1, pods: completions, parallelism, shape: Shape::Indexed }
+    pub fn indexed(completions: usize, parallelism: usize) -> JobLoad {
+        JobLoad { jobs: 1, pods: completions, parallelism, shape: JobShape::Indexed }
     }
 
     /// Sends the Jobs and returns when the last is Complete.
-    pub async fn run(&self, home: &Home) -> anyhow::Result<Measured> {
+    pub async fn run(&self, home: &RunningSystem) -> anyhow::Result<JobsMeasurement> {
         let client = home.client().await?;
-        let warm_up = Load { jobs: WARM_UP, pods: 1, parallelism: 1, shape: Shape::Plain };
-        warm_up.follow(&client, "warm").await.context("warming up")?;
-        if self.shape == Shape::Named {
-            self.make_workloads(&client, "job").await.context("making Workloads")?;
+        let warm_up = JobLoad { jobs: WARM_UP, pods: 1, parallelism: 1, shape: JobShape::Plain };
+        warm_up.submit_and_watch(&client, "warm").await.context("warming up")?;
+        if self.shape == JobShape::WithWorkloadRef {
+            self.create_workloads(&client, "job").await.context("making Workloads")?;
         }
-        let before = Vitals::now(&client, home).await?;
-        let mut measured = self.follow(&client, "job").await?;
+        let before = ResourceUsage::now(&client, home).await?;
+        let mut measured = self.submit_and_watch(&client, "job").await?;
         tokio::time::sleep(EVENTS_SETTLE).await;
-        let after = Vitals::now(&client, home).await?;
+        let after = ResourceUsage::now(&client, home).await?;
         measured.writes = after.writes.since(&before.writes);
         measured.cpu_seconds = after.cpu_seconds - before.cpu_seconds;
         measured.rss_mb = after.rss_mb;
         Ok(measured)
     }
 
-    async fn follow(&self, client: &Client, prefix: &str) -> anyhow::Result<Measured> {
+    async fn submit_and_watch(&self, client: &Client, prefix: &str) -> anyhow::Result<JobsMeasurement> {
         let started = Instant::now();
-        let limit = Duration::from_secs(SECONDS_MAX);
-        let jobs = Watch::begin(client, JOBS, &format!("status.successful%3D{}", self.pods)).await?;
+        let limit = Duration::from_secs(TIMEOUT_SECONDS);
+        let jobs = ResumingWatch::begin(client, JOBS, &format!("status.successful%3D{}", self.pods)).await?;
         // Only what has no node yet: of each pod its coming and its bind, not its life.
-        let pods = Watch::begin(client, PODS, "spec.nodeName%3D").await?;
+        let pods = ResumingWatch::begin(client, PODS, "spec.nodeName%3D").await?;
         let prefix = format!("{prefix}-");
-        let (complete, first_pods) = (complete(jobs, &prefix, self.jobs), first_pods(pods, &prefix, self.jobs));
-        let sent = self.send(client, &prefix);
+        let (complete, first_pods) =
+            (wait_for_completion(jobs, &prefix, self.jobs), first_pod_times(pods, &prefix, self.jobs));
+        let sent = self.submit(client, &prefix);
         let all = async {
             let watching = join(complete, first_pods);
             let (sent, (ended, first_pods)) = join(sent, watching).await;
@@ -103,26 +104,26 @@ impl Load {
         };
         let (sent, ended, first_pods) = match tokio::time::timeout(limit, all).await {
             Ok(done) => done?,
-            Err(_) => bail!("not all Jobs were Complete within {SECONDS_MAX} s"),
+            Err(_) => bail!("not all Jobs were Complete within {TIMEOUT_SECONDS} s"),
         };
-        let begun = sent.begun.values().min().copied().unwrap_or(started);
-        let waited = sent.acknowledged.iter().filter_map(|(name, at)| {
+        let begun = sent.sent_at.values().min().copied().unwrap_or(started);
+        let waited = sent.acknowledged_at.iter().filter_map(|(name, at)| {
             let seen = first_pods.get(name)?;
             Some(seen.saturating_duration_since(*at).as_secs_f64() * 1000.0)
         });
         let mut first_pod_ms: Vec<f64> = waited.collect();
         first_pod_ms.sort_by(f64::total_cmp);
-        Ok(Measured {
+        Ok(JobsMeasurement {
             seconds: ended.duration_since(begun).as_secs_f64(),
-            create_seconds: sent.last.duration_since(begun).as_secs_f64(),
+            create_seconds: sent.last_response.duration_since(begun).as_secs_f64(),
             first_pod_ms,
-            writes: Writes::default(),
+            writes: WriteCounts::default(),
             cpu_seconds: 0.0,
             rss_mb: 0.0,
         })
     }
 
-    async fn make_workloads(&self, client: &Client, prefix: &str) -> Result<(), kube::Error> {
+    async fn create_workloads(&self, client: &Client, prefix: &str) -> Result<(), kube::Error> {
         let gang = json!([{"name": "workers", "schedulingPolicy": {"gang": {"minCount": self.pods}}}]);
         let make = |index| {
             let metadata = json!({"name": format!("{prefix}-{index}")});
@@ -132,11 +133,11 @@ impl Load {
             });
             async move { request::post(client, WORKLOADS, &workload).await.map(drop) }
         };
-        futures::stream::iter((0..self.jobs).map(make)).buffer_unordered(IN_FLIGHT).try_collect().await
+        futures::stream::iter((0..self.jobs).map(make)).buffer_unordered(MAX_IN_FLIGHT).try_collect().await
     }
 
     /// Each client sends its next Job when the last is answered.
-    async fn send(&self, client: &Client, prefix: &str) -> anyhow::Result<Sent> {
+    async fn submit(&self, client: &Client, prefix: &str) -> anyhow::Result<SubmitTimes> {
         let next = AtomicUsize::new(0);
         let sender = || async {
             let mut sent = Vec::new();
@@ -151,23 +152,23 @@ impl Load {
                 sent.push((name, begun, Instant::now()));
             }
         };
-        let sent = try_join_all((0..IN_FLIGHT).map(|_| sender())).await?;
+        let sent = try_join_all((0..MAX_IN_FLIGHT).map(|_| sender())).await?;
         let last = Instant::now();
         let (mut begun, mut acknowledged) = (BTreeMap::new(), BTreeMap::new());
         for (name, from, to) in sent.into_iter().flatten() {
             begun.insert(name.clone(), from);
             acknowledged.insert(name, to);
         }
-        Ok(Sent { begun, acknowledged, last })
+        Ok(SubmitTimes { sent_at: begun, acknowledged_at: acknowledged, last_response: last })
     }
 
     fn job(&self, name: &str) -> Value {
         let scheduling = match self.shape {
-            Shape::Gang => json!({"schedulingPolicy": {"gang": {"minCount": self.pods}}}),
-            Shape::Plain | Shape::Named | Shape::Indexed => Value::Null,
+            JobShape::Gang => json!({"schedulingPolicy": {"gang": {"minCount": self.pods}}}),
+            JobShape::Plain | JobShape::WithWorkloadRef | JobShape::Indexed => Value::Null,
         };
-        let workload = if self.shape == Shape::Named { json!({"name": name}) } else { Value::Null };
-        let mode = if self.shape == Shape::Indexed { "Indexed" } else { "NonIndexed" };
+        let workload = if self.shape == JobShape::WithWorkloadRef { json!({"name": name}) } else { Value::Null };
+        let mode = if self.shape == JobShape::Indexed { "Indexed" } else { "NonIndexed" };
         json!({
             "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
             "spec": {
@@ -186,15 +187,15 @@ impl Load {
 }
 
 /// When each Job was sent.
-struct Sent {
-    begun: BTreeMap<String, Instant>,
-    acknowledged: BTreeMap<String, Instant>,
+struct SubmitTimes {
+    sent_at: BTreeMap<String, Instant>,
+    acknowledged_at: BTreeMap<String, Instant>,
     /// The last answer.
-    last: Instant,
+    last_response: Instant,
 }
 
 /// What came of it.
-pub struct Measured {
+pub struct JobsMeasurement {
     /// From the first create to the last Complete.
     pub seconds: f64,
     /// From the first create to the answer to the last.
@@ -202,14 +203,14 @@ pub struct Measured {
     /// From the answer to a Job's create to its first pod being seen, in ascending order.
     first_pod_ms: Vec<f64>,
     /// What was written meanwhile, by anybody.
-    pub writes: Writes,
+    pub writes: WriteCounts,
     /// CPU time of the process with the Job controller.
     pub cpu_seconds: f64,
     /// Resident memory of that process at the end.
     pub rss_mb: f64,
 }
 
-impl Measured {
+impl JobsMeasurement {
     /// The time from a Job to its first pod that this share of the Jobs stays below.
     pub fn first_pod_ms(&self, share: f64) -> f64 {
         let at = (self.first_pod_ms.len().saturating_sub(1) as f64 * share) as usize;
@@ -219,34 +220,34 @@ impl Measured {
 
 /// What is read of a Job or a pod.
 #[derive(Clone, Debug, Deserialize)]
-struct Object {
-    metadata: Meta,
+struct WatchedObject {
+    metadata: WatchedMeta,
     #[serde(default)]
-    status: Status,
+    status: WatchedStatus,
 }
 
 #[derive(Deserialize)]
-struct List {
-    metadata: Meta,
-    items: VecDeque<Object>,
+struct WatchedList {
+    metadata: WatchedMeta,
+    items: VecDeque<WatchedObject>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Meta {
+struct WatchedMeta {
     name: String,
     resource_version: String,
-    owner_references: Vec<Owner>,
+    owner_references: Vec<OwnerName>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Owner {
+struct OwnerName {
     name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Status {
+struct WatchedStatus {
     conditions: Vec<Condition>,
 }
 
@@ -257,38 +258,39 @@ struct Condition {
     status: String,
 }
 
-type Events = futures::stream::BoxStream<'static, Result<WatchEvent<Object>, kube::Error>>;
+type WatchEventStream = futures::stream::BoxStream<'static, Result<WatchEvent<WatchedObject>, kube::Error>>;
 
 /// A watch that goes on where it was when it ends: the real server ends those of watchers that read too slowly, and a client
 /// those on which nothing comes for long. Where that is too far back it lists, and tells of everything there is.
-struct Watch<'a> {
+struct ResumingWatch<'a> {
     client: &'a Client,
     /// The collection, and what is chosen of it.
     path: String,
-    version: String,
-    listed: VecDeque<Object>,
-    events: Option<Events>,
+    resource_version: String,
+    pending: VecDeque<WatchedObject>,
+    events: Option<WatchEventStream>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> ResumingWatch<'a> {
     /// From now on, of what `selector` chooses in `collection`.
-    async fn begin(client: &'a Client, collection: &str, selector: &str) -> anyhow::Result<Watch<'a>> {
+    async fn begin(client: &'a Client, collection: &str, selector: &str) -> anyhow::Result<ResumingWatch<'a>> {
         let path = format!("{collection}?fieldSelector={selector}");
-        let mut watch = Watch { client, path, version: String::new(), listed: VecDeque::new(), events: None };
+        let mut watch =
+            ResumingWatch { client, path, resource_version: String::new(), pending: VecDeque::new(), events: None };
         watch.list().await?;
-        watch.listed.clear();
+        watch.pending.clear();
         watch.open().await?;
         Ok(watch)
     }
 
     async fn list(&mut self) -> anyhow::Result<()> {
-        let list: List = serde_json::from_slice(&request::get(self.client, &self.path).await?)?;
-        (self.version, self.listed) = (list.metadata.resource_version, list.items);
+        let list: WatchedList = serde_json::from_slice(&request::get(self.client, &self.path).await?)?;
+        (self.resource_version, self.pending) = (list.metadata.resource_version, list.items);
         Ok(())
     }
 
     async fn open(&mut self) -> Result<(), kube::Error> {
-        let (path, version, timeout) = (&self.path, &self.version, 2 * SECONDS_MAX);
+        let (path, version, timeout) = (&self.path, &self.resource_version, 2 * TIMEOUT_SECONDS);
         let path =
             format!("{path}&watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout}&resourceVersion={version}");
         let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
@@ -297,9 +299,9 @@ impl<'a> Watch<'a> {
     }
 
     /// The next object that came to be chosen or changed.
-    async fn next(&mut self) -> anyhow::Result<Object> {
+    async fn next(&mut self) -> anyhow::Result<WatchedObject> {
         loop {
-            if let Some(object) = self.listed.pop_front() {
+            if let Some(object) = self.pending.pop_front() {
                 return Ok(object);
             }
             let Some(events) = &mut self.events else {
@@ -311,11 +313,11 @@ impl<'a> Watch<'a> {
             };
             match events.next().await {
                 Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                    self.version.clone_from(&object.metadata.resource_version);
+                    self.resource_version.clone_from(&object.metadata.resource_version);
                     return Ok(object);
                 }
-                Some(Ok(WatchEvent::Deleted(object))) => self.version = object.metadata.resource_version,
-                Some(Ok(WatchEvent::Bookmark(bookmark))) => self.version = bookmark.metadata.resource_version,
+                Some(Ok(WatchEvent::Deleted(object))) => self.resource_version = object.metadata.resource_version,
+                Some(Ok(WatchEvent::Bookmark(bookmark))) => self.resource_version = bookmark.metadata.resource_version,
                 Some(Ok(WatchEvent::Error(status))) if status.code == 410 => {
                     self.events = None;
                     self.list().await?;
@@ -328,7 +330,7 @@ impl<'a> Watch<'a> {
 }
 
 /// Resolves at the last end.
-async fn complete(mut jobs: Watch<'_>, prefix: &str, count: usize) -> anyhow::Result<Instant> {
+async fn wait_for_completion(mut jobs: ResumingWatch<'_>, prefix: &str, count: usize) -> anyhow::Result<Instant> {
     let mut ended = BTreeSet::new();
     loop {
         let job = jobs.next().await.with_context(|| format!("{} Jobs to go", count - ended.len()))?;
@@ -347,7 +349,11 @@ async fn complete(mut jobs: Watch<'_>, prefix: &str, count: usize) -> anyhow::Re
 }
 
 /// When the first pod of each Job was seen.
-async fn first_pods(mut pods: Watch<'_>, prefix: &str, count: usize) -> anyhow::Result<BTreeMap<String, Instant>> {
+async fn first_pod_times(
+    mut pods: ResumingWatch<'_>,
+    prefix: &str,
+    count: usize,
+) -> anyhow::Result<BTreeMap<String, Instant>> {
     let mut seen = BTreeMap::new();
     while seen.len() < count {
         let pod = pods.next().await.context("waiting for pods")?;

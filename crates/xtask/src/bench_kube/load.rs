@@ -12,24 +12,24 @@ use runtime::request::{self, PatchKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::shapes::{Case, NAMESPACE, Policy, RACK, rack};
+use crate::scheduling_cases::{CasePolicy, NAMESPACE, RACK, SchedulingCase, rack};
 
 /// Requests at once.
 const WORKERS: usize = 64;
 /// No case takes longer than this; one that does has stopped.
-const SECONDS_MAX: u64 = 1_200;
+const TIMEOUT_SECONDS: u64 = 1_200;
 
 const PODS: &str = "/api/v1/namespaces/bench/pods";
 const GROUPS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/bench/podgroups";
 
 /// What was made.
-pub struct Made {
+pub struct CreationTime {
     /// How long that took.
     pub seconds: f64,
 }
 
 /// Runs one request after the other, 64 at a time; the first error ends it.
-pub async fn side_by_side<T, F>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> F) -> anyhow::Result<()>
+pub async fn for_each_concurrent<T, F>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> F) -> anyhow::Result<()>
 where
     F: Future<Output = Result<(), kube::Error>>,
 {
@@ -37,8 +37,8 @@ where
 }
 
 /// The nodes of upstream's benchmark, with racks.
-pub async fn make_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
-    side_by_side(0..count, |index| async move {
+pub async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
+    for_each_concurrent(0..count, |index| async move {
         let name = format!("node-{index:05}");
         let size = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
         let rack = rack(index);
@@ -58,42 +58,42 @@ pub async fn make_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
 }
 
 /// Makes the groups and then the pods of a case.
-pub async fn make(client: &Client, case: &Case) -> anyhow::Result<Made> {
+pub async fn create_objects(client: &Client, case: &SchedulingCase) -> anyhow::Result<CreationTime> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     match request::post(client, "/api/v1/namespaces", &namespace).await {
         Err(error) if !runtime::is_already_exists(&error) => return Err(error).context("making the namespace"),
         _ => {}
     }
     let started = Instant::now();
-    if case.policy != Policy::Single {
-        side_by_side(0..case.groups, |group| async move {
+    if case.policy != CasePolicy::Single {
+        for_each_concurrent(0..case.groups, |group| async move {
             request::post(client, GROUPS, &pod_group(case, group)).await.map(drop)
         })
         .await?;
     }
-    side_by_side(0..case.pods(), |number| async move {
+    for_each_concurrent(0..case.pods(), |number| async move {
         let (group, index) = (number / case.pods_per_group, number % case.pods_per_group);
         request::post(client, PODS, &pod(case, group, index)).await.map(drop)
     })
     .await?;
-    Ok(Made { seconds: started.elapsed().as_secs_f64() })
+    Ok(CreationTime { seconds: started.elapsed().as_secs_f64() })
 }
 
 /// Leaves the server as it was before the case.
-pub async fn take_away(client: &Client, case: &Case) -> anyhow::Result<()> {
+pub async fn delete_objects(client: &Client, case: &SchedulingCase) -> anyhow::Result<()> {
     let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
     let now = &now;
-    side_by_side(0..case.pods(), |number| async move {
+    for_each_concurrent(0..case.pods(), |number| async move {
         let (group, index) = (number / case.pods_per_group, number % case.pods_per_group);
-        let path = format!("{PODS}/{}", Case::pod_name(group, index));
+        let path = format!("{PODS}/{}", SchedulingCase::pod_name(group, index));
         request::delete(client, &path, now).await.map(drop)
     })
     .await?;
-    if case.policy == Policy::Single {
+    if case.policy == CasePolicy::Single {
         return Ok(());
     }
-    side_by_side(0..case.groups, |group| async move {
-        let path = format!("{GROUPS}/{}", Case::group_name(group));
+    for_each_concurrent(0..case.groups, |group| async move {
+        let path = format!("{GROUPS}/{}", SchedulingCase::group_name(group));
         // No controller is there that would take the protection off.
         request::patch(client, &path, PatchKind::Merge, &json!({"metadata": {"finalizers": null}})).await?;
         request::delete(client, &path, now).await.map(drop)
@@ -102,9 +102,9 @@ pub async fn take_away(client: &Client, case: &Case) -> anyhow::Result<()> {
 }
 
 /// Binds every pod of a case, the next to the next node.
-pub async fn bind_all(client: &Client, case: &Case) -> anyhow::Result<()> {
-    side_by_side(0..case.pods(), |number| async move {
-        let name = Case::pod_name(number / case.pods_per_group, number % case.pods_per_group);
+pub async fn bind_all(client: &Client, case: &SchedulingCase) -> anyhow::Result<()> {
+    for_each_concurrent(0..case.pods(), |number| async move {
+        let name = SchedulingCase::pod_name(number / case.pods_per_group, number % case.pods_per_group);
         let node = format!("node-{:05}", number % case.nodes);
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": NAMESPACE},
@@ -115,107 +115,107 @@ pub async fn bind_all(client: &Client, case: &Case) -> anyhow::Result<()> {
     .await
 }
 
-fn pod_group(case: &Case, group: usize) -> Value {
+fn pod_group(case: &SchedulingCase, group: usize) -> Value {
     let policy = match case.policy {
-        Policy::Gang | Policy::GangInRack => json!({"gang": {"minCount": case.pods_per_group}}),
-        Policy::Basic | Policy::Single => json!({"basic": {}}),
+        CasePolicy::Gang | CasePolicy::GangInRack => json!({"gang": {"minCount": case.pods_per_group}}),
+        CasePolicy::Basic | CasePolicy::Single => json!({"basic": {}}),
     };
     let mut spec = json!({"schedulingPolicy": policy});
-    if case.policy == Policy::GangInRack {
+    if case.policy == CasePolicy::GangInRack {
         spec["schedulingConstraints"] = json!({"topology": [{"key": RACK}]});
     }
     json!({
         "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
-        "metadata": {"name": Case::group_name(group), "namespace": NAMESPACE}, "spec": spec,
+        "metadata": {"name": SchedulingCase::group_name(group), "namespace": NAMESPACE}, "spec": spec,
     })
 }
 
 /// The pod template of a case's n-th pod.
-pub fn pod_spec(case: &Case, number: usize) -> Value {
+pub fn pod_spec(case: &SchedulingCase, number: usize) -> Value {
     let requests = json!({"cpu": format!("{}m", case.milli_cpu(number)), "memory": "100Mi"});
     json!({"containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": requests}}]})
 }
 
-fn pod(case: &Case, group: usize, index: usize) -> Value {
+fn pod(case: &SchedulingCase, group: usize, index: usize) -> Value {
     let mut spec = pod_spec(case, group * case.pods_per_group + index);
-    if case.policy != Policy::Single {
-        spec["schedulingGroup"] = json!({"podGroupName": Case::group_name(group)});
+    if case.policy != CasePolicy::Single {
+        spec["schedulingGroup"] = json!({"podGroupName": SchedulingCase::group_name(group)});
     }
     json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": Case::pod_name(group, index), "namespace": NAMESPACE}, "spec": spec,
+        "metadata": {"name": SchedulingCase::pod_name(group, index), "namespace": NAMESPACE}, "spec": spec,
     })
 }
 
 /// When binds were seen.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct BindTimes {
     pub first: Instant,
     pub half: Instant,
     pub last: Instant,
 }
 
 /// A watch of pods, from a moment on.
-pub struct Binds {
+pub struct BindWatch {
     client: Client,
-    version: String,
+    resource_version: String,
     path: &'static str,
 }
 
 #[derive(Clone, Deserialize)]
-struct Pod {
-    metadata: PodMeta,
+struct WatchedPod {
+    metadata: WatchedPodMeta,
     #[serde(default)]
-    spec: PodSpec,
+    spec: WatchedPodSpec,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PodMeta {
+struct WatchedPodMeta {
     name: String,
     resource_version: String,
 }
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PodSpec {
+struct WatchedPodSpec {
     node_name: String,
 }
 
-impl Binds {
+impl BindWatch {
     /// Binds that come after this.
-    pub async fn from_now(client: &Client) -> anyhow::Result<Binds> {
-        Binds::of(client, PODS).await
+    pub async fn from_now(client: &Client) -> anyhow::Result<BindWatch> {
+        BindWatch::in_collection(client, PODS).await
     }
 
     /// Binds of the pods in another collection.
-    pub async fn of(client: &Client, path: &'static str) -> anyhow::Result<Binds> {
+    pub async fn in_collection(client: &Client, path: &'static str) -> anyhow::Result<BindWatch> {
         let list: Value = serde_json::from_slice(&request::get(client, &format!("{path}?limit=1")).await?)?;
         let version = list["metadata"]["resourceVersion"].as_str().context("a list has a version")?.to_owned();
-        Ok(Binds { client: client.clone(), version, path })
+        Ok(BindWatch { client: client.clone(), resource_version: version, path })
     }
 
     /// When so many pods were seen with a node.
-    pub async fn until(self, count: usize) -> anyhow::Result<Seen> {
-        match tokio::time::timeout(Duration::from_secs(SECONDS_MAX), self.watch(count)).await {
+    pub async fn wait_for(self, count: usize) -> anyhow::Result<BindTimes> {
+        match tokio::time::timeout(Duration::from_secs(TIMEOUT_SECONDS), self.watch(count)).await {
             Ok(last) => last,
-            Err(_) => bail!("not all {count} pods were bound within {SECONDS_MAX} s"),
+            Err(_) => bail!("not all {count} pods were bound within {TIMEOUT_SECONDS} s"),
         }
     }
 
     /// kube-apiserver ends a watch that falls behind, and the client one that is silent; then it goes on where it was.
-    async fn watch(mut self, count: usize) -> anyhow::Result<Seen> {
+    async fn watch(mut self, count: usize) -> anyhow::Result<BindTimes> {
         let (mut bound, mut first, mut half) = (BTreeSet::new(), None, None);
         loop {
-            let (path, version) = (self.path, &self.version);
+            let (path, version) = (self.path, &self.resource_version);
             // Only those that have a node: of each pod its bind is the first event.
-            let query = format!("watch=true&resourceVersion={version}&timeoutSeconds={SECONDS_MAX}");
+            let query = format!("watch=true&resourceVersion={version}&timeoutSeconds={TIMEOUT_SECONDS}");
             let request = http::Request::get(format!("{path}?{query}&fieldSelector=spec.nodeName%21%3D"));
-            let mut events = std::pin::pin!(self.client.request_events::<Pod>(request.body(Vec::new())?).await?);
+            let mut events = std::pin::pin!(self.client.request_events::<WatchedPod>(request.body(Vec::new())?).await?);
             while let Some(Ok(event)) = events.next().await {
                 match event {
                     WatchEvent::Added(pod) | WatchEvent::Modified(pod) if !pod.spec.node_name.is_empty() => {
-                        self.version = pod.metadata.resource_version;
+                        self.resource_version = pod.metadata.resource_version;
                         bound.insert(pod.metadata.name);
                         let now = Instant::now();
                         let first = *first.get_or_insert(now);
@@ -223,7 +223,7 @@ impl Binds {
                             half.get_or_insert(now);
                         }
                         if bound.len() == count {
-                            return Ok(Seen { first, half: half.unwrap_or(now), last: now });
+                            return Ok(BindTimes { first, half: half.unwrap_or(now), last: now });
                         }
                     }
                     WatchEvent::Error(status) => bail!("the watch of pods ended: {}", status.message),

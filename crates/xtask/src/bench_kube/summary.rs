@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use super::systems::Decisions;
-use super::{Row, System};
-use crate::shapes::Case;
+use super::schedulers::DecisionHistogram;
+use super::{SchedulingRow, SchedulingSystem};
+use crate::scheduling_cases::SchedulingCase;
 
 /// One line for each case and system; empty where there is nothing to compare.
-pub fn text(rows: &[Row]) -> String {
-    let mut cases: Vec<&Case> = Vec::new();
+pub fn text(rows: &[SchedulingRow]) -> String {
+    let mut cases: Vec<&SchedulingCase> = Vec::new();
     for row in rows {
         if !cases.contains(&&row.case) {
             cases.push(&row.case);
@@ -19,7 +19,7 @@ pub fn text(rows: &[Row]) -> String {
         "case", "system", "rounds", "median pods/s", "x kube-scheduler", "% of bare", "decide x faster"
     );
     for case in cases {
-        for system in System::ALL {
+        for system in SchedulingSystem::ALL {
             if let Some(line) = line(rows, case, system) {
                 let _ = writeln!(text, "{line}");
             }
@@ -28,20 +28,22 @@ pub fn text(rows: &[Row]) -> String {
     text
 }
 
-fn line(rows: &[Row], case: &Case, system: System) -> Option<String> {
-    let of =
-        |system: System| -> Vec<&Row> { rows.iter().filter(|row| row.case == *case && row.system == system).collect() };
-    let speed = |system: System| median(of(system).into_iter().map(Row::pods_per_second).collect());
-    let mean_ms = |system: System| {
-        median(of(system).iter().filter_map(|row| row.decisions.as_ref()).map(Decisions::mean_ms).collect())
+fn line(rows: &[SchedulingRow], case: &SchedulingCase, system: SchedulingSystem) -> Option<String> {
+    let of = |system: SchedulingSystem| -> Vec<&SchedulingRow> {
+        rows.iter().filter(|row| row.case == *case && row.system == system).collect()
+    };
+    let speed = |system: SchedulingSystem| median(of(system).into_iter().map(SchedulingRow::pods_per_second).collect());
+    let mean_ms = |system: SchedulingSystem| {
+        median(of(system).iter().filter_map(|row| row.decisions.as_ref()).map(DecisionHistogram::mean_ms).collect())
     };
     let ours = speed(system)?;
-    let other = system != System::KubeScheduler;
-    let beside = speed(System::KubeScheduler).filter(|_| other).map(|theirs| format!("{:.1}", ours / theirs));
+    let other = system != SchedulingSystem::KubeScheduler;
+    let beside = speed(SchedulingSystem::KubeScheduler).filter(|_| other).map(|theirs| format!("{:.1}", ours / theirs));
     // Only what runs on the same server can be held against what that server takes.
-    let bare = speed(System::Bare).filter(|_| other && system.is_on_the_real_server() && system != System::Bare);
+    let bare = speed(SchedulingSystem::Bare)
+        .filter(|_| other && system.uses_kube_apiserver() && system != SchedulingSystem::Bare);
     let share = bare.map(|bare| format!("{:.0}", ours / bare * 100.0));
-    let faster = mean_ms(System::KubeScheduler).filter(|_| other).zip(mean_ms(system));
+    let faster = mean_ms(SchedulingSystem::KubeScheduler).filter(|_| other).zip(mean_ms(system));
     let faster = faster.map(|(theirs, ours)| format!("{:.0}", theirs / ours));
     let (case, system, rounds) = (case.to_string(), system.name(), of(system).len());
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -63,8 +65,8 @@ mod tests {
 
     #[test]
     fn medians_are_compared_within_a_case_and_only_with_what_shares_a_server() {
-        let case: Case = "gang-10x10".parse().expect("a case");
-        let row = |system: System, seconds: f64| Row {
+        let case: SchedulingCase = "gang-10x10".parse().expect("a case");
+        let row = |system: SchedulingSystem, seconds: f64| SchedulingRow {
             system,
             case: case.clone(),
             seconds,
@@ -75,12 +77,12 @@ mod tests {
             window: None,
         };
         let rows = [
-            row(System::Bare, 1.0),
-            row(System::KubeScheduler, 10.0),
-            row(System::Phalanx, 1.25),
-            row(System::Phalanx, 100.0),
-            row(System::Phalanx, 1.0),
-            row(System::PhalanxEmbedded, 0.5),
+            row(SchedulingSystem::Bare, 1.0),
+            row(SchedulingSystem::KubeScheduler, 10.0),
+            row(SchedulingSystem::Phalanx, 1.25),
+            row(SchedulingSystem::Phalanx, 100.0),
+            row(SchedulingSystem::Phalanx, 1.0),
+            row(SchedulingSystem::PhalanxEmbedded, 0.5),
         ];
         let text = text(&rows);
         let words = |system: &str| {

@@ -14,15 +14,15 @@ use http::Method;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
 use workloadbuilder::field::Path;
-use workloadbuilder::target::{Target, Version};
+use workloadbuilder::target::{BuildTarget, SchedulingVersion};
 use workloadbuilder::{
-    BuildOptions, Builder, DisruptionMode, Group, PolicyKind, ResourceClaim, SchedulingConfig, SchedulingConstraints,
-    SchedulingPolicy, WorkloadItem, names,
+    BuildOptions, Builder, BuiltGroup, DisruptionMode, PolicyKind, ResourceClaim, SchedulingConfig,
+    SchedulingConstraints, SchedulingPolicy, WorkloadItem, names,
 };
 
-use super::ask::{Answer, send};
-use super::compare::{changes, without_nulls};
-use crate::kube::{self, ControlPlane, Plan};
+use super::compare::{collect_differences, without_nulls};
+use super::requests::{ServerResponse, send};
+use crate::kube::{self, ControlPlaneConfig, KubeControlPlane};
 
 /// Options of `cargo xtask conformance builder`.
 #[derive(clap::Args)]
@@ -42,31 +42,31 @@ const NAMESPACE: &str = "default";
 const CLASS: &str = "builder-high";
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 /// How long kube-controller-manager may take for all Jobs, a busy machine included.
-const MADE_SECONDS_MAX: u64 = 180;
+const CREATE_TIMEOUT_SECONDS: u64 = 180;
 const POLL: Duration = Duration::from_millis(200);
 /// So many differences are told in full.
-const TOLD_MAX: usize = 5;
+const MAX_REPORTED: usize = 5;
 
 /// Compares, tells, and fails where there is a difference that is not wanted.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let plan = Plan { controllers: true, ..Plan::default() };
-    if !kube::programs_are_there(&plan.programs())? {
+    let plan = ControlPlaneConfig { controllers: true, ..ControlPlaneConfig::default() };
+    if !kube::ensure_programs(&plan.required_programs())? {
         return Ok(());
     }
-    let control_plane = ControlPlane::start("builder", &plan)?;
+    let control_plane = KubeControlPlane::start("builder", &plan)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = control_plane.client().await?;
         let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": CLASS},
             "value": 1000});
-        accepted(&client, CLASSES, &class).await?;
+        create_object(&client, CLASSES, &class).await?;
         compare_jobs(&client, args).await?;
-        accept_trees(&client, args).await
+        check_trees(&client, args).await
     })
 }
 
-async fn accepted(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
-    let Answer { code, message, object: made, .. } =
+async fn create_object(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
+    let ServerResponse { code, message, object: made, .. } =
         send(client, Method::POST, path, serde_json::to_vec(object)?).await?;
     made.with_context(|| format!("{path} was refused with {code}: {message}\n{object:#}"))
 }
@@ -76,11 +76,11 @@ fn path_of(api_version: &str, plural: &str) -> String {
 }
 
 /// Draws from the one generator of a run.
-pub(super) struct Draw(Random);
+pub(super) struct CaseGenerator(Random);
 
-impl Draw {
-    pub(super) fn seeded(seed: u64) -> Draw {
-        Draw(Random::seeded(seed))
+impl CaseGenerator {
+    pub(super) fn seeded(seed: u64) -> CaseGenerator {
+        CaseGenerator(Random::seeded(seed))
     }
 
     pub(super) fn below(&self, bound: usize) -> usize {
@@ -92,11 +92,11 @@ impl Draw {
         self.below(times) == 0
     }
 
-    pub(super) fn one_of<'a, T>(&self, choices: &'a [T]) -> &'a T {
+    pub(super) fn choose<'a, T>(&self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 
-    fn count(&self, from: usize, to: usize) -> i32 {
+    fn number_between(&self, from: usize, to: usize) -> i32 {
         i32::try_from(from + self.below(to - from + 1)).expect("a small number")
     }
 }
@@ -104,9 +104,9 @@ impl Draw {
 /// A root Job that the API accepts.
 ///
 /// Upstream: names past 57 characters or with dots get no group there, and ours do; they are left out here.
-fn job(draw: &Draw, number: usize) -> Value {
+fn job(draw: &CaseGenerator, number: usize) -> Value {
     let name = format!("{}{number}", ["j", "train-", "a-rather-long-name-of-a-job-with-many-words-"][draw.below(3)]);
-    let parallelism = draw.count(1, 6);
+    let parallelism = draw.number_between(1, 6);
     let mut spec = json!({
         "parallelism": parallelism,
         "template": {"spec": {
@@ -116,7 +116,7 @@ fn job(draw: &Draw, number: usize) -> Value {
     });
     if draw.once_in(2) {
         spec["completions"] = json!(parallelism);
-        spec["completionMode"] = json!(draw.one_of(&["Indexed", "NonIndexed"]));
+        spec["completionMode"] = json!(draw.choose(&["Indexed", "NonIndexed"]));
     }
     if draw.once_in(3) {
         spec["template"]["spec"]["priorityClassName"] = json!(CLASS);
@@ -127,17 +127,18 @@ fn job(draw: &Draw, number: usize) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
 }
 
-fn scheduling(draw: &Draw, parallelism: i32, pod: &mut Value) -> Value {
+fn scheduling(draw: &CaseGenerator, parallelism: i32, pod: &mut Value) -> Value {
     let mut blocks = Map::new();
     let is_gang = draw.once_in(2);
     if is_gang {
-        let gang = if draw.once_in(2) { json!({}) } else { json!({"minCount": draw.count(1, parallelism as usize)}) };
+        let gang =
+            if draw.once_in(2) { json!({}) } else { json!({"minCount": draw.number_between(1, parallelism as usize)}) };
         blocks.insert("schedulingPolicy".to_owned(), json!({ "gang": gang }));
     } else if draw.once_in(2) {
         blocks.insert("schedulingPolicy".to_owned(), json!({"basic": {}}));
     }
     if draw.once_in(2) {
-        let key = draw.one_of(&["topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "rack"]);
+        let key = draw.choose(&["topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "rack"]);
         blocks.insert("schedulingConstraints".to_owned(), json!({"topology": [{"key": key}]}));
     }
     if draw.once_in(2) {
@@ -145,9 +146,9 @@ fn scheduling(draw: &Draw, parallelism: i32, pod: &mut Value) -> Value {
         blocks.insert("disruptionMode".to_owned(), json!({ mode: {} }));
     }
     if draw.once_in(4) {
-        let claims: Vec<Value> = (0..draw.count(1, 3))
+        let claims: Vec<Value> = (0..draw.number_between(1, 3))
             .map(|at| {
-                let field = draw.one_of(&["resourceClaimName", "resourceClaimTemplateName"]);
+                let field = draw.choose(&["resourceClaimName", "resourceClaimTemplateName"]);
                 json!({"name": format!("claim-{at}"), *field: format!("shared-{at}")})
             })
             .collect();
@@ -158,52 +159,52 @@ fn scheduling(draw: &Draw, parallelism: i32, pod: &mut Value) -> Value {
 }
 
 async fn compare_jobs(client: &Client, args: &Args) -> anyhow::Result<()> {
-    let draw = Draw::seeded(args.seed);
+    let draw = CaseGenerator::seeded(args.seed);
     let mut jobs = Vec::new();
     for number in 0..args.jobs {
-        jobs.push(accepted(client, &path_of("batch/v1", "jobs"), &job(&draw, number)).await?);
+        jobs.push(create_object(client, &path_of("batch/v1", "jobs"), &job(&draw, number)).await?);
     }
-    let (workloads, groups) = made_for(client, &jobs).await?;
+    let (workloads, groups) = wait_for_objects(client, &jobs).await?;
     let mut differences = Vec::new();
     for job in &jobs {
         let uid = job["metadata"]["uid"].as_str().unwrap_or_default();
         let (theirs, their_group) = (&workloads[uid], &groups[uid]);
         let view = JobView::decode(job.to_string().as_bytes())?;
         let workload_uid = theirs["metadata"]["uid"].as_str().unwrap_or_default();
-        let (workload, group) = controllers::job::scheduling::compiled(&view, workload_uid)?
+        let (workload, group) = controllers::job::scheduling::compile_objects(&view, workload_uid)?
             .with_context(|| format!("we make nothing of {job:#}"))?;
         let workload = with_defaults(client, "workloads", serde_json::to_value(workload)?).await?;
         let group = with_defaults(client, "podgroups", serde_json::to_value(group)?).await?;
         differences.extend([(theirs, workload), (their_group, group)].iter().filter_map(|(theirs, ours)| {
             let (mut there, mut here) = (Vec::new(), Vec::new());
-            changes("", Some(&comparable(theirs)), Some(&comparable(ours)), &mut there, &mut here);
+            collect_differences("", Some(&normalize(theirs)), Some(&normalize(ours)), &mut there, &mut here);
             let is_same = there.is_empty() && here.is_empty();
             let asked = &job["spec"]["scheduling"];
             (!is_same).then(|| format!("theirs: {}\nours:   {}\nasked:  {asked}", there.join("; "), here.join("; ")))
         }));
     }
     println!("{} Jobs, {} objects compared, {} differ", jobs.len(), 2 * jobs.len(), differences.len());
-    let told: Vec<String> = differences.iter().take(TOLD_MAX).cloned().collect();
+    let told: Vec<String> = differences.iter().take(MAX_REPORTED).cloned().collect();
     ensure!(differences.is_empty(), "kube-controller-manager makes other objects:\n{}", told.join("\n\n"));
     Ok(())
 }
 
 /// The object as the real server would keep it.
 async fn with_defaults(client: &Client, plural: &str, mut object: Value) -> anyhow::Result<Value> {
-    let path = format!("{}?dryRun=All", path_of(Version::V1beta1.api_version(), plural));
+    let path = format!("{}?dryRun=All", path_of(SchedulingVersion::V1beta1.api_version(), plural));
     // Its own name is taken: by the one it is compared with.
     let name = std::mem::replace(&mut object["metadata"]["name"], json!("ours"));
-    let mut kept = accepted(client, &path, &object).await?;
+    let mut kept = create_object(client, &path, &object).await?;
     kept["metadata"]["name"] = name;
     Ok(kept)
 }
 
 /// Workloads and PodGroups by the uid of the Job that owns them, once every Job has one of each.
-async fn made_for(
+async fn wait_for_objects(
     client: &Client,
     jobs: &[Value],
 ) -> anyhow::Result<(BTreeMap<String, Value>, BTreeMap<String, Value>)> {
-    let deadline = Instant::now() + Duration::from_secs(MADE_SECONDS_MAX);
+    let deadline = Instant::now() + Duration::from_secs(CREATE_TIMEOUT_SECONDS);
     loop {
         let workloads = by_owner(client, "workloads").await?;
         let groups = by_owner(client, "podgroups").await?;
@@ -214,14 +215,14 @@ async fn made_for(
         let Some(without) = jobs.iter().find(|job| !has_both(job)) else { return Ok((workloads, groups)) };
         ensure!(
             Instant::now() < deadline,
-            "kube-controller-manager made no Workload and PodGroup within {MADE_SECONDS_MAX} s of {without:#}"
+            "kube-controller-manager made no Workload and PodGroup within {CREATE_TIMEOUT_SECONDS} s of {without:#}"
         );
         tokio::time::sleep(POLL).await;
     }
 }
 
 async fn by_owner(client: &Client, plural: &str) -> anyhow::Result<BTreeMap<String, Value>> {
-    let path = path_of(Version::V1beta1.api_version(), plural);
+    let path = path_of(SchedulingVersion::V1beta1.api_version(), plural);
     let list = send(client, Method::GET, &path, Vec::new()).await?.object.context("a list")?;
     let items = list["items"].as_array().cloned().unwrap_or_default();
     let owner = |item: &Value| Some(item["metadata"]["ownerReferences"][0]["uid"].as_str()?.to_owned());
@@ -230,7 +231,7 @@ async fn by_owner(client: &Client, plural: &str) -> anyhow::Result<BTreeMap<Stri
 
 /// An object without what only a server or only we add: identity and times, what admission resolves, the mark by which we
 /// know what we made, and the count that our scheduler reads (docs/decisions/0001).
-fn comparable(object: &Value) -> Value {
+fn normalize(object: &Value) -> Value {
     let mut metadata = object["metadata"].as_object().cloned().unwrap_or_default();
     let server_set = ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "finalizers"];
     metadata.retain(|name, _| !server_set.contains(&name.as_str()));
@@ -249,20 +250,20 @@ fn comparable(object: &Value) -> Value {
 }
 
 /// A tree of at most `depth` levels below this item. Most of it is right; here and there it is more than the API holds.
-fn item(draw: &Draw, depth: usize, number: &mut usize) -> WorkloadItem {
+fn item(draw: &CaseGenerator, depth: usize, number: &mut usize) -> WorkloadItem {
     *number += 1;
     let wrong = || draw.once_in(40);
-    let name = format!("{}-{number}", if wrong() { "not.a.label" } else { draw.one_of(&["t", "workers", "rack"]) });
+    let name = format!("{}-{number}", if wrong() { "not.a.label" } else { draw.choose(&["t", "workers", "rack"]) });
     let is_composite = depth > 0 && draw.once_in(2);
     let is_gang = draw.once_in(2);
     let policy = match draw.below(2) {
         _ if is_gang => Some(SchedulingPolicy::Gang {
-            min_count: if wrong() { None } else { Some(if wrong() { 0 } else { draw.count(1, 3) }) },
+            min_count: if wrong() { None } else { Some(if wrong() { 0 } else { draw.number_between(1, 3) }) },
         }),
         0 => None,
         _ => Some(SchedulingPolicy::Basic),
     };
-    let key = || if wrong() { "not a key" } else { draw.one_of(&["topology.kubernetes.io/zone", "rack"]) };
+    let key = || if wrong() { "not a key" } else { draw.choose(&["topology.kubernetes.io/zone", "rack"]) };
     let constraints = draw.once_in(3).then(|| SchedulingConstraints {
         topology: (0..if wrong() { 2 } else { 1 }).map(|_| key().to_owned()).collect(),
     });
@@ -288,11 +289,11 @@ fn item(draw: &Draw, depth: usize, number: &mut usize) -> WorkloadItem {
     WorkloadItem { default_config, children, ..WorkloadItem::new(name, Path::new("spec")) }
 }
 
-async fn accept_trees(client: &Client, args: &Args) -> anyhow::Result<()> {
-    let draw = Draw::seeded(args.seed ^ 0x7ee5);
+async fn check_trees(client: &Client, args: &Args) -> anyhow::Result<()> {
+    let draw = CaseGenerator::seeded(args.seed ^ 0x7ee5);
     let (mut built, mut objects, mut refused) = (0, 0, Vec::new());
     for tree in 0..args.trees {
-        let Some(documents) = objects_of_tree(&draw, tree)? else { continue };
+        let Some(documents) = compile_tree(&draw, tree)? else { continue };
         built += 1;
         for (plural, document) in documents {
             objects += 1;
@@ -310,16 +311,16 @@ async fn accept_trees(client: &Client, args: &Args) -> anyhow::Result<()> {
         refused.len()
     );
     ensure!(built * 4 >= args.trees, "hardly any tree was accepted: the generator shows nothing");
-    let told: Vec<String> = refused.iter().take(TOLD_MAX).cloned().collect();
+    let told: Vec<String> = refused.iter().take(MAX_REPORTED).cloned().collect();
     ensure!(refused.is_empty(), "kube-apiserver refuses what the builder made:\n{}", told.join("\n\n"));
     Ok(())
 }
 
 /// What the builder makes of a generated tree, by plural; `None` where it refuses the tree.
-fn objects_of_tree(draw: &Draw, tree: usize) -> anyhow::Result<Option<Vec<(&'static str, Value)>>> {
+fn compile_tree(draw: &CaseGenerator, tree: usize) -> anyhow::Result<Option<Vec<(&'static str, Value)>>> {
     let (mut number, depth) = (0, draw.below(5));
     let items: Vec<WorkloadItem> = (0..=draw.below(2)).map(|_| item(draw, depth, &mut number)).collect();
-    let version = *draw.one_of(&[Version::V1beta1, Version::V1alpha3]);
+    let version = *draw.choose(&[SchedulingVersion::V1beta1, SchedulingVersion::V1alpha3]);
     let owner = OwnerReference {
         api_version: "example.com/v1".to_owned(),
         kind: "Training".to_owned(),
@@ -334,7 +335,7 @@ fn objects_of_tree(draw: &Draw, tree: usize) -> anyhow::Result<Option<Vec<(&'sta
         owner: Some(owner),
         allowed_policies: vec![PolicyKind::Basic, PolicyKind::Gang],
         allowed_disruption_modes: vec![DisruptionMode::Single, DisruptionMode::All],
-        target: Target { version, ..Target::default() },
+        target: BuildTarget { version, ..BuildTarget::default() },
         ..BuildOptions::default()
     };
     let builder = Builder::with_items(items, options.clone());
@@ -342,12 +343,14 @@ fn objects_of_tree(draw: &Draw, tree: usize) -> anyhow::Result<Option<Vec<(&'sta
         return Ok(None);
     }
     let workload = builder.build_workload().context("what is valid can be built")?;
-    let mut documents = vec![("workloads", version.write(&workload).context("every version has Workloads")?)];
-    for group in Builder::from_workload(workload, options).groups()? {
+    let mut documents = vec![("workloads", version.to_document(&workload).context("every version has Workloads")?)];
+    for group in Builder::from_workload(workload, options).build_groups()? {
         documents.push(match &group {
-            Group::Pods(group) => ("podgroups", version.write(group).context("every version has PodGroups")?),
-            Group::Composite(group) => {
-                ("compositepodgroups", version.write(group).context("these versions have composites")?)
+            BuiltGroup::Pods(group) => {
+                ("podgroups", version.to_document(group).context("every version has PodGroups")?)
+            }
+            BuiltGroup::Composite(group) => {
+                ("compositepodgroups", version.to_document(group).context("these versions have composites")?)
             }
         });
     }

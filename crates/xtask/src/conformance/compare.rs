@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::ask::{Answer, Cause};
+use super::requests::{ResponseCause, ServerResponse};
 
 /// How two answers differ, the weightiest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum DifferenceKind {
     /// Another code or reason, or a step on the way was judged otherwise.
     Verdict,
     /// The same refusal for other faults, or in another order.
@@ -19,15 +19,15 @@ pub enum What {
     Warnings,
 }
 
-impl What {
+impl DifferenceKind {
     /// As reports and expected-differences.yaml write it.
     pub fn as_str(self) -> &'static str {
         match self {
-            What::Verdict => "verdict",
-            What::Causes => "causes",
-            What::Result => "result",
-            What::Message => "message",
-            What::Warnings => "warnings",
+            DifferenceKind::Verdict => "verdict",
+            DifferenceKind::Causes => "causes",
+            DifferenceKind::Result => "result",
+            DifferenceKind::Message => "message",
+            DifferenceKind::Warnings => "warnings",
         }
     }
 }
@@ -35,65 +35,68 @@ impl What {
 /// A difference and both sides of it, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    pub what: What,
+    pub kind: DifferenceKind,
     pub theirs: String,
     pub ours: String,
 }
 
 /// Compares the answers to the steps of one case. `None` means that nobody could tell the servers apart by them.
-pub fn compare(theirs: &[Answer], ours: &[Answer]) -> Option<Difference> {
-    let difference = |what, theirs, ours| Some(Difference { what, theirs, ours });
+pub fn compare(theirs: &[ServerResponse], ours: &[ServerResponse]) -> Option<Difference> {
+    let difference = |what, theirs, ours| Some(Difference { kind: what, theirs, ours });
     let on_the_way = theirs.len().min(ours.len()) - 1;
     for step in 0..=on_the_way {
         let (a, b) = (&theirs[step], &ours[step]);
         if (a.code, &a.reason) != (b.code, &b.reason) {
             let way = if step < on_the_way || theirs.len() != ours.len() { "on the way: " } else { "" };
-            return difference(What::Verdict, format!("{way}{}", verdict(a)), format!("{way}{}", verdict(b)));
+            return difference(DifferenceKind::Verdict, format!("{way}{}", verdict(a)), format!("{way}{}", verdict(b)));
         }
     }
     let (a, b) = (&theirs[on_the_way], &ours[on_the_way]);
     let (mut a_causes, mut b_causes) = (a.causes.clone(), b.causes.clone());
-    leave_out_dumps(&mut a_causes, &mut b_causes);
-    let (a_causes, b_causes) = (masked(&a_causes), masked(&b_causes));
+    strip_go_dumps(&mut a_causes, &mut b_causes);
+    let (a_causes, b_causes) = (mask_causes(&a_causes), mask_causes(&b_causes));
     if a_causes != b_causes {
-        let (only_a, only_b) = (without(&a_causes, &b_causes), without(&b_causes, &a_causes));
-        let in_order = |causes: &[Cause]| format!("in this order: {}", lines(causes));
+        let (only_a, only_b) = (subtract(&a_causes, &b_causes), subtract(&b_causes, &a_causes));
+        let in_order = |causes: &[ResponseCause]| format!("in this order: {}", lines(causes));
         return if only_a.is_empty() && only_b.is_empty() {
-            difference(What::Causes, in_order(&a_causes), in_order(&b_causes))
+            difference(DifferenceKind::Causes, in_order(&a_causes), in_order(&b_causes))
         } else {
-            difference(What::Causes, lines(&only_a), lines(&only_b))
+            difference(DifferenceKind::Causes, lines(&only_a), lines(&only_b))
         };
     }
-    let (a_object, b_object) = (a.object.as_ref().map(plain), b.object.as_ref().map(plain));
+    let (a_object, b_object) = (a.object.as_ref().map(strip_server_fields), b.object.as_ref().map(strip_server_fields));
     if a_object != b_object {
         let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-        changes("", a_object.as_ref(), b_object.as_ref(), &mut theirs, &mut ours);
-        return difference(What::Result, theirs.join("; "), ours.join("; "));
+        collect_differences("", a_object.as_ref(), b_object.as_ref(), &mut theirs, &mut ours);
+        return difference(DifferenceKind::Result, theirs.join("; "), ours.join("; "));
     }
-    if mask(&a.message) != mask(&b.message) {
-        return difference(What::Message, mask(&a.message), mask(&b.message));
+    if mask_uids(&a.message) != mask_uids(&b.message) {
+        return difference(DifferenceKind::Message, mask_uids(&a.message), mask_uids(&b.message));
     }
     if a.warnings != b.warnings {
-        return difference(What::Warnings, a.warnings.join("; "), b.warnings.join("; "));
+        return difference(DifferenceKind::Warnings, a.warnings.join("; "), b.warnings.join("; "));
     }
     None
 }
 
-fn verdict(answer: &Answer) -> String {
+fn verdict(answer: &ServerResponse) -> String {
     if answer.is_accepted() {
         return format!("{}", answer.code);
     }
-    let why = if answer.causes.is_empty() { mask(&answer.message) } else { lines(&masked(&answer.causes)) };
+    let why = if answer.causes.is_empty() { mask_uids(&answer.message) } else { lines(&mask_causes(&answer.causes)) };
     format!("{} {}: {why}", answer.code, answer.reason)
 }
 
-fn lines(causes: &[Cause]) -> String {
-    let line = |cause: &Cause| format!("{}: {} ({})", cause.field, cause.message, cause.reason);
+fn lines(causes: &[ResponseCause]) -> String {
+    let line = |cause: &ResponseCause| format!("{}: {} ({})", cause.field, cause.message, cause.reason);
     causes.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
-fn masked(causes: &[Cause]) -> Vec<Cause> {
-    let mask = |cause: &Cause| Cause { message: sorted_values(&mask(without_diff(&cause.message))), ..cause.clone() };
+fn mask_causes(causes: &[ResponseCause]) -> Vec<ResponseCause> {
+    let mask = |cause: &ResponseCause| ResponseCause {
+        message: sorted_values(&mask_uids(strip_diff(&cause.message))),
+        ..cause.clone()
+    };
     causes.iter().map(mask).collect()
 }
 
@@ -118,14 +121,14 @@ fn sorted_values(message: &str) -> String {
 
 /// Leaves the refused value out of both causes where Kubernetes writes it as its own Go type, with that type's names and
 /// every field that is not set: that is no form of the API. Field, reason and the words after the value still count.
-fn leave_out_dumps(theirs: &mut [Cause], ours: &mut [Cause]) {
+fn strip_go_dumps(theirs: &mut [ResponseCause], ours: &mut [ResponseCause]) {
     for cause in theirs {
         let Some((dumped, words)) = split_value(&cause.message) else { continue };
-        if !is_go(&dumped) {
+        if !has_go_field_names(&dumped) {
             continue;
         }
         let left_out = format!("Invalid value: {{…}}{words}");
-        let same = |other: &&mut Cause| {
+        let same = |other: &&mut ResponseCause| {
             (&other.field, &other.reason) == (&cause.field, &cause.reason)
                 && split_value(&other.message).is_some_and(|(_, other)| other == words)
         };
@@ -137,7 +140,7 @@ fn leave_out_dumps(theirs: &mut [Cause], ours: &mut [Cause]) {
 }
 
 /// The message without what was changed, behind which Kubernetes prints the difference of two Go values.
-fn without_diff(message: &str) -> &str {
+fn strip_diff(message: &str) -> &str {
     let is_followed_by_diff = message.starts_with("Forbidden: pod updates may not change fields other than ");
     message.split_once('\n').filter(|_| is_followed_by_diff).map_or(message, |(words, _)| words)
 }
@@ -151,7 +154,7 @@ fn split_value(message: &str) -> Option<(Value, String)> {
 }
 
 /// Whether a field is named as Go names it. No field of the API begins with a capital.
-fn is_go(value: &Value) -> bool {
+fn has_go_field_names(value: &Value) -> bool {
     let begins_large = |name: &String| name.starts_with(|first: char| first.is_ascii_uppercase());
     let fields = if let Value::Array(items) = value { items.first() } else { Some(value) };
     fields.and_then(Value::as_object).is_some_and(|fields| fields.keys().any(begins_large))
@@ -169,7 +172,7 @@ pub fn without_nulls(value: Value) -> Value {
 }
 
 /// Those of `all` that are not in `others`, each as often as it is there.
-fn without(all: &[Cause], others: &[Cause]) -> Vec<Cause> {
+fn subtract(all: &[ResponseCause], others: &[ResponseCause]) -> Vec<ResponseCause> {
     let mut others = others.to_vec();
     let mut rest = Vec::new();
     for cause in all {
@@ -182,10 +185,10 @@ fn without(all: &[Cause], others: &[Cause]) -> Vec<Cause> {
 }
 
 /// An object without what each server chooses for itself.
-fn plain(object: &Value) -> Value {
+fn strip_server_fields(object: &Value) -> Value {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let prefix = object["metadata"]["generateName"].as_str().unwrap_or_default();
-    let mut text = mask(&object.to_string());
+    let mut text = mask_uids(&object.to_string());
     if !prefix.is_empty() && name.len() > 5 && prefix.starts_with(&name[..name.len() - 5]) {
         text = text.replace(name, "GENERATED");
     }
@@ -206,7 +209,7 @@ fn plain(object: &Value) -> Value {
 }
 
 /// The text without uids that a server drew. Those of the corpus begin alike and stay.
-pub fn mask(text: &str) -> String {
+pub fn mask_uids(text: &str) -> String {
     let is_uid = |word: &[u8]| {
         word.len() == 36
             && !word.starts_with(b"11111111-")
@@ -232,17 +235,23 @@ pub fn mask(text: &str) -> String {
 }
 
 /// Where two documents differ: the path and what stands there, on either side.
-pub fn changes(path: &str, a: Option<&Value>, b: Option<&Value>, theirs: &mut Vec<String>, ours: &mut Vec<String>) {
+pub fn collect_differences(
+    path: &str,
+    a: Option<&Value>,
+    b: Option<&Value>,
+    theirs: &mut Vec<String>,
+    ours: &mut Vec<String>,
+) {
     match (a, b) {
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
             for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                changes(&path, a.get(key), b.get(key), theirs, ours);
+                collect_differences(&path, a.get(key), b.get(key), theirs, ours);
             }
         }
         (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() => {
             for (index, (a, b)) in a.iter().zip(b).enumerate() {
-                changes(&format!("{path}[{index}]"), Some(a), Some(b), theirs, ours);
+                collect_differences(&format!("{path}[{index}]"), Some(a), Some(b), theirs, ours);
             }
         }
         (a, b) if a == b => {}
@@ -259,31 +268,41 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use serde_json::json;
 
-    use super::{Answer, Cause, What, compare, mask, sorted_values};
+    use super::{DifferenceKind, ResponseCause, ServerResponse, compare, mask_uids, sorted_values};
 
-    fn refused(fields: &[&str]) -> Vec<Answer> {
-        let cause =
-            |field: &&str| Cause { field: (*field).to_owned(), reason: "r".to_owned(), message: "m".to_owned() };
+    fn refused(fields: &[&str]) -> Vec<ServerResponse> {
+        let cause = |field: &&str| ResponseCause {
+            field: (*field).to_owned(),
+            reason: "r".to_owned(),
+            message: "m".to_owned(),
+        };
         let causes = fields.iter().map(cause).collect();
-        vec![Answer { code: 422, reason: "Invalid".to_owned(), causes, ..Answer::default() }]
+        vec![ServerResponse { code: 422, reason: "Invalid".to_owned(), causes, ..ServerResponse::default() }]
     }
 
-    fn accepted(object: serde_json::Value) -> Vec<Answer> {
-        vec![Answer { code: 201, object: Some(object), ..Answer::default() }]
+    fn accepted(object: serde_json::Value) -> Vec<ServerResponse> {
+        vec![ServerResponse { code: 201, object: Some(object), ..ServerResponse::default() }]
     }
 
     #[test]
     fn every_kind_of_difference_is_told() {
-        let what = |a: &[Answer], b: &[Answer]| compare(a, b).map(|difference| difference.what);
+        let what = |a: &[ServerResponse], b: &[ServerResponse]| compare(a, b).map(|difference| difference.kind);
         assert_eq!(what(&refused(&["a", "b"]), &refused(&["a", "b"])), None);
-        assert_eq!(what(&refused(&["a", "b"]), &refused(&["b", "a"])), Some(What::Causes), "the order counts");
-        assert_eq!(what(&refused(&["a"]), &refused(&["a", "a"])), Some(What::Causes), "the number counts");
-        assert_eq!(what(&refused(&["a"]), &accepted(json!({}))), Some(What::Verdict));
+        assert_eq!(
+            what(&refused(&["a", "b"]), &refused(&["b", "a"])),
+            Some(DifferenceKind::Causes),
+            "the order counts"
+        );
+        assert_eq!(what(&refused(&["a"]), &refused(&["a", "a"])), Some(DifferenceKind::Causes), "the number counts");
+        assert_eq!(what(&refused(&["a"]), &accepted(json!({}))), Some(DifferenceKind::Verdict));
         let object =
             |uid: &str, spec: i32| accepted(json!({"metadata": {"uid": uid, "resourceVersion": uid}, "spec": spec}));
         assert_eq!(what(&object("u", 1), &object("v", 1)), None, "each server draws its own uid");
         let difference = compare(&object("u", 1), &object("v", 2)).unwrap();
-        assert_eq!((difference.what, &*difference.theirs, &*difference.ours), (What::Result, "spec = 1", "spec = 2"));
+        assert_eq!(
+            (difference.kind, &*difference.theirs, &*difference.ours),
+            (DifferenceKind::Result, "spec = 1", "spec = 2")
+        );
     }
 
     #[test]
@@ -296,8 +315,8 @@ mod tests {
     #[test]
     fn a_value_in_the_names_of_go_does_not_count_but_the_words_do() {
         let answer = |message: &str| {
-            let cause = Cause { field: "f".to_owned(), reason: "r".to_owned(), message: message.to_owned() };
-            vec![Answer { code: 422, causes: vec![cause], ..Answer::default() }]
+            let cause = ResponseCause { field: "f".to_owned(), reason: "r".to_owned(), message: message.to_owned() };
+            vec![ServerResponse { code: 422, causes: vec![cause], ..ServerResponse::default() }]
         };
         let differ = |theirs: &str, ours: &str| compare(&answer(theirs), &answer(ours)).is_some();
         let theirs = r#"Invalid value: {"Rules":[{"Action":""}]}: no"#;
@@ -314,6 +333,6 @@ mod tests {
     #[test]
     fn a_drawn_uid_is_masked_wherever_it_stands() {
         let text = "a 01234567-89ab-4cde-8f01-23456789abcd ü 11111111-2222-4333-8444-555555555555";
-        assert_eq!(mask(text), "a UID ü 11111111-2222-4333-8444-555555555555");
+        assert_eq!(mask_uids(text), "a UID ü 11111111-2222-4333-8444-555555555555");
     }
 }

@@ -4,23 +4,23 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use api::schema::{Shape, table};
+use api::schema::{ValueType, table};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::kinds::Kind;
-use super::place::Place;
+use super::document_path::DocumentPath;
+use super::kinds::ComparedKind;
 
 /// One object, and what its status may become one after another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Base {
+pub struct CorpusObject {
     pub object: Value,
     #[serde(default)]
     pub statuses: Vec<Value>,
 }
 
-impl Base {
+impl CorpusObject {
     /// What the file calls it; each case gives it another name.
     pub fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
@@ -28,10 +28,10 @@ impl Base {
 }
 
 /// The objects of a kind, in the version asked for.
-pub fn read(root: &Path, kind: &Kind) -> anyhow::Result<Vec<Base>> {
+pub fn read(root: &Path, kind: &ComparedKind) -> anyhow::Result<Vec<CorpusObject>> {
     let path = root.join(format!("tests/kube/corpus/{}.yaml", kind.corpus));
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let mut bases: Vec<Base> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
+    let mut bases: Vec<CorpusObject> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
     for base in &mut bases {
         ensure!(base.object["kind"] == kind.kind, "{}: {} is no {}", path.display(), base.object["kind"], kind.kind);
         base.object["apiVersion"] = kind.api_version().into();
@@ -44,40 +44,40 @@ pub fn read(root: &Path, kind: &Kind) -> anyhow::Result<Vec<Base>> {
 }
 
 /// Every value that stands in a field somewhere in the corpus, by the field.
-pub type Pool = BTreeMap<String, Vec<Value>>;
+pub type ValuePool = BTreeMap<String, Vec<Value>>;
 
 /// Gathers the values: one object's is a sensible change to another.
-pub fn pool(shape: Shape, bases: &[Base]) -> Pool {
-    let mut pool = Pool::new();
+pub fn collect_values(shape: ValueType, bases: &[CorpusObject]) -> ValuePool {
+    let mut pool = ValuePool::new();
     for base in bases {
-        gather(&Place::root(), shape, &base.object, &mut pool);
-        if let (Shape::Object(number), false) = (shape, base.statuses.is_empty())
+        gather(&DocumentPath::root(), shape, &base.object, &mut pool);
+        if let (ValueType::Object(number), false) = (shape, base.statuses.is_empty())
             && let Some(status) = table().object(number).field("status")
         {
             for value in &base.statuses {
-                gather(&Place::root().key("status"), status.shape, value, &mut pool);
+                gather(&DocumentPath::root().key("status"), status.value_type, value, &mut pool);
             }
         }
     }
     pool
 }
 
-fn gather(place: &Place, shape: Shape, value: &Value, pool: &mut Pool) {
+fn gather(place: &DocumentPath, shape: ValueType, value: &Value, pool: &mut ValuePool) {
     let values = pool.entry(place.field()).or_default();
     if !values.contains(value) {
         values.push(value.clone());
     }
     match (shape, value) {
-        (Shape::Object(number), Value::Object(members)) => {
+        (ValueType::Object(number), Value::Object(members)) => {
             for field in &table().object(number).fields {
                 if let Some(member) = members.get(&*field.name) {
-                    gather(&place.key(&field.name), field.shape, member, pool);
+                    gather(&place.key(&field.name), field.value_type, member, pool);
                 }
             }
         }
-        (Shape::List(number), Value::Array(items)) => {
+        (ValueType::List(number), Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
-                gather(&place.index(index), table().inner(number), item, pool);
+                gather(&place.index(index), table().element_type(number), item, pool);
             }
         }
         _ => {}

@@ -32,13 +32,13 @@ impl GoProgram {
     }
 
     /// With a variable in its environment.
-    pub fn with(mut self, name: &'static str, value: PathBuf) -> GoProgram {
+    pub fn env(mut self, name: &'static str, value: PathBuf) -> GoProgram {
         self.environment.push((name, value));
         self
     }
 
     /// The answers, in order; fewer than the questions where the program ended early.
-    pub fn ask<Q: Serialize, A: DeserializeOwned>(&self, questions: &[Q]) -> anyhow::Result<Vec<A>> {
+    pub fn query<Q: Serialize, A: DeserializeOwned>(&self, questions: &[Q]) -> anyhow::Result<Vec<A>> {
         let mut child = Command::new(&self.path)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())

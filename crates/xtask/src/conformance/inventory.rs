@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use super::open::Open;
-use super::shown::Shown;
+use super::open_rules::OpenRules;
+use super::test_index::TestIndex;
 
 const HEAD: &str = "
 # What Kubernetes tests
@@ -22,17 +22,17 @@ Kubernetes that has the test itself and runs on our components (below).
 /// A part of the inventory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Area {
+pub struct InventoryArea {
     /// The heading.
     pub area: String,
     /// In the order of the file.
-    pub rows: Vec<Row>,
+    pub rows: Vec<InventoryRow>,
 }
 
 /// One thing that is to be shown.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub struct InventoryRow {
     /// `U-` and the name of a test, or a short name of our own.
     pub id: String,
     /// What holds.
@@ -42,10 +42,10 @@ pub struct Row {
 }
 
 /// Reads the file.
-pub fn read(root: &Path) -> anyhow::Result<Vec<Area>> {
+pub fn read(root: &Path) -> anyhow::Result<Vec<InventoryArea>> {
     let path = root.join("docs/inventory.yaml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let areas: Vec<Area> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
+    let areas: Vec<InventoryArea> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
     let mut ids = BTreeSet::new();
     for row in areas.iter().flat_map(|area| &area.rows) {
         ensure!(row.id.starts_with("U-"), "{}: {}: an id begins with U-", path.display(), row.id);
@@ -59,24 +59,24 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<Area>> {
 
 /// The tables. Adds ids and headings to those that are known.
 pub fn render(
-    areas: &[Area],
-    shown: &Shown,
-    open: &Open,
+    areas: &[InventoryArea],
+    shown: &TestIndex,
+    open: &OpenRules,
     known: &mut BTreeSet<String>,
     headings: &mut BTreeSet<String>,
 ) -> anyhow::Result<String> {
     let mut text = HEAD.to_owned();
-    for Area { area, rows } in areas {
+    for InventoryArea { area, rows } in areas {
         headings.insert(area.clone());
         write!(text, "\n## {area}\n\n| id | what holds | shown by | on |\n| --- | --- | --- | --- |\n")?;
-        for Row { id, claim, suite } in rows {
+        for InventoryRow { id, claim, suite } in rows {
             let (mut by, on) = match shown.get(id) {
                 Some(tests) => {
                     let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
-                    let homes: BTreeSet<&str> = tests.iter().flat_map(|test| test.homes).copied().collect();
+                    let homes: BTreeSet<&str> = tests.iter().flat_map(|test| test.environments).copied().collect();
                     (names.join("<br>"), homes.into_iter().collect::<Vec<_>>().join(", "))
                 }
-                None => (format!("*open*: {}", open.why(area, id)?), String::new()),
+                None => (format!("*open*: {}", open.reason(area, id)?), String::new()),
             };
             if let Some(suite) = suite {
                 let _ = write!(by, "<br>suite: `{suite}`");
@@ -91,18 +91,18 @@ pub fn render(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::shown::Test;
+    use super::super::test_index::IndexedTest;
     use super::*;
 
     #[test]
     fn a_row_says_which_tests_show_it_and_where_they_run() {
-        let row = |id: &str| Row { id: id.to_owned(), claim: "a claim".to_owned(), suite: None };
-        let covered = Row { suite: Some("job".to_owned()), ..row("U-a") };
-        let areas = [Area { area: "Jobs".to_owned(), rows: vec![covered, row("U-b")] }];
-        let test = |name: &str, homes| Test { name: name.to_owned(), homes };
+        let row = |id: &str| InventoryRow { id: id.to_owned(), claim: "a claim".to_owned(), suite: None };
+        let covered = InventoryRow { suite: Some("job".to_owned()), ..row("U-a") };
+        let areas = [InventoryArea { area: "Jobs".to_owned(), rows: vec![covered, row("U-b")] }];
+        let test = |name: &str, homes| IndexedTest { name: name.to_owned(), environments: homes };
         let tests = [test("testkit: `t`", &["embedded", "kube"]), test("api: `s`", &["unit"][..])];
-        let shown: Shown = [("U-a".to_owned(), tests.into())].into();
-        let mut open = Open::default();
+        let shown: TestIndex = [("U-a".to_owned(), tests.into())].into();
+        let mut open = OpenRules::default();
         open.areas.insert("Jobs".to_owned(), "Soon".to_owned());
         let (mut known, mut headings) = (BTreeSet::new(), BTreeSet::new());
         assert!(render(&areas, &shown, &open, &mut known, &mut headings).is_err(), "there is no such reason");

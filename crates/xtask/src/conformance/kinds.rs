@@ -2,7 +2,7 @@
 
 /// A kind in one version.
 #[derive(Debug)]
-pub struct Kind {
+pub struct ComparedKind {
     pub group: &'static str,
     pub version: &'static str,
     pub kind: &'static str,
@@ -13,12 +13,12 @@ pub struct Kind {
     /// How many cases it gets, against the others.
     pub weight: usize,
     /// How many of 100 cases must get the same verdict.
-    pub same_verdict_min: f64,
+    pub min_same_verdict_percent: f64,
     /// Whether one case can change what another gets, so that they are asked one after another.
-    pub alone: bool,
+    pub sequential: bool,
 }
 
-const KIND: Kind = Kind {
+const KIND: ComparedKind = ComparedKind {
     group: "",
     version: "v1",
     kind: "",
@@ -26,23 +26,25 @@ const KIND: Kind = Kind {
     namespaced: true,
     corpus: "",
     weight: 10,
-    same_verdict_min: 100.0,
-    alone: false,
+    min_same_verdict_percent: 100.0,
+    sequential: false,
 };
 
-const SCHEDULING: Kind = Kind { group: "scheduling.k8s.io", ..KIND };
-const WORKLOAD: Kind = Kind { kind: "Workload", plural: "workloads", corpus: "workload", weight: 11, ..SCHEDULING };
-const POD_GROUP: Kind = Kind { kind: "PodGroup", plural: "podgroups", corpus: "podgroup", weight: 9, ..SCHEDULING };
+const SCHEDULING: ComparedKind = ComparedKind { group: "scheduling.k8s.io", ..KIND };
+const WORKLOAD: ComparedKind =
+    ComparedKind { kind: "Workload", plural: "workloads", corpus: "workload", weight: 11, ..SCHEDULING };
+const POD_GROUP: ComparedKind =
+    ComparedKind { kind: "PodGroup", plural: "podgroups", corpus: "podgroup", weight: 9, ..SCHEDULING };
 
-const EVENT: Kind = Kind { kind: "Event", plural: "events", weight: 4, ..KIND };
+const EVENT: ComparedKind = ComparedKind { kind: "Event", plural: "events", weight: 4, ..KIND };
 
 /// In the order they are asked and told.
-pub const KINDS: &[Kind] = &[
-    Kind { version: "v1beta1", ..WORKLOAD },
-    Kind { version: "v1alpha3", ..WORKLOAD },
-    Kind { version: "v1beta1", ..POD_GROUP },
-    Kind { version: "v1alpha3", ..POD_GROUP },
-    Kind {
+pub const KINDS: &[ComparedKind] = &[
+    ComparedKind { version: "v1beta1", ..WORKLOAD },
+    ComparedKind { version: "v1alpha3", ..WORKLOAD },
+    ComparedKind { version: "v1beta1", ..POD_GROUP },
+    ComparedKind { version: "v1alpha3", ..POD_GROUP },
+    ComparedKind {
         version: "v1alpha3",
         kind: "CompositePodGroup",
         plural: "compositepodgroups",
@@ -50,28 +52,28 @@ pub const KINDS: &[Kind] = &[
         weight: 8,
         ..SCHEDULING
     },
-    Kind {
+    ComparedKind {
         kind: "PriorityClass",
         plural: "priorityclasses",
         namespaced: false,
         corpus: "priorityclass",
         weight: 4,
         // There is one global default.
-        alone: true,
+        sequential: true,
         ..SCHEDULING
     },
-    Kind { group: "coordination.k8s.io", kind: "Lease", plural: "leases", corpus: "lease", weight: 3, ..KIND },
-    Kind { group: "batch", kind: "Job", plural: "jobs", corpus: "job", weight: 22, ..KIND },
-    Kind { group: "batch", kind: "CronJob", plural: "cronjobs", corpus: "cronjob", weight: 10, ..KIND },
-    Kind { corpus: "event", ..EVENT },
-    Kind { group: "events.k8s.io", corpus: "event-in-events-group", ..EVENT },
-    Kind { kind: "Pod", plural: "pods", corpus: "pod", weight: 16, same_verdict_min: 98.0, ..KIND },
+    ComparedKind { group: "coordination.k8s.io", kind: "Lease", plural: "leases", corpus: "lease", weight: 3, ..KIND },
+    ComparedKind { group: "batch", kind: "Job", plural: "jobs", corpus: "job", weight: 22, ..KIND },
+    ComparedKind { group: "batch", kind: "CronJob", plural: "cronjobs", corpus: "cronjob", weight: 10, ..KIND },
+    ComparedKind { corpus: "event", ..EVENT },
+    ComparedKind { group: "events.k8s.io", corpus: "event-in-events-group", ..EVENT },
+    ComparedKind { kind: "Pod", plural: "pods", corpus: "pod", weight: 16, min_same_verdict_percent: 98.0, ..KIND },
 ];
 
 /// Where every case's objects live.
 pub const NAMESPACE: &str = "conformance";
 
-impl Kind {
+impl ComparedKind {
     /// As `apiVersion` has it.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
@@ -79,7 +81,7 @@ impl Kind {
 
     /// What people read: `PodGroup v1beta1`; with the group where the core group has the same kind.
     pub fn title(&self) -> String {
-        let has_namesake = |other: &Kind| other.group.is_empty() && other.kind == self.kind;
+        let has_namesake = |other: &ComparedKind| other.group.is_empty() && other.kind == self.kind;
         let version = if KINDS.iter().any(has_namesake) { self.api_version() } else { self.version.to_owned() };
         format!("{} {version}", self.kind)
     }

@@ -1,10 +1,10 @@
 //! Everything that can be done to a document, field by field, as the schema file describes it.
 
-use api::schema::{Field, Shape, Type, table};
+use api::schema::{FieldSchema, ObjectSchema, ValueType, table};
 use serde_json::{Map, Value, json};
 
-use super::corpus::Pool;
-use super::place::Place;
+use super::corpus::ValuePool;
+use super::document_path::DocumentPath;
 
 /// One change to a document.
 #[derive(Clone, Debug)]
@@ -14,12 +14,12 @@ pub struct Mutation {
     /// The field, whichever item it is in.
     pub field: String,
     /// What is put where.
-    pub edits: Vec<(Place, Option<Value>)>,
+    pub edits: Vec<(DocumentPath, Option<Value>)>,
 }
 
 /// Fields that are not asked about, wherever they stand: what server-side apply keeps, and the parts of a pod that batch
 /// work does not meet (volumes of long-gone vendors, containers that people add to debug, another system's options).
-const LEFT_OUT: &[&str] = &[
+const SKIPPED_FIELDS: &[&str] = &[
     "managedFields",
     "ephemeralContainers",
     "windowsOptions",
@@ -45,57 +45,59 @@ const LEFT_OUT: &[&str] = &[
 ];
 
 /// Past this many items of a list the rest is more of the same.
-const ITEMS_MAX: usize = 2;
+const MAX_ITEMS: usize = 2;
 /// Values of other objects that are tried in one field.
-const OTHERS_MAX: usize = 4;
+const MAX_POOL_VALUES: usize = 4;
 
 /// Every mutation of the part of `document` that stands at `place`.
-pub fn mutations(place: &Place, shape: Shape, document: &Value, pool: &Pool) -> Vec<Mutation> {
-    let mut all = Mutations { pool, found: Vec::new() };
+pub fn mutations(place: &DocumentPath, shape: ValueType, document: &Value, pool: &ValuePool) -> Vec<Mutation> {
+    let mut all = MutationCollector { pool, mutations: Vec::new() };
     all.walk(place, shape, document);
-    all.found
+    all.mutations
 }
 
-struct Mutations<'a> {
-    pool: &'a Pool,
-    found: Vec<Mutation>,
+struct MutationCollector<'a> {
+    pool: &'a ValuePool,
+    mutations: Vec<Mutation>,
 }
 
-impl Mutations<'_> {
-    fn push(&mut self, class: &'static str, place: &Place, value: Option<Value>) {
-        self.found.push(Mutation { class, field: place.field(), edits: vec![(place.clone(), value)] });
+impl MutationCollector<'_> {
+    fn push(&mut self, class: &'static str, place: &DocumentPath, value: Option<Value>) {
+        self.mutations.push(Mutation { class, field: place.field(), edits: vec![(place.clone(), value)] });
     }
 
-    fn push_all(&mut self, class: &'static str, place: &Place, values: impl IntoIterator<Item = Value>) {
+    fn push_all(&mut self, class: &'static str, place: &DocumentPath, values: impl IntoIterator<Item = Value>) {
         values.into_iter().for_each(|value| self.push(class, place, Some(value)));
     }
 
-    fn walk(&mut self, place: &Place, shape: Shape, value: &Value) {
+    fn walk(&mut self, place: &DocumentPath, shape: ValueType, value: &Value) {
         match (shape, value) {
-            (Shape::Object(number), Value::Object(members)) => self.object(place, table().object(number), members),
-            (Shape::List(number), Value::Array(items)) => self.list(place, table().inner(number), items),
-            (Shape::Map(number), Value::Object(members)) => self.map(place, table().inner(number), members),
+            (ValueType::Object(number), Value::Object(members)) => self.object(place, table().object(number), members),
+            (ValueType::List(number), Value::Array(items)) => self.list(place, table().element_type(number), items),
+            (ValueType::Map(number), Value::Object(members)) => self.map(place, table().element_type(number), members),
             _ => self.scalar(place, shape, value),
         }
-        if *place != Place::root() {
+        if *place != DocumentPath::root() {
             self.push_all("wrong type", place, wrong_types(shape));
         }
     }
 
-    fn object(&mut self, place: &Place, of: &Type, members: &Map<String, Value>) {
+    fn object(&mut self, place: &DocumentPath, of: &ObjectSchema, members: &Map<String, Value>) {
         self.push("unknown field", &place.key("strangeField"), Some(json!("x")));
         if let Some((name, member)) = members.iter().find(|(_, member)| !member.is_object() && !member.is_array()) {
-            self.push("duplicate field", &place.key_again(name), Some(member.clone()));
+            self.push("duplicate field", &place.duplicate_key(name), Some(member.clone()));
         }
-        if *place != Place::root() {
+        if *place != DocumentPath::root() {
             self.push("empty", place, Some(json!({})));
         }
-        let fields: Vec<&Field> = of.fields.iter().filter(|field| !LEFT_OUT.contains(&&*field.name)).collect();
+        let fields: Vec<&FieldSchema> =
+            of.fields.iter().filter(|field| !SKIPPED_FIELDS.contains(&&*field.name)).collect();
         // A union that has every member: what stands there, and an example of the rest.
-        let absent: Vec<&&Field> = fields.iter().filter(|field| !members.contains_key(&*field.name)).collect();
+        let absent: Vec<&&FieldSchema> = fields.iter().filter(|field| !members.contains_key(&*field.name)).collect();
         if !absent.is_empty() && fields.len() <= 4 {
-            let edits = absent.iter().map(|field| (place.key(&field.name), Some(sample(field.shape, 2)))).collect();
-            self.found.push(Mutation { class: "union both", field: place.field(), edits });
+            let edits =
+                absent.iter().map(|field| (place.key(&field.name), Some(sample(field.value_type, 2)))).collect();
+            self.mutations.push(Mutation { class: "union both", field: place.field(), edits });
         }
         for field in fields {
             let inner = place.key(&field.name);
@@ -103,31 +105,31 @@ impl Mutations<'_> {
                 Some(member) => {
                     self.push("missing", &inner, None);
                     self.push("null", &inner, Some(Value::Null));
-                    self.others(&inner, member);
-                    self.walk(&inner, field.shape, member);
+                    self.substitute_from_pool(&inner, member);
+                    self.walk(&inner, field.value_type, member);
                 }
                 None => {
-                    self.others(&inner, &Value::Null);
-                    self.push_all("added", &inner, additions(field.shape));
+                    self.substitute_from_pool(&inner, &Value::Null);
+                    self.push_all("added", &inner, additions(field.value_type));
                 }
             }
         }
     }
 
     /// What other objects of the corpus have here.
-    fn others(&mut self, place: &Place, own: &Value) {
+    fn substitute_from_pool(&mut self, place: &DocumentPath, own: &Value) {
         let values = self.pool.get(&place.field()).map(Vec::as_slice).unwrap_or_default();
-        let others: Vec<Value> = values.iter().filter(|value| *value != own).take(OTHERS_MAX).cloned().collect();
+        let others: Vec<Value> = values.iter().filter(|value| *value != own).take(MAX_POOL_VALUES).cloned().collect();
         self.push_all("other value", place, others);
     }
 
-    fn list(&mut self, place: &Place, item: Shape, items: &[Value]) {
+    fn list(&mut self, place: &DocumentPath, item: ValueType, items: &[Value]) {
         self.push("empty", place, Some(json!([])));
         if let Some(first) = items.first() {
             let with = |more: Vec<Value>| Value::Array(items.iter().cloned().chain(more).collect());
             self.push("duplicate key", place, Some(with(vec![first.clone()])));
             for count in [2, 5, 9, 21] {
-                let more = (items.len()..count).map(|number| renamed(first, number)).collect();
+                let more = (items.len()..count).map(|number| with_other_key(first, number)).collect();
                 self.push("over the limit", place, Some(with(more)));
             }
             self.push("wrong type", &place.index(0), Some(Value::Null));
@@ -138,13 +140,13 @@ impl Mutations<'_> {
             self.push("other order", place, Some(reversed.into()));
         }
         self.push_all("added", place, [Value::Array(items.iter().cloned().chain([sample(item, 2)]).collect())]);
-        for (index, value) in items.iter().enumerate().take(ITEMS_MAX) {
+        for (index, value) in items.iter().enumerate().take(MAX_ITEMS) {
             self.push("missing", &place.index(index), None);
             self.walk(&place.index(index), item, value);
         }
     }
 
-    fn map(&mut self, place: &Place, inner: Shape, members: &Map<String, Value>) {
+    fn map(&mut self, place: &DocumentPath, inner: ValueType, members: &Map<String, Value>) {
         self.push("empty", place, Some(json!({})));
         for (class, key) in [
             ("added", "example.com/added".to_owned()),
@@ -155,7 +157,7 @@ impl Mutations<'_> {
             ("too long", format!("{}/k", "p".repeat(254))),
         ] {
             let value = members.values().next().cloned().unwrap_or_else(|| sample(inner, 1));
-            self.found.push(Mutation {
+            self.mutations.push(Mutation {
                 class,
                 field: format!("{}{{}}", place.field()),
                 edits: vec![(place.key(&key), Some(value))],
@@ -164,33 +166,33 @@ impl Mutations<'_> {
         if let Some((name, _)) = members.iter().next() {
             let inner_place = place.key(name);
             let field = format!("{}{{}}", place.field());
-            self.found.push(Mutation {
+            self.mutations.push(Mutation {
                 class: "missing",
                 field: field.clone(),
                 edits: vec![(inner_place.clone(), None)],
             });
             let mut values: Vec<(&'static str, Value)> =
                 wrong_types(inner).into_iter().map(|v| ("wrong type", v)).collect();
-            values.extend(scalars(inner, &members[name]));
+            values.extend(scalar_replacements(inner, &members[name]));
             for (class, value) in values {
                 let edits = vec![(inner_place.clone(), Some(value))];
-                self.found.push(Mutation { class, field: field.clone(), edits });
+                self.mutations.push(Mutation { class, field: field.clone(), edits });
             }
         }
     }
 
-    fn scalar(&mut self, place: &Place, shape: Shape, value: &Value) {
-        for (class, value) in scalars(shape, value) {
+    fn scalar(&mut self, place: &DocumentPath, shape: ValueType, value: &Value) {
+        for (class, value) in scalar_replacements(shape, value) {
             self.push(class, place, Some(value));
         }
     }
 }
 
 /// What a scalar of this shape may be replaced by.
-fn scalars(shape: Shape, own: &Value) -> Vec<(&'static str, Value)> {
+fn scalar_replacements(shape: ValueType, own: &Value) -> Vec<(&'static str, Value)> {
     let mut all: Vec<(&'static str, Value)> = Vec::new();
     match shape {
-        Shape::Text | Shape::Bytes => {
+        ValueType::Text | ValueType::Bytes => {
             all.push(("empty", json!("")));
             for text in ["Upper", "under_score", "a/b", "-a", "a b", "a..b", "a%b", "..", "ünïcode", "sample-1", "7"]
             {
@@ -198,7 +200,7 @@ fn scalars(shape: Shape, own: &Value) -> Vec<(&'static str, Value)> {
             }
             all.extend([64, 254, 1025, 32769].map(|length| ("too long", json!("a".repeat(length)))));
         }
-        Shape::Int32 | Shape::Int64 => {
+        ValueType::Int32 | ValueType::Int64 => {
             all.push(("zero", json!(0)));
             all.extend([-1, -2_147_483_648].map(|number: i64| ("negative", json!(number))));
             let own = own.as_i64().unwrap_or_default();
@@ -208,92 +210,94 @@ fn scalars(shape: Shape, own: &Value) -> Vec<(&'static str, Value)> {
             }
             all.push(("over the limit", json!(9_223_372_036_854_775_808_u64)));
         }
-        Shape::Boolean => all.push(("other value", json!(own != &json!(true)))),
-        Shape::Time => {
+        ValueType::Boolean => all.push(("other value", json!(own != &json!(true)))),
+        ValueType::Time => {
             all.extend(["", "yesterday", "2026-01-02"].map(|text| ("bad format", json!(text))));
             all.extend(["2020-01-01T00:00:00Z", "2030-01-01T00:00:00.123456+02:00"].map(|t| ("other value", json!(t))));
         }
-        Shape::Quantity => {
+        ValueType::Quantity => {
             all.extend(["", "x", "1x", "1.5.5", "1Ki5"].map(|text| ("bad format", json!(text))));
             all.extend([json!("-1"), json!(-1)].map(|value| ("negative", value)));
             all.extend([json!("0"), json!(0)].map(|value| ("zero", value)));
             all.extend([json!("1500m"), json!("0.1"), json!("3Gi"), json!(2)].map(|value| ("other value", value)));
         }
-        Shape::IntOrString => {
+        ValueType::IntOrString => {
             let values = [json!(0), json!(-1), json!(65_536), json!(""), json!("Not_A_Port"), json!("http")];
             all.extend(values.map(|value| ("bad format", value)));
         }
-        Shape::Any | Shape::Object(_) | Shape::List(_) | Shape::Map(_) => {}
+        ValueType::Any | ValueType::Object(_) | ValueType::List(_) | ValueType::Map(_) => {}
     }
     all
 }
 
 /// Values of another type than the field's.
-fn wrong_types(shape: Shape) -> Vec<Value> {
+fn wrong_types(shape: ValueType) -> Vec<Value> {
     match shape {
-        Shape::Text | Shape::Bytes | Shape::Time => vec![json!(7), json!(true), json!({"a": 1}), json!(["a"])],
-        Shape::Int32 | Shape::Int64 => vec![json!("7"), json!("x"), json!(true), json!(1.5), json!({"a": 1})],
-        Shape::Boolean => vec![json!("true"), json!(1), json!([])],
-        Shape::Quantity | Shape::IntOrString => vec![json!(true), json!({"a": 1}), json!([])],
-        Shape::Object(_) | Shape::Map(_) => vec![json!("x"), json!([]), json!(7)],
-        Shape::List(_) => vec![json!("x"), json!({"a": 1}), json!([7])],
-        Shape::Any => Vec::new(),
+        ValueType::Text | ValueType::Bytes | ValueType::Time => {
+            vec![json!(7), json!(true), json!({"a": 1}), json!(["a"])]
+        }
+        ValueType::Int32 | ValueType::Int64 => vec![json!("7"), json!("x"), json!(true), json!(1.5), json!({"a": 1})],
+        ValueType::Boolean => vec![json!("true"), json!(1), json!([])],
+        ValueType::Quantity | ValueType::IntOrString => vec![json!(true), json!({"a": 1}), json!([])],
+        ValueType::Object(_) | ValueType::Map(_) => vec![json!("x"), json!([]), json!(7)],
+        ValueType::List(_) => vec![json!("x"), json!({"a": 1}), json!([7])],
+        ValueType::Any => Vec::new(),
     }
 }
 
 /// What a field that is not there may become.
-fn additions(shape: Shape) -> Vec<Value> {
+fn additions(shape: ValueType) -> Vec<Value> {
     match shape {
-        Shape::Text => vec![json!("sample"), json!(""), json!("Bad_Format!"), json!("a".repeat(64))],
-        Shape::Bytes => vec![json!("YQ==")],
-        Shape::Time => vec![json!("2026-01-02T03:04:05Z"), json!("yesterday")],
-        Shape::Quantity => vec![json!("1"), json!("-1"), json!("x")],
-        Shape::IntOrString => vec![json!(1), json!("x")],
-        Shape::Int32 | Shape::Int64 => vec![json!(0), json!(1), json!(-1), json!(2_147_483_648_i64)],
-        Shape::Boolean => vec![json!(true), json!(false), json!("x")],
-        Shape::Any => vec![json!({})],
-        Shape::Object(_) => vec![json!({}), sample(shape, 3), json!("x")],
-        Shape::List(number) => {
-            let item = sample(table().inner(number), 3);
+        ValueType::Text => vec![json!("sample"), json!(""), json!("Bad_Format!"), json!("a".repeat(64))],
+        ValueType::Bytes => vec![json!("YQ==")],
+        ValueType::Time => vec![json!("2026-01-02T03:04:05Z"), json!("yesterday")],
+        ValueType::Quantity => vec![json!("1"), json!("-1"), json!("x")],
+        ValueType::IntOrString => vec![json!(1), json!("x")],
+        ValueType::Int32 | ValueType::Int64 => vec![json!(0), json!(1), json!(-1), json!(2_147_483_648_i64)],
+        ValueType::Boolean => vec![json!(true), json!(false), json!("x")],
+        ValueType::Any => vec![json!({})],
+        ValueType::Object(_) => vec![json!({}), sample(shape, 3), json!("x")],
+        ValueType::List(number) => {
+            let item = sample(table().element_type(number), 3);
             let mut values = vec![json!([]), json!([item]), json!([item, item]), json!({})];
-            values.extend(matches!(table().inner(number), Shape::Object(_)).then(|| json!([{}])));
+            values.extend(matches!(table().element_type(number), ValueType::Object(_)).then(|| json!([{}])));
             values
         }
-        Shape::Map(number) => {
-            let value = sample(table().inner(number), 1);
+        ValueType::Map(number) => {
+            let value = sample(table().element_type(number), 1);
             vec![json!({}), json!({"sample": value}), json!({"Not a key!": value}), json!([])]
         }
     }
 }
 
 /// An example of a shape: what must be there and a little more, to this depth.
-fn sample(shape: Shape, depth: usize) -> Value {
+fn sample(shape: ValueType, depth: usize) -> Value {
     match shape {
-        Shape::Text => json!("sample"),
-        Shape::Bytes => json!("YQ=="),
-        Shape::Time => json!("2026-01-02T03:04:05Z"),
-        Shape::Quantity => json!("1"),
-        Shape::IntOrString | Shape::Int32 | Shape::Int64 => json!(1),
-        Shape::Boolean => json!(true),
-        Shape::Any => json!({}),
-        Shape::List(_) | Shape::Map(_) if depth == 0 => {
-            if matches!(shape, Shape::List(_)) {
+        ValueType::Text => json!("sample"),
+        ValueType::Bytes => json!("YQ=="),
+        ValueType::Time => json!("2026-01-02T03:04:05Z"),
+        ValueType::Quantity => json!("1"),
+        ValueType::IntOrString | ValueType::Int32 | ValueType::Int64 => json!(1),
+        ValueType::Boolean => json!(true),
+        ValueType::Any => json!({}),
+        ValueType::List(_) | ValueType::Map(_) if depth == 0 => {
+            if matches!(shape, ValueType::List(_)) {
                 json!([])
             } else {
                 json!({})
             }
         }
-        Shape::List(number) => json!([sample(table().inner(number), depth - 1)]),
-        Shape::Map(number) => json!({"sample": sample(table().inner(number), depth - 1)}),
-        Shape::Object(number) => {
+        ValueType::List(number) => json!([sample(table().element_type(number), depth - 1)]),
+        ValueType::Map(number) => json!({"sample": sample(table().element_type(number), depth - 1)}),
+        ValueType::Object(number) => {
             let of = table().object(number);
             let mut members = Map::new();
             let mut more = if depth > 0 { 2 } else { 0 };
-            for field in of.fields.iter().filter(|field| !LEFT_OUT.contains(&&*field.name)) {
+            for field in of.fields.iter().filter(|field| !SKIPPED_FIELDS.contains(&&*field.name)) {
                 let is_required = of.required.iter().any(|name| **name == *field.name);
                 if is_required || more > 0 {
                     more -= usize::from(!is_required);
-                    members.insert(field.name.to_string(), sample(field.shape, depth.saturating_sub(1)));
+                    members.insert(field.name.to_string(), sample(field.value_type, depth.saturating_sub(1)));
                 }
             }
             Value::Object(members)
@@ -302,7 +306,7 @@ fn sample(shape: Shape, depth: usize) -> Value {
 }
 
 /// A copy of a list's item that has another key.
-fn renamed(item: &Value, number: usize) -> Value {
+fn with_other_key(item: &Value, number: usize) -> Value {
     let mut item = item.clone();
     match &mut item {
         Value::Object(members) => {

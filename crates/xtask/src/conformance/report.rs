@@ -5,108 +5,110 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::ask::Answer;
-use super::cases::Case;
-use super::compare::{Difference, What};
-use super::expected::Expected;
-use super::kinds::Kind;
+use super::cases::ApiCase;
+use super::compare::{Difference, DifferenceKind};
+use super::expected_differences::ExpectedDifference;
+use super::kinds::ComparedKind;
+use super::requests::ServerResponse;
 
 /// How many of 100 refusals must name the same causes and acceptances have the same result. Pods are free of it.
-const SAME_CAUSES_MIN: f64 = 99.5;
+const MIN_SAME_CAUSES_PERCENT: f64 = 99.5;
 /// Examples that a group of differences shows.
-const EXAMPLES_MAX: usize = 8;
+const MAX_EXAMPLES: usize = 8;
 
 /// A case and what became of it.
-pub struct Asked<'a> {
-    pub case: Case,
-    pub theirs: Vec<Answer>,
-    pub ours: Vec<Answer>,
+pub struct ComparedCase<'a> {
+    pub case: ApiCase,
+    pub theirs: Vec<ServerResponse>,
+    pub ours: Vec<ServerResponse>,
     pub difference: Option<Difference>,
     /// The row that wants the difference.
-    pub expected: Option<&'a Expected>,
+    pub expected: Option<&'a ExpectedDifference>,
 }
 
 /// One kind's line of the table.
-pub struct Row {
-    kind: &'static Kind,
+pub struct KindSummary {
+    kind: &'static ComparedKind,
     cases: usize,
     fields: usize,
-    wanted: usize,
+    expected: usize,
     accepted: usize,
-    differing: BTreeMap<What, usize>,
+    differing: BTreeMap<DifferenceKind, usize>,
     /// Why no case was asked.
-    unasked: Option<String>,
+    skip_reason: Option<String>,
 }
 
-impl Row {
+impl KindSummary {
     /// Counts the answers to a kind's cases.
-    pub fn of(kind: &'static Kind, fields: usize, asked: &[Asked<'_>]) -> Row {
+    pub fn summarize(kind: &'static ComparedKind, fields: usize, asked: &[ComparedCase<'_>]) -> KindSummary {
         let mut differing = BTreeMap::new();
         for asked in asked.iter().filter(|asked| asked.expected.is_none()) {
             if let Some(difference) = &asked.difference {
-                *differing.entry(difference.what).or_default() += 1;
+                *differing.entry(difference.kind).or_default() += 1;
             }
         }
-        let accepted = |asked: &&Asked<'_>| asked.theirs.last().is_some_and(Answer::is_accepted);
-        Row {
+        let accepted = |asked: &&ComparedCase<'_>| asked.theirs.last().is_some_and(ServerResponse::is_accepted);
+        KindSummary {
             kind,
             cases: asked.len(),
             fields,
-            wanted: asked.iter().filter(|asked| asked.expected.is_some()).count(),
+            expected: asked.iter().filter(|asked| asked.expected.is_some()).count(),
             accepted: asked.iter().filter(accepted).count(),
             differing,
-            unasked: None,
+            skip_reason: None,
         }
     }
 
     /// A kind that was not asked about.
-    pub fn unasked(kind: &'static Kind, cases: usize, why: String) -> Row {
+    pub fn skipped(kind: &'static ComparedKind, cases: usize, why: String) -> KindSummary {
         let differing = BTreeMap::new();
-        Row { kind, cases, fields: 0, wanted: 0, accepted: 0, differing, unasked: Some(why) }
+        KindSummary { kind, cases, fields: 0, expected: 0, accepted: 0, differing, skip_reason: Some(why) }
     }
 
-    fn percent_without(&self, differences: &[What]) -> f64 {
-        let counted = self.cases - self.wanted;
+    fn percent_without(&self, differences: &[DifferenceKind]) -> f64 {
+        let counted = self.cases - self.expected;
         let different: usize = differences.iter().filter_map(|what| self.differing.get(what)).sum();
         if counted == 0 { 100.0 } else { 100.0 * (counted - different) as f64 / counted as f64 }
     }
 
     fn same_verdict(&self) -> f64 {
-        self.percent_without(&[What::Verdict])
+        self.percent_without(&[DifferenceKind::Verdict])
     }
 
     fn same_causes(&self) -> f64 {
-        self.percent_without(&[What::Verdict, What::Causes, What::Result])
+        self.percent_without(&[DifferenceKind::Verdict, DifferenceKind::Causes, DifferenceKind::Result])
     }
 
     /// What keeps the kind from passing.
     fn shortfall(&self) -> Option<String> {
         let title = self.kind.title();
-        if let Some(why) = &self.unasked {
+        if let Some(why) = &self.skip_reason {
             return Some(format!("{title}: {why}"));
         }
-        if self.same_verdict() < self.kind.same_verdict_min {
-            let (is, must) = (self.same_verdict(), self.kind.same_verdict_min);
+        if self.same_verdict() < self.kind.min_same_verdict_percent {
+            let (is, must) = (self.same_verdict(), self.kind.min_same_verdict_percent);
             return Some(format!("{title}: {is:.2} % have the same verdict, {must} % must"));
         }
-        let free_of_causes = self.kind.same_verdict_min < 100.0;
-        if !free_of_causes && self.same_causes() < SAME_CAUSES_MIN {
+        let free_of_causes = self.kind.min_same_verdict_percent < 100.0;
+        if !free_of_causes && self.same_causes() < MIN_SAME_CAUSES_PERCENT {
             let is = self.same_causes();
-            return Some(format!("{title}: {is:.2} % have the same causes and result, {SAME_CAUSES_MIN} % must"));
+            return Some(format!(
+                "{title}: {is:.2} % have the same causes and result, {MIN_SAME_CAUSES_PERCENT} % must"
+            ));
         }
         None
     }
 }
 
 /// The table, a line for each kind.
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[KindSummary]) -> String {
     let mut text = format!(
         "{:<26} {:>6} {:>7} {:>9} {:>7} {:>9} {:>9} {:>9} {:>9}\n",
         "kind", "cases", "fields", "accepted", "wanted", "verdict %", "causes %", "message %", "warning %"
     );
     for row in rows {
         let title = row.kind.title();
-        if let Some(why) = &row.unasked {
+        if let Some(why) = &row.skip_reason {
             let _ = writeln!(text, "{title:<26} {:>6} {why}", row.cases);
             continue;
         }
@@ -116,28 +118,28 @@ pub fn table(rows: &[Row]) -> String {
             row.cases,
             row.fields,
             row.accepted,
-            row.wanted,
+            row.expected,
             row.same_verdict(),
             row.same_causes(),
-            row.percent_without(&[What::Verdict, What::Causes, What::Message]),
-            row.percent_without(&[What::Verdict, What::Warnings]),
+            row.percent_without(&[DifferenceKind::Verdict, DifferenceKind::Causes, DifferenceKind::Message]),
+            row.percent_without(&[DifferenceKind::Verdict, DifferenceKind::Warnings]),
         );
     }
     text
 }
 
 /// What keeps the run from passing; empty when it passes.
-pub fn shortfalls(rows: &[Row]) -> Vec<String> {
-    rows.iter().filter_map(Row::shortfall).collect()
+pub fn shortfalls(rows: &[KindSummary]) -> Vec<String> {
+    rows.iter().filter_map(KindSummary::shortfall).collect()
 }
 
 /// Every difference, alike ones together, those that count most and come most often first.
-pub fn differences(asked: &[Asked<'_>]) -> String {
-    let mut groups: BTreeMap<(What, &str, String, String), Vec<&Asked<'_>>> = BTreeMap::new();
+pub fn differences(asked: &[ComparedCase<'_>]) -> String {
+    let mut groups: BTreeMap<(DifferenceKind, &str, String, String), Vec<&ComparedCase<'_>>> = BTreeMap::new();
     for asked in asked.iter().filter(|asked| asked.expected.is_none()) {
         if let Some(difference) = &asked.difference {
-            let (theirs, ours) = gists(difference, &asked.case.name);
-            groups.entry((difference.what, asked.case.kind.kind, theirs, ours)).or_default().push(asked);
+            let (theirs, ours) = mask_case(difference, &asked.case.name);
+            groups.entry((difference.kind, asked.case.kind.kind, theirs, ours)).or_default().push(asked);
         }
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
@@ -153,21 +155,25 @@ pub fn differences(asked: &[Asked<'_>]) -> String {
             *places.entry(place).or_default() += 1;
         }
         let shown: Vec<String> =
-            places.iter().take(EXAMPLES_MAX).map(|(place, count)| format!("{place} ({count})")).collect();
-        let more = places.len().saturating_sub(EXAMPLES_MAX);
+            places.iter().take(MAX_EXAMPLES).map(|(place, count)| format!("{place} ({count})")).collect();
+        let more = places.len().saturating_sub(MAX_EXAMPLES);
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let _ = writeln!(text, "  at:     {}{more}", shown.join(", "));
-        if let Some(Asked { case, difference: Some(difference), .. }) = members.first() {
+        if let Some(ComparedCase { case, difference: Some(difference), .. }) = members.first() {
             let _ = writeln!(text, "  such as {} on `{}`: {}", case.name, case.base.name(), edits(case));
-            let _ =
-                writeln!(text, "    theirs: {}\n    ours:   {}", short(&difference.theirs), short(&difference.ours));
+            let _ = writeln!(
+                text,
+                "    theirs: {}\n    ours:   {}",
+                truncate(&difference.theirs),
+                truncate(&difference.ours)
+            );
         }
     }
     text
 }
 
 /// How often each wanted difference was met.
-pub fn wanted(rows: &[Expected], asked: &[Asked<'_>]) -> String {
+pub fn expected_counts(rows: &[ExpectedDifference], asked: &[ComparedCase<'_>]) -> String {
     let mut text = String::new();
     for row in rows {
         let met = asked.iter().filter(|asked| asked.expected.is_some_and(|expected| expected.id == row.id)).count();
@@ -177,15 +183,15 @@ pub fn wanted(rows: &[Expected], asked: &[Asked<'_>]) -> String {
 }
 
 /// The whole of a differing case, for tools.
-pub fn as_json(asked: &Asked<'_>) -> Option<Value> {
+pub fn as_json(asked: &ComparedCase<'_>) -> Option<Value> {
     let difference = asked.difference.as_ref()?;
     let case = &asked.case;
-    let answers = |answers: &[Answer]| -> Vec<Value> {
-        let causes = |answer: &Answer| -> Vec<Value> {
-            let cause = |cause: &super::ask::Cause| json!([cause.field, cause.reason, cause.message]);
+    let answers = |answers: &[ServerResponse]| -> Vec<Value> {
+        let causes = |answer: &ServerResponse| -> Vec<Value> {
+            let cause = |cause: &super::requests::ResponseCause| json!([cause.field, cause.reason, cause.message]);
             answer.causes.iter().map(cause).collect()
         };
-        let answer = |answer: &Answer| {
+        let answer = |answer: &ServerResponse| {
             json!({"code": answer.code, "reason": answer.reason, "message": answer.message, "causes": causes(answer),
                 "object": answer.object, "warnings": answer.warnings})
         };
@@ -193,32 +199,32 @@ pub fn as_json(asked: &Asked<'_>) -> Option<Value> {
     };
     Some(json!({
         "kind": case.kind.title(), "name": case.name, "base": case.base.name(), "verb": case.verb.as_str(),
-        "from": case.from, "class": case.mutation.class, "field": case.mutation.field, "edits": edits(case),
-        "query": case.field_validation.query(), "what": difference.what.as_str(),
+        "from": case.initial_status, "class": case.mutation.class, "field": case.mutation.field, "edits": edits(case),
+        "query": case.field_validation.query(), "what": difference.kind.as_str(),
         "expected": asked.expected.map(|row| &row.id),
         "difference": {"theirs": difference.theirs, "ours": difference.ours},
         "theirs": answers(&asked.theirs), "ours": answers(&asked.ours),
     }))
 }
 
-fn edits(case: &Case) -> String {
-    let edit = |(place, value): &(super::place::Place, Option<Value>)| match value {
-        Some(value) => format!("{} = {}", place.field(), short(&value.to_string())),
+fn edits(case: &ApiCase) -> String {
+    let edit = |(place, value): &(super::document_path::DocumentPath, Option<Value>)| match value {
+        Some(value) => format!("{} = {}", place.field(), truncate(&value.to_string())),
         None => format!("{} removed", place.field()),
     };
-    let before = case.from.map_or(String::new(), |from| format!(" after status {from}"));
+    let before = case.initial_status.map_or(String::new(), |from| format!(" after status {from}"));
     format!("{}{before}", case.mutation.edits.iter().map(edit).collect::<Vec<_>>().join(", "))
 }
 
 /// Both sides without what differs between cases that differ alike.
-fn gists(difference: &Difference, name: &str) -> (String, String) {
-    let gist = |text: &str| short(&paths_cut(&values_masked(&text.replace(name, "NAME"))));
+fn mask_case(difference: &Difference, name: &str) -> (String, String) {
+    let gist = |text: &str| truncate(&shorten_paths(&mask_values(&text.replace(name, "NAME"))));
     let (theirs, ours) = (gist(&difference.theirs), gist(&difference.ours));
     if theirs == ours { (theirs, "the same with another value".to_owned()) } else { (theirs, ours) }
 }
 
 /// `Invalid value: "x": why` becomes `Invalid value: *: why`.
-fn values_masked(text: &str) -> String {
+fn mask_values(text: &str) -> String {
     let mut masked = String::new();
     let mut rest = text;
     while let Some(at) = VALUES.iter().filter_map(|kind| rest.find(kind).map(|at| at + kind.len())).min() {
@@ -235,7 +241,7 @@ fn values_masked(text: &str) -> String {
 const VALUES: [&str; 3] = ["Invalid value: ", "Unsupported value: ", "Duplicate value: "];
 
 /// Paths down to their last two names, whichever item: `spec.a[0].b[1].c` becomes `…b[].c`.
-fn paths_cut(text: &str) -> String {
+fn shorten_paths(text: &str) -> String {
     let cut = |word: &str| {
         let parts: Vec<&str> = word.split('.').collect();
         let is_path = parts.len() > 2 && ["spec.", "status.", "metadata."].iter().any(|root| word.starts_with(root));
@@ -270,7 +276,7 @@ fn value_length(text: &str) -> usize {
 }
 
 /// A text that fits a line or two.
-fn short(text: &str) -> String {
+fn truncate(text: &str) -> String {
     const CHARS_MAX: usize = 700;
     let mut text: String = match text.char_indices().nth(CHARS_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -288,23 +294,23 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{paths_cut, short, values_masked};
+    use super::{mask_values, shorten_paths, truncate};
 
     #[test]
     fn values_are_masked_and_the_rest_of_a_message_stays() {
         let text = r#"spec.a: Invalid value: "x\": y": must be z; spec.b: Invalid value: 7: no"#;
-        assert_eq!(values_masked(text), "spec.a: Invalid value: *: must be z; spec.b: Invalid value: *: no");
-        assert_eq!(values_masked(r#"Unsupported value: "x""#), "Unsupported value: *");
-        assert_eq!(values_masked("Required value: must be z"), "Required value: must be z");
+        assert_eq!(mask_values(text), "spec.a: Invalid value: *: must be z; spec.b: Invalid value: *: no");
+        assert_eq!(mask_values(r#"Unsupported value: "x""#), "Unsupported value: *");
+        assert_eq!(mask_values("Required value: must be z"), "Required value: must be z");
     }
 
     #[test]
     fn the_same_field_of_another_item_is_told_alike() {
-        assert_eq!(paths_cut("spec.a[0].b[12].c[3]: no, e.g. spec.x"), "…b[].c[]: no, e.g. spec.x");
+        assert_eq!(shorten_paths("spec.a[0].b[12].c[3]: no, e.g. spec.x"), "…b[].c[]: no, e.g. spec.x");
     }
 
     #[test]
     fn a_long_run_is_told_by_its_length() {
-        assert_eq!(short(&format!("x{}y", "a".repeat(64))), "xa×64y");
+        assert_eq!(truncate(&format!("x{}y", "a".repeat(64))), "xa×64y");
     }
 }

@@ -5,7 +5,7 @@
 //! the same about every node in the same words, and every score must give the same points. Questions that once got
 //! different answers are kept in tests/kube/scheduler/kept.jsonl with what the real plugins said, and a test asks them again.
 
-mod clusters; // what is asked
+mod generated_clusters; // what is asked
 mod end_to_end; // the same with the real scheduler on the real control plane
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use scheduler_core::profile::Profile;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::builder::Draw;
+use super::builder::CaseGenerator;
 use super::go_program::GoProgram;
 use crate::kube;
 
@@ -42,12 +42,12 @@ pub struct Args {
 }
 
 /// So many differences are told in full.
-const TOLD_MAX: usize = 5;
-const KEPT: &str = "tests/kube/scheduler/kept.jsonl";
+const MAX_REPORTED: usize = 5;
+const REGRESSIONS_FILE: &str = "tests/kube/scheduler/kept.jsonl";
 
 /// What is asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Question {
+struct PluginQuery {
     configuration: Value,
     nodes: Vec<Value>,
     pods: Vec<Value>,
@@ -57,7 +57,7 @@ struct Question {
 /// What one side says; by node and plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Answer {
+struct PluginResponse {
     #[serde(skip_serializing_if = "String::is_empty")]
     error: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -65,64 +65,64 @@ struct Answer {
     filters: BTreeSet<String>,
     weights: BTreeMap<String, i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rejected: Option<Verdict>,
-    verdicts: BTreeMap<String, BTreeMap<String, Verdict>>,
+    rejected: Option<PluginVerdict>,
+    verdicts: BTreeMap<String, BTreeMap<String, PluginVerdict>>,
     scores: BTreeMap<String, BTreeMap<String, i64>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Verdict {
+struct PluginVerdict {
     code: String,
     reasons: BTreeSet<String>,
 }
 
 /// A question with what the real plugins said.
 #[derive(Serialize, Deserialize)]
-struct Kept {
-    question: Question,
-    theirs: Answer,
+struct RegressionCase {
+    question: PluginQuery,
+    theirs: PluginResponse,
 }
 
 /// Compares, tells, and fails where there is a difference.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    if !kube::go_is_there()? {
+    if !kube::has_go()? {
         return Ok(());
     }
-    let draw = Draw::seeded(args.seed);
-    let mut questions: Vec<Question> = kept()?.into_iter().map(|kept| kept.question).collect();
-    questions.extend((0..args.cases).map(|_| clusters::question(&draw)));
-    let answers = ask(&questions)?;
-    let (mut counts, mut differing, mut told) = (Counts::default(), Vec::new(), Vec::new());
+    let draw = CaseGenerator::seeded(args.seed);
+    let mut questions: Vec<PluginQuery> = read_regressions()?.into_iter().map(|kept| kept.question).collect();
+    questions.extend((0..args.cases).map(|_| generated_clusters::random_query(&draw)));
+    let answers = query_plugins(&questions)?;
+    let (mut counts, mut differing, mut told) = (ComparisonCounts::default(), Vec::new(), Vec::new());
     for (question, theirs) in questions.iter().zip(answers) {
         counts.add(&theirs, question.nodes.len());
-        let differences = differences(&answer(question)?, &theirs);
+        let differences = differences(&our_response(question)?, &theirs);
         if !differences.is_empty() {
-            if told.len() < TOLD_MAX {
+            if told.len() < MAX_REPORTED {
                 told.push(format!("{}\n  {}", serde_json::to_string(question)?, differences.join("\n  ")));
             }
-            differing.push(Kept { question: question.clone(), theirs });
+            differing.push(RegressionCase { question: question.clone(), theirs });
         }
     }
-    println!("{} clusters: {}, {} differ", questions.len(), counts.in_words(), differing.len());
+    println!("{} clusters: {}, {} differ", questions.len(), counts.summary(), differing.len());
     if args.keep {
-        keep(&differing)?;
+        append_regressions(&differing)?;
     }
     ensure!(differing.is_empty(), "the real plugins say otherwise:\n{}", told.join("\n"));
-    counts.ensure_something_is_shown(questions.len())?;
+    counts.ensure_coverage(questions.len())?;
     end_to_end::run(args.seed, args.end_to_end)
 }
 
 /// How much was compared.
 #[derive(Default)]
-struct Counts {
+struct ComparisonCounts {
     pairs: usize,
     refused: BTreeMap<String, usize>,
     scored: BTreeMap<String, usize>,
 }
 
-impl Counts {
-    fn add(&mut self, theirs: &Answer, nodes: usize) {
+impl ComparisonCounts {
+    fn add(&mut self, theirs: &PluginResponse, nodes: usize) {
         self.pairs += nodes;
         for filter in theirs.verdicts.values().flat_map(BTreeMap::keys) {
             *self.refused.entry(filter.clone()).or_default() += 1;
@@ -132,7 +132,7 @@ impl Counts {
         }
     }
 
-    fn in_words(&self) -> String {
+    fn summary(&self) -> String {
         let list = |counts: &BTreeMap<String, usize>| {
             counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
         };
@@ -140,7 +140,7 @@ impl Counts {
     }
 
     /// A generator that never meets a plugin shows nothing about it.
-    fn ensure_something_is_shown(&self, questions: usize) -> anyhow::Result<()> {
+    fn ensure_coverage(&self, questions: usize) -> anyhow::Result<()> {
         let enough =
             |counts: &BTreeMap<String, usize>, name: &str| counts.get(name).is_some_and(|n| n * 20 >= questions);
         let (filters, weights) = names(&Profile::default());
@@ -155,12 +155,12 @@ impl Counts {
 }
 
 /// What we say.
-fn answer(question: &Question) -> anyhow::Result<Answer> {
+fn our_response(question: &PluginQuery) -> anyhow::Result<PluginResponse> {
     let configuration = match KubeSchedulerConfiguration::read(&question.configuration, &Path::default()) {
         Ok(configuration) => configuration,
         Err(errors) => {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            return Ok(Answer { error: errors.join("; "), ..Answer::default() });
+            return Ok(PluginResponse { error: errors.join("; "), ..PluginResponse::default() });
         }
     };
     let pod = PodView::decode(&serde_json::to_vec(&question.pod)?)?;
@@ -176,19 +176,19 @@ fn answer(question: &Question) -> anyhow::Result<Answer> {
     let highest = feasible.map(|node| node.total).max();
     let chosen = survey.nodes.iter().find(|node| Some(&node.node) == survey.best.as_ref()).map(|node| node.total);
     ensure!(chosen == highest, "{:?} is chosen, and the best have {highest:?}", survey.best);
-    Ok(answer_of(profile, &survey))
+    Ok(response_from_survey(profile, &survey))
 }
 
-fn answer_of(profile: &Profile, survey: &Survey) -> Answer {
+fn response_from_survey(profile: &Profile, survey: &Survey) -> PluginResponse {
     let (filters, weights) = names(profile);
-    let mut said = Answer { filters, weights, ..Answer::default() };
+    let mut said = PluginResponse { filters, weights, ..PluginResponse::default() };
     if !survey.admitted {
         "gated".clone_into(&mut said.gate);
     }
     for node in &survey.nodes {
         for objection in &node.objections {
-            let code = if objection.for_good { "UnschedulableAndUnresolvable" } else { "Unschedulable" };
-            let verdict = Verdict { code: code.to_owned(), reasons: objection.reasons.iter().cloned().collect() };
+            let code = if objection.even_when_empty { "UnschedulableAndUnresolvable" } else { "Unschedulable" };
+            let verdict = PluginVerdict { code: code.to_owned(), reasons: objection.reasons.iter().cloned().collect() };
             said.verdicts.entry(node.node.clone()).or_default().insert(objection.filter.clone(), verdict);
         }
         if node.slots > 0 {
@@ -208,7 +208,7 @@ fn names(profile: &Profile) -> (BTreeSet<String>, BTreeMap<String, i64>) {
 }
 
 /// Where the two differ, in words.
-fn differences(ours: &Answer, theirs: &Answer) -> Vec<String> {
+fn differences(ours: &PluginResponse, theirs: &PluginResponse) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: String, ours: String, theirs: String| {
         if ours != theirs {
@@ -226,7 +226,8 @@ fn differences(ours: &Answer, theirs: &Answer) -> Vec<String> {
     }
     let nodes: BTreeSet<_> = ours.verdicts.keys().chain(theirs.verdicts.keys()).collect();
     for node in nodes {
-        let verdicts = |answer: &Answer| format!("{:?}", answer.verdicts.get(node).cloned().unwrap_or_default());
+        let verdicts =
+            |answer: &PluginResponse| format!("{:?}", answer.verdicts.get(node).cloned().unwrap_or_default());
         compare(format!("verdicts on {node}"), verdicts(ours), verdicts(theirs));
     }
     compare("feasible".to_owned(), format!("{:?}", ours.scores.keys()), format!("{:?}", theirs.scores.keys()));
@@ -242,22 +243,22 @@ fn differences(ours: &Answer, theirs: &Answer) -> Vec<String> {
     found
 }
 
-fn kept() -> anyhow::Result<Vec<Kept>> {
-    let file = crate::repository_root()?.join(KEPT);
+fn read_regressions() -> anyhow::Result<Vec<RegressionCase>> {
+    let file = crate::repository_root()?.join(REGRESSIONS_FILE);
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     text.lines().map(|line| serde_json::from_str(line).with_context(|| file.display().to_string())).collect()
 }
 
-fn keep(differing: &[Kept]) -> anyhow::Result<()> {
-    let file = crate::repository_root()?.join(KEPT);
+fn append_regressions(differing: &[RegressionCase]) -> anyhow::Result<()> {
+    let file = crate::repository_root()?.join(REGRESSIONS_FILE);
     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file)?;
     differing.iter().try_for_each(|kept| Ok(writeln!(file, "{}", serde_json::to_string(kept)?)?))
 }
 
 /// All answers of the real plugins, in order.
-fn ask(questions: &[Question]) -> anyhow::Result<Vec<Answer>> {
+fn query_plugins(questions: &[PluginQuery]) -> anyhow::Result<Vec<PluginResponse>> {
     eprintln!("building the real plugins, which takes some minutes the first time");
-    let answers: Vec<Answer> = GoProgram::build("./scheduler", "scheduler-plugins")?.ask(questions)?;
+    let answers: Vec<PluginResponse> = GoProgram::build("./scheduler", "scheduler-plugins")?.query(questions)?;
     ensure!(answers.len() == questions.len(), "{} of {} questions were answered", answers.len(), questions.len());
     Ok(answers)
 }
@@ -265,14 +266,14 @@ fn ask(questions: &[Question]) -> anyhow::Result<Vec<Answer>> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::{answer, differences, kept};
+    use super::{differences, our_response, read_regressions};
 
     #[test]
     fn questions_that_once_got_different_answers_get_the_same_now() {
-        let kept = kept().unwrap();
+        let kept = read_regressions().unwrap();
         assert!(!kept.is_empty());
         for case in kept {
-            let found = differences(&answer(&case.question).unwrap(), &case.theirs);
+            let found = differences(&our_response(&case.question).unwrap(), &case.theirs);
             assert_eq!(found, Vec::<String>::new(), "{}", serde_json::to_string(&case.question).unwrap());
         }
     }

@@ -10,20 +10,20 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::ask;
-use super::compare::mask;
+use super::compare::mask_uids;
 use super::corpus;
-use super::kinds::Kind;
+use super::kinds::ComparedKind;
+use super::requests;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// Cells that each server fills from its own clock. Other times of the corpus are years ago, so that a second more or less
 /// does not show.
-const OWN_TIMES: [&str; 1] = ["Age"];
+const CLOCK_COLUMNS: [&str; 1] = ["Age"];
 
 /// An object to be shown in one state after another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Shown {
+struct TableObject {
     object: Value,
     #[serde(default)]
     statuses: Vec<Value>,
@@ -34,12 +34,12 @@ struct Shown {
 
 /// How many rows were compared, and those that differ.
 #[derive(Debug, Default)]
-pub struct Compared {
+pub struct TableComparison {
     pub rows: usize,
     pub differences: Vec<String>,
 }
 
-impl Compared {
+impl TableComparison {
     /// What people read.
     pub fn text(&self) -> String {
         let mut text = format!("tables: {} rows, {} differ\n", self.rows, self.differences.len());
@@ -51,23 +51,28 @@ impl Compared {
 }
 
 /// Shows every object of the corpus of `kinds`, in every state, by both servers.
-pub async fn compare(root: &Path, theirs: &Client, ours: &Client, kinds: &[&'static Kind]) -> anyhow::Result<Compared> {
+pub async fn compare(
+    root: &Path,
+    theirs: &Client,
+    ours: &Client,
+    kinds: &[&'static ComparedKind],
+) -> anyhow::Result<TableComparison> {
     let path = root.join("tests/kube/corpus/rows.yaml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let rows: Vec<Shown> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
-    let mut compared = Compared::default();
+    let rows: Vec<TableObject> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
+    let mut compared = TableComparison::default();
     for (place, kind) in kinds.iter().enumerate() {
-        let of_kind = |shown: &&Shown| shown.object["kind"] == kind.kind;
+        let of_kind = |shown: &&TableObject| shown.object["kind"] == kind.kind;
         let bases = corpus::read(root, kind)?.into_iter();
-        let bases = bases.map(|base| Shown { object: base.object, statuses: base.statuses, deleted: false });
+        let bases = bases.map(|base| TableObject { object: base.object, statuses: base.statuses, deleted: false });
         for (number, mut shown) in bases.chain(rows.iter().filter(of_kind).cloned()).enumerate() {
             shown.object["apiVersion"] = kind.api_version().into();
             // As it was made, then in each of its states.
             for state in [None].into_iter().chain((0..shown.statuses.len()).map(Some)) {
                 let name = format!("row-{}{place}-{number}-{}", kind.plural, state.map_or(0, |state| state + 1));
                 let (a, b) = futures::future::try_join(
-                    show(theirs, kind, &shown, state, &name),
-                    show(ours, kind, &shown, state, &name),
+                    fetch_table(theirs, kind, &shown, state, &name),
+                    fetch_table(ours, kind, &shown, state, &name),
                 )
                 .await?;
                 compared.rows += 1;
@@ -82,23 +87,29 @@ pub async fn compare(root: &Path, theirs: &Client, ours: &Client, kinds: &[&'sta
 }
 
 /// The object's table, once it is made and has the status.
-async fn show(client: &Client, kind: &Kind, shown: &Shown, state: Option<usize>, name: &str) -> anyhow::Result<Value> {
+async fn fetch_table(
+    client: &Client,
+    kind: &ComparedKind,
+    shown: &TableObject,
+    state: Option<usize>,
+    name: &str,
+) -> anyhow::Result<Value> {
     let (collection, one) = (kind.path(), format!("{}/{name}", kind.path()));
     let mut object = shown.object.clone();
     object["metadata"]["name"] = name.into();
-    let mut answer = ask::send(client, Method::POST, &collection, object.to_string().into_bytes()).await?;
+    let mut answer = requests::send(client, Method::POST, &collection, object.to_string().into_bytes()).await?;
     if let (Some(state), Some(mut made)) = (state, answer.object.clone()) {
         made["status"] = shown.statuses[state].clone();
-        answer = ask::send(client, Method::PUT, &format!("{one}/status"), made.to_string().into_bytes()).await?;
+        answer = requests::send(client, Method::PUT, &format!("{one}/status"), made.to_string().into_bytes()).await?;
     }
     ensure!(answer.is_accepted(), "{} {name}: {}", kind.title(), answer.message);
     if shown.deleted {
-        let answer = ask::send(client, Method::DELETE, &one, b"{}".to_vec()).await?;
+        let answer = requests::send(client, Method::DELETE, &one, b"{}".to_vec()).await?;
         ensure!(answer.is_accepted(), "{} {name}: {}", kind.title(), answer.message);
     }
-    let table = ask::send_for(client, Method::GET, &one, Vec::new(), TABLE).await?;
-    if kind.alone {
-        ask::send(client, Method::DELETE, &one, b"{}".to_vec()).await?;
+    let table = requests::send_accepting(client, Method::GET, &one, Vec::new(), TABLE).await?;
+    if kind.sequential {
+        requests::send(client, Method::DELETE, &one, b"{}".to_vec()).await?;
     }
     table.object.with_context(|| format!("{} {name}: {}", kind.title(), table.message))
 }
@@ -122,8 +133,8 @@ fn cells(table: &Value) -> BTreeMap<String, Value> {
     let cells = &table["rows"][0]["cells"];
     let cell = |(index, column): (usize, &Value)| {
         let name = column["name"].as_str().unwrap_or_default();
-        let text = mask(&cells[index].to_string());
-        let said = if OWN_TIMES.contains(&name) { json!("masked") } else { json!(text) };
+        let text = mask_uids(&cells[index].to_string());
+        let said = if CLOCK_COLUMNS.contains(&name) { json!("masked") } else { json!(text) };
         let column = json!([index, column["type"], column["format"], column["priority"], said]);
         (name.to_owned(), column)
     };

@@ -11,14 +11,14 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use super::ledger::Found;
-use super::submit::TOUCHED;
+use super::ledger::StoredJob;
+use super::submitter::TOUCH_ANNOTATION;
 
 /// Objects of one page. Small enough that a list of Jobs takes several.
 const PAGE: u32 = 100;
 
 /// All that the checks look at.
-pub struct Held {
+pub struct ServerSnapshot {
     pub jobs: Vec<Job>,
     /// The pods of each Job, by the Job's uid.
     pods: BTreeMap<String, Vec<Pod>>,
@@ -26,9 +26,9 @@ pub struct Held {
     pub revision: u64,
 }
 
-impl Held {
+impl ServerSnapshot {
     /// Lists every kind there is; each object must decode as its kind.
-    pub async fn read(client: &Client) -> anyhow::Result<Held> {
+    pub async fn read(client: &Client) -> anyhow::Result<ServerSnapshot> {
         list::<Namespace>(client).await?;
         list::<Node>(client).await?;
         list::<Event>(client).await?;
@@ -41,15 +41,16 @@ impl Held {
             let owner = pod.owner_references().iter().find(|owner| owner.kind == "Job").map(|owner| owner.uid.clone());
             pods.entry(owner.unwrap_or_default()).or_default().push(pod);
         }
-        Ok(Held { jobs, pods, revision })
+        Ok(ServerSnapshot { jobs, pods, revision })
     }
 
     /// The Jobs, as a ledger compares them.
-    pub fn found(&self) -> BTreeMap<String, Found> {
+    pub fn stored_jobs(&self) -> BTreeMap<String, StoredJob> {
         let of = |job: &Job| {
-            let touched = job.annotations().get(TOUCHED).and_then(|value| value.parse().ok()).unwrap_or_default();
+            let touched =
+                job.annotations().get(TOUCH_ANNOTATION).and_then(|value| value.parse().ok()).unwrap_or_default();
             let revision = revision(job.resource_version().as_deref());
-            (job.name_any(), Found { uid: job.uid().unwrap_or_default(), revision, touched })
+            (job.name_any(), StoredJob { uid: job.uid().unwrap_or_default(), revision, touch_count: touched })
         };
         self.jobs.iter().map(of).collect()
     }
@@ -58,12 +59,12 @@ impl Held {
     pub fn is_complete(&self, job: &Job) -> Result<bool, String> {
         let no_pods = Vec::new();
         let pods = self.pods.get(&job.uid().unwrap_or_default()).unwrap_or(&no_pods);
-        counts(job, pods).map_err(|text| format!("job {}: {text}", job.name_any()))
+        check_counts(job, pods).map_err(|text| format!("job {}: {text}", job.name_any()))
     }
 }
 
 /// Whether the Job is complete; an error when its counts do not agree with its pods.
-fn counts(job: &Job, pods: &[Pod]) -> Result<bool, String> {
+fn check_counts(job: &Job, pods: &[Pod]) -> Result<bool, String> {
     let status = job.status.clone().unwrap_or_default();
     let completions = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1) as usize;
     let counted = status.succeeded.unwrap_or(0) as usize;
@@ -92,14 +93,16 @@ fn counts(job: &Job, pods: &[Pod]) -> Result<bool, String> {
     let is_indexed = job.spec.as_ref().and_then(|spec| spec.completion_mode.as_deref()) == Some("Indexed");
     let indexes = if completions == 1 { "0".to_owned() } else { format!("0-{}", completions - 1) };
     match status.completed_indexes.as_deref() {
-        Some(done) if is_indexed && !covers(done, completions) => Err(format!("indexes {done}, not {indexes}")),
+        Some(done) if is_indexed && !covers_all_indexes(done, completions) => {
+            Err(format!("indexes {done}, not {indexes}"))
+        }
         None if is_indexed => Err(format!("no indexes, not {indexes}")),
         _ => Ok(true),
     }
 }
 
 /// Whether `0-2,3` and the like name every index below `completions` once.
-fn covers(indexes: &str, completions: usize) -> bool {
+fn covers_all_indexes(indexes: &str, completions: usize) -> bool {
     let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.parse().ok()?..=last.parse().ok()?)
@@ -136,7 +139,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::{counts, covers};
+    use super::{check_counts, covers_all_indexes};
     use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
@@ -155,8 +158,8 @@ mod tests {
     fn a_complete_job_has_counted_each_of_its_pods_once() {
         let complete = json!([{"type": "Complete", "status": "True"}]);
         let exact = json!({"succeeded": 2, "completedIndexes": "0,1", "conditions": complete});
-        assert_eq!(counts(&job(exact.clone()), &pods(&["Succeeded", "Succeeded"])), Ok(true));
-        assert_eq!(counts(&job(json!({"succeeded": 1})), &pods(&["Succeeded", "Running"])), Ok(false));
+        assert_eq!(check_counts(&job(exact.clone()), &pods(&["Succeeded", "Succeeded"])), Ok(true));
+        assert_eq!(check_counts(&job(json!({"succeeded": 1})), &pods(&["Succeeded", "Running"])), Ok(false));
         for (case, status, phases) in [
             ("counted twice", json!({"succeeded": 2}), &["Succeeded", "Running"][..]),
             ("one pod too many", exact.clone(), &["Succeeded", "Succeeded", "Running"][..]),
@@ -164,13 +167,18 @@ mod tests {
             ("one too few", json!({"succeeded": 1, "conditions": complete}), &["Succeeded", "Succeeded"][..]),
             ("failed", json!({"failed": 1}), &["Failed"][..]),
         ] {
-            assert!(counts(&job(status), &pods(phases)).is_err(), "{case}");
+            assert!(check_counts(&job(status), &pods(phases)).is_err(), "{case}");
         }
     }
 
     #[test]
     fn indexes_are_covered_once_each() {
-        assert!(covers("0-2,3", 4) && covers("0", 1));
-        assert!(!covers("0-1,3", 4) && !covers("0,0", 2) && !covers("", 1) && !covers("x", 1));
+        assert!(covers_all_indexes("0-2,3", 4) && covers_all_indexes("0", 1));
+        assert!(
+            !covers_all_indexes("0-1,3", 4)
+                && !covers_all_indexes("0,0", 2)
+                && !covers_all_indexes("", 1)
+                && !covers_all_indexes("x", 1)
+        );
     }
 }

@@ -22,7 +22,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 pub const PARALLEL: u32 = 2;
 
 /// Where there is no terminal, progress is told this often.
-const TELL_SECONDS: u64 = 30;
+const PROGRESS_SECONDS: u64 = 30;
 
 /// Options of `cargo xtask kube build`.
 #[derive(clap::Args)]
@@ -39,7 +39,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     let names: Vec<&str> = PROGRAMS.iter().map(|(name, _)| *name).filter(|name| wanted(name)).collect();
-    if ensure(&names, args.parallel)? {
+    if ensure_built(&names, args.parallel)? {
         let folder = folder()?;
         names.iter().for_each(|name| println!("{}", folder.join(name).display()));
     }
@@ -47,14 +47,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Builds those of `names` that are not there. `false`, where Go is missing: then it has said so.
-pub fn ensure(names: &[&str], parallel: u32) -> anyhow::Result<bool> {
+pub fn ensure_built(names: &[&str], parallel: u32) -> anyhow::Result<bool> {
     let folder = folder()?;
     for (name, package) in PROGRAMS.iter().filter(|(name, _)| names.contains(name)) {
         let program = folder.join(name);
         if program.is_file() {
             continue;
         }
-        if !go_is_there()? {
+        if !has_go()? {
             return Ok(false);
         }
         build(package, &program, parallel)?;
@@ -68,7 +68,7 @@ pub fn folder() -> anyhow::Result<PathBuf> {
 }
 
 /// Whether Go is there. On a laptop the suites that need the programs say so and rest; CI must not rest unnoticed.
-pub fn go_is_there() -> anyhow::Result<bool> {
+pub fn has_go() -> anyhow::Result<bool> {
     if Command::new("go").arg("version").output().is_ok_and(|output| output.status.success()) {
         return Ok(true);
     }
@@ -98,14 +98,14 @@ fn build(package: &str, program: &Path, parallel: u32) -> anyhow::Result<()> {
         .spawn()
         .context("running `go build`")?;
     let said = child.stderr.take().context("its standard error was asked for")?;
-    let complaints = follow(package, BufReader::new(said))?;
+    let complaints = report_progress(package, BufReader::new(said))?;
     let status = child.wait()?;
     ensure!(status.success(), "go build {package} ended with {status}: {complaints}");
     std::fs::rename(&unfinished, program).with_context(|| program.display().to_string())
 }
 
 /// Tells how far the build is; returns what was no progress.
-fn follow(package: &str, lines: impl BufRead) -> anyhow::Result<String> {
+fn report_progress(package: &str, lines: impl BufRead) -> anyhow::Result<String> {
     let (start, on_terminal) = (Instant::now(), std::io::stderr().is_terminal());
     let (mut packages, mut told_at, mut complaints) = (0, 0, String::new());
     for line in lines.lines() {
@@ -120,7 +120,7 @@ fn follow(package: &str, lines: impl BufRead) -> anyhow::Result<String> {
         let seconds = start.elapsed().as_secs();
         if on_terminal {
             eprint!("\r{package}: {packages} packages, {seconds} s ");
-        } else if seconds >= told_at + TELL_SECONDS {
+        } else if seconds >= told_at + PROGRESS_SECONDS {
             told_at = seconds;
             eprintln!("{package}: {packages} packages, {seconds} s");
         }
@@ -150,7 +150,7 @@ fn version_stamp() -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::{PROGRAMS, VERSION, follow};
+    use super::{PROGRAMS, VERSION, report_progress};
 
     #[test]
     fn the_go_module_pins_the_same_release_and_the_same_programs() {
@@ -165,6 +165,6 @@ mod tests {
     #[test]
     fn what_go_complains_about_is_told_and_its_progress_is_not() {
         let said = "k8s.io/api/core/v1\ngo: downloading x v1\n# k8s.io/x\nx.go:3:1: syntax error\n";
-        assert_eq!(follow("p", said.as_bytes()).unwrap(), "# k8s.io/x\nx.go:3:1: syntax error\n");
+        assert_eq!(report_progress("p", said.as_bytes()).unwrap(), "# k8s.io/x\nx.go:3:1: syntax error\n");
     }
 }

@@ -13,16 +13,16 @@ use runtime::request;
 use serde_json::json;
 
 use super::{build, guard};
-use crate::part;
-use crate::up::Scratch;
+use crate::spawned_component;
+use crate::up_process::ScratchDir;
 
 /// How long a start may take, a busy machine included.
-const START_SECONDS_MAX: u64 = 120;
+const START_TIMEOUT_SECONDS: u64 = 120;
 const POLL: Duration = Duration::from_millis(50);
 
 /// What workload-aware scheduling needs; everything else is as a release ships it (facts/api.md section 10).
 const GATES: [&str; 6] = [
-    GROUPS,
+    GENERIC_WORKLOAD,
     "WorkloadWithJob",
     "TopologyAwareWorkloadScheduling",
     "CompositePodGroup",
@@ -30,46 +30,46 @@ const GATES: [&str; 6] = [
     "DRAWorkloadResourceClaims",
 ];
 /// The gate that all others of them hang on.
-pub const GROUPS: &str = "GenericWorkload";
+pub const GENERIC_WORKLOAD: &str = "GenericWorkload";
 /// Versions that are not served unless asked for.
-const VERSIONS: &str = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
+const RUNTIME_CONFIG: &str = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
 /// The same for every client of every control plane: it listens on loopback, for as long as a test.
 pub const TOKEN: &str = "throw-away";
 
 /// What a control plane is made of, etcd and kube-apiserver aside.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ControlPlaneConfig {
     /// Whether kube-scheduler runs.
     pub scheduler: bool,
     /// Whether kube-controller-manager runs.
     pub controllers: bool,
     /// Controllers of it that are left out, because others do their work.
-    pub without_controllers: Vec<&'static str>,
+    pub disabled_controllers: Vec<&'static str>,
     /// Of the gates of workload-aware scheduling, those that are off as in a release. Without [`GROUPS`] all are.
-    pub gates_off: &'static [&'static str],
+    pub disabled_gates: &'static [&'static str],
     /// How many Nodes are made.
     pub nodes: usize,
     /// Admission plugins of upstream's default set that are left out.
-    pub without_admission: Vec<&'static str>,
+    pub disabled_admission: Vec<&'static str>,
 }
 
-impl Default for Plan {
+impl Default for ControlPlaneConfig {
     /// No more than the API, and pods that need no service account (nobody makes one without the controllers).
-    fn default() -> Plan {
-        Plan {
+    fn default() -> ControlPlaneConfig {
+        ControlPlaneConfig {
             scheduler: false,
             controllers: false,
-            without_controllers: Vec::new(),
-            gates_off: &[],
+            disabled_controllers: Vec::new(),
+            disabled_gates: &[],
             nodes: 0,
-            without_admission: vec!["ServiceAccount"],
+            disabled_admission: vec!["ServiceAccount"],
         }
     }
 }
 
-impl Plan {
+impl ControlPlaneConfig {
     /// The programs that it needs.
-    pub fn programs(&self) -> Vec<&'static str> {
+    pub fn required_programs(&self) -> Vec<&'static str> {
         let mut programs = vec!["etcd", "kube-apiserver"];
         programs.extend(self.scheduler.then_some("kube-scheduler"));
         programs.extend(self.controllers.then_some("kube-controller-manager"));
@@ -78,30 +78,31 @@ impl Plan {
 }
 
 /// A running control plane. Dropping it kills every program and removes everything they wrote.
-pub struct ControlPlane {
+pub struct KubeControlPlane {
     /// In the order of their start.
-    programs: Vec<Program>,
-    folder: Scratch,
+    programs: Vec<ProgramProcess>,
+    folder: ScratchDir,
     address: String,
 }
 
-impl ControlPlane {
+impl KubeControlPlane {
     /// Starts the programs, which must have been built, and returns once the API is ready and the nodes are made.
     ///
     /// To be called on a thread that lives as long as the control plane, outside of any runtime.
-    pub fn start(purpose: &str, plan: &Plan) -> anyhow::Result<ControlPlane> {
+    pub fn start(purpose: &str, plan: &ControlPlaneConfig) -> anyhow::Result<KubeControlPlane> {
         let (etcd, etcd_peer, api) = (free_port()?, free_port()?, free_port()?);
-        let folder = Scratch::new(purpose)?;
+        let folder = ScratchDir::new(purpose)?;
         let address = format!("127.0.0.1:{api}");
         write_secrets(folder.path(), &address)?;
-        let mut control_plane = ControlPlane { programs: Vec::new(), folder, address };
-        control_plane.run("etcd", &etcd_arguments(control_plane.folder.path(), etcd, etcd_peer))?;
-        control_plane.run("kube-apiserver", &api_arguments(control_plane.folder.path(), etcd, api, plan))?;
+        let mut control_plane = KubeControlPlane { programs: Vec::new(), folder, address };
+        control_plane.start_program("etcd", &etcd_arguments(control_plane.folder.path(), etcd, etcd_peer))?;
+        control_plane.start_program("kube-apiserver", &api_arguments(control_plane.folder.path(), etcd, api, plan))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(control_plane.ready())?;
-        runtime.block_on(async { make_nodes(&control_plane.client().await?, plan.nodes).await })?;
+        runtime.block_on(control_plane.wait_until_ready())?;
+        runtime.block_on(async { create_nodes(&control_plane.client().await?, plan.nodes).await })?;
         if plan.controllers {
-            control_plane.run("kube-controller-manager", &controllers_arguments(control_plane.folder.path(), plan)?)?;
+            control_plane
+                .start_program("kube-controller-manager", &controllers_arguments(control_plane.folder.path(), plan)?)?;
         }
         if plan.scheduler {
             control_plane.start_scheduler(plan)?;
@@ -110,9 +111,9 @@ impl ControlPlane {
     }
 
     /// Starts kube-scheduler now, and returns the port of its health and metrics, which [`TOKEN`] opens.
-    pub fn start_scheduler(&mut self, plan: &Plan) -> anyhow::Result<u16> {
+    pub fn start_scheduler(&mut self, plan: &ControlPlaneConfig) -> anyhow::Result<u16> {
         let port = free_port()?;
-        self.run("kube-scheduler", &client_arguments(self.folder.path(), plan, port))?;
+        self.start_program("kube-scheduler", &client_arguments(self.folder.path(), plan, port))?;
         Ok(port)
     }
 
@@ -146,16 +147,16 @@ impl ControlPlane {
     }
 
     /// The process of the program of this name, if it was started.
-    pub fn id(&self, name: &str) -> Option<u32> {
+    pub fn pid(&self, name: &str) -> Option<u32> {
         self.programs.iter().find(|program| program.name == name).map(|program| program.child.id())
     }
 
     /// An error when a program has ended, with its last words.
-    pub fn still_runs(&mut self) -> anyhow::Result<()> {
-        self.programs.iter_mut().try_for_each(Program::still_runs)
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
+        self.programs.iter_mut().try_for_each(ProgramProcess::check_running)
     }
 
-    fn run(&mut self, name: &'static str, arguments: &[String]) -> anyhow::Result<()> {
+    fn start_program(&mut self, name: &'static str, arguments: &[String]) -> anyhow::Result<()> {
         let output = self.folder.path().join(format!("{name}.log"));
         let file = File::create(&output).with_context(|| output.display().to_string())?;
         let child = guard::command(&build::folder()?.join(name))?
@@ -165,32 +166,32 @@ impl ControlPlane {
             .stderr(file)
             .spawn()
             .with_context(|| format!("starting {name}"))?;
-        self.programs.push(Program { name, child, output });
+        self.programs.push(ProgramProcess { name, child, log: output });
         Ok(())
     }
 
     /// Waits until the API answers, and has made the namespace that everything needs.
-    async fn ready(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(START_SECONDS_MAX);
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(START_TIMEOUT_SECONDS);
         loop {
-            self.still_runs()?;
+            self.check_running()?;
             // The API makes its own certificate, which the client trusts; until then there is nothing to trust.
             let why = match self.client().await {
                 Err(error) => error.to_string(),
-                Ok(client) => match answers(&client).await {
+                Ok(client) => match check_ready(&client).await {
                     Ok(()) => return Ok(()),
                     Err(error) => error.to_string(),
                 },
             };
             if Instant::now() > deadline {
-                bail!("kube-apiserver was not ready within {START_SECONDS_MAX} s: {why}");
+                bail!("kube-apiserver was not ready within {START_TIMEOUT_SECONDS} s: {why}");
             }
             tokio::time::sleep(POLL).await;
         }
     }
 }
 
-impl Drop for ControlPlane {
+impl Drop for KubeControlPlane {
     fn drop(&mut self) {
         // The last first, so that none sees another leave and has something to say about it.
         while let Some(mut program) = self.programs.pop() {
@@ -201,22 +202,22 @@ impl Drop for ControlPlane {
     }
 }
 
-struct Program {
+struct ProgramProcess {
     name: &'static str,
     child: Child,
-    output: PathBuf,
+    log: PathBuf,
 }
 
-impl Program {
-    fn still_runs(&mut self) -> anyhow::Result<()> {
+impl ProgramProcess {
+    fn check_running(&mut self) -> anyhow::Result<()> {
         let Some(status) = self.child.try_wait()? else {
             return Ok(());
         };
-        bail!("{} ended with {status}:\n{}", self.name, part::last_lines(&self.output))
+        bail!("{} ended with {status}:\n{}", self.name, spawned_component::tail_of(&self.log))
     }
 }
 
-async fn answers(client: &Client) -> Result<(), ::kube::Error> {
+async fn check_ready(client: &Client) -> Result<(), ::kube::Error> {
     request::get(client, "/readyz").await?;
     request::get(client, "/api/v1/namespaces/default").await.map(drop)
 }
@@ -260,7 +261,7 @@ fn etcd_arguments(folder: &Path, port: u16, peer: u16) -> Vec<String> {
     ]
 }
 
-fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &Plan) -> Vec<String> {
+fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &ControlPlaneConfig) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
     vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd}"),
@@ -277,8 +278,8 @@ fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &Plan) -> Vec<String
         "--authorization-mode=RBAC".to_owned(),
         "--allow-privileged=true".to_owned(),
         format!("--feature-gates={}", gates(plan)),
-        format!("--runtime-config={}", if gates(plan).is_empty() { "" } else { VERSIONS }),
-        format!("--disable-admission-plugins={}", plan.without_admission.join(",")),
+        format!("--runtime-config={}", if gates(plan).is_empty() { "" } else { RUNTIME_CONFIG }),
+        format!("--disable-admission-plugins={}", plan.disabled_admission.join(",")),
         // A benchmark or a thousand cases at once are no reason to make somebody wait.
         "--enable-priority-and-fairness=false".to_owned(),
         "--max-requests-inflight=0".to_owned(),
@@ -286,9 +287,9 @@ fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &Plan) -> Vec<String
     ]
 }
 
-fn controllers_arguments(folder: &Path, plan: &Plan) -> anyhow::Result<Vec<String>> {
+fn controllers_arguments(folder: &Path, plan: &ControlPlaneConfig) -> anyhow::Result<Vec<String>> {
     let mut arguments = client_arguments(folder, plan, free_port()?);
-    let left_out: String = plan.without_controllers.iter().map(|name| format!(",-{name}")).collect();
+    let left_out: String = plan.disabled_controllers.iter().map(|name| format!(",-{name}")).collect();
     arguments.push(format!("--service-account-private-key-file={}", folder.join("service-account.key").display()));
     // Nodes here have no kubelet that would renew their leases.
     arguments.push(format!("--controllers=*,-node-lifecycle-controller{left_out}"));
@@ -296,7 +297,7 @@ fn controllers_arguments(folder: &Path, plan: &Plan) -> anyhow::Result<Vec<Strin
 }
 
 /// What the programs that only talk to the API have in common. Limits as in upstream's own benchmark.
-fn client_arguments(folder: &Path, plan: &Plan, port: u16) -> Vec<String> {
+fn client_arguments(folder: &Path, plan: &ControlPlaneConfig, port: u16) -> Vec<String> {
     let kubeconfig = folder.join("kubeconfig").display().to_string();
     vec![
         format!("--kubeconfig={kubeconfig}"),
@@ -311,16 +312,16 @@ fn client_arguments(folder: &Path, plan: &Plan, port: u16) -> Vec<String> {
     ]
 }
 
-fn gates(plan: &Plan) -> String {
-    if plan.gates_off.contains(&GROUPS) {
+fn gates(plan: &ControlPlaneConfig) -> String {
+    if plan.disabled_gates.contains(&GENERIC_WORKLOAD) {
         return String::new();
     }
-    let on = GATES.iter().filter(|gate| !plan.gates_off.contains(gate));
+    let on = GATES.iter().filter(|gate| !plan.disabled_gates.contains(gate));
     on.map(|gate| format!("{gate}=true")).collect::<Vec<String>>().join(",")
 }
 
 /// Nodes that look ready and that pods can be bound to.
-async fn make_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
+async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
     let size = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
     for number in 0..count {
         let name = format!("node-{number:04}");

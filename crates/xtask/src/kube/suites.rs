@@ -8,15 +8,15 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use super::control_plane::GROUPS;
-use super::{ControlPlane, Plan, programs_are_there};
+use super::control_plane::GENERIC_WORKLOAD;
+use super::{ControlPlaneConfig, KubeControlPlane, ensure_programs};
 
 /// Options of `cargo xtask kube test`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only this suite (may be given several times)
     #[arg(long, value_name = "NAME")]
-    only: Vec<Suite>,
+    only: Vec<KubeSuite>,
     /// How many cases of the suite api are asked
     #[arg(long, default_value_t = crate::conformance::CASES)]
     cases: usize,
@@ -24,7 +24,7 @@ pub struct Args {
 
 /// A suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Suite {
+enum KubeSuite {
     /// The same questions to the real kube-apiserver and to ours
     Api,
     /// What the real controllers make of Jobs, and what we do
@@ -49,13 +49,13 @@ enum Suite {
     Partial,
 }
 
-impl Suite {
+impl KubeSuite {
     /// The tests of `testkit` that run on both homes, by parts of their names; none for a suite of another kind.
-    fn tests(self) -> &'static [&'static str] {
+    fn test_filters(self) -> &'static [&'static str] {
         match self {
-            Suite::Api | Suite::Builder | Suite::Cron | Suite::Scheduler => &[],
-            Suite::Walk => &["walk::walk_one_gang_job"],
-            Suite::Gangs => &[
+            KubeSuite::Api | KubeSuite::Builder | KubeSuite::Cron | KubeSuite::Scheduler => &[],
+            KubeSuite::Walk => &["walk::walk_one_gang_job"],
+            KubeSuite::Gangs => &[
                 "gangs::",
                 "pod_groups::gangs_wait_for_group_quorum_and_room_and_do_not_block_each_other",
                 "pod_groups::a_waiting_gang_wakes_when_a_node_opens_a_pod_leaves_or_fewer_are_wanted",
@@ -68,14 +68,14 @@ impl Suite {
                 "gang_life::a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again",
                 "gang_life::a_gang_that_was_whole_keeps_its_pods_when_the_scheduler_starts_anew",
             ],
-            Suite::Schedulers => &[
+            KubeSuite::Schedulers => &[
                 "gang_life::a_gang_whose_scheduler_died_between_two_binds_is_completed",
                 "gang_life::a_gang_that_can_no_longer_be_completed_is_released_and_starts_as_a_whole",
                 "two_schedulers::of_two_schedulers_that_give_away_the_same_room_one_gets_it",
                 "lost_binds::",
             ],
-            Suite::Restarts => &["kills::"],
-            Suite::Jobs => &[
+            KubeSuite::Restarts => &["kills::"],
+            KubeSuite::Jobs => &[
                 "job_counts::",
                 "job_failures::",
                 "job_indexes::",
@@ -86,15 +86,15 @@ impl Suite {
                 "job_leftovers::",
                 "cron_home::",
             ],
-            Suite::Bare => &["bare::"],
-            Suite::Partial => &["partial::"],
+            KubeSuite::Bare => &["bare::"],
+            KubeSuite::Partial => &["partial::"],
         }
     }
 
     /// Controllers whose work is done by ours, as `Home` starts them for these tests.
-    fn replaced(self) -> &'static [&'static str] {
+    fn replaced_controllers(self) -> &'static [&'static str] {
         match self {
-            Suite::Jobs => &[
+            KubeSuite::Jobs => &[
                 "job-controller",
                 "cronjob-controller",
                 "ttl-after-finished-controller",
@@ -106,55 +106,57 @@ impl Suite {
     }
 
     /// How many tests run at a time: those that share a home mostly wait for the clock on the wall.
-    fn threads(self) -> usize {
-        if self == Suite::Jobs { 24 } else { 1 }
+    fn test_threads(self) -> usize {
+        if self == KubeSuite::Jobs { 24 } else { 1 }
     }
 
     /// What the control plane leaves off.
-    fn gates_off(self) -> &'static [&'static str] {
+    fn disabled_gates(self) -> &'static [&'static str] {
         match self {
-            Suite::Api
-            | Suite::Builder
-            | Suite::Cron
-            | Suite::Scheduler
-            | Suite::Walk
-            | Suite::Gangs
-            | Suite::Schedulers
-            | Suite::Restarts
-            | Suite::Jobs => &[],
-            Suite::Bare => &[GROUPS],
+            KubeSuite::Api
+            | KubeSuite::Builder
+            | KubeSuite::Cron
+            | KubeSuite::Scheduler
+            | KubeSuite::Walk
+            | KubeSuite::Gangs
+            | KubeSuite::Schedulers
+            | KubeSuite::Restarts
+            | KubeSuite::Jobs => &[],
+            KubeSuite::Bare => &[GENERIC_WORKLOAD],
             // The second hangs on the first.
-            Suite::Partial => &["TopologyAwareWorkloadScheduling", "CompositePodGroup"],
+            KubeSuite::Partial => &["TopologyAwareWorkloadScheduling", "CompositePodGroup"],
         }
     }
 }
 
 /// Runs every suite; the first that fails ends it.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let chosen = |suite: &&Suite| args.only.is_empty() || args.only.contains(suite);
-    let suites: Vec<Suite> = Suite::value_variants().iter().filter(chosen).copied().collect();
-    if suites.contains(&Suite::Api) {
+    let chosen = |suite: &&KubeSuite| args.only.is_empty() || args.only.contains(suite);
+    let suites: Vec<KubeSuite> = KubeSuite::value_variants().iter().filter(chosen).copied().collect();
+    if suites.contains(&KubeSuite::Api) {
         crate::conformance::run_api(args.cases)?;
     }
-    if suites.contains(&Suite::Builder) {
+    if suites.contains(&KubeSuite::Builder) {
         crate::conformance::run_builder()?;
     }
-    if suites.contains(&Suite::Cron) {
+    if suites.contains(&KubeSuite::Cron) {
         crate::conformance::run_cron()?;
     }
-    if suites.contains(&Suite::Scheduler) {
+    if suites.contains(&KubeSuite::Scheduler) {
         crate::conformance::run_scheduler()?;
     }
-    if suites.iter().all(|suite| suite.tests().is_empty()) || !programs_are_there(&plan(Suite::Walk).programs())? {
+    if suites.iter().all(|suite| suite.test_filters().is_empty())
+        || !ensure_programs(&control_plane_config(KubeSuite::Walk).required_programs())?
+    {
         return Ok(());
     }
-    let built = Built::now()?;
+    let built = TestBinaries::build()?;
     // Those that need the same control plane share one.
-    let needs = |suite: Suite| (suite.gates_off(), suite.replaced(), suite.threads());
+    let needs = |suite: KubeSuite| (suite.disabled_gates(), suite.replaced_controllers(), suite.test_threads());
     for alike in suites.chunk_by(|one, next| needs(*one) == needs(*next)) {
-        let tests: Vec<&str> = alike.iter().flat_map(|suite| suite.tests()).copied().collect();
+        let tests: Vec<&str> = alike.iter().flat_map(|suite| suite.test_filters()).copied().collect();
         if !tests.is_empty() {
-            on_kube(&built, &tests, alike[0])?;
+            run_tests(&built, &tests, alike[0])?;
         }
     }
     Ok(())
@@ -162,50 +164,60 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Whether a suite runs this test, as `module::name`, on the real control plane.
 pub fn runs_on_kube(test: &str) -> bool {
-    Suite::value_variants().iter().flat_map(|suite| suite.tests()).any(|part| test.contains(part))
+    KubeSuite::value_variants().iter().flat_map(|suite| suite.test_filters()).any(|part| test.contains(part))
 }
 
 /// Our programs.
-struct Built {
+struct TestBinaries {
     phalanx: PathBuf,
     test: PathBuf,
 }
 
-impl Built {
-    fn now() -> anyhow::Result<Built> {
-        let phalanx = built(&["build", "--workspace", "--bin", "phalanx"], "phalanx", "bin")?;
-        let test = built(&["test", "--workspace", "--test", "it", "--no-run"], "testkit", "test")?;
-        Ok(Built { phalanx, test })
+impl TestBinaries {
+    fn build() -> anyhow::Result<TestBinaries> {
+        let phalanx = cargo_build(&["build", "--workspace", "--bin", "phalanx"], "phalanx", "bin")?;
+        let test = cargo_build(&["test", "--workspace", "--test", "it", "--no-run"], "testkit", "test")?;
+        Ok(TestBinaries { phalanx, test })
     }
 }
 
 /// The real control plane, whose Jobs, pods and nodes are for our parts.
-fn plan(suite: Suite) -> Plan {
-    let without_controllers = suite.replaced().to_vec();
-    Plan { controllers: true, without_controllers, gates_off: suite.gates_off(), ..Plan::default() }
+fn control_plane_config(suite: KubeSuite) -> ControlPlaneConfig {
+    let without_controllers = suite.replaced_controllers().to_vec();
+    ControlPlaneConfig {
+        controllers: true,
+        disabled_controllers: without_controllers,
+        disabled_gates: suite.disabled_gates(),
+        ..ControlPlaneConfig::default()
+    }
 }
 
 /// Runs tests of `testkit` on a real control plane, with our parts as processes.
 ///
 /// Here the clock is the one on the wall, and many tests share two cores: those that fail have one more try, each alone on
 /// a new control plane, and that is told.
-fn on_kube(built: &Built, tests: &[&str], suite: Suite) -> anyhow::Result<()> {
+fn run_tests(built: &TestBinaries, tests: &[&str], suite: KubeSuite) -> anyhow::Result<()> {
     for name in tests {
-        ensure!(count(&built.test, name)? > 0, "no test is named {name}");
+        ensure!(count_tests(&built.test, name)? > 0, "no test is named {name}");
     }
-    let failed = once(built, tests, suite, &[&format!("--test-threads={}", suite.threads())])?;
+    let failed = run_tests_once(built, tests, suite, &[&format!("--test-threads={}", suite.test_threads())])?;
     for name in failed {
         println!("once more, alone: {name}");
-        let again = once(built, &[&name], suite, &["--test-threads=1", "--exact"])?;
+        let again = run_tests_once(built, &[&name], suite, &["--test-threads=1", "--exact"])?;
         ensure!(again.is_empty(), "{name} failed twice on the real control plane");
     }
     Ok(())
 }
 
 /// Runs tests on a control plane of their own, and returns those that failed.
-fn once(built: &Built, tests: &[&str], suite: Suite, options: &[&str]) -> anyhow::Result<Vec<String>> {
-    let Built { phalanx, test } = built;
-    let mut control_plane = ControlPlane::start("kube-test", &plan(suite))?;
+fn run_tests_once(
+    built: &TestBinaries,
+    tests: &[&str],
+    suite: KubeSuite,
+    options: &[&str],
+) -> anyhow::Result<Vec<String>> {
+    let TestBinaries { phalanx, test } = built;
+    let mut control_plane = KubeControlPlane::start("kube-test", &control_plane_config(suite))?;
     println!("kube-apiserver {} is up at https://{}", super::VERSION, control_plane.address());
     let mut running = Command::new(test)
         .args(options)
@@ -226,20 +238,20 @@ fn once(built: &Built, tests: &[&str], suite: Suite, options: &[&str]) -> anyhow
         failed.extend(line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")).map(str::to_owned));
     }
     let status = running.wait()?;
-    control_plane.still_runs().context("after the tests")?;
+    control_plane.check_running().context("after the tests")?;
     ensure!(status.success() || !failed.is_empty(), "the tests ended with {status}");
     Ok(failed)
 }
 
 /// How many tests a name chooses: a suite that chose none would pass.
-fn count(test: &Path, name: &str) -> anyhow::Result<usize> {
+fn count_tests(test: &Path, name: &str) -> anyhow::Result<usize> {
     let output = Command::new(test).args(["--list", "--format=terse", name]).output().context("listing the tests")?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with(": test")).count())
 }
 
 /// Builds with cargo and returns the program of this kind that came out of `package`. Always with the whole workspace
 /// chosen: it then shares every dependency with the tests.
-pub fn built(arguments: &[&str], package: &str, kind: &str) -> anyhow::Result<PathBuf> {
+pub fn cargo_build(arguments: &[&str], package: &str, kind: &str) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(arguments)

@@ -24,17 +24,18 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use self::expectation::{Comparison, Expectations};
-use self::outcome::Outcome;
-use self::suite::{SUITES, Suite};
-use super::{guarded, programs_are_there};
+use self::outcome::TestOutcome;
+use self::suite::{SUITES, UpstreamSuite};
+use super::{ensure_programs, guarded};
 
-pub use record::{Record, read as records};
+pub use record::{SuiteRecord, read as records};
 
 /// How long tests that must fail wait for something; the others wait as long as Kubernetes has them wait.
-const FAILING_SECONDS: &str = "10";
+const FAILING_WAIT_SECONDS: &str = "10";
 
 /// What CI runs.
-const FIXED_SET: &[(&str, Home)] = &[("job", Home::Embedded), ("podgroup", Home::Kube), ("topology", Home::Kube)];
+const FIXED_SET: &[(&str, SuiteServer)] =
+    &[("job", SuiteServer::Embedded), ("podgroup", SuiteServer::Kube), ("topology", SuiteServer::Kube)];
 
 /// Options of `cargo xtask kube upstream`.
 #[derive(Default, clap::Args)]
@@ -44,7 +45,7 @@ pub struct Args {
     suite: Vec<String>,
     /// Only on this home [default: each home that a suite has]
     #[arg(long)]
-    home: Option<Home>,
+    home: Option<SuiteServer>,
     /// Only the tests that this regular expression of Go means; lines that mean no test are then not looked for
     #[arg(long, value_name = "REGEX")]
     run: Option<String>,
@@ -73,12 +74,12 @@ pub struct Args {
 
 impl Args {
     /// All suites, each on all its homes, several at a time.
-    pub fn everything(record: bool) -> Args {
+    pub fn all_suites(record: bool) -> Args {
         Args { record, parallel: 4, ..Args::default() }
     }
 
     /// Whether this suite runs on this home.
-    fn chooses(&self, suite: &Suite, home: Home) -> bool {
+    fn selects(&self, suite: &UpstreamSuite, home: SuiteServer) -> bool {
         if self.fixed_set {
             return FIXED_SET.contains(&(suite.name, home));
         }
@@ -92,7 +93,7 @@ impl Args {
     }
 
     /// Whether every test of the suites runs.
-    fn whole(&self) -> bool {
+    fn runs_whole_suites(&self) -> bool {
         self.run.is_none() && self.runs_listed()
     }
 }
@@ -100,19 +101,19 @@ impl Args {
 /// The API server of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Home {
+pub enum SuiteServer {
     /// kube-apiserver and etcd
     Kube,
     /// `phalanx up`
     Embedded,
 }
 
-impl Home {
+impl SuiteServer {
     /// As it is written on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Home::Kube => "kube",
-            Home::Embedded => "embedded",
+            SuiteServer::Kube => "kube",
+            SuiteServer::Embedded => "embedded",
         }
     }
 }
@@ -124,11 +125,11 @@ pub fn has_suite(name: &str) -> bool {
 
 /// Runs the suites; an error where any outcome is not the expected one.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    if !programs_are_there(&["etcd"])? {
+    if !ensure_programs(&["etcd"])? {
         return Ok(());
     }
-    let chosen = |suite: &&Suite| suite.homes.iter().any(|&home| args.chooses(suite, home));
-    let suites: Vec<&Suite> = SUITES.iter().filter(chosen).collect();
+    let chosen = |suite: &&UpstreamSuite| suite.servers.iter().any(|&home| args.selects(suite, home));
+    let suites: Vec<&UpstreamSuite> = SUITES.iter().filter(chosen).collect();
     ensure!(!suites.is_empty(), "none of these suites runs on that home");
     let programs: Vec<PathBuf> = suites.iter().map(|suite| program::compile(suite)).collect::<anyhow::Result<_>>()?;
     if args.build_only {
@@ -137,26 +138,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let phalanx = match &args.phalanx {
         Some(path) => path.canonicalize().with_context(|| format!("--phalanx {}", path.display()))?,
-        None => super::suites::built(&["build", "--workspace", "--bin", "phalanx"], "phalanx", "bin")?,
+        None => super::suites::cargo_build(&["build", "--workspace", "--bin", "phalanx"], "phalanx", "bin")?,
     };
     let root = crate::repository_root()?;
     let lines = expectation::read(&root)?;
     // A copy: every test starts the program anew, and a build meanwhile must not change it.
-    let copy = program::copied(&phalanx)?;
+    let copy = program::copy_program(&phalanx)?;
     let phalanx = copy.path();
     let commit = if args.record { record::commit(&root)? } else { String::new() };
     let mut runs = Vec::new();
     for (suite, program) in suites.iter().zip(&programs) {
-        let homes = suite.homes.iter().filter(|&&home| args.chooses(suite, home));
-        runs.extend(homes.map(|&home| Run {
+        let homes = suite.servers.iter().filter(|&&home| args.selects(suite, home));
+        runs.extend(homes.map(|&home| SuiteRun {
             suite,
             program,
-            home,
+            server: home,
             phalanx,
-            expected: Expectations::of(&lines, suite.name, home),
+            expected: Expectations::for_suite(&lines, suite.name, home),
         }));
     }
-    let compared = in_parallel(args, &runs)?;
+    let compared = run_parallel(args, &runs)?;
     for (run, compared) in
         runs.iter().zip(&compared).filter(|(_, compared)| compared.problems.is_empty() && args.record)
     {
@@ -168,16 +169,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// One suite on one home.
-struct Run<'a> {
-    suite: &'a Suite,
+struct SuiteRun<'a> {
+    suite: &'a UpstreamSuite,
     program: &'a Path,
-    home: Home,
+    server: SuiteServer,
     phalanx: &'a Path,
     expected: Expectations,
 }
 
 /// Runs all of them, so many at a time, and returns how each compares, in their order.
-fn in_parallel(args: &Args, runs: &[Run<'_>]) -> anyhow::Result<Vec<Comparison>> {
+fn run_parallel(args: &Args, runs: &[SuiteRun<'_>]) -> anyhow::Result<Vec<Comparison>> {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let worker = || -> anyhow::Result<Vec<(usize, Comparison)>> {
         let mut done = Vec::new();
@@ -196,38 +197,38 @@ fn in_parallel(args: &Args, runs: &[Run<'_>]) -> anyhow::Result<Vec<Comparison>>
     Ok(done.into_iter().map(|(_, compared)| compared).collect())
 }
 
-impl Run<'_> {
+impl SuiteRun<'_> {
     /// Runs the suite and prints what is not as expected.
     fn run(&self, args: &Args) -> anyhow::Result<Comparison> {
-        let (start, title) = (Instant::now(), format!("{} on {}", self.suite.name, self.home.name()));
-        let log = self.program.with_extension(format!("{}.log", self.home.name()));
+        let (start, title) = (Instant::now(), format!("{} on {}", self.suite.name, self.server.name()));
+        let log = self.program.with_extension(format!("{}.log", self.server.name()));
         println!("{title}: running, log in {}", log.display());
         let mut file = File::create(&log)?;
-        let apart = args.whole();
+        let apart = args.runs_whole_suites();
         let skipped = match args.runs_listed() && !apart {
-            true => self.expected.skipped(),
-            false => self.expected.skipped_with_failing(),
+            true => self.expected.skip_pattern(),
+            false => self.expected.skip_pattern_with_failing(),
         };
         let chosen = args.run.iter().map(|regex| format!("-test.run={regex}"));
         let skipped = skipped.iter().map(|pattern| format!("-test.skip={pattern}"));
-        let (mut tests, mut problems) = self.follow(chosen.chain(skipped), &mut file, "")?;
-        if let Some(failing) = self.expected.failing().filter(|_| apart) {
+        let (mut tests, mut problems) = self.run_program(chosen.chain(skipped), &mut file, "")?;
+        if let Some(failing) = self.expected.failing_pattern().filter(|_| apart) {
             // By themselves, because they wait for a shorter time: nearly all of them wait for what never comes.
-            let seconds = if args.full_wait { "" } else { FAILING_SECONDS };
-            let skipped = self.expected.skipped().map(|pattern| format!("-test.skip={pattern}"));
+            let seconds = if args.full_wait { "" } else { FAILING_WAIT_SECONDS };
+            let skipped = self.expected.skip_pattern().map(|pattern| format!("-test.skip={pattern}"));
             let options = std::iter::once(format!("-test.run={failing}")).chain(skipped);
-            let (more, wrong) = self.follow(options, &mut file, seconds)?;
+            let (more, wrong) = self.run_program(options, &mut file, seconds)?;
             problems.extend(wrong);
             outcome::merge(&mut tests, more);
         }
-        let names = names(self.program)?;
-        let nothing_to_run = self.expected.missing(&names, &tests, args.runs_listed()).is_empty();
+        let names = list_tests(self.program)?;
+        let nothing_to_run = self.expected.missing_tests(&names, &tests, args.runs_listed()).is_empty();
         ensure!(nothing_to_run || !tests.is_empty(), "{title}: no test ran, see {}", log.display());
         let mut compared = self.expected.compare(&tests, apart);
         compared.problems.extend(problems);
-        compared.problems.extend(self.expected.strangers(&names));
+        compared.problems.extend(self.expected.unknown_tests(&names));
         if args.run.is_none() {
-            compared.problems.extend(self.expected.missing(&names, &tests, args.runs_listed()));
+            compared.problems.extend(self.expected.missing_tests(&names, &tests, args.runs_listed()));
         }
         compared.seconds = start.elapsed().as_secs();
         for problem in &compared.problems {
@@ -238,7 +239,7 @@ impl Run<'_> {
             compared.passed,
             compared.failed,
             compared.either,
-            self.expected.not_run(),
+            self.expected.not_run_count(),
             compared.problems.len(),
             compared.seconds
         );
@@ -247,30 +248,30 @@ impl Run<'_> {
 
     /// Runs the program once and returns how each test ended, and what else is wrong. `seconds`: how long a test waits for
     /// something.
-    fn follow(
+    fn run_program(
         &self,
         options: impl Iterator<Item = String>,
         log: &mut File,
         seconds: &str,
-    ) -> anyhow::Result<(BTreeMap<String, Outcome>, Vec<String>)> {
+    ) -> anyhow::Result<(BTreeMap<String, TestOutcome>, Vec<String>)> {
         let mut command = guarded(self.program)?;
-        command.args(["-test.v", "-test.count=1", &format!("-test.timeout={}m", self.suite.minutes_max)]);
-        command.args(options).env("PHALANX_BIN", self.phalanx).env("PHALANX_SUITE_HOME", self.home.name());
-        let (tests, status) = follow(command.env("PHALANX_SUITE_WAIT_SECONDS", seconds), log)?;
-        let mut problems = outcome::failed_by_themselves(&tests);
+        command.args(["-test.v", "-test.count=1", &format!("-test.timeout={}m", self.suite.timeout_minutes)]);
+        command.args(options).env("PHALANX_BIN", self.phalanx).env("PHALANX_SUITE_HOME", self.server.name());
+        let (tests, status) = run_and_parse(command.env("PHALANX_SUITE_WAIT_SECONDS", seconds), log)?;
+        let mut problems = outcome::parents_failed_alone(&tests);
         problems.iter_mut().for_each(|name| name.push_str(" failed, and none of the tests below it"));
-        problems.extend(outcome::wrong_status(&tests, status));
+        problems.extend(outcome::status_problem(&tests, status));
         Ok((tests, problems))
     }
 
-    fn record(&self, compared: &Comparison, commit: &str) -> Record {
-        Record {
+    fn record(&self, compared: &Comparison, commit: &str) -> SuiteRecord {
+        SuiteRecord {
             suite: self.suite.name.to_owned(),
-            home: self.home,
+            home: self.server,
             passed: compared.passed,
             failed_as_listed: compared.failed,
             either: compared.either,
-            lines_not_run: self.expected.not_run(),
+            lines_not_run: self.expected.not_run_count(),
             seconds: compared.seconds,
             date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
             commit: commit.to_owned(),
@@ -279,15 +280,16 @@ impl Run<'_> {
 }
 
 /// The top-level tests of a program.
-fn names(program: &Path) -> anyhow::Result<Vec<String>> {
-    let output = with_surroundings(&mut Command::new(program))?.arg("-test.list=^Test").output().context("listing")?;
+fn list_tests(program: &Path) -> anyhow::Result<Vec<String>> {
+    let output =
+        with_test_environment(&mut Command::new(program))?.arg("-test.list=^Test").output().context("listing")?;
     ensure!(output.status.success(), "-test.list: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
 /// What a program of tests needs around it: etcd on its path, and where the files beside its sources are, because it was
 /// compiled without paths of this machine.
-fn with_surroundings(command: &mut Command) -> anyhow::Result<&mut Command> {
+fn with_test_environment(command: &mut Command) -> anyhow::Result<&mut Command> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(std::iter::once(super::build::folder()?).chain(std::env::split_paths(&path)))?;
     let modules = program::module_cache()?;
@@ -300,9 +302,12 @@ fn with_surroundings(command: &mut Command) -> anyhow::Result<&mut Command> {
 }
 
 /// Runs the program, keeps all it prints in `log`, and returns how each test and the program ended.
-fn follow(command: &mut Command, log: &mut File) -> anyhow::Result<(BTreeMap<String, Outcome>, Option<i32>)> {
+fn run_and_parse(
+    command: &mut Command,
+    log: &mut File,
+) -> anyhow::Result<(BTreeMap<String, TestOutcome>, Option<i32>)> {
     let (output, input) = std::io::pipe()?;
-    let mut child = with_surroundings(command)?
+    let mut child = with_test_environment(command)?
         .stdin(Stdio::null())
         .stdout(input.try_clone()?)
         .stderr(input)
@@ -310,13 +315,13 @@ fn follow(command: &mut Command, log: &mut File) -> anyhow::Result<(BTreeMap<Str
         .context("running the tests")?;
     // The command keeps the writing ends until it is given new ones.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut reader = outcome::Reader::default();
+    let mut reader = outcome::GoTestParser::default();
     for line in BufReader::new(output).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
         writeln!(log, "{line}")?;
-        if let Some((name, Outcome::Failed)) = reader.line(&line) {
+        if let Some((name, TestOutcome::Failed)) = reader.line(&line) {
             println!("  failed: {name}");
         }
     }
-    Ok((reader.tests(), child.wait()?.code()))
+    Ok((reader.into_outcomes(), child.wait()?.code()))
 }

@@ -4,13 +4,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// What is there.
-    pub sign: char,
+    pub character: char,
     /// Whether it is green; other colours are not told apart.
     pub is_green: bool,
 }
 
 /// A screen of a fixed width that never runs out of lines.
-pub struct Screen {
+pub struct TerminalScreen {
     columns: usize,
     lines: Vec<Vec<Cell>>,
     row: usize,
@@ -18,10 +18,10 @@ pub struct Screen {
     is_green: bool,
 }
 
-impl Screen {
+impl TerminalScreen {
     /// An empty screen.
-    pub fn new(columns: usize) -> Screen {
-        Screen { columns, lines: vec![Vec::new()], row: 0, column: 0, is_green: false }
+    pub fn new(columns: usize) -> TerminalScreen {
+        TerminalScreen { columns, lines: vec![Vec::new()], row: 0, column: 0, is_green: false }
     }
 
     /// Takes what a program writes.
@@ -46,7 +46,7 @@ impl Screen {
     pub fn into_lines(self) -> Vec<Vec<Cell>> {
         let mut lines = self.lines;
         for line in &mut lines {
-            let end = line.iter().rposition(|cell| cell.sign != ' ').map_or(0, |last| last + 1);
+            let end = line.iter().rposition(|cell| cell.character != ' ').map_or(0, |last| last + 1);
             line.truncate(end);
         }
         let end = lines.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
@@ -61,9 +61,9 @@ impl Screen {
         }
         let line = &mut self.lines[self.row];
         if line.len() <= self.column {
-            line.resize(self.column + 1, Cell { sign: ' ', is_green: false });
+            line.resize(self.column + 1, Cell { character: ' ', is_green: false });
         }
-        line[self.column] = Cell { sign, is_green: self.is_green };
+        line[self.column] = Cell { character: sign, is_green: self.is_green };
         self.column += 1;
     }
 
@@ -113,13 +113,13 @@ impl<I: Iterator<Item = char>> TakeWhileInclusive for I {}
 
 #[cfg(test)]
 mod tests {
-    use super::Screen;
+    use super::TerminalScreen;
 
     fn shown(columns: usize, text: &str) -> String {
-        let mut screen = Screen::new(columns);
+        let mut screen = TerminalScreen::new(columns);
         screen.write(text);
         let lines = screen.into_lines();
-        let text = |line: &Vec<super::Cell>| line.iter().map(|cell| cell.sign).collect::<String>();
+        let text = |line: &Vec<super::Cell>| line.iter().map(|cell| cell.character).collect::<String>();
         lines.iter().map(text).collect::<Vec<_>>().join("|")
     }
 

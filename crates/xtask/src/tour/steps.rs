@@ -2,27 +2,27 @@
 
 mod discover; // what is there
 mod create; // objects come in
-mod look; // lists, stories, watches
-mod change; // patches and edits
+mod get; // lists, stories, watches
+mod patch; // patches and edits
 mod delete; // and what becomes of what was owned
 mod namespaces; // and of all that a namespace held
 
-use super::want::Want;
-use super::{Step, When};
+use super::output_check::OutputCheck;
+use super::{CheckTime, TourStep};
 
 /// Every step.
-pub fn all() -> impl Iterator<Item = &'static Step<'static>> {
-    [discover::STEPS, create::STEPS, look::STEPS, change::STEPS, delete::STEPS, namespaces::STEPS].into_iter().flatten()
+pub fn all() -> impl Iterator<Item = &'static TourStep<'static>> {
+    [discover::STEPS, create::STEPS, get::STEPS, patch::STEPS, delete::STEPS, namespaces::STEPS].into_iter().flatten()
 }
 
-const fn at_end(name: &'static str, command: &'static str, wants: &'static [Want]) -> Step<'static> {
-    Step { name, command, when: When::AtEnd, wants }
+const fn at_end(name: &'static str, command: &'static str, wants: &'static [OutputCheck]) -> TourStep<'static> {
+    TourStep { name, command, when: CheckTime::AtEnd, checks: wants }
 }
 
-const fn eventually(name: &'static str, command: &'static str, wants: &'static [Want]) -> Step<'static> {
-    Step { name, command, when: When::Eventually, wants }
+const fn eventually(name: &'static str, command: &'static str, wants: &'static [OutputCheck]) -> TourStep<'static> {
+    TourStep { name, command, when: CheckTime::Eventually, checks: wants }
 }
 
-const fn streaming(name: &'static str, command: &'static str, wants: &'static [Want]) -> Step<'static> {
-    Step { name, command, when: When::Streaming, wants }
+const fn streaming(name: &'static str, command: &'static str, wants: &'static [OutputCheck]) -> TourStep<'static> {
+    TourStep { name, command, when: CheckTime::Streaming, checks: wants }
 }

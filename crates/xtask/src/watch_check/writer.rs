@@ -10,7 +10,7 @@ use runtime::request::{self, PatchKind};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::truth::{Key, Truth, Write};
+use super::write_history::{PodKey, WriteHistory, WriteRecord};
 
 /// Namespaces that are written to.
 pub const NAMESPACES: [&str; 2] = ["default", "other"];
@@ -21,36 +21,44 @@ const LIVE: usize = 40;
 const RETRY: Duration = Duration::from_millis(20);
 
 /// A writer and what it has written.
-pub struct Writer {
+pub struct PodWriter {
     pub id: usize,
     pub client: Client,
     pub random: Random,
-    truth: Truth,
-    live: BTreeMap<Key, u64>,
+    history: WriteHistory,
+    live: BTreeMap<PodKey, u64>,
     /// Deletes whose answer named no version: the next acknowledged write of this writer is an upper bound.
-    open: Vec<Key>,
-    begun: usize,
+    open_deletes: Vec<PodKey>,
+    pods_started: usize,
 }
 
 /// What the server says about an object after a write of unknown fate.
 #[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
+struct WrittenPod {
+    metadata: WrittenMetadata,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
+struct WrittenMetadata {
     resource_version: api::Revision,
 }
 
-impl Writer {
-    pub fn new(id: usize, client: Client, random: Random) -> Writer {
-        Writer { id, client, random, truth: Truth::new(), live: BTreeMap::new(), open: Vec::new(), begun: 0 }
+impl PodWriter {
+    pub fn new(id: usize, client: Client, random: Random) -> PodWriter {
+        PodWriter {
+            id,
+            client,
+            random,
+            history: WriteHistory::new(),
+            live: BTreeMap::new(),
+            open_deletes: Vec::new(),
+            pods_started: 0,
+        }
     }
 
     /// Writes until `done` has reached `total`; returns what was written.
-    pub async fn work(mut self, done: &AtomicUsize, total: usize) -> anyhow::Result<Truth> {
+    pub async fn work(mut self, done: &AtomicUsize, total: usize) -> anyhow::Result<WriteHistory> {
         while done.load(Ordering::Relaxed) < total {
             let draw = self.random.below(10);
             if self.live.len() < LIVE || draw == 0 {
@@ -63,17 +71,17 @@ impl Writer {
             }
             done.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(self.truth)
+        Ok(self.history)
     }
 
-    fn new_key(&mut self) -> Key {
-        self.begun += 1;
+    fn new_key(&mut self) -> PodKey {
+        self.pods_started += 1;
         let namespace = NAMESPACES[self.random.below(2) as usize];
-        (namespace.to_owned(), format!("pod-{}-{}", self.id, self.begun))
+        (namespace.to_owned(), format!("pod-{}-{}", self.id, self.pods_started))
     }
 
     /// Creates the pod, or changes its label and an annotation.
-    async fn put(&mut self, key: Key) -> anyhow::Result<()> {
+    async fn put(&mut self, key: PodKey) -> anyhow::Result<()> {
         let side = SIDES[self.random.below(2) as usize];
         let before = self.live.get(&key).copied();
         let mark = self.random.next_u64().to_string();
@@ -87,51 +95,55 @@ impl Writer {
         };
         let revision = match answer {
             Ok(answer) => Some(answer.revision.0),
-            Err(error) => self.fate(&key, error).await?.filter(|revision| Some(*revision) != before),
+            Err(error) => self.resolve_write(&key, error).await?.filter(|revision| Some(*revision) != before),
         };
         if let Some(revision) = revision {
-            self.closes(revision);
-            self.truth.entry(key.clone()).or_default().push(Write { side: Some(side), low: revision, high: revision });
+            self.bound_open_deletes(revision);
+            self.history.entry(key.clone()).or_default().push(WriteRecord {
+                side: Some(side),
+                min_revision: revision,
+                max_revision: revision,
+            });
             self.live.insert(key, revision);
         }
         Ok(())
     }
 
-    async fn delete(&mut self, key: Key) -> anyhow::Result<()> {
+    async fn delete(&mut self, key: PodKey) -> anyhow::Result<()> {
         let answer = request::delete(&self.client, &path(&key), &json!({"gracePeriodSeconds": 0})).await;
         let is_gone = match answer {
             Ok(_) => true,
-            Err(error) => self.fate(&key, error).await?.is_none(),
+            Err(error) => self.resolve_write(&key, error).await?.is_none(),
         };
         if is_gone {
             let last = self.live.remove(&key).unwrap_or_default();
-            let writes = self.truth.entry(key.clone()).or_default();
-            writes.push(Write { side: None, low: last + 1, high: u64::MAX });
-            self.open.push(key);
+            let writes = self.history.entry(key.clone()).or_default();
+            writes.push(WriteRecord { side: None, min_revision: last + 1, max_revision: u64::MAX });
+            self.open_deletes.push(key);
         }
         Ok(())
     }
 
     /// A write at `revision` is acknowledged: the deletes before it came before.
-    fn closes(&mut self, revision: u64) {
-        for key in self.open.drain(..) {
-            if let Some(write) = self.truth.get_mut(&key).and_then(|writes| writes.last_mut()) {
-                write.high = revision - 1;
+    fn bound_open_deletes(&mut self, revision: u64) {
+        for key in self.open_deletes.drain(..) {
+            if let Some(write) = self.history.get_mut(&key).and_then(|writes| writes.last_mut()) {
+                write.max_revision = revision - 1;
             }
         }
     }
 
     /// The version of an object whose write got no answer, once the server answers again; `None` when it is not there.
-    async fn fate(&self, key: &Key, error: kube::Error) -> anyhow::Result<Option<u64>> {
-        refuse_refusals(&error)?;
+    async fn resolve_write(&self, key: &PodKey, error: kube::Error) -> anyhow::Result<Option<u64>> {
+        ensure_unavailable(&error)?;
         loop {
             match request::get(&self.client, &path(key)).await {
                 Ok(bytes) => {
-                    let object: Object = serde_json::from_slice(&bytes)?;
+                    let object: WrittenPod = serde_json::from_slice(&bytes)?;
                     return Ok(Some(object.metadata.resource_version.0));
                 }
                 Err(error) if runtime::is_not_found(&error) => return Ok(None),
-                Err(error) => refuse_refusals(&error)?,
+                Err(error) => ensure_unavailable(&error)?,
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -139,7 +151,7 @@ impl Writer {
 }
 
 /// Only a server that is not there, or about to go, may fail to do what it is asked.
-pub fn refuse_refusals(error: &kube::Error) -> anyhow::Result<()> {
+pub fn ensure_unavailable(error: &kube::Error) -> anyhow::Result<()> {
     match error {
         kube::Error::Api(status) if status.code < 500 => {
             anyhow::bail!("refused with {}: {}", status.code, status.message)
@@ -148,12 +160,12 @@ pub fn refuse_refusals(error: &kube::Error) -> anyhow::Result<()> {
     }
 }
 
-fn path(key: &Key) -> String {
+fn path(key: &PodKey) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", key.0, key.1)
 }
 
 /// Creates one pod that nobody schedules.
-pub async fn create(client: &Client, key: &Key, side: &str) -> kube::Result<runtime::WriteAnswer> {
+pub async fn create(client: &Client, key: &PodKey, side: &str) -> kube::Result<runtime::WriteResponse> {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": key.1, "labels": {"side": side}},

@@ -3,47 +3,47 @@
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, Job, JobSpec};
 use workloadbuilder::rules::at_least;
 
-use crate::batch::validation::{template_problems, template_scheduling_problems};
+use crate::batch::validation::{validate_template_declarative, validate_template_handwritten};
 use crate::cron::{Schedule, time_zone};
 use crate::field::{Error, ErrorKind, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{json_of, validate_object_meta, validate_object_meta_update};
+use crate::metadata::{to_json, validate_object_meta, validate_object_meta_update};
 
 /// Its Jobs are named after it and the minute of their start, and a Job's name has at most 63 bytes.
-const NAME_BYTES_MAX: usize = 52;
+const MAX_NAME_BYTES: usize = 52;
 /// No part of a time zone's name is longer.
-const ZONE_PART_BYTES_MAX: usize = 14;
+const MAX_ZONE_PART_BYTES: usize = 14;
 
 /// What is wrong with a new CronJob.
 pub fn validate_create(cron_job: &CronJob, gates: &Gates) -> ErrorList {
     let path = Path::new("metadata");
     let mut errors = validate_object_meta(&cron_job.metadata, true, &path);
-    errors.extend(by_hand(&cron_job.spec, None, gates));
+    errors.extend(validate_handwritten(&cron_job.spec, None, gates));
     let name = cron_job.metadata.name.as_deref().unwrap_or_default();
-    if name.len() > NAME_BYTES_MAX {
-        let detail = format!("must be no more than {NAME_BYTES_MAX} characters");
+    if name.len() > MAX_NAME_BYTES {
+        let detail = format!("must be no more than {MAX_NAME_BYTES} characters");
         errors.push(Error::invalid(&path.child("name"), name, detail));
     }
-    errors.extend(declared(&cron_job.spec, None, gates));
+    errors.extend(validate_declarative(&cron_job.spec, None, gates));
     errors
 }
 
 /// What is wrong with a change of a CronJob.
 pub fn validate_update(new: &CronJob, old: &CronJob, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    errors.extend(by_hand(&new.spec, Some(&old.spec), gates));
-    errors.extend(declared(&new.spec, Some(&old.spec), gates));
+    errors.extend(validate_handwritten(&new.spec, Some(&old.spec), gates));
+    errors.extend(validate_declarative(&new.spec, Some(&old.spec), gates));
     errors
 }
 
 /// What is wrong with a change of a CronJob's status: the controller is trusted with it.
 pub fn validate_status_update(new: &CronJob, old: &CronJob, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    errors.extend(declared(&new.spec, Some(&old.spec), gates));
+    errors.extend(validate_declarative(&new.spec, Some(&old.spec), gates));
     errors
 }
 
-fn by_hand(new: &CronJobSpec, old: Option<&CronJobSpec>, gates: &Gates) -> ErrorList {
+fn validate_handwritten(new: &CronJobSpec, old: Option<&CronJobSpec>, gates: &Gates) -> ErrorList {
     let path = Path::new("spec");
     let mut errors = schedule(new, old, &path.child("schedule"));
     let at_least_zero = |name: &str, count: Option<i64>| at_least(&path.child(name), count?, 0);
@@ -98,7 +98,7 @@ fn zone(name: Option<&str>, path: &Path) -> ErrorList {
         let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+');
         !matches!(part, "" | "." | "..")
             && !part.starts_with('-')
-            && part.len() <= ZONE_PART_BYTES_MAX
+            && part.len() <= MAX_ZONE_PART_BYTES
             && part.bytes().all(known)
     };
     // A zone's name becomes the path of a file elsewhere, so its form is judged before it is looked for.
@@ -114,7 +114,7 @@ fn zone(name: Option<&str>, path: &Path) -> ErrorList {
 }
 
 /// The template as a Job that has neither a name nor a selector yet.
-fn job_of(spec: &CronJobSpec) -> Job {
+fn job_from_template(spec: &CronJobSpec) -> Job {
     Job { spec: Some(job_spec(spec).into_owned()), ..Job::default() }
 }
 
@@ -124,30 +124,30 @@ fn job_spec(spec: &CronJobSpec) -> std::borrow::Cow<'_, JobSpec> {
 
 fn template(spec: &CronJobSpec, gates: &Gates) -> ErrorList {
     let job = job_spec(spec);
-    let mut errors = template_problems(&job_of(spec), gates);
+    let mut errors = validate_template_handwritten(&job_from_template(spec), gates);
     let path = Path::new("spec");
     if let Some(selector) = &job.selector {
         let detail = "`selector` will be auto-generated";
-        errors.push(Error::invalid(&path.child("selector"), json_of(selector), detail));
+        errors.push(Error::invalid(&path.child("selector"), to_json(selector), detail));
     }
     if job.manual_selector == Some(true) {
         let detail = "supported values: \"nil\", \"false\"".to_owned();
         let (path, value) = (path.child("manualSelector"), Some("true".to_owned()));
         errors.push(Error { kind: ErrorKind::NotSupported, path, value, detail });
     }
-    in_template(errors)
+    with_template_path(errors)
 }
 
 /// The rules that the types declare.
-fn declared(new: &CronJobSpec, old: Option<&CronJobSpec>, gates: &Gates) -> ErrorList {
+fn validate_declarative(new: &CronJobSpec, old: Option<&CronJobSpec>, gates: &Gates) -> ErrorList {
     let old = old.map(job_spec);
     let unsaid = new.schedule.is_empty().then(|| Error::required(&Path::new("spec").child("schedule"), ""));
-    let scheduling = in_template(template_scheduling_problems(&job_spec(new), old.as_deref(), gates));
+    let scheduling = with_template_path(validate_template_declarative(&job_spec(new), old.as_deref(), gates));
     unsaid.into_iter().chain(scheduling).collect()
 }
 
 /// Errors about a Job, as errors about the template that it is made from.
-fn in_template(errors: ErrorList) -> ErrorList {
+fn with_template_path(errors: ErrorList) -> ErrorList {
     let template = Path::new("spec").child("jobTemplate");
     let moved = |error: Error| Error { path: template.child(error.path.as_str()), ..error };
     errors.into_iter().map(moved).collect()

@@ -10,11 +10,11 @@ use workloadbuilder::rules::at_least;
 
 use crate::batch::indexes;
 use crate::field::{Error, ErrorKind, ErrorList, Path};
-use crate::metadata::{json_of, names};
+use crate::metadata::{names, to_json};
 
-const RULES_MAX: usize = 20;
-const EXIT_CODES_MAX: usize = 255;
-const INDEXES_BYTES_MAX: usize = 65_536;
+const MAX_RULES: usize = 20;
+const MAX_EXIT_CODES: usize = 255;
+const MAX_INDEXES_BYTES: usize = 65_536;
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 
 pub(super) fn replacement(spec: &JobSpec, path: &Path) -> Option<Error> {
@@ -28,8 +28,8 @@ pub(super) fn failure(spec: &JobSpec, path: &Path) -> ErrorList {
     let Some(policy) = &spec.pod_failure_policy else { return ErrorList::new() };
     let path = path.child("podFailurePolicy").child("rules");
     let mut errors = ErrorList::new();
-    if policy.rules.len() > RULES_MAX {
-        errors.push(Error::too_many(&path, policy.rules.len(), RULES_MAX));
+    if policy.rules.len() > MAX_RULES {
+        errors.push(Error::too_many(&path, policy.rules.len(), MAX_RULES));
     }
     let containers = container_names(spec);
     for (i, rule) in policy.rules.iter().enumerate() {
@@ -82,9 +82,9 @@ fn exit_codes(codes: &PodFailurePolicyOnExitCodesRequirement, containers: &BTree
     }
     let path = path.child("values");
     if codes.values.is_empty() {
-        errors.push(Error::invalid(&path, json_of(&codes.values), "at least one value is required"));
-    } else if codes.values.len() > EXIT_CODES_MAX {
-        errors.push(Error::too_many(&path, codes.values.len(), EXIT_CODES_MAX));
+        errors.push(Error::invalid(&path, to_json(&codes.values), "at least one value is required"));
+    } else if codes.values.len() > MAX_EXIT_CODES {
+        errors.push(Error::too_many(&path, codes.values.len(), MAX_EXIT_CODES));
     }
     let mut seen = BTreeSet::new();
     for (i, value) in codes.values.iter().enumerate() {
@@ -96,7 +96,7 @@ fn exit_codes(codes: &PodFailurePolicyOnExitCodesRequirement, containers: &BTree
         }
     }
     if !codes.values.is_sorted() {
-        errors.push(Error::invalid(&path, json_of(&codes.values), "must be ordered"));
+        errors.push(Error::invalid(&path, to_json(&codes.values), "must be ordered"));
     }
     errors
 }
@@ -110,8 +110,8 @@ fn container_names(spec: &JobSpec) -> BTreeSet<&str> {
 
 fn pod_conditions(patterns: &[PodFailurePolicyOnPodConditionsPattern], path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
-    if patterns.len() > RULES_MAX {
-        errors.push(Error::too_many(path, patterns.len(), RULES_MAX));
+    if patterns.len() > MAX_RULES {
+        errors.push(Error::too_many(path, patterns.len(), MAX_RULES));
     }
     for (i, pattern) in patterns.iter().enumerate() {
         let path = path.index(i);
@@ -131,7 +131,7 @@ pub(super) fn success(spec: &JobSpec, path: &Path) -> ErrorList {
     let Some(policy) = &spec.success_policy else { return ErrorList::new() };
     let path = path.child("successPolicy");
     if spec.completion_mode.as_deref() != Some("Indexed") {
-        return vec![Error::invalid(&path, json_of(policy), "requires indexed completion mode")];
+        return vec![Error::invalid(&path, to_json(policy), "requires indexed completion mode")];
     }
     let path = path.child("rules");
     let mut errors = ErrorList::new();
@@ -139,8 +139,8 @@ pub(super) fn success(spec: &JobSpec, path: &Path) -> ErrorList {
         let detail = "at least one rules must be specified when the successPolicy is specified";
         errors.push(Error::required(&path, detail));
     }
-    if policy.rules.len() > RULES_MAX {
-        errors.push(Error::too_many(&path, policy.rules.len(), RULES_MAX));
+    if policy.rules.len() > MAX_RULES {
+        errors.push(Error::too_many(&path, policy.rules.len(), MAX_RULES));
     }
     for (i, rule) in policy.rules.iter().enumerate() {
         errors.extend(success_rule(rule, spec.completions, &path.index(i)));
@@ -157,8 +157,8 @@ fn success_rule(rule: &SuccessPolicyRule, completions: Option<i32>, path: &Path)
     let mut listed = None;
     if let Some(text) = &rule.succeeded_indexes {
         let path = path.child("succeededIndexes");
-        if text.len() > INDEXES_BYTES_MAX {
-            errors.push(Error::too_long(&path, INDEXES_BYTES_MAX));
+        if text.len() > MAX_INDEXES_BYTES {
+            errors.push(Error::too_long(&path, MAX_INDEXES_BYTES));
         }
         match indexes::parse(text, completions.unwrap_or(i32::MAX)) {
             Ok(runs) => listed = Some(indexes::count(&runs)),

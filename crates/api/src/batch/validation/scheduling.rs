@@ -5,14 +5,16 @@ use k8s_openapi::api::scheduling::v1alpha3::WorkloadPodGroupResourceClaim;
 use serde_json::Value;
 use workloadbuilder::{BuildOptions, Builder, rules, validate};
 
-use crate::batch::scheduling::{DISRUPTION_MODES, JobIntent, POLICIES, has_no_own_objects, item_for_job};
+use crate::batch::scheduling::{
+    JOB_DISRUPTION_MODES, JOB_POLICIES, JobIntent, has_no_own_scheduling_objects, item_for_job,
+};
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
-use crate::metadata::json_of;
+use crate::metadata::to_json;
 use crate::views::JobView;
 
 /// The sense of what the Job asks for, whether new or changed.
-pub(super) fn sense(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
+pub(super) fn validate_semantics(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
     let Some(scheduling) = &spec.scheduling else { return ErrorList::new() };
     let mut errors = ErrorList::new();
     let gang = scheduling.scheduling_policy.as_ref().and_then(|policy| policy.gang.as_ref());
@@ -22,29 +24,30 @@ pub(super) fn sense(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
         errors.push(Error::invalid(&path, min_count, format!("must not be greater than parallelism ({parallelism})")));
     }
     let options = BuildOptions {
-        allowed_policies: POLICIES.to_vec(),
-        allowed_disruption_modes: DISRUPTION_MODES.to_vec(),
+        allowed_policies: JOB_POLICIES.to_vec(),
+        allowed_disruption_modes: JOB_DISRUPTION_MODES.to_vec(),
         ..BuildOptions::default()
     };
-    errors.extend(Builder::new(item_for_job(JobIntent::from(job).under(gates)), options).validate_resolved());
+    errors.extend(Builder::new(item_for_job(JobIntent::from(job).with_gates(gates)), options).validate_resolved());
     errors
 }
 
 /// Under `autoGang: indexed` a gang is as large as its Job was made: its size cannot change, nor can a Job change its size
 /// and become a gang by it. Jobs of which the setting makes no gang change as they like. That also holds where a
 /// Workload of a user stands for the Job, or its namespace opts out, which the caller has to look up.
-pub fn parallelism_kept(new: &JobView, old: &JobView, gates: &Gates) -> Option<Error> {
-    let is_frozen = |job: &JobView| JobIntent::from(job).is_auto_gang(gates) && !has_no_own_objects(job, gates);
+pub fn validate_parallelism_unchanged(new: &JobView, old: &JobView, gates: &Gates) -> Option<Error> {
+    let is_frozen =
+        |job: &JobView| JobIntent::from(job).is_auto_gang(gates) && !has_no_own_scheduling_objects(job, gates);
     let (changed, new) =
         (new.spec.parallelism != old.spec.parallelism && (is_frozen(new) || is_frozen(old)), &new.spec);
     changed.then(|| {
         let detail = "cannot be changed: with `autoGang: indexed` this Job is a gang of a fixed size";
-        Error::invalid(&Path::new("spec").child("parallelism"), json_of(&new.parallelism), detail)
+        Error::invalid(&Path::new("spec").child("parallelism"), to_json(&new.parallelism), detail)
     })
 }
 
 /// A Job that started as one kind of group stays that kind: its pods are placed by it already.
-pub(super) fn variant_update(new: &JobSpec, old: &JobSpec) -> Option<Error> {
+pub(super) fn validate_policy_variant_unchanged(new: &JobSpec, old: &JobSpec) -> Option<Error> {
     let variant = |spec: &JobSpec| {
         let policy = spec.scheduling.as_ref()?.scheduling_policy.as_ref()?;
         Some(policy.basic.is_some())
@@ -56,7 +59,7 @@ pub(super) fn variant_update(new: &JobSpec, old: &JobSpec) -> Option<Error> {
 }
 
 /// The rules that the types declare. `old` is the value before an update; `None` for a new Job.
-pub(super) fn declared(
+pub(super) fn validate_declarative(
     new: Option<&JobSchedulingConfiguration>,
     old: Option<Option<&JobSchedulingConfiguration>>,
     gates: &Gates,
@@ -74,7 +77,7 @@ pub(super) fn declared(
             }
         }
         Some(old) => {
-            errors.extend(rules::presence_kept(&path, new.is_some(), old.is_some()));
+            errors.extend(rules::presence_unchanged(&path, new.is_some(), old.is_some()));
             if let (Some(new), Some(old), true) = (new, old, errors.is_empty()) {
                 errors.extend(changes(new, old));
             }
@@ -95,7 +98,7 @@ fn changes(new: &JobSchedulingConfiguration, old: &JobSchedulingConfiguration) -
     let policy_path = path().child("schedulingPolicy");
     match (&new.scheduling_policy, &old.scheduling_policy) {
         (Some(new), Some(old)) => errors.extend(validate::policy_block(&policy_path, new, Some(old))),
-        (new, old) => errors.extend(rules::presence_kept(&policy_path, new.is_some(), old.is_some())),
+        (new, old) => errors.extend(rules::presence_unchanged(&policy_path, new.is_some(), old.is_some())),
     }
     let frozen = [
         ("schedulingConstraints", new.scheduling_constraints == old.scheduling_constraints),
@@ -104,8 +107,8 @@ fn changes(new: &JobSchedulingConfiguration, old: &JobSchedulingConfiguration) -
     ];
     let changed = frozen.iter().filter(|(_, same)| !same);
     errors.extend(changed.map(|(name, _)| rules::immutable(&path().child(name))));
-    if claims(new).len() > rules::CLAIMS_MAX && claims(new) != claims(old) {
-        errors.push(Error::too_many(&path().child("resourceClaims"), claims(new).len(), rules::CLAIMS_MAX));
+    if claims(new).len() > rules::MAX_CLAIMS && claims(new) != claims(old) {
+        errors.push(Error::too_many(&path().child("resourceClaims"), claims(new).len(), rules::MAX_CLAIMS));
     }
     errors
 }
@@ -124,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{JobIntent, JobView, parallelism_kept};
+    use super::{JobIntent, JobView, validate_parallelism_unchanged};
     use crate::gates::{AutoGang, Gate, Gates};
     use crate::views::View;
 
@@ -150,7 +153,7 @@ mod tests {
     // Shows: S000-25
     // Shows: S000-56
     #[test]
-    fn the_size_of_a_gang_nobody_asked_for_is_fixed() {
+    fn size_of_an_automatic_gang_is_fixed() {
         let indexed = Gates::default().with_auto_gang(AutoGang::Indexed);
         let basic = json!({"schedulingPolicy": {"basic": {}}});
         for (case, old, new, refused) in [
@@ -161,10 +164,11 @@ mod tests {
             ("the same size", job(4, 4, Value::Null), job(4, 4, Value::Null), false),
             ("asked to be Basic", job(4, 4, basic.clone()), job(8, 8, basic), false),
         ] {
-            let errors: Vec<String> = parallelism_kept(&new, &old, &indexed).iter().map(ToString::to_string).collect();
+            let errors: Vec<String> =
+                validate_parallelism_unchanged(&new, &old, &indexed).iter().map(ToString::to_string).collect();
             assert_eq!(!errors.is_empty(), refused, "{case}: {errors:?}");
             assert!(errors.iter().all(|error| error.starts_with("spec.parallelism: Invalid value: ")), "{errors:?}");
-            assert!(parallelism_kept(&new, &old, &Gates::default()).is_none(), "{case}, by default");
+            assert!(validate_parallelism_unchanged(&new, &old, &Gates::default()).is_none(), "{case}, by default");
         }
     }
 
@@ -189,8 +193,8 @@ mod tests {
             };
             let gates = Gates::default().with_auto_gang(AutoGang::Indexed);
             let on = gates.with(Gate::JobWorkloadRef, true);
-            assert_eq!(parallelism_kept(&with(8), &with(4), &on).is_some(), refused, "{case}");
-            let is_refused = parallelism_kept(&with(8), &with(4), &gates).is_some();
+            assert_eq!(validate_parallelism_unchanged(&with(8), &with(4), &on).is_some(), refused, "{case}");
+            let is_refused = validate_parallelism_unchanged(&with(8), &with(4), &gates).is_some();
             assert_eq!(is_refused, refused || case == "names a Workload", "{case}, without the gate of references");
         }
     }
@@ -216,7 +220,7 @@ mod tests {
             let mut new = old.clone();
             new.spec.parallelism = Some(parallelism + 9);
             let is_gang = JobIntent::from(&old).is_auto_gang(&indexed);
-            prop_assert_eq!(parallelism_kept(&new, &old, &indexed).is_some(), is_gang);
+            prop_assert_eq!(validate_parallelism_unchanged(&new, &old, &indexed).is_some(), is_gang);
         }
     }
 }

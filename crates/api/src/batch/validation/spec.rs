@@ -10,16 +10,16 @@ use super::{policies, scheduling};
 use crate::core::validation::validate_pod_template;
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{json_of, names};
-use crate::selector::{Labels, validate_label_selector};
+use crate::metadata::{names, to_json};
+use crate::selector::{ParsedLabelSelector, validate_label_selector};
 
-const PARALLELISM_MAX_INDEXED: i32 = 100_000;
-const FAILED_INDEXES_MAX: i32 = 100_000;
+const MAX_PARALLELISM_INDEXED: i32 = 100_000;
+const MAX_FAILED_INDEXES: i32 = 100_000;
 /// Above so many completions, failures per index are bounded more tightly.
-const COMPLETIONS_SOFT_MAX: i32 = 100_000;
-const FAILED_INDEXES_MAX_MANY: i32 = 10_000;
-const PARALLELISM_MAX_MANY: i32 = 10_000;
-const MANAGED_BY_BYTES_MAX: usize = 63;
+const SOFT_MAX_COMPLETIONS: i32 = 100_000;
+const MAX_FAILED_INDEXES_ABOVE_SOFT_MAX: i32 = 10_000;
+const MAX_PARALLELISM_ABOVE_SOFT_MAX: i32 = 10_000;
+const MAX_MANAGED_BY_BYTES: usize = 63;
 
 pub(super) fn validate(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
     let mut errors = template(job, spec, gates);
@@ -36,7 +36,7 @@ pub(super) fn template(job: &Job, spec: &JobSpec, gates: &Gates) -> ErrorList {
     errors.extend(policies::failure(spec, &path));
     errors.extend(policies::success(spec, &path));
     errors.extend(policies::replacement(spec, &path));
-    errors.extend(scheduling::sense(job, spec, gates));
+    errors.extend(scheduling::validate_semantics(job, spec, gates));
     errors.extend(validate_pod_template(&spec.template, &path.child("template")));
     errors.extend(restart_policy(spec, &path));
     errors
@@ -71,8 +71,8 @@ fn managed_by(spec: &JobSpec, path: &Path) -> ErrorList {
         }
         _ => vec![Error::invalid(&path, value, "must be a domain-prefixed path (such as \"acme.io/foo\")")],
     };
-    if value.len() > MANAGED_BY_BYTES_MAX {
-        errors.push(Error::too_long(&path, MANAGED_BY_BYTES_MAX));
+    if value.len() > MAX_MANAGED_BY_BYTES {
+        errors.push(Error::too_long(&path, MAX_MANAGED_BY_BYTES));
     }
     errors
 }
@@ -80,7 +80,7 @@ fn managed_by(spec: &JobSpec, path: &Path) -> ErrorList {
 fn completion_mode(spec: &JobSpec, path: &Path) -> ErrorList {
     match spec.completion_mode.as_deref() {
         Some("Indexed") => indexed(spec, path),
-        None | Some("NonIndexed") => not_indexed(spec, path),
+        None | Some("NonIndexed") => validate_non_indexed(spec, path),
         Some(other) => vec![Error::not_supported(&path.child("completionMode"), other, &["NonIndexed", "Indexed"])],
     }
 }
@@ -91,8 +91,8 @@ fn indexed(spec: &JobSpec, path: &Path) -> ErrorList {
     if spec.completions.is_none() {
         errors.push(Error::required(&path.child("completions"), "when completion mode is Indexed"));
     }
-    if let Some(parallelism) = spec.parallelism.filter(|parallelism| *parallelism > PARALLELISM_MAX_INDEXED) {
-        let detail = format!("must be less than or equal to {PARALLELISM_MAX_INDEXED} when completion mode is Indexed");
+    if let Some(parallelism) = spec.parallelism.filter(|parallelism| *parallelism > MAX_PARALLELISM_INDEXED) {
+        let detail = format!("must be less than or equal to {MAX_PARALLELISM_INDEXED} when completion mode is Indexed");
         errors.push(Error::invalid(&parallelism_path, parallelism, detail));
     }
     let completions = spec.completions.unwrap_or(0);
@@ -101,38 +101,39 @@ fn indexed(spec: &JobSpec, path: &Path) -> ErrorList {
     {
         errors.push(Error::invalid(&failed_path, failed, "must be less than or equal to completions"));
     }
-    if let Some(failed) = spec.max_failed_indexes.filter(|failed| *failed > FAILED_INDEXES_MAX) {
-        let detail = format!("must be less than or equal to {FAILED_INDEXES_MAX}");
+    if let Some(failed) = spec.max_failed_indexes.filter(|failed| *failed > MAX_FAILED_INDEXES) {
+        let detail = format!("must be less than or equal to {MAX_FAILED_INDEXES}");
         errors.push(Error::invalid(&failed_path, failed, detail));
     }
-    if completions > COMPLETIONS_SOFT_MAX && spec.backoff_limit_per_index.is_some() {
+    if completions > SOFT_MAX_COMPLETIONS && spec.backoff_limit_per_index.is_some() {
         let bounded = |max: i32| {
             format!(
-                "must be less than or equal to {max} when completions are above {COMPLETIONS_SOFT_MAX} and used with \
+                "must be less than or equal to {max} when completions are above {SOFT_MAX_COMPLETIONS} and used with \
                  backoff limit per index"
             )
         };
         match spec.max_failed_indexes {
             None => {
-                let detail = format!("must be specified when completions is above {COMPLETIONS_SOFT_MAX}");
+                let detail = format!("must be specified when completions is above {SOFT_MAX_COMPLETIONS}");
                 errors.push(Error::required(&failed_path, detail));
             }
-            Some(failed) if failed > FAILED_INDEXES_MAX_MANY => {
-                errors.push(Error::invalid(&failed_path, failed, bounded(FAILED_INDEXES_MAX_MANY)));
+            Some(failed) if failed > MAX_FAILED_INDEXES_ABOVE_SOFT_MAX => {
+                errors.push(Error::invalid(&failed_path, failed, bounded(MAX_FAILED_INDEXES_ABOVE_SOFT_MAX)));
             }
             Some(_) => {}
         }
-        if let Some(parallelism) = spec.parallelism.filter(|parallelism| *parallelism > PARALLELISM_MAX_MANY) {
-            errors.push(Error::invalid(&parallelism_path, parallelism, bounded(PARALLELISM_MAX_MANY)));
+        if let Some(parallelism) = spec.parallelism.filter(|parallelism| *parallelism > MAX_PARALLELISM_ABOVE_SOFT_MAX)
+        {
+            errors.push(Error::invalid(&parallelism_path, parallelism, bounded(MAX_PARALLELISM_ABOVE_SOFT_MAX)));
         }
     }
     errors
 }
 
-fn not_indexed(spec: &JobSpec, path: &Path) -> ErrorList {
+fn validate_non_indexed(spec: &JobSpec, path: &Path) -> ErrorList {
     let needs_indexes = [
-        ("backoffLimitPerIndex", spec.backoff_limit_per_index.map(|limit| json_of(&limit))),
-        ("maxFailedIndexes", spec.max_failed_indexes.map(|max| json_of(&max))),
+        ("backoffLimitPerIndex", spec.backoff_limit_per_index.map(|limit| to_json(&limit))),
+        ("maxFailedIndexes", spec.max_failed_indexes.map(|max| to_json(&max))),
     ];
     let given = needs_indexes.into_iter().filter_map(|(name, value)| Some((name, value?)));
     given.map(|(name, value)| Error::invalid(&path.child(name), value, "requires indexed completion mode")).collect()
@@ -160,7 +161,7 @@ fn selector(spec: &JobSpec, path: &Path) -> ErrorList {
         None => (vec![Error::required(&selector_path, "")], true),
         Some(selector) => (
             validate_label_selector(selector, &selector_path),
-            Labels::from_label_selector(selector).is_ok_and(|selector| !selector.matches(&carried)),
+            ParsedLabelSelector::from_label_selector(selector).is_ok_and(|selector| !selector.matches(&carried)),
         ),
     };
     if misses {
@@ -172,5 +173,5 @@ fn selector(spec: &JobSpec, path: &Path) -> ErrorList {
 
 /// Labels as a message shows them: none at all are `null`.
 fn labels_value(labels: &BTreeMap<String, String>) -> Value {
-    if labels.is_empty() { Value::Null } else { json_of(labels) }
+    if labels.is_empty() { Value::Null } else { to_json(labels) }
 }

@@ -10,11 +10,11 @@ use super::spec_of;
 use crate::batch::indexes;
 use crate::field::{Error, ErrorKind, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{immutable, json_of, said, validate_object_meta_update};
+use crate::metadata::{immutable, non_empty, to_json, validate_object_meta_update};
 
 /// What is wrong with a change of a Job's status.
 pub fn validate_status_update(new: &Job, old: &Job, _gates: &Gates) -> ErrorList {
-    let change = Change {
+    let change = JobStatusUpdate {
         new: new.status.clone().unwrap_or_default(),
         old: old.status.clone().unwrap_or_default(),
         job: new,
@@ -23,23 +23,23 @@ pub fn validate_status_update(new: &Job, old: &Job, _gates: &Gates) -> ErrorList
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(change.counts());
     errors.extend(change.uncounted_pods());
-    errors.extend(change.ends());
+    errors.extend(change.validate_terminal_conditions());
     errors.extend(change.finished());
     errors.extend(change.indexes());
-    errors.extend(change.busy());
+    errors.extend(change.validate_active_counts());
     errors.extend(change.success());
-    errors.extend(change.taken_back());
+    errors.extend(change.validate_irreversible());
     errors
 }
 
-struct Change<'a> {
+struct JobStatusUpdate<'a> {
     new: JobStatus,
     old: JobStatus,
     job: &'a Job,
     path: Path,
 }
 
-impl Change<'_> {
+impl JobStatusUpdate<'_> {
     fn counts(&self) -> ErrorList {
         let counts = [
             ("active", self.new.active),
@@ -70,19 +70,23 @@ impl Change<'_> {
     }
 
     /// How a Job ends: in one way, at a time, and announced.
-    fn ends(&self) -> ErrorList {
+    fn validate_terminal_conditions(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
         let mut errors = ErrorList::new();
         for other in ["Failed", "FailureTarget"] {
-            let both = self.now("Complete") && self.now(other) && (self.changed("Complete") || self.changed(other));
-            errors.extend(self.refused(both, &format!("cannot set Complete=True and {other}=true conditions")));
+            let both = self.has_condition("Complete")
+                && self.has_condition(other)
+                && (self.changed("Complete") || self.changed(other));
+            errors.extend(
+                self.condition_error_if(both, &format!("cannot set Complete=True and {other}=true conditions")),
+            );
         }
         let path = self.path.child("completionTime");
         if self.changed("Complete") || new.completion_time != old.completion_time {
-            match (&new.completion_time, self.now("Complete")) {
+            match (&new.completion_time, self.has_condition("Complete")) {
                 (Some(time), false) => {
                     let detail = "cannot set completionTime when there is no Complete=True condition";
-                    errors.push(Error::invalid(&path, json_of(time), detail));
+                    errors.push(Error::invalid(&path, to_json(time), detail));
                 }
                 (None, true) => errors.push(Error::required(&path, "completionTime is required for Complete jobs")),
                 _ => {}
@@ -92,18 +96,19 @@ impl Change<'_> {
         if let (Some(start), Some(completion), true) = (&new.start_time, &new.completion_time, times_changed)
             && completion.0 < start.0
         {
-            errors.push(Error::invalid(&path, json_of(completion), "must be equal to or after `startTime`"));
+            errors.push(Error::invalid(&path, to_json(completion), "must be equal to or after `startTime`"));
         }
         let indexes_changed = new.failed_indexes != old.failed_indexes;
-        let unannounced =
-            self.now("Failed") && !self.now("FailureTarget") && (self.changed("Failed") || indexes_changed);
+        let unannounced = self.has_condition("Failed")
+            && !self.has_condition("FailureTarget")
+            && (self.changed("Failed") || indexes_changed);
         let detail = "cannot set Failed=True condition without the FailureTarget=true condition";
-        errors.extend(self.refused(unannounced, detail));
-        let unannounced = self.now("Complete")
-            && !self.now("SuccessCriteriaMet")
+        errors.extend(self.condition_error_if(unannounced, detail));
+        let unannounced = self.has_condition("Complete")
+            && !self.has_condition("SuccessCriteriaMet")
             && (self.has_success_policy() || self.changed("Complete") || self.changed("SuccessCriteriaMet"));
         let detail = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
-        errors.extend(self.refused(unannounced, detail));
+        errors.extend(self.condition_error_if(unannounced, detail));
         errors
     }
 
@@ -115,7 +120,7 @@ impl Change<'_> {
             return errors;
         }
         let newly = !is_finished(old);
-        errors.extend(self.still("active", new.active, old.active));
+        errors.extend(self.leftover_pods_error("active", new.active, old.active));
         let spec = spec_of(self.job);
         // A suspended Job without work completes without ever starting.
         let never_started = spec.suspend == Some(true) && spec.completions == Some(0);
@@ -128,7 +133,7 @@ impl Change<'_> {
             && uncounted.succeeded.iter().chain(&uncounted.failed).any(|uids| !uids.is_empty())
         {
             let path = self.path.child("uncountedTerminatedPods");
-            errors.push(Error::invalid(&path, json_of(uncounted), "must be empty for finished job"));
+            errors.push(Error::invalid(&path, to_json(uncounted), "must be empty for finished job"));
         }
         errors
     }
@@ -145,7 +150,7 @@ impl Change<'_> {
             indexes::parse(text, completions).map_err(told)
         };
         let completed_changed = new.completed_indexes != old.completed_indexes;
-        let completed = said(&new.completed_indexes).map(|text| (text, parsed("completedIndexes", text)));
+        let completed = non_empty(&new.completed_indexes).map(|text| (text, parsed("completedIndexes", text)));
         if let Some((text, parsed)) = completed.as_ref().filter(|_| completed_changed) {
             errors.extend(parsed.as_ref().err().cloned());
             if spec.completion_mode.as_deref() != Some("Indexed") {
@@ -164,7 +169,7 @@ impl Change<'_> {
         match (parsed("failedIndexes", text), completed) {
             (Err(problem), _) => errors.extend(failed_changed.then_some(problem)),
             (Ok(failed), Some((_, Ok(completed)))) if completed_changed || failed_changed => {
-                let shared = indexes::overlap(&completed, &failed);
+                let shared = indexes::first_common_index(&completed, &failed);
                 errors.extend(shared.map(|index| {
                     let detail = format!("failedIndexes and completedIndexes overlap at index: {index}");
                     Error::invalid(&path, text, detail)
@@ -176,10 +181,12 @@ impl Change<'_> {
     }
 
     /// Pods that end, and those that are ready, of which there are no more than active ones.
-    fn busy(&self) -> ErrorList {
+    fn validate_active_counts(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
         let mut errors = ErrorList::new();
-        errors.extend(self.still("terminating", new.terminating, old.terminating).filter(|_| is_finished(new)));
+        errors.extend(
+            self.leftover_pods_error("terminating", new.terminating, old.terminating).filter(|_| is_finished(new)),
+        );
         let changed = new.ready != old.ready || new.active != old.active;
         if let Some(ready) = new.ready.filter(|ready| changed && *ready > new.active.unwrap_or(0)) {
             errors.push(Error::invalid(&self.path.child("ready"), ready, "cannot set more ready pods than active"));
@@ -191,23 +198,26 @@ impl Change<'_> {
     fn success(&self) -> ErrorList {
         let mut errors = ErrorList::new();
         for other in ["Failed", "FailureTarget"] {
-            let both = self.now("SuccessCriteriaMet") && self.now(other);
+            let both = self.has_condition("SuccessCriteriaMet") && self.has_condition(other);
             let detail = format!("cannot set SuccessCriteriaMet=True and {other}=true conditions");
-            errors.extend(self.refused(both, &detail));
+            errors.extend(self.condition_error_if(both, &detail));
         }
-        let unmet = self.has_success_policy() && self.now("Complete") && !self.now("SuccessCriteriaMet");
+        let unmet =
+            self.has_success_policy() && self.has_condition("Complete") && !self.has_condition("SuccessCriteriaMet");
         let detail = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
-        errors.extend(self.refused(unmet, detail));
+        errors.extend(self.condition_error_if(unmet, detail));
         errors
     }
 
     /// What has been reported stays: ends, counters, times.
-    fn taken_back(&self) -> ErrorList {
+    fn validate_irreversible(&self) -> ErrorList {
         let (new, old) = (&self.new, &self.old);
-        let gone = |kind: &str| is_true(old, kind) && !self.now(kind);
+        let gone = |kind: &str| is_true(old, kind) && !self.has_condition(kind);
         let mut errors = ErrorList::new();
         for kind in ["Failed", "Complete", "FailureTarget"] {
-            errors.extend(self.refused(gone(kind), &format!("cannot disable the terminal {kind}=True condition")));
+            errors.extend(
+                self.condition_error_if(gone(kind), &format!("cannot disable the terminal {kind}=True condition")),
+            );
         }
         errors.extend(self.counters());
         if let (Some(_), Some(_)) = (&new.completion_time, &old.completion_time) {
@@ -217,13 +227,14 @@ impl Change<'_> {
         let suspended = spec_of(self.job).suspend == Some(true);
         if old.start_time.is_some() && new.start_time != old.start_time && !suspended && !gone("Suspended") {
             let detail = "field is immutable for unsuspended job once set";
-            errors.push(Error::invalid(&self.path.child("startTime"), json_of(&new.start_time), detail));
+            errors.push(Error::invalid(&self.path.child("startTime"), to_json(&new.start_time), detail));
         }
         let detail = "cannot disable the SuccessCriteriaMet=True condition";
-        errors.extend(self.refused(gone("SuccessCriteriaMet"), detail));
-        let too_late = is_true(old, "Complete") && self.now("SuccessCriteriaMet") && self.changed("SuccessCriteriaMet");
+        errors.extend(self.condition_error_if(gone("SuccessCriteriaMet"), detail));
+        let too_late =
+            is_true(old, "Complete") && self.has_condition("SuccessCriteriaMet") && self.changed("SuccessCriteriaMet");
         let detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=True condition";
-        errors.extend(self.refused(too_late, detail));
+        errors.extend(self.condition_error_if(too_late, detail));
         errors
     }
 
@@ -246,12 +257,12 @@ impl Change<'_> {
     }
 
     /// The problem of pods that there still are when their Job has finished.
-    fn still(&self, name: &str, now: Option<i32>, before: Option<i32>) -> Option<Error> {
+    fn leftover_pods_error(&self, name: &str, now: Option<i32>, before: Option<i32>) -> Option<Error> {
         let count = now.filter(|count| *count > 0 && (!is_finished(&self.old) || now != before))?;
         Some(Error::invalid(&self.path.child(name), count, format!("{name}>0 is invalid for finished job")))
     }
 
-    fn now(&self, kind: &str) -> bool {
+    fn has_condition(&self, kind: &str) -> bool {
         is_true(&self.new, kind)
     }
 
@@ -263,11 +274,11 @@ impl Change<'_> {
         spec_of(self.job).success_policy.is_some()
     }
 
-    fn refused(&self, refused: bool, detail: &str) -> Option<Error> {
-        refused.then(|| self.about_conditions(detail))
+    fn condition_error_if(&self, refused: bool, detail: &str) -> Option<Error> {
+        refused.then(|| self.condition_error(detail))
     }
 
-    fn about_conditions(&self, detail: &str) -> Error {
+    fn condition_error(&self, detail: &str) -> Error {
         let path = self.path.child("conditions");
         Error { kind: ErrorKind::Invalid, path, value: None, detail: detail.to_owned() }
     }

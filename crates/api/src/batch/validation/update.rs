@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 
 use super::scheduling;
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{immutable, json_of};
+use crate::metadata::{immutable, to_json};
 
 pub(super) fn validate(new: &JobSpec, old_job: &Job, old: &JobSpec) -> ErrorList {
     let path = Path::new("spec");
@@ -22,7 +22,7 @@ pub(super) fn validate(new: &JobSpec, old_job: &Job, old: &JobSpec) -> ErrorList
     ));
     errors.extend(immutable(&new.managed_by, &old.managed_by, &path.child("managedBy")));
     errors.extend(immutable(&new.success_policy, &old.success_policy, &path.child("successPolicy")));
-    errors.extend(scheduling::variant_update(new, old));
+    errors.extend(scheduling::validate_policy_variant_unchanged(new, old));
     errors
 }
 
@@ -37,14 +37,14 @@ fn completions(new: &JobSpec, old: &JobSpec, path: &Path) -> Option<Error> {
         return None;
     }
     let detail = format!("can only be modified in tandem with {}", path.child("parallelism"));
-    Some(Error::invalid(&completions_path, json_of(&new.completions), detail))
+    Some(Error::invalid(&completions_path, to_json(&new.completions), detail))
 }
 
 /// The template is frozen, save where the Job is suspended and has no pods: then a queueing system may still steer
 /// where the pods go and how much they ask for.
 fn template(new: &JobSpec, old_job: &Job, old: &JobSpec, path: &Path) -> Option<Error> {
     let path = path.child("template");
-    if !is_at_rest(old_job, old) {
+    if !is_suspended_without_pods(old_job, old) {
         return immutable(&new.template, &old.template, &path);
     }
     let mut expected = old.template.clone();
@@ -54,7 +54,7 @@ fn template(new: &JobSpec, old_job: &Job, old: &JobSpec, path: &Path) -> Option<
 }
 
 /// Suspended, seen to be suspended, and without pods.
-fn is_at_rest(job: &Job, spec: &JobSpec) -> bool {
+fn is_suspended_without_pods(job: &Job, spec: &JobSpec) -> bool {
     let status = job.status.clone().unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
     let seen = conditions.iter().any(|condition| condition.type_ == "Suspended" && condition.status == "True");

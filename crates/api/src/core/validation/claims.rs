@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PodResourceClaim, PodSpec, ResourceRequirements};
 
-use super::declared::Declared;
+use super::declared_names::DeclaredNames;
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{breaches, json_of, names};
+use crate::metadata::{names, to_json, violations};
 
 /// So many claims are named where a container takes one that the pod does not have.
-const NAMED_MAX: usize = 32;
+const MAX_LISTED_CLAIMS: usize = 32;
 
 /// Judges the claims of a pod: named, once each, and each with one source.
 pub fn validate(spec: &PodSpec, path: &Path) -> ErrorList {
@@ -23,7 +23,7 @@ fn claim_problems<'a>(claim: &'a PodResourceClaim, taken: &mut BTreeSet<&'a str>
     let mut errors = match name {
         "" => vec![Error::required(&name_path, "")],
         name if !taken.insert(name) => vec![Error::duplicate(&name_path, name)],
-        name => breaches(names::dns_label, name, &name_path),
+        name => violations(names::dns_label, name, &name_path),
     };
     let sources = [
         ("resourceClaimName", &claim.resource_claim_name),
@@ -34,15 +34,19 @@ fn claim_problems<'a>(claim: &'a PodResourceClaim, taken: &mut BTreeSet<&'a str>
         1 => None,
         _ => Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"),
     };
-    errors.extend(problem.map(|detail| Error::invalid(path, json_of(claim), detail)));
+    errors.extend(problem.map(|detail| Error::invalid(path, to_json(claim), detail)));
     for (field, source) in sources {
-        errors.extend(source.iter().flat_map(|name| breaches(names::dns_subdomain, name, &path.child(field))));
+        errors.extend(source.iter().flat_map(|name| violations(names::dns_subdomain, name, &path.child(field))));
     }
     errors
 }
 
 /// Judges the claims that a container takes: each is one of its pod's.
-pub fn validate_taken(resources: &ResourceRequirements, declared: &Declared<'_>, path: &Path) -> ErrorList {
+pub fn validate_container_claims(
+    resources: &ResourceRequirements,
+    declared: &DeclaredNames<'_>,
+    path: &Path,
+) -> ErrorList {
     // The requests of each claim that are taken; the empty one is the whole of it.
     let mut taken: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut errors = ErrorList::new();
@@ -54,7 +58,7 @@ pub fn validate_taken(resources: &ResourceRequirements, declared: &Declared<'_>,
             continue;
         }
         if !request.is_empty() {
-            errors.extend(breaches(names::dns_label, request, &path.child("request")));
+            errors.extend(violations(names::dns_label, request, &path.child("request")));
         }
         let requests = taken.entry(name).or_default();
         // The whole of a claim and one request of it overlap.
@@ -78,8 +82,8 @@ fn unknown_detail(known: &BTreeSet<&str>) -> String {
     if known.is_empty() {
         return format!("{place} which is empty");
     }
-    let mut names: Vec<&str> = known.iter().take(NAMED_MAX).copied().collect();
-    if known.len() > NAMED_MAX {
+    let mut names: Vec<&str> = known.iter().take(MAX_LISTED_CLAIMS).copied().collect();
+    if known.len() > MAX_LISTED_CLAIMS {
         names.push("...");
     }
     format!("{place}: {}", names.join(", "))

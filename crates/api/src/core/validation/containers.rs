@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec, VolumeMount};
 
-use super::declared::Declared;
-use super::pod_spec::{SpecOf, one_of};
-use super::volumes::below_problems;
-use super::{between, claims, environment, probes, resources, restart, security};
+use super::declared_names::DeclaredNames;
+use super::pod_spec::{SpecParent, one_of};
+use super::volumes::descending_path_problems;
+use super::{claims, environment, out_of_range_message, probes, resources, restart, security};
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{names, push_all, said};
+use crate::metadata::{names, non_empty, push_violations};
 
 /// Whether what is mounted below a read-only mount is read-only, too.
 const RECURSIVE: [&str; 3] = ["Disabled", "Enabled", "IfPossible"];
@@ -17,7 +17,7 @@ const RECURSIVE: [&str; 3] = ["Disabled", "Enabled", "IfPossible"];
 const PROPAGATIONS: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
 
 /// Judges all containers of a spec, which can refer to what is `declared`.
-pub fn validate(spec: &PodSpec, of: SpecOf, declared: &Declared<'_>, path: &Path, errors: &mut ErrorList) {
+pub fn validate(spec: &PodSpec, of: SpecParent, declared: &DeclaredNames<'_>, path: &Path, errors: &mut ErrorList) {
     let main_path = path.child("containers");
     let init_path = path.child("initContainers");
     let init = spec.init_containers.as_deref().unwrap_or_default();
@@ -46,7 +46,7 @@ pub fn validate(spec: &PodSpec, of: SpecOf, declared: &Declared<'_>, path: &Path
                 validate_unique_name(container, &mut taken, &path, errors);
             }
             if !runs_on {
-                errors.extend(probes::validate_none(container, &path));
+                errors.extend(probes::validate_absent(container, &path));
             }
         }
         validate_host_ports(containers, path, errors);
@@ -60,7 +60,7 @@ fn validate_name(container: &Container, path: &Path, errors: &mut ErrorList) {
     let path = path.child("name");
     match container.name.as_str() {
         "" => errors.push(Error::required(&path, "")),
-        name => push_all(names::dns_label(name), name, &path, errors),
+        name => push_violations(names::dns_label(name), name, &path, errors),
     }
 }
 
@@ -79,7 +79,7 @@ fn validate_unique_name<'a>(
 fn validate_container(
     container: &Container,
     spec: &PodSpec,
-    declared: &Declared<'_>,
+    declared: &DeclaredNames<'_>,
     path: &Path,
     errors: &mut ErrorList,
 ) {
@@ -107,7 +107,7 @@ fn validate_container(
     if let Some(requirements) = &container.resources {
         let path = path.child("resources");
         resources::validate(requirements, &path, errors);
-        errors.extend(claims::validate_taken(requirements, declared, &path));
+        errors.extend(claims::validate_container_claims(requirements, declared, &path));
     }
     errors.extend(restart::validate_resize(container, spec.restart_policy.as_deref().unwrap_or(""), path));
     if let Some(context) = &container.security_context {
@@ -124,7 +124,7 @@ fn validate_ports(ports: &[ContainerPort], path: &Path, errors: &mut ErrorList) 
             if problems.is_empty() && !taken.insert(name) {
                 errors.push(Error::duplicate(&path.child("name"), name));
             }
-            push_all(problems, name, &path.child("name"), errors);
+            push_violations(problems, name, &path.child("name"), errors);
         }
         if port.container_port == 0 {
             errors.push(Error::required(&path.child("containerPort"), ""));
@@ -140,7 +140,7 @@ fn validate_ports(ports: &[ContainerPort], path: &Path, errors: &mut ErrorList) 
 
 fn validate_port_number(number: i32, path: &Path, errors: &mut ErrorList) {
     if !(1..=65535).contains(&number) {
-        errors.push(Error::invalid(path, number, between(1, 65535)));
+        errors.push(Error::invalid(path, number, out_of_range_message(1, 65535)));
     }
 }
 
@@ -163,11 +163,11 @@ fn validate_host_ports(containers: &[Container], path: &Path, errors: &mut Error
 }
 
 /// On the node's own network a port of the container is a port of the node.
-fn validate_host_network_ports(spec: &PodSpec, of: SpecOf, path: &Path, errors: &mut ErrorList) {
+fn validate_host_network_ports(spec: &PodSpec, of: SpecParent, path: &Path, errors: &mut ErrorList) {
     for (index, container) in spec.containers.iter().enumerate() {
         for (port_index, port) in container.ports.iter().flatten().enumerate() {
             let host_port = port.host_port.unwrap_or(0);
-            let left_open = of == SpecOf::Template && host_port == 0;
+            let left_open = of == SpecParent::Template && host_port == 0;
             if host_port != port.container_port && !left_open {
                 let path = path.index(index).child("ports").index(port_index).child("hostPort");
                 let detail = "must match `containerPort` when `hostNetwork` is true";
@@ -201,14 +201,15 @@ fn validate_mounts(container: &Container, volumes: &BTreeSet<&str>, list: &Path,
 
 /// Where below the volume the mount begins. Mostly told without its place in the list.
 fn sub_path_problems(mount: &VolumeMount, list: &Path, path: &Path) -> ErrorList {
-    let (plain, expanded) = (said(&mount.sub_path), said(&mount.sub_path_expr));
-    let mut errors: ErrorList = plain.iter().flat_map(|place| below_problems(place, &list.child("subPath"))).collect();
+    let (plain, expanded) = (non_empty(&mount.sub_path), non_empty(&mount.sub_path_expr));
+    let mut errors: ErrorList =
+        plain.iter().flat_map(|place| descending_path_problems(place, &list.child("subPath"))).collect();
     if let Some(place) = expanded {
         if plain.is_some() {
             let detail = "subPathExpr and subPath are mutually exclusive";
             errors.push(Error::invalid(&path.child("subPathExpr"), place, detail));
         }
-        errors.extend(below_problems(place, &list.child("subPathExpr")));
+        errors.extend(descending_path_problems(place, &list.child("subPathExpr")));
     }
     errors
 }
@@ -244,7 +245,7 @@ fn recursion_problems(mount: &VolumeMount, path: &Path) -> ErrorList {
 }
 
 /// Raw devices: volumes that can be one, each once and at a path of its own, and none that is mounted too.
-fn validate_devices(container: &Container, declared: &Declared<'_>, path: &Path, errors: &mut ErrorList) {
+fn validate_devices(container: &Container, declared: &DeclaredNames<'_>, path: &Path, errors: &mut ErrorList) {
     let mut taken = BTreeSet::new();
     let mounted: BTreeSet<&str> = container.volume_mounts.iter().flatten().map(|mount| mount.name.as_str()).collect();
     for (index, device) in container.volume_devices.iter().flatten().enumerate() {

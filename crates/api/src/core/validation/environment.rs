@@ -4,11 +4,11 @@ use k8s_openapi::api::core::v1::{
     Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector,
 };
 
-use super::declared::Declared;
+use super::declared_names::DeclaredNames;
 use super::volumes::backstep_problem;
 
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{breaches, names};
+use crate::metadata::{names, violations};
 
 /// The fields of a pod that a variable can have, in the order in which messages list them.
 const FIELDS: [&str; 9] = [
@@ -23,7 +23,7 @@ const FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 /// Fields of a pod that are known, but are no text.
-const FIELDS_ELSEWHERE: [&str; 6] = [
+const NON_ENV_FIELDS: [&str; 6] = [
     "metadata.annotations",
     "metadata.labels",
     "spec.restartPolicy",
@@ -42,20 +42,20 @@ const RESOURCES: [&str; 6] = [
 const MORE_THAN_ONE: &str = "may not have more than one field specified at a time";
 
 /// Judges the variables of a container, then the lists that it takes over.
-pub fn validate(container: &Container, declared: &Declared<'_>, path: &Path) -> ErrorList {
+pub fn validate(container: &Container, declared: &DeclaredNames<'_>, path: &Path) -> ErrorList {
     let variables = container.env.iter().flatten().enumerate();
     let taken_over = container.env_from.iter().flatten().enumerate();
     let (env, env_from) = (path.child("env"), path.child("envFrom"));
     variables
         .flat_map(|(index, variable)| variable_problems(variable, declared, &env.index(index)))
-        .chain(taken_over.flat_map(|(index, source)| list_problems(source, &env_from, index)))
+        .chain(taken_over.flat_map(|(index, source)| env_from_problems(source, &env_from, index)))
         .collect()
 }
 
-fn variable_problems(variable: &EnvVar, declared: &Declared<'_>, path: &Path) -> ErrorList {
+fn variable_problems(variable: &EnvVar, declared: &DeclaredNames<'_>, path: &Path) -> ErrorList {
     let mut errors = match variable.name.as_str() {
         "" => vec![Error::required(&path.child("name"), "")],
-        name => breaches(variable_name, name, &path.child("name")),
+        name => violations(variable_name, name, &path.child("name")),
     };
     if let Some(source) = &variable.value_from {
         let has_value = variable.value.as_deref().is_some_and(|value| !value.is_empty());
@@ -88,7 +88,7 @@ fn source_problems(source: &EnvVarSource, has_value: bool, path: &Path) -> Error
     for (field, from) in keys {
         let Some((name, key)) = from else { continue };
         let path = path.child(field);
-        let mut errors = breaches(names::dns_subdomain, name, &path.child("name"));
+        let mut errors = violations(names::dns_subdomain, name, &path.child("name"));
         errors.extend(key_problems(key, &path.child("key")));
         found.push(errors);
     }
@@ -114,7 +114,7 @@ fn source_problems(source: &EnvVarSource, has_value: bool, path: &Path) -> Error
 }
 
 /// A file that variables are read from lies in an empty directory of the pod.
-fn file_volume_problem(file: &FileKeySelector, declared: &Declared<'_>, path: &Path) -> Option<Error> {
+fn file_volume_problem(file: &FileKeySelector, declared: &DeclaredNames<'_>, path: &Path) -> Option<Error> {
     let path = path.child("fileKeyRef").child("volumeName");
     let name = file.volume_name.as_str();
     match declared.volumes.get(name) {
@@ -138,11 +138,11 @@ fn field_problems(field: &ObjectFieldSelector, path: &Path) -> ErrorList {
         return vec![Error::invalid(&path_of, name, detail)];
     }
     if let Some((_, key)) = subscript(name) {
-        return breaches(names::qualified_name, key, path);
+        return violations(names::qualified_name, key, path);
     }
     if FIELDS.contains(&name) {
         ErrorList::new()
-    } else if FIELDS_ELSEWHERE.contains(&name) {
+    } else if NON_ENV_FIELDS.contains(&name) {
         vec![Error::not_supported(&path_of, name, &FIELDS)]
     } else {
         let detail = format!("error converting fieldPath: field label not supported: {name}");
@@ -157,7 +157,7 @@ fn subscript(path: &str) -> Option<(&str, &str)> {
 }
 
 fn key_problems(key: &str, path: &Path) -> ErrorList {
-    if key.is_empty() { vec![Error::required(path, "")] } else { breaches(config_key, key, path) }
+    if key.is_empty() { vec![Error::required(path, "")] } else { violations(config_key, key, path) }
 }
 
 fn config_key(key: &str) -> Vec<String> {
@@ -180,10 +180,10 @@ fn variable_name(name: &str) -> Vec<String> {
     if name.bytes().all(known) { Vec::new() } else { vec![detail.to_owned()] }
 }
 
-fn list_problems(source: &EnvFromSource, list: &Path, index: usize) -> ErrorList {
+fn env_from_problems(source: &EnvFromSource, list: &Path, index: usize) -> ErrorList {
     let path = list.index(index);
     let prefix = source.prefix.as_deref().unwrap_or("");
-    let mut errors = breaches(variable_name, prefix, &path.child("prefix"));
+    let mut errors = violations(variable_name, prefix, &path.child("prefix"));
     let references = [
         ("configMapRef", source.config_map_ref.as_ref().map(|from| &from.name)),
         ("secretRef", source.secret_ref.as_ref().map(|from| &from.name)),
@@ -194,7 +194,7 @@ fn list_problems(source: &EnvFromSource, list: &Path, index: usize) -> ErrorList
         if name.is_empty() {
             errors.push(Error::required(&path, ""));
         } else {
-            errors.extend(breaches(names::dns_subdomain, name, &path));
+            errors.extend(violations(names::dns_subdomain, name, &path));
         }
     }
     let problem = match given.len() {

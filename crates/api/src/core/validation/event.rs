@@ -6,20 +6,20 @@ use k8s_openapi::api::core::v1::Event;
 
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{self, breaches, immutable, names, said};
+use crate::metadata::{self, immutable, names, non_empty, violations};
 
-type TextOf = fn(&Event) -> &Option<String>;
+type EventTextField = fn(&Event) -> &Option<String>;
 
 /// The texts of the newer form: whether there must be one, and how many bytes it may have.
-const TEXTS: [(&str, TextOf, Presence, usize); 4] = [
-    ("reportingInstance", |event| &event.reporting_instance, Presence::Required, 128),
-    ("action", |event| &event.action, Presence::Required, 128),
-    ("reason", |event| &event.reason, Presence::Required, 128),
-    ("message", |event| &event.message, Presence::Optional, 1024),
+const TEXTS: [(&str, EventTextField, TextPresence, usize); 4] = [
+    ("reportingInstance", |event| &event.reporting_instance, TextPresence::Required, 128),
+    ("action", |event| &event.action, TextPresence::Required, 128),
+    ("reason", |event| &event.reason, TextPresence::Required, 128),
+    ("message", |event| &event.message, TextPresence::Optional, 1024),
 ];
 
 #[derive(PartialEq)]
-enum Presence {
+enum TextPresence {
     Required,
     Optional,
 }
@@ -52,7 +52,7 @@ pub fn validate_create_in_events_group(event: &Event) -> ErrorList {
     if event.event_time.is_none() {
         errors.push(Error::required(&Path::new("eventTime"), ""));
     }
-    let kind = said(&event.type_).unwrap_or("");
+    let kind = non_empty(&event.type_).unwrap_or("");
     if !matches!(kind, "Normal" | "Warning") {
         errors.push(Error::invalid(&Path::new("type"), "", format!("has invalid value: {kind}")));
     }
@@ -61,7 +61,7 @@ pub fn validate_create_in_events_group(event: &Event) -> ErrorList {
         ("firstTimestamp", event.first_timestamp.is_some()),
         ("lastTimestamp", event.last_timestamp.is_some()),
         ("count", event.count.unwrap_or(0) != 0),
-        ("source", source.is_some_and(|source| said(&source.component).or(said(&source.host)).is_some())),
+        ("source", source.is_some_and(|source| non_empty(&source.component).or(non_empty(&source.host)).is_some())),
     ];
     let is_set = is_set.into_iter().filter(|(_, is_set)| *is_set);
     errors.extend(is_set.map(|(field, _)| Error::invalid(&Path::new(field), "", "needs to be unset")));
@@ -75,32 +75,32 @@ pub fn validate_update_in_events_group(new: &Event, old: &Event) -> ErrorList {
     if new.series != old.series {
         errors.extend(series_problems(new));
     }
-    errors.extend(FROZEN.iter().filter_map(|(field, changed)| changed(new, old, &Path::new(field))));
+    errors.extend(IMMUTABLE_FIELDS.iter().filter_map(|(field, changed)| changed(new, old, &Path::new(field))));
     errors
 }
 
 /// The error of a change of one field, from the new event and the old.
-type ChangeOf = fn(&Event, &Event, &Path) -> Option<Error>;
+type EventChangeCheck = fn(&Event, &Event, &Path) -> Option<Error>;
 
 /// What does not change in `events.k8s.io`.
-const FROZEN: [(&str, ChangeOf); 13] = [
+const IMMUTABLE_FIELDS: [(&str, EventChangeCheck); 13] = [
     ("involvedObject", |new, old, path| immutable(&new.involved_object, &old.involved_object, path)),
-    ("reason", |new, old, path| same_text(&new.reason, &old.reason, path)),
-    ("message", |new, old, path| same_text(&new.message, &old.message, path)),
+    ("reason", |new, old, path| text_unchanged(&new.reason, &old.reason, path)),
+    ("message", |new, old, path| text_unchanged(&new.message, &old.message, path)),
     ("source", |new, old, path| immutable(&new.source, &old.source, path)),
     ("firstTimestamp", |new, old, path| immutable(&new.first_timestamp, &old.first_timestamp, path)),
     ("lastTimestamp", |new, old, path| immutable(&new.last_timestamp, &old.last_timestamp, path)),
     ("count", |new, old, path| immutable(&new.count.unwrap_or(0), &old.count.unwrap_or(0), path)),
-    ("type", |new, old, path| same_text(&new.type_, &old.type_, path)),
+    ("type", |new, old, path| text_unchanged(&new.type_, &old.type_, path)),
     ("eventTime", |new, old, path| immutable(&new.event_time, &old.event_time, path)),
-    ("action", |new, old, path| same_text(&new.action, &old.action, path)),
+    ("action", |new, old, path| text_unchanged(&new.action, &old.action, path)),
     ("related", |new, old, path| immutable(&new.related, &old.related, path)),
-    (REPORTING_CONTROLLER, |new, old, path| same_text(&new.reporting_component, &old.reporting_component, path)),
-    ("reportingInstance", |new, old, path| same_text(&new.reporting_instance, &old.reporting_instance, path)),
+    (REPORTING_CONTROLLER, |new, old, path| text_unchanged(&new.reporting_component, &old.reporting_component, path)),
+    ("reportingInstance", |new, old, path| text_unchanged(&new.reporting_instance, &old.reporting_instance, path)),
 ];
 
-fn same_text(new: &Option<String>, old: &Option<String>, path: &Path) -> Option<Error> {
-    immutable(&said(new).unwrap_or(""), &said(old).unwrap_or(""), path)
+fn text_unchanged(new: &Option<String>, old: &Option<String>, path: &Path) -> Option<Error> {
+    immutable(&non_empty(new).unwrap_or(""), &non_empty(old).unwrap_or(""), path)
 }
 
 /// A series is one of several events, the last of which was at some time.
@@ -123,14 +123,14 @@ fn problems(event: &Event, reporter: &'static str) -> impl Iterator<Item = Error
 /// An event stands where its object does. Those about objects without a namespace are kept in `default`, newer ones
 /// also in `kube-system`; a newer one about an object with a namespace may stand anywhere.
 fn namespace_problem(event: &Event) -> Option<Error> {
-    let about = said(&event.involved_object.namespace);
+    let about = non_empty(&event.involved_object.namespace);
     let places: &[&str] = match (about, &event.event_time) {
         (Some(_), Some(_)) => return None,
         (Some(about), None) => &[about],
         (None, Some(_)) => &["default", "kube-system"],
         (None, None) => &["", "default"],
     };
-    let place = said(&event.metadata.namespace).unwrap_or("");
+    let place = non_empty(&event.metadata.namespace).unwrap_or("");
     (!places.contains(&place)).then(|| {
         let path = Path::new("involvedObject").child("namespace");
         Error::invalid(&path, about.unwrap_or(""), "does not match event.namespace")
@@ -140,14 +140,14 @@ fn namespace_problem(event: &Event) -> Option<Error> {
 /// The empty name is told both that it is missing and what it should look like.
 fn component_problems(event: &Event, reporter: &str) -> ErrorList {
     let path = Path::new(reporter);
-    let component = said(&event.reporting_component).unwrap_or("");
+    let component = non_empty(&event.reporting_component).unwrap_or("");
     let missing = component.is_empty().then(|| Error::required(&path, ""));
-    missing.into_iter().chain(breaches(names::qualified_name, component, &path)).collect()
+    missing.into_iter().chain(violations(names::qualified_name, component, &path)).collect()
 }
 
 fn text_problems(event: &Event) -> impl Iterator<Item = Error> {
-    TEXTS.iter().filter_map(|(field, text, presence, bytes_max)| match said(text(event)) {
-        None => (*presence == Presence::Required).then(|| Error::required(&Path::new(field), "")),
+    TEXTS.iter().filter_map(|(field, text, presence, bytes_max)| match non_empty(text(event)) {
+        None => (*presence == TextPresence::Required).then(|| Error::required(&Path::new(field), "")),
         Some(text) => (text.len() > *bytes_max).then(|| {
             // The value is left out of the message: it is too long to be shown.
             Error::invalid(&Path::new(field), "", format!("can have at most {bytes_max} characters"))

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Namespace;
 
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{self, STANDARD_FINALIZERS, names, push_all};
+use crate::metadata::{self, STANDARD_FINALIZERS, names, push_violations};
 
 /// What is wrong with a namespace to be created.
 pub fn validate_create(namespace: &Namespace, _gates: &Gates) -> ErrorList {
@@ -24,7 +24,7 @@ fn finalizers(namespace: &Namespace) -> impl Iterator<Item = &String> {
 /// A finalizer is the one of the system, or carries the prefix of who removes it.
 fn finalizer_problems(finalizer: &str, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
-    push_all(names::qualified_name(finalizer), finalizer, path, &mut errors);
+    push_violations(names::qualified_name(finalizer), finalizer, path, &mut errors);
     if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer) {
         let detail = "name is neither a standard finalizer name nor is it fully qualified";
         errors.push(Error::invalid(path, finalizer, detail));

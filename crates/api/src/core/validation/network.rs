@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{HostAlias, PodDNSConfig, PodSpec};
 
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{breaches, json_of, names, said};
+use crate::metadata::{names, non_empty, to_json, violations};
 
-const NAMESERVERS_MAX: usize = 3;
-const SEARCHES_MAX: usize = 32;
-const SEARCH_BYTES_MAX: usize = 2048;
-const HOST_NAME_BYTES_MAX: usize = 64;
+const MAX_NAMESERVERS: usize = 3;
+const MAX_SEARCHES: usize = 32;
+const MAX_SEARCH_BYTES: usize = 2048;
+const MAX_HOST_NAME_BYTES: usize = 64;
 
 /// Judges how a pod looks up names.
 pub fn validate_dns(spec: &PodSpec, path: &Path) -> ErrorList {
@@ -33,15 +33,15 @@ fn config_problems(config: &PodDNSConfig, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     let servers = config.nameservers.as_deref().unwrap_or_default();
     let servers_path = path.child("nameservers");
-    if servers.len() > NAMESERVERS_MAX {
-        let detail = format!("must not have more than {NAMESERVERS_MAX} nameservers");
-        errors.push(Error::invalid(&servers_path, json_of(&servers), detail));
+    if servers.len() > MAX_NAMESERVERS {
+        let detail = format!("must not have more than {MAX_NAMESERVERS} nameservers");
+        errors.push(Error::invalid(&servers_path, to_json(&servers), detail));
     }
     let servers = servers.iter().enumerate();
-    errors.extend(servers.flat_map(|(index, server)| breaches(address, server, &servers_path.index(index))));
+    errors.extend(servers.flat_map(|(index, server)| violations(address, server, &servers_path.index(index))));
     errors.extend(search_problems(config.searches.as_deref().unwrap_or_default(), &path.child("searches")));
     for (index, option) in config.options.iter().flatten().enumerate() {
-        if said(&option.name).is_none() {
+        if non_empty(&option.name).is_none() {
             errors.push(Error::required(&path.child("options").index(index), "must not be empty"));
         }
     }
@@ -50,19 +50,19 @@ fn config_problems(config: &PodDNSConfig, path: &Path) -> ErrorList {
 
 fn search_problems(searches: &[String], path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
-    if searches.len() > SEARCHES_MAX {
-        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
-        errors.push(Error::invalid(path, json_of(&searches), detail));
+    if searches.len() > MAX_SEARCHES {
+        let detail = format!("must not have more than {MAX_SEARCHES} search paths");
+        errors.push(Error::invalid(path, to_json(&searches), detail));
     }
-    if searches.join(" ").len() > SEARCH_BYTES_MAX {
+    if searches.join(" ").len() > MAX_SEARCH_BYTES {
         let detail =
-            format!("must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search list");
-        errors.push(Error::invalid(path, json_of(&searches), detail));
+            format!("must not have more than {MAX_SEARCH_BYTES} characters (including spaces) in the search list");
+        errors.push(Error::invalid(path, to_json(&searches), detail));
     }
     for (index, search) in searches.iter().enumerate().filter(|(_, search)| *search != ".") {
         // A dot at the end says that nothing is to be put behind it.
         let name = search.strip_suffix('.').unwrap_or(search);
-        errors.extend(breaches(names::dns_subdomain_with_underscores, name, &path.index(index)));
+        errors.extend(violations(names::dns_subdomain_with_underscores, name, &path.index(index)));
     }
     errors
 }
@@ -78,18 +78,18 @@ pub fn validate_host_name_override(spec: &PodSpec, path: &Path) -> ErrorList {
     if spec.host_network == Some(true) {
         errors.push(Error::forbidden(&path, "may not be specified when hostNetwork is true"));
     }
-    if name.len() > HOST_NAME_BYTES_MAX {
-        errors.push(Error::too_long(&path, HOST_NAME_BYTES_MAX));
+    if name.len() > MAX_HOST_NAME_BYTES {
+        errors.push(Error::too_long(&path, MAX_HOST_NAME_BYTES));
     }
-    errors.extend(breaches(names::dns_subdomain, name, &path));
+    errors.extend(violations(names::dns_subdomain, name, &path));
     errors
 }
 
 /// Judges the host name of a pod and the domain it stands in.
 pub fn validate_host_name(spec: &PodSpec, path: &Path) -> ErrorList {
     let names = [("hostname", &spec.hostname), ("subdomain", &spec.subdomain)];
-    let said = names.into_iter().filter_map(|(field, name)| Some((field, said(name)?)));
-    said.flat_map(|(field, name)| breaches(names::dns_label, name, &path.child(field))).collect()
+    let said = names.into_iter().filter_map(|(field, name)| Some((field, non_empty(name)?)));
+    said.flat_map(|(field, name)| violations(names::dns_label, name, &path.child(field))).collect()
 }
 
 /// Judges the hosts that a pod knows by name without looking them up.
@@ -101,8 +101,8 @@ pub fn validate_host_aliases(spec: &PodSpec, path: &Path) -> ErrorList {
 fn alias_problems(alias: &HostAlias, path: &Path) -> ErrorList {
     let hosts = alias.hostnames.iter().flatten().enumerate();
     let path_of = path.child("hostnames");
-    let problems = hosts.flat_map(|(index, host)| breaches(names::dns_subdomain, host, &path_of.index(index)));
-    breaches(address, &alias.ip, &path.child("ip")).into_iter().chain(problems).collect()
+    let problems = hosts.flat_map(|(index, host)| violations(names::dns_subdomain, host, &path_of.index(index)));
+    violations(address, &alias.ip, &path.child("ip")).into_iter().chain(problems).collect()
 }
 
 /// Judges the operating system that a pod says it needs.

@@ -7,7 +7,7 @@ use super::placement::{effect_problem, one_label_value, repeated};
 use super::resources;
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{self, breaches, json_of, names, said};
+use crate::metadata::{self, names, non_empty, to_json, violations};
 
 /// What is wrong with a node to be created.
 pub fn validate_create(node: &Node, _gates: &Gates) -> ErrorList {
@@ -24,7 +24,7 @@ pub fn validate_update(new: &Node, old: &Node, _gates: &Gates) -> ErrorList {
     let path = Path::new("spec");
     let mut errors = metadata::validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     errors.extend(amounts_problems(new));
-    errors.extend(addresses_problem(new_spec, old_spec, &path.child("podCIDRs")));
+    errors.extend(pod_cidrs_problem(new_spec, old_spec, &path.child("podCIDRs")));
     errors.extend(provider_problem(new_spec, old_spec, &path.child("providerID")));
     // Taints are judged when they change, so that a node kept with bad ones can still report.
     if new_spec.taints != old_spec.taints {
@@ -39,7 +39,7 @@ pub fn validate_status_update(new: &Node, old: &Node, gates: &Gates) -> ErrorLis
 }
 
 /// The addresses of a node's pods stay once set.
-fn addresses_problem(new: &NodeSpec, old: &NodeSpec, path: &Path) -> Option<Error> {
+fn pod_cidrs_problem(new: &NodeSpec, old: &NodeSpec, path: &Path) -> Option<Error> {
     let were_set = old.pod_cidrs.iter().flatten().next().is_some();
     let detail = "node updates may not change podCIDR except from \"\" to valid";
     (were_set && new.pod_cidrs != old.pod_cidrs).then(|| Error::forbidden(path, detail))
@@ -47,7 +47,7 @@ fn addresses_problem(new: &NodeSpec, old: &NodeSpec, path: &Path) -> Option<Erro
 
 /// The machine behind a node stays once set.
 fn provider_problem(new: &NodeSpec, old: &NodeSpec, path: &Path) -> Option<Error> {
-    let (before, after) = (said(&old.provider_id)?, said(&new.provider_id));
+    let (before, after) = (non_empty(&old.provider_id)?, non_empty(&new.provider_id));
     let change = if after.is_some() { "modified" } else { "cleared" };
     // The value is not shown; the API prints none here.
     (after != Some(before)).then(|| Error::invalid(path, Value::Null, format!("field cannot be {change} once set")))
@@ -62,7 +62,7 @@ fn taints_problems(node: &Node) -> ErrorList {
         let at = path.index(index);
         taint_problems(taint, &at).into_iter().chain(repeats.then(|| {
             let detail = "taints must be unique by key and effect pair".to_owned();
-            Error { detail, ..Error::duplicate(&at, json_of(taint)) }
+            Error { detail, ..Error::duplicate(&at, to_json(taint)) }
         }))
     };
     taints.iter().zip(repeats).enumerate().flat_map(problems).collect()
@@ -75,8 +75,8 @@ fn taint_problems(taint: &Taint, path: &Path) -> ErrorList {
         "" => Some(Error::required(&effect_path, "")),
         effect => effect_problem(effect, &effect_path),
     };
-    let mut errors = breaches(names::qualified_name, &taint.key, &path.child("key"));
-    errors.extend(breaches(one_label_value, value, &path.child("value")));
+    let mut errors = violations(names::qualified_name, &taint.key, &path.child("key"));
+    errors.extend(violations(one_label_value, value, &path.child("value")));
     errors.extend(effect);
     errors
 }

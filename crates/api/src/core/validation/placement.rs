@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::field::{Error, ErrorList, Path};
 use crate::metadata::names::{self, NameRule};
-use crate::metadata::{breaches, said};
+use crate::metadata::{non_empty, violations};
 use crate::selector::validate_label_selector;
 
 const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -29,18 +29,18 @@ const TOLERATION_OPERATORS: [(&str, NameRule, &str); 5] = [
 ];
 
 /// What the requirements of a node selector are about, and how they are written.
-struct Vocabulary {
-    operators: &'static [Operators],
+struct RequirementRules {
+    operators: &'static [OperatorRule],
     key: NameRule,
     /// The rule for the values of a key; a key that is not known has none.
     value: fn(&str) -> Option<NameRule>,
 }
 
 /// Two operators, how many values they take, and the error of another number of values.
-type Operators = ([&'static str; 2], fn(usize) -> bool, fn(&Path, &'static str) -> Error, &'static str);
+type OperatorRule = ([&'static str; 2], fn(usize) -> bool, fn(&Path, &'static str) -> Error, &'static str);
 
 /// The labels of a node.
-const LABELS: Vocabulary = Vocabulary {
+const NODE_LABEL_RULES: RequirementRules = RequirementRules {
     operators: &[
         (["In", "NotIn"], |count| count > 0, Error::required, "must be specified when `operator` is 'In' or 'NotIn'"),
         (
@@ -61,7 +61,7 @@ const LABELS: Vocabulary = Vocabulary {
 };
 
 /// The fields of a node, of which only the name can be asked for, and one name at a time.
-const FIELDS: Vocabulary = Vocabulary {
+const NODE_FIELD_RULES: RequirementRules = RequirementRules {
     operators: &[(
         ["In", "NotIn"],
         |count| count == 1,
@@ -76,7 +76,7 @@ const NODE_NAME: &str = "metadata.name";
 
 /// Judges tolerations.
 pub fn validate_tolerations(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
-    errors.extend(each(&spec.tolerations, path, toleration_problems));
+    errors.extend(item_problems(&spec.tolerations, path, toleration_problems));
 }
 
 /// Judges node affinity, and the weights and topology keys of the affinity between pods.
@@ -98,8 +98,8 @@ pub fn validate_affinity(affinity: &Affinity, path: &Path, errors: &mut ErrorLis
 
 /// Judges the conditions that a pod waits for before it counts as ready.
 pub fn validate_readiness_gates(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
-    errors.extend(each(&spec.readiness_gates, path, |gate, path| {
-        breaches(names::qualified_name, &gate.condition_type, &path.child("conditionType"))
+    errors.extend(item_problems(&spec.readiness_gates, path, |gate, path| {
+        violations(names::qualified_name, &gate.condition_type, &path.child("conditionType"))
     }));
 }
 
@@ -109,7 +109,7 @@ pub fn validate_scheduling_gates(spec: &PodSpec, path: &Path, errors: &mut Error
     errors.extend(gates().zip(repeated(gates())).enumerate().flat_map(|(index, (name, repeats))| {
         let path = path.index(index);
         let duplicate = repeats.then(|| Error::duplicate(&path, name));
-        breaches(names::qualified_name, name, &path).into_iter().chain(duplicate)
+        violations(names::qualified_name, name, &path).into_iter().chain(duplicate)
     }));
 }
 
@@ -118,7 +118,7 @@ pub fn validate_scheduling_group(spec: &PodSpec, path: &Path, errors: &mut Error
     let Some(group) = &spec.scheduling_group else { return };
     let name_path = path.child("podGroupName");
     errors.extend(match &group.pod_group_name {
-        Some(name) => breaches(names::dns_subdomain, name, &name_path),
+        Some(name) => violations(names::dns_subdomain, name, &name_path),
         None => vec![Error::invalid(&name_path, Value::Null, "must specify one of: `podGroupName`")],
     });
     let has_responders = spec.eviction_responders.iter().flatten().next().is_some();
@@ -142,7 +142,7 @@ pub(super) fn repeated<K: Ord>(keys: impl Iterator<Item = K>) -> impl Iterator<I
 }
 
 /// The problems of each item of a list, at the item's place.
-fn each<'a, T: 'a>(
+fn item_problems<'a, T: 'a>(
     list: impl IntoIterator<Item = &'a Vec<T>>,
     path: &Path,
     problems: impl Fn(&T, &Path) -> ErrorList,
@@ -151,7 +151,7 @@ fn each<'a, T: 'a>(
 }
 
 fn toleration_problems(toleration: &Toleration, path: &Path) -> ErrorList {
-    let effect = said(&toleration.effect).and_then(|effect| effect_problem(effect, &path.child("effect")));
+    let effect = non_empty(&toleration.effect).and_then(|effect| effect_problem(effect, &path.child("effect")));
     key_problems(toleration, path)
         .into_iter()
         .chain(seconds_problem(toleration, &path.child("effect")))
@@ -162,8 +162,8 @@ fn toleration_problems(toleration: &Toleration, path: &Path) -> ErrorList {
 
 /// Only a toleration of everything has no key.
 fn key_problems(toleration: &Toleration, path: &Path) -> ErrorList {
-    match (said(&toleration.key), said(&toleration.operator)) {
-        (Some(key), _) => breaches(names::qualified_name, key, &path.child("key")),
+    match (non_empty(&toleration.key), non_empty(&toleration.operator)) {
+        (Some(key), _) => violations(names::qualified_name, key, &path.child("key")),
         (None, Some("Exists")) => ErrorList::new(),
         (None, operator) => {
             let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
@@ -174,17 +174,17 @@ fn key_problems(toleration: &Toleration, path: &Path) -> ErrorList {
 
 /// Only what would evict a pod can be tolerated for a while.
 fn seconds_problem(toleration: &Toleration, path: &Path) -> Option<Error> {
-    let effect = said(&toleration.effect).unwrap_or("");
+    let effect = non_empty(&toleration.effect).unwrap_or("");
     let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
     let evicts = effect == "NoExecute";
     (toleration.toleration_seconds.is_some() && !evicts).then(|| Error::invalid(path, effect, detail))
 }
 
 fn operator_and_value_problems(toleration: &Toleration, path: &Path) -> ErrorList {
-    let operator = said(&toleration.operator).unwrap_or("");
-    let value = said(&toleration.value).unwrap_or("");
+    let operator = non_empty(&toleration.operator).unwrap_or("");
+    let value = non_empty(&toleration.value).unwrap_or("");
     match TOLERATION_OPERATORS.iter().find(|(name, ..)| *name == operator) {
-        Some((_, rule, blamed)) => breaches(rule, value, &path.child(blamed)),
+        Some((_, rule, blamed)) => violations(rule, value, &path.child(blamed)),
         None => vec![Error::not_supported(&path.child("operator"), operator, &["Equal", "Exists"])],
     }
 }
@@ -206,12 +206,16 @@ fn node_affinity_problems(affinity: &NodeAffinity, path: &Path) -> ErrorList {
         let path = path.child(REQUIRED).child("nodeSelectorTerms");
         let terms = &selector.node_selector_terms;
         let none = terms.is_empty().then(|| Error::required(&path, "must have at least one node selector term"));
-        none.into_iter().chain(each([terms], &path, node_term_problems)).collect::<ErrorList>()
+        none.into_iter().chain(item_problems([terms], &path, node_term_problems)).collect::<ErrorList>()
     });
     let preferred = &affinity.preferred_during_scheduling_ignored_during_execution;
     let mut errors = required.unwrap_or_default();
-    errors.extend(each(preferred, &path.child(PREFERRED), |preferred, path| {
-        weighted(preferred.weight, path, node_term_problems(&preferred.preference, &path.child("preference")))
+    errors.extend(item_problems(preferred, &path.child(PREFERRED), |preferred, path| {
+        preference_problems(
+            preferred.weight,
+            path,
+            node_term_problems(&preferred.preference, &path.child("preference")),
+        )
     }));
     errors
 }
@@ -221,16 +225,16 @@ fn pod_terms_problems(
     preferred: &Option<Vec<WeightedPodAffinityTerm>>,
     path: &Path,
 ) -> ErrorList {
-    let mut errors = each(required, &path.child(REQUIRED), pod_term_problems);
-    errors.extend(each(preferred, &path.child(PREFERRED), |preferred, path| {
+    let mut errors = item_problems(required, &path.child(REQUIRED), pod_term_problems);
+    errors.extend(item_problems(preferred, &path.child(PREFERRED), |preferred, path| {
         let term = pod_term_problems(&preferred.pod_affinity_term, &path.child("podAffinityTerm"));
-        weighted(preferred.weight, path, term)
+        preference_problems(preferred.weight, path, term)
     }));
     errors
 }
 
 /// The problems of a preference: of its weight, then of its term.
-fn weighted(weight: i32, path: &Path, term: ErrorList) -> ErrorList {
+fn preference_problems(weight: i32, path: &Path, term: ErrorList) -> ErrorList {
     let in_range = (1..=100).contains(&weight);
     let problem = (!in_range).then(|| Error::invalid(&path.child("weight"), weight, "must be in the range 1-100"));
     problem.into_iter().chain(term).collect()
@@ -243,19 +247,23 @@ fn pod_term_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
     }
     // Each is told as one field, whichever of the list it is.
     let namespaces = term.namespaces.iter().flatten();
-    errors.extend(namespaces.flat_map(|name| breaches(names::dns_label, name, &path.child("namespace"))));
+    errors.extend(namespaces.flat_map(|name| violations(names::dns_label, name, &path.child("namespace"))));
     errors.extend(label_keys_problems(term, path));
     let path = path.child("topologyKey");
     if term.topology_key.is_empty() {
         errors.push(Error::required(&path, "can not be empty"));
     }
-    errors.extend(breaches(names::qualified_name, &term.topology_key, &path));
+    errors.extend(violations(names::qualified_name, &term.topology_key, &path));
     errors
 }
 
 /// Keys that the selector asks for besides: a new pod's own value has been merged into it, so each may stand there once.
 /// Told below the term and not below the list, at the last place of the key.
-pub(super) fn keys_asked_for_twice(keys: &[String], selector: &Option<LabelSelector>, path: &Path) -> ErrorList {
+pub(super) fn duplicate_label_keys_problems(
+    keys: &[String],
+    selector: &Option<LabelSelector>,
+    path: &Path,
+) -> ErrorList {
     let Some(selector) = selector else { return ErrorList::new() };
     let labels = selector.match_labels.iter().flatten().map(|(label, _)| label);
     let mut times: BTreeMap<&String, usize> = BTreeMap::new();
@@ -280,12 +288,12 @@ fn label_keys_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
             errors.push(Error::forbidden(&path, "must not be specified when labelSelector is not set"));
             continue;
         }
-        errors.extend(each(keys, &path, |key, path| breaches(names::qualified_name, key, path)));
+        errors.extend(item_problems(keys, &path, |key, path| violations(names::qualified_name, key, path)));
     }
     let keys = term.match_label_keys.as_deref().unwrap_or_default();
-    errors.extend(keys_asked_for_twice(keys, &term.label_selector, path));
+    errors.extend(duplicate_label_keys_problems(keys, &term.label_selector, path));
     let unwanted: BTreeSet<&String> = term.mismatch_label_keys.iter().flatten().collect();
-    errors.extend(each(&term.match_label_keys, &path.child("matchLabelKeys"), |key, path| {
+    errors.extend(item_problems(&term.match_label_keys, &path.child("matchLabelKeys"), |key, path| {
         let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
         let in_both = unwanted.contains(key).then(|| Error::invalid(path, key.as_str(), detail));
         in_both.into_iter().collect()
@@ -294,20 +302,28 @@ fn label_keys_problems(term: &PodAffinityTerm, path: &Path) -> ErrorList {
 }
 
 fn node_term_problems(term: &NodeSelectorTerm, path: &Path) -> ErrorList {
-    [("matchExpressions", &term.match_expressions, LABELS), ("matchFields", &term.match_fields, FIELDS)]
-        .into_iter()
-        .flat_map(|(field, requirements, vocabulary)| {
-            each(requirements, &path.child(field), |requirement, path| {
-                requirement_problems(requirement, &vocabulary, path)
-            })
+    [
+        ("matchExpressions", &term.match_expressions, NODE_LABEL_RULES),
+        ("matchFields", &term.match_fields, NODE_FIELD_RULES),
+    ]
+    .into_iter()
+    .flat_map(|(field, requirements, vocabulary)| {
+        item_problems(requirements, &path.child(field), |requirement, path| {
+            requirement_problems(requirement, &vocabulary, path)
         })
-        .collect()
+    })
+    .collect()
 }
 
-fn requirement_problems(requirement: &NodeSelectorRequirement, vocabulary: &Vocabulary, path: &Path) -> ErrorList {
-    let key = breaches(vocabulary.key, &requirement.key, &path.child("key"));
-    let values = (vocabulary.value)(&requirement.key)
-        .map(|rule| each(&requirement.values, &path.child("values"), |value, path| breaches(rule, value, path)));
+fn requirement_problems(
+    requirement: &NodeSelectorRequirement,
+    vocabulary: &RequirementRules,
+    path: &Path,
+) -> ErrorList {
+    let key = violations(vocabulary.key, &requirement.key, &path.child("key"));
+    let values = (vocabulary.value)(&requirement.key).map(|rule| {
+        item_problems(&requirement.values, &path.child("values"), |value, path| violations(rule, value, path))
+    });
     operator_problem(requirement, vocabulary.operators, path)
         .into_iter()
         .chain(key)
@@ -315,7 +331,7 @@ fn requirement_problems(requirement: &NodeSelectorRequirement, vocabulary: &Voca
         .collect()
 }
 
-fn operator_problem(requirement: &NodeSelectorRequirement, operators: &[Operators], path: &Path) -> Option<Error> {
+fn operator_problem(requirement: &NodeSelectorRequirement, operators: &[OperatorRule], path: &Path) -> Option<Error> {
     let operator = requirement.operator.as_str();
     let Some((_, takes, error, detail)) = operators.iter().find(|(names, ..)| names.contains(&operator)) else {
         return Some(Error::invalid(&path.child("operator"), operator, "not a valid selector operator"));

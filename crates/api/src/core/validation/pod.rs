@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::Value;
 
-use super::pod_spec::{SpecOf, validate_pod_spec};
-use super::{between, volumes};
+use super::pod_spec::{SpecParent, validate_pod_spec};
+use super::{out_of_range_message, volumes};
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{self, json_of};
+use crate::metadata::{self, to_json};
 
 /// What a user may change in the spec of a pod, as the refusal of everything else lists it.
-const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
+const MUTABLE_FIELDS: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
      `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
      set to 1 if it was previously negative)";
 
@@ -24,7 +24,7 @@ pub fn validate_create(pod: &Pod, _gates: &Gates) -> ErrorList {
     let mut errors = metadata::validate_object_meta(&pod.metadata, true, &Path::new("metadata"));
     let path = Path::new("spec");
     let spec = spec_of(pod);
-    errors.extend(validate_pod_spec(&spec, SpecOf::Pod, &path));
+    errors.extend(validate_pod_spec(&spec, SpecParent::Pod, &path));
     errors.extend(volumes::validate_tokens(&spec, &path.child("volumes")));
     if has_any(&spec.ephemeral_containers) {
         errors.push(Error::forbidden(&path.child("ephemeralContainers"), "cannot be set on create"));
@@ -43,7 +43,7 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
     errors.extend(metadata::prefix_problems(&new.metadata, &Path::new("metadata")));
     let path = Path::new("spec");
     let (new, old) = (spec_of(new), spec_of(old));
-    errors.extend(validate_pod_spec(&new, SpecOf::Pod, &path));
+    errors.extend(validate_pod_spec(&new, SpecParent::Pod, &path));
     errors.extend(volumes::validate_tokens(&new, &path.child("volumes")));
     let init = |spec: &PodSpec| spec.init_containers.as_ref().map_or(0, Vec::len);
     for (field, same) in
@@ -62,7 +62,7 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
         validate_node_selector_change(&new, &old, &path.child("nodeSelector"), &mut errors);
         errors.extend(node_terms_change_problems(&new, &old, &path.child("affinity").child("nodeAffinity")));
     }
-    validate_rest_is_unchanged(&new, &old, &path, &mut errors);
+    validate_other_fields_unchanged(&new, &old, &path, &mut errors);
     errors
 }
 
@@ -85,7 +85,7 @@ fn is_gated(spec: &PodSpec) -> bool {
 fn validate_deadline_change(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
     match (new.active_deadline_seconds, old.active_deadline_seconds) {
         (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
-            errors.push(Error::invalid(path, new, between(0, i64::from(i32::MAX))));
+            errors.push(Error::invalid(path, new, out_of_range_message(0, i64::from(i32::MAX))));
         }
         (Some(new), Some(old)) if new > old => {
             errors.push(Error::invalid(path, new, "must be less than or equal to previous value"));
@@ -127,7 +127,7 @@ fn validate_node_selector_change(new: &PodSpec, old: &PodSpec, path: &Path, erro
     let now = new.node_selector.clone().unwrap_or_default();
     if old.node_selector.iter().flatten().any(|(key, value)| now.get(key) != Some(value)) {
         let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
-        errors.push(Error::invalid(path, json_of(&new.node_selector), detail));
+        errors.push(Error::invalid(path, to_json(&new.node_selector), detail));
     }
 }
 
@@ -140,7 +140,7 @@ fn node_terms_change_problems(new: &PodSpec, old: &PodSpec, path: &Path) -> Erro
     let terms = new.unwrap_or_default();
     if terms.len() != were.len() {
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return vec![Error::invalid(&path, json_of(&new), detail)];
+        return vec![Error::invalid(&path, to_json(&new), detail)];
     }
     let only_adds = |(new, old): (&NodeSelectorTerm, &NodeSelectorTerm)| {
         let begins = |new: &Option<Vec<NodeSelectorRequirement>>, old: &Option<Vec<NodeSelectorRequirement>>| {
@@ -150,7 +150,7 @@ fn node_terms_change_problems(new: &PodSpec, old: &PodSpec, path: &Path) -> Erro
     };
     let changed = terms.iter().zip(were).enumerate().filter(|(_, pair)| !only_adds(*pair));
     let detail = "only additions are allowed (no mutations or deletions)";
-    changed.map(|(index, (term, _))| Error::invalid(&path.index(index), json_of(term), detail)).collect()
+    changed.map(|(index, (term, _))| Error::invalid(&path.index(index), to_json(term), detail)).collect()
 }
 
 fn required_node_terms(spec: &PodSpec) -> Option<&[NodeSelectorTerm]> {
@@ -167,7 +167,7 @@ fn with_node_affinity_of(old: &PodSpec, new: &PodSpec) -> Option<Affinity> {
 }
 
 /// Takes the allowed changes back and asks whether anything else differs.
-fn validate_rest_is_unchanged(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
+fn validate_other_fields_unchanged(new: &PodSpec, old: &PodSpec, path: &Path, errors: &mut ErrorList) {
     let mut rest = new.clone();
     copy_images(&mut rest.containers, &old.containers);
     if let (Some(new), Some(old)) = (&mut rest.init_containers, &old.init_containers) {
@@ -188,7 +188,7 @@ fn validate_rest_is_unchanged(new: &PodSpec, old: &PodSpec, path: &Path, errors:
     if rest != *old {
         // Upstream: a diff of the two specs in Go's notation follows. Ours names the fields.
         let detail =
-            format!("pod updates may not change fields other than {CHANGEABLE}\nchanged: {}", changed(&rest, old));
+            format!("pod updates may not change fields other than {MUTABLE_FIELDS}\nchanged: {}", changed(&rest, old));
         errors.push(Error::forbidden(path, detail));
     }
 }
@@ -201,7 +201,7 @@ fn copy_images(new: &mut [Container], old: &[Container]) {
 
 /// The fields right below the spec that differ.
 fn changed(new: &PodSpec, old: &PodSpec) -> String {
-    let (new, old) = (json_of(new), json_of(old));
+    let (new, old) = (to_json(new), to_json(old));
     let keys = |value: &Value| value.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
     let mut names: Vec<String> = keys(&new);
     let old_names: Vec<String> = keys(&old);
@@ -228,7 +228,7 @@ mod tests {
         serde_json::from_value(pod).expect("a pod")
     }
 
-    fn asks_for(expressions: Value) -> Value {
+    fn required_node_affinity(expressions: Value) -> Value {
         let required = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
     }
@@ -236,16 +236,16 @@ mod tests {
     #[test]
     fn a_gated_pod_may_ask_more_of_its_node_and_not_less() {
         let (zone, disk) = (json!({"key": "zone", "operator": "Exists"}), json!({"key": "disk", "operator": "Exists"}));
-        let one = asks_for(json!([zone]));
+        let one = required_node_affinity(json!([zone]));
         let mut preferring = one.clone();
         preferring["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
             json!([{"weight": 1, "preference": {"matchExpressions": [disk]}}]);
         let terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
         let (changed, gone) = (vec![format!("{terms}[0]")], vec![terms.to_owned()]);
         for (case, old, new, want) in [
-            ("one more", one.clone(), asks_for(json!([zone, disk])), vec![]),
-            ("one more in front", one.clone(), asks_for(json!([disk, zone])), changed.clone()),
-            ("another", one.clone(), asks_for(json!([disk])), changed),
+            ("one more", one.clone(), required_node_affinity(json!([zone, disk])), vec![]),
+            ("one more in front", one.clone(), required_node_affinity(json!([disk, zone])), changed.clone()),
+            ("another", one.clone(), required_node_affinity(json!([disk])), changed),
             ("none", one.clone(), Value::Null, gone),
             ("a wish", one.clone(), preferring, vec![]),
             ("the first", Value::Null, one, vec![]),

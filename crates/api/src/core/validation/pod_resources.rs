@@ -4,19 +4,20 @@ use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 use super::claims;
-use super::declared::Declared;
+use super::declared_names::DeclaredNames;
 use super::resources::{
-    Amounts, amount_problems, balance_problem, huge_pages_problem, is_huge_pages, is_known_elsewhere, pages_problem,
+    QuantityTexts, amount_problems, huge_pages_problem, is_huge_pages, is_non_container_resource, page_size_problem,
+    request_limit_problem,
 };
-use crate::core::pod_level;
+use crate::core::pod_level_resources;
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{breaches, json_of, names};
+use crate::metadata::{names, to_json, violations};
 use crate::quantity::Quantity;
 
 const RESOURCES: [&str; 3] = ["cpu", "hugepages-", "memory"];
 
 /// Judges what a pod asks for as a whole: by itself, and against what its containers ask for.
-pub fn validate(spec: &PodSpec, declared: &Declared<'_>, path: &Path) -> ErrorList {
+pub fn validate(spec: &PodSpec, declared: &DeclaredNames<'_>, path: &Path) -> ErrorList {
     let Some(resources) = &spec.resources else { return ErrorList::new() };
     if spec.os.as_ref().is_some_and(|os| os.name == "windows") {
         return vec![Error::forbidden(path, "may not be set for a windows pod")];
@@ -26,24 +27,24 @@ pub fn validate(spec: &PodSpec, declared: &Declared<'_>, path: &Path) -> ErrorLi
         let detail = "claims may not be set for Resources at pod-level";
         errors.push(Error::forbidden(&path.child("claims"), detail));
     }
-    let none = Amounts::new();
+    let none = QuantityTexts::new();
     let [limits, requests] = [&resources.limits, &resources.requests].map(|amounts| amounts.as_ref().unwrap_or(&none));
     errors.extend(limits.iter().flat_map(|(name, limit)| entry_problems(name, limit, &path.child("limits"))));
     for (name, request) in requests {
         errors.extend(entry_problems(name, request, &path.child("requests")));
-        errors.extend(balance_problem(name, request, limits, path));
+        errors.extend(request_limit_problem(name, request, limits, path));
     }
     errors.extend(huge_pages_problem(limits, requests, path));
-    errors.extend(claims::validate_taken(resources, declared, path));
+    errors.extend(claims::validate_container_claims(resources, declared, path));
     errors.extend(shortage_problems(spec, limits, requests, path));
     errors
 }
 
 fn entry_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     let path = path.key(name);
-    let mut errors = breaches(names::qualified_name, name, &path);
-    let is_bare = !name.contains('/') && !is_known_elsewhere(name) && name != "ephemeral-storage";
-    if errors.is_empty() && !pod_level::is_for_pods(name) {
+    let mut errors = violations(names::qualified_name, name, &path);
+    let is_bare = !name.contains('/') && !is_non_container_resource(name) && name != "ephemeral-storage";
+    if errors.is_empty() && !pod_level_resources::is_pod_level_resource(name) {
         errors.push(if is_bare {
             Error::invalid(&path, name, "must be a standard resource type or fully qualified")
         } else {
@@ -51,20 +52,21 @@ fn entry_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
         });
     }
     errors.extend(amount_problems(name, amount, &path));
-    errors.extend(pages_problem(name, amount, &path));
+    errors.extend(page_size_problem(name, amount, &path));
     errors
 }
 
 /// The whole is at least its parts: requests and huge pages in sum, limits one by one.
-fn shortage_problems(spec: &PodSpec, limits: &Amounts, requests: &Amounts, path: &Path) -> ErrorList {
-    let document = json_of(spec);
-    let sums = |side| document.as_object().map(|spec| pod_level::sums(spec, side)).unwrap_or_default();
+fn shortage_problems(spec: &PodSpec, limits: &QuantityTexts, requests: &QuantityTexts, path: &Path) -> ErrorList {
+    let document = to_json(spec);
+    let sums =
+        |side| document.as_object().map(|spec| pod_level_resources::sum_containers(spec, side)).unwrap_or_default();
     let mut errors = ErrorList::new();
     for (side, whole, counts) in
         [("requests", requests, (|_| true) as fn(&str) -> bool), ("limits", limits, is_huge_pages)]
     {
         for (name, sum) in sums(side).into_iter().filter(|(name, _)| counts(name)) {
-            if let Some(amount) = read(whole, &name).filter(|amount| *amount < sum) {
+            if let Some(amount) = parse_amount(whole, &name).filter(|amount| *amount < sum) {
                 let detail = format!("must be greater than or equal to aggregate container {side} of {sum}");
                 errors.push(Error::invalid(&path.child(side).key(&name), amount.to_string(), detail));
             }
@@ -73,7 +75,7 @@ fn shortage_problems(spec: &PodSpec, limits: &Amounts, requests: &Amounts, path:
     for (index, container) in spec.containers.iter().enumerate() {
         let Some(own) = container.resources.as_ref().and_then(|resources| resources.limits.as_ref()) else { continue };
         for name in own.keys() {
-            if let (Some(own), Some(whole)) = (read(own, name), read(limits, name))
+            if let (Some(own), Some(whole)) = (parse_amount(own, name), parse_amount(limits, name))
                 && own > whole
             {
                 let path = path.child("containers").index(index).key(name).child("limits");
@@ -85,7 +87,7 @@ fn shortage_problems(spec: &PodSpec, limits: &Amounts, requests: &Amounts, path:
     errors
 }
 
-fn read(amounts: &Amounts, name: &str) -> Option<Quantity> {
+fn parse_amount(amounts: &QuantityTexts, name: &str) -> Option<Quantity> {
     Quantity::parse(&amounts.get(name)?.0).ok()
 }
 
@@ -93,12 +95,12 @@ fn read(amounts: &Amounts, name: &str) -> Option<Quantity> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Declared, validate};
+    use super::{DeclaredNames, validate};
     use crate::field::{ErrorList, Path};
 
     fn problems(spec: Value) -> ErrorList {
         let spec = serde_json::from_value(spec).expect("a spec");
-        validate(&spec, &Declared::of(&spec, Default::default()), &Path::new("r"))
+        validate(&spec, &DeclaredNames::of(&spec, Default::default()), &Path::new("r"))
     }
 
     // Every row as the real server answers it.

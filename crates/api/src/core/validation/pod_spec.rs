@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
-use super::declared::Declared;
-use super::{between, claims, containers, network, placement, pod_resources, resources, security, spread, volumes};
+use super::declared_names::DeclaredNames;
+use super::{
+    claims, containers, network, out_of_range_message, placement, pod_resources, resources, security, topology_spread,
+    volumes,
+};
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{self, breaches, names, said};
+use crate::metadata::{self, names, non_empty, violations};
 
 /// Where a pod's spec stands; a template leaves open what is filled in when its pods are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpecOf {
+pub enum SpecParent {
     /// In a Pod.
     Pod,
     /// In a template, as in a Job.
@@ -32,9 +35,9 @@ pub fn validate_pod_template(template: &PodTemplateSpec, path: &Path) -> ErrorLi
     }
     let path = path.child("spec");
     match &template.spec {
-        None => errors.extend(validate_pod_spec(&PodSpec::default(), SpecOf::Template, &path)),
+        None => errors.extend(validate_pod_spec(&PodSpec::default(), SpecParent::Template, &path)),
         Some(spec) => {
-            errors.extend(validate_pod_spec(spec, SpecOf::Template, &path));
+            errors.extend(validate_pod_spec(spec, SpecParent::Template, &path));
             if spec.ephemeral_containers.as_ref().is_some_and(|list| !list.is_empty()) {
                 let detail = "ephemeral containers not allowed in pod template";
                 errors.push(Error::forbidden(&path.child("ephemeralContainers"), detail));
@@ -45,9 +48,9 @@ pub fn validate_pod_template(template: &PodTemplateSpec, path: &Path) -> ErrorLi
 }
 
 /// What is wrong with a defaulted pod spec.
-pub fn validate_pod_spec(spec: &PodSpec, of: SpecOf, path: &Path) -> ErrorList {
+pub fn validate_pod_spec(spec: &PodSpec, of: SpecParent, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
-    let declared = Declared::of(spec, volumes::validate(spec, &path.child("volumes"), &mut errors));
+    let declared = DeclaredNames::of(spec, volumes::validate(spec, &path.child("volumes"), &mut errors));
     errors.extend(claims::validate(spec, &path.child("resourceClaims")));
     containers::validate(spec, of, &declared, path, &mut errors);
     errors.extend(pod_resources::validate(spec, &declared, &path.child("resources")));
@@ -64,14 +67,14 @@ pub fn validate_pod_spec(spec: &PodSpec, of: SpecOf, path: &Path) -> ErrorList {
     errors.extend(network::validate_dns(spec, path));
     placement::validate_readiness_gates(spec, &path.child("readinessGates"), &mut errors);
     placement::validate_scheduling_gates(spec, &path.child("schedulingGates"), &mut errors);
-    errors.extend(spread::validate(spec, &path.child("topologySpreadConstraints")));
+    errors.extend(topology_spread::validate(spec, &path.child("topologySpreadConstraints")));
     errors.extend(network::validate_host_name_override(spec, path));
     errors.extend(subdomain(&spec.service_account_name, &path.child("serviceAccountName")));
     errors.extend(subdomain(&spec.node_name, &path.child("nodeName")));
     if let Some(seconds) = spec.active_deadline_seconds
         && !(1..=i64::from(i32::MAX)).contains(&seconds)
     {
-        let detail = between(1, i64::from(i32::MAX));
+        let detail = out_of_range_message(1, i64::from(i32::MAX));
         errors.push(Error::invalid(&path.child("activeDeadlineSeconds"), seconds, detail));
     }
     errors.extend(network::validate_host_name(spec, path));
@@ -80,7 +83,7 @@ pub fn validate_pod_spec(spec: &PodSpec, of: SpecOf, path: &Path) -> ErrorList {
     errors.extend(subdomain(&spec.priority_class_name, &path.child("priorityClassName")));
     // Nothing at all is no class; a class without a name is a bad one.
     let class = spec.runtime_class_name.iter();
-    errors.extend(class.flat_map(|name| breaches(names::dns_subdomain, name, &path.child("runtimeClassName"))));
+    errors.extend(class.flat_map(|name| violations(names::dns_subdomain, name, &path.child("runtimeClassName"))));
     if let Some(policy) = spec.preemption_policy.as_deref() {
         one_of(Some(policy), &["PreemptLowerPriority", "Never"], &path.child("preemptionPolicy"), &mut errors);
     }
@@ -103,7 +106,7 @@ fn validate_policies(spec: &PodSpec, path: &Path, errors: &mut ErrorList) {
 }
 
 fn subdomain(name: &Option<String>, path: &Path) -> ErrorList {
-    said(name).map(|name| breaches(names::dns_subdomain, name, path)).unwrap_or_default()
+    non_empty(name).map(|name| violations(names::dns_subdomain, name, path)).unwrap_or_default()
 }
 
 /// An error unless the value is one of `supported`; nothing at all is missing.
@@ -119,11 +122,11 @@ pub(super) fn one_of(value: Option<&str>, supported: &[&str], path: &Path, error
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{SpecOf, validate_pod_spec};
+    use super::{SpecParent, validate_pod_spec};
     use crate::field::Path;
 
     /// The paths and kinds of what is wrong with a pod whose one container has `container` and whose spec has `spec`.
-    fn wrong(spec: Value, container: Value) -> Vec<String> {
+    fn problems(spec: Value, container: Value) -> Vec<String> {
         let mut container = container;
         let given = [("name", json!("main")), ("image", json!("i")), ("imagePullPolicy", json!("Always"))];
         for (name, value) in given.into_iter().chain([("terminationMessagePolicy", json!("File"))]) {
@@ -134,7 +137,7 @@ mod tests {
         let mut pod = json!({"restartPolicy": "Never", "dnsPolicy": "Default", "containers": [container]});
         pod.as_object_mut().expect("a spec").extend(spec.as_object().cloned().unwrap_or_default());
         let spec = serde_json::from_value(pod).expect("a spec");
-        let errors = validate_pod_spec(&spec, SpecOf::Template, &Path::new("s"));
+        let errors = validate_pod_spec(&spec, SpecParent::Template, &Path::new("s"));
         errors.iter().map(|error| format!("{} {}", error.path, error.kind.text())).collect()
     }
 
@@ -154,7 +157,7 @@ mod tests {
             (json!({"serviceAccountName": "B_"}), "s.serviceAccountName Invalid value"),
             (json!({"securityContext": {"runAsUser": -1}}), "s.securityContext.runAsUser Invalid value"),
         ] {
-            assert_eq!(wrong(spec.clone(), json!({})), [want], "{spec}");
+            assert_eq!(problems(spec.clone(), json!({})), [want], "{spec}");
         }
         for (container, want) in [
             (json!({"terminationMessagePolicy": "x"}), "terminationMessagePolicy Unsupported value"),
@@ -174,7 +177,7 @@ mod tests {
                 "resizePolicy Invalid value",
             ),
         ] {
-            assert_eq!(wrong(json!({}), container.clone()), [format!("{c}.{want}")], "{container}");
+            assert_eq!(problems(json!({}), container.clone()), [format!("{c}.{want}")], "{container}");
         }
     }
 
@@ -186,14 +189,14 @@ mod tests {
                 "restartPolicy": policy, "startupProbe": {"exec": {"command": ["a"]}, "successThreshold": 1},
             }]})
         };
-        assert_eq!(wrong(init(Value::Null), json!({})), ["s.initContainers[0].startupProbe Forbidden"]);
-        assert_eq!(wrong(init(json!("Always")), json!({})), [""; 0]);
+        assert_eq!(problems(init(Value::Null), json!({})), ["s.initContainers[0].startupProbe Forbidden"]);
+        assert_eq!(problems(init(json!("Always")), json!({})), [""; 0]);
     }
 
     #[test]
     fn constraints_of_one_topology_are_told_where_the_first_stands() {
         let zone = json!({"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"});
         let want = "s.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate value";
-        assert_eq!(wrong(json!({"topologySpreadConstraints": [zone, zone]}), json!({})), [want]);
+        assert_eq!(problems(json!({"topologySpreadConstraints": [zone, zone]}), json!({})), [want]);
     }
 }

@@ -6,15 +6,15 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodExtendedResourceClaimStatus, PodSpec, PodStatus};
 use serde_json::Value;
 
-use super::between;
+use super::out_of_range_message;
 use super::pod::spec_of;
 use crate::field::{Error, ErrorKind, ErrorList, Path};
 use crate::gates::Gates;
-use crate::metadata::{self, breaches, immutable, json_of, names};
+use crate::metadata::{self, immutable, names, to_json, violations};
 
 const HEALTH: [&str; 3] = ["Healthy", "Unhealthy", "Unknown"];
-const USER_MAX: i64 = u32::MAX as i64;
-const GROUP_MAX: i64 = i32::MAX as i64;
+const MAX_USER_ID: i64 = u32::MAX as i64;
+const MAX_GROUP_ID: i64 = i32::MAX as i64;
 const NOT_NEGATIVE: &str = "must be a non-negative integer";
 
 /// What is wrong with a report of a pod's status. Of the spec only the node, the claims and what is said of the containers'
@@ -29,13 +29,13 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
     let (new, old) = (new.status.clone().unwrap_or_default(), old.status.clone().unwrap_or_default());
     for (index, condition) in new.conditions.iter().flatten().enumerate() {
         let path = path.child("conditions").index(index);
-        errors.extend(breaches(names::qualified_name, &condition.type_, &path.child("Type")));
+        errors.extend(violations(names::qualified_name, &condition.type_, &path.child("Type")));
         errors.extend(generation_problem(condition.observed_generation, &path));
     }
     let nominated = new.nominated_node_name.as_deref().unwrap_or("");
     if new.nominated_node_name != old.nominated_node_name && !nominated.is_empty() {
         let path = path.child("nominatedNodeName");
-        errors.extend(breaches(names::dns_subdomain, nominated, &path));
+        errors.extend(violations(names::dns_subdomain, nominated, &path));
         if old_spec.node_name.as_ref().is_some_and(|node| !node.is_empty()) {
             errors.push(Error::forbidden(&path, "may not be set on pods that are already bound to a node"));
         }
@@ -48,13 +48,13 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
     }
     errors.extend(immutable(&new.qos_class, &old.qos_class, &path.child("qosClass")));
     let pod_ips: Vec<&str> = new.pod_ips.iter().flatten().map(|address| address.ip.as_str()).collect();
-    errors.extend(addresses_problems(&pod_ips, &json_of(&new.pod_ips), &path.child("podIPs")));
+    errors.extend(addresses_problems(&pod_ips, &to_json(&new.pod_ips), &path.child("podIPs")));
     let host_ips: Vec<&str> = new.host_ips.iter().flatten().map(|address| address.ip.as_str()).collect();
     if let Some(first) = host_ips.first().filter(|first| new.host_ip.as_deref().unwrap_or("") != **first) {
         let path = path.child("hostIPs").index(0).child("ip");
         errors.push(Error::invalid(&path, *first, "must be equal to `hostIP`"));
     }
-    errors.extend(addresses_problems(&host_ips, &json_of(&new.host_ips), &path.child("hostIPs")));
+    errors.extend(addresses_problems(&host_ips, &to_json(&new.host_ips), &path.child("hostIPs")));
     for (list, statuses, containers) in containers(&new, &spec) {
         for (index, status) in statuses.iter().enumerate() {
             errors.extend(user_problems(status, &path.child(list).index(index)));
@@ -63,7 +63,7 @@ pub fn validate_update(new: &Pod, old: &Pod, _gates: &Gates) -> ErrorList {
         for (index, status) in statuses.iter().enumerate() {
             let path = path.child(list).index(index).child("allocatedResourcesStatus");
             // Of a container that the spec does not have nothing is known.
-            let asked = containers.get(status.name.as_str()).map(|container| Asked::of(container));
+            let asked = containers.get(status.name.as_str()).map(|container| RequestedResources::of(container));
             errors.extend(health_problems(status, asked.as_ref(), &path));
         }
     }
@@ -121,7 +121,7 @@ fn transition_problems(new: &PodStatus, old: &PodStatus, spec: &PodSpec, path: &
             let Some((index, now)) = now_at.get(old.name.as_str()) else { continue };
             let ended = now.state.as_ref().is_some_and(|state| state.terminated.is_some());
             let container = containers.get(old.name.as_str());
-            if !ended && !container.is_some_and(|container| restarts(container, spec, exit_code)) {
+            if !ended && !container.is_some_and(|container| will_restart(container, spec, exit_code)) {
                 let path = path.child(list).index(*index).child("state");
                 errors.push(Error::forbidden(&path, "may not be transitioned to non-terminated state"));
             }
@@ -130,7 +130,7 @@ fn transition_problems(new: &PodStatus, old: &PodStatus, spec: &PodSpec, path: &
     errors
 }
 
-fn restarts(container: &Container, spec: &PodSpec, exit_code: i32) -> bool {
+fn will_restart(container: &Container, spec: &PodSpec, exit_code: i32) -> bool {
     let rules = container.restart_policy_rules.iter().flatten();
     let meant = |rule: &&k8s_openapi::api::core::v1::ContainerRestartRule| {
         rule.exit_codes.as_ref().is_some_and(|codes| {
@@ -158,7 +158,7 @@ fn claim_problems(status: &PodStatus, spec: &PodSpec, path: &Path) -> ErrorList 
             errors.push(Error::invalid(&path.child("name"), claim.name.as_str(), detail));
         }
         let made = claim.resource_claim_name.iter();
-        errors.extend(made.flat_map(|name| breaches(names::dns_subdomain, name, &path.child("resourceClaimName"))));
+        errors.extend(made.flat_map(|name| violations(names::dns_subdomain, name, &path.child("resourceClaimName"))));
     }
     errors
 }
@@ -180,12 +180,12 @@ fn extended_claim_problems(claim: &PodExtendedResourceClaimStatus, spec: &PodSpe
             let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
             errors.push(Error::invalid(&path, container, detail));
         }
-        errors.extend(breaches(names::dns_label, &mapping.request_name, &path.child("requestName")));
+        errors.extend(violations(names::dns_label, &mapping.request_name, &path.child("requestName")));
     }
     let name_path = path.child("resourceClaimName");
     match claim.resource_claim_name.as_str() {
         "" => errors.push(Error::required(&name_path, "")),
-        name => errors.extend(breaches(names::dns_subdomain, name, &name_path)),
+        name => errors.extend(violations(names::dns_subdomain, name, &name_path)),
     }
     errors
 }
@@ -193,23 +193,24 @@ fn extended_claim_problems(claim: &PodExtendedResourceClaimStatus, spec: &PodSpe
 fn user_problems(status: &ContainerStatus, path: &Path) -> ErrorList {
     let Some(user) = status.user.as_ref().and_then(|user| user.linux.as_ref()) else { return ErrorList::new() };
     let path = path.child("user").child("linux");
-    let outside =
-        |id: i64, max: i64, path: Path| (!(0..=max).contains(&id)).then(|| Error::invalid(&path, id, between(0, max)));
+    let outside = |id: i64, max: i64, path: Path| {
+        (!(0..=max).contains(&id)).then(|| Error::invalid(&path, id, out_of_range_message(0, max)))
+    };
     let more = user.supplemental_groups.iter().flatten().enumerate();
-    let more = more.map(|(index, id)| outside(*id, GROUP_MAX, path.child("supplementalGroups").index(index)));
-    let own = [outside(user.uid, USER_MAX, path.child("uid")), outside(user.gid, GROUP_MAX, path.child("gid"))];
+    let more = more.map(|(index, id)| outside(*id, MAX_GROUP_ID, path.child("supplementalGroups").index(index)));
+    let own = [outside(user.uid, MAX_USER_ID, path.child("uid")), outside(user.gid, MAX_GROUP_ID, path.child("gid"))];
     own.into_iter().chain(more).flatten().collect()
 }
 
 /// What a container asked for, as its status names it.
-struct Asked<'a> {
+struct RequestedResources<'a> {
     /// `claim`, or `claim/request`.
     claims: BTreeSet<String>,
     resources: BTreeSet<&'a str>,
 }
 
-impl<'a> Asked<'a> {
-    fn of(container: &'a Container) -> Asked<'a> {
+impl<'a> RequestedResources<'a> {
+    fn of(container: &'a Container) -> RequestedResources<'a> {
         let resources = container.resources.iter();
         let claims = resources.clone().flat_map(|resources| resources.claims.iter().flatten());
         let claims = claims.map(|asked| match asked.request.as_deref().unwrap_or("") {
@@ -217,7 +218,7 @@ impl<'a> Asked<'a> {
             request => format!("{}/{request}", asked.name),
         });
         let names = resources.flat_map(|resources| resources.requests.iter().flatten()).map(|(name, _)| name.as_str());
-        Asked { claims: claims.collect(), resources: names.collect() }
+        RequestedResources { claims: claims.collect(), resources: names.collect() }
     }
 
     /// What is wrong with the name of a resource whose devices are told of.
@@ -235,7 +236,7 @@ impl<'a> Asked<'a> {
 }
 
 /// How the devices are that a container was given: each is one that it asked for.
-fn health_problems(status: &ContainerStatus, asked: Option<&Asked<'_>>, path: &Path) -> ErrorList {
+fn health_problems(status: &ContainerStatus, asked: Option<&RequestedResources<'_>>, path: &Path) -> ErrorList {
     let mut errors = ErrorList::new();
     for (index, resource) in status.allocated_resources_status.iter().flatten().enumerate() {
         let path = path.index(index);
@@ -296,7 +297,7 @@ mod tests {
         serde_json::from_value(pod).expect("a pod")
     }
 
-    fn told(spec: &Value, new: Value, old: Value) -> Vec<String> {
+    fn problems(spec: &Value, new: Value, old: Value) -> Vec<String> {
         let errors = validate_update(&pod(spec.clone(), new), &pod(spec.clone(), old), &Gates::default());
         errors.iter().map(|error| format!("{} {}", error.path, error.kind.text())).collect()
     }
@@ -322,11 +323,11 @@ mod tests {
             ),
         ] {
             let spec = json!({"resourceClaims": [{"name": "a", "resourceClaimName": "x"}]});
-            assert_eq!(told(&spec, status, json!({})), want);
+            assert_eq!(problems(&spec, status, json!({})), want);
         }
     }
 
-    fn ended(name: &str, state: Value) -> Value {
+    fn terminated_status(name: &str, state: Value) -> Value {
         json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state})
     }
 
@@ -355,11 +356,11 @@ mod tests {
             ),
         ] {
             let spec = json!({"restartPolicy": policy, "containers": [container]});
-            let old = json!({"containerStatuses": [ended("main", json!({"terminated": {"exitCode": exit_code}}))]});
-            let new = json!({"containerStatuses": [ended("main", json!({"running": {}}))]});
+            let old = json!({"containerStatuses": [terminated_status("main", json!({"terminated": {"exitCode": exit_code}}))]});
+            let new = json!({"containerStatuses": [terminated_status("main", json!({"running": {}}))]});
             let want = if may_start { vec![] } else { vec!["status.containerStatuses[0].state Forbidden"] };
-            assert_eq!(told(&spec, new, old.clone()), want, "{policy} {container} {exit_code}");
-            assert_eq!(told(&spec, old.clone(), old), Vec::<String>::new());
+            assert_eq!(problems(&spec, new, old.clone()), want, "{policy} {container} {exit_code}");
+            assert_eq!(problems(&spec, old.clone(), old), Vec::<String>::new());
         }
     }
 
@@ -371,7 +372,7 @@ mod tests {
                 "limits": {"a.com/x": "1"}, "claims": [{"name": "c", "request": "r"}]}}],
         });
         let status = |field: &str, value: Value| {
-            let mut status = ended("main", json!({}));
+            let mut status = terminated_status("main", json!({}));
             status[field] = value;
             json!({"containerStatuses": [status]})
         };
@@ -406,7 +407,7 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(told(&spec, new, json!({})), want);
+            assert_eq!(problems(&spec, new, json!({})), want);
         }
     }
 
@@ -428,7 +429,7 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(told(&json!({}), new.clone(), json!({})), want, "{new}");
+            assert_eq!(problems(&json!({}), new.clone(), json!({})), want, "{new}");
         }
     }
 }

@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{NEGATIVE, between};
+use super::{NEGATIVE, out_of_range_message};
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{breaches, names};
+use crate::metadata::{names, violations};
 
 const TOO_MANY_HANDLERS: &str = "may not specify more than 1 handler type";
 const NOT_IN_INIT: &str = "may not be set for init containers without restartPolicy=Always";
@@ -29,7 +29,7 @@ pub fn validate(container: &Container, grace_seconds: i64, path: &Path) -> Error
 }
 
 /// A container that ends before the others start has neither hooks nor probes.
-pub fn validate_none(container: &Container, path: &Path) -> ErrorList {
+pub fn validate_absent(container: &Container, path: &Path) -> ErrorList {
     let lifecycle = ("lifecycle", container.lifecycle.is_some());
     let given = [lifecycle].into_iter().chain(probes(container).map(|(name, probe)| (name, probe.is_some())));
     given.filter(|(_, given)| *given).map(|(name, _)| Error::forbidden(&path.child(name), NOT_IN_INIT)).collect()
@@ -111,7 +111,7 @@ fn http_problems(get: &HTTPGetAction, path: &Path) -> ErrorList {
         errors.push(Error::not_supported(&path.child("scheme"), scheme, &schemes));
     }
     let headers = get.http_headers.iter().flatten();
-    errors.extend(headers.flat_map(|header| breaches(header_name, &header.name, &path.child("httpHeaders"))));
+    errors.extend(headers.flat_map(|header| violations(header_name, &header.name, &path.child("httpHeaders"))));
     errors
 }
 
@@ -139,7 +139,7 @@ fn sleep_problems(sleep: &SleepAction, grace_seconds: i64, path: &Path) -> Error
 fn port_problems(port: &IntOrString, path: &Path) -> ErrorList {
     match port {
         IntOrString::Int(1..=65535) => ErrorList::new(),
-        IntOrString::Int(number) => vec![Error::invalid(path, *number, between(1, 65535))],
-        IntOrString::String(name) => breaches(names::port_name, name, path),
+        IntOrString::Int(number) => vec![Error::invalid(path, *number, out_of_range_message(1, 65535))],
+        IntOrString::String(name) => violations(names::port_name, name, path),
     }
 }

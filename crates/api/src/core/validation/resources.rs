@@ -7,34 +7,36 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 use super::NEGATIVE;
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{breaches, names};
+use crate::metadata::{names, violations};
 use crate::quantity::Quantity;
 
-pub(super) type Amounts = BTreeMap<String, Text>;
-type NameBreaks = fn(&str) -> bool;
-type AmountBreaks = fn(&str, Quantity) -> bool;
+pub(super) type QuantityTexts = BTreeMap<String, Text>;
+type NameViolation = fn(&str) -> bool;
+type AmountViolation = fn(&str, Quantity) -> bool;
 
 /// When the name of a resource is not one for containers, and what is said then.
-const NAME_RULES: [(NameBreaks, &str); 3] = [
+const NAME_RULES: [(NameViolation, &str); 3] = [
     (
         |name| has_prefix(name) && !is_native(name) && !is_extended(name),
         "doesn't follow extended resource name standard",
     ),
     (
-        |name| is_foreign(name) && !is_known_elsewhere(name) && names::qualified_name(name).is_empty(),
+        |name| {
+            is_unsupported_native(name) && !is_non_container_resource(name) && names::qualified_name(name).is_empty()
+        },
         "must be a standard resource type or fully qualified",
     ),
-    (is_foreign, "must be a standard resource for containers"),
+    (is_unsupported_native, "must be a standard resource for containers"),
 ];
 
 /// When a number is not an amount of a resource, and what is said then.
-const AMOUNT_RULES: [(AmountBreaks, &str); 2] = [
+const AMOUNT_RULES: [(AmountViolation, &str); 2] = [
     (|_, amount| amount.is_negative(), NEGATIVE),
     (|name, amount| (name == "pods" || is_extended(name)) && !amount.is_whole(), "must be an integer"),
 ];
 
 /// Names without a prefix that mean something elsewhere, mostly in quotas.
-const KNOWN_ELSEWHERE: [&str; 10] = [
+const NON_CONTAINER_RESOURCES: [&str; 10] = [
     "pods",
     "resourcequotas",
     "services",
@@ -49,19 +51,21 @@ const KNOWN_ELSEWHERE: [&str; 10] = [
 
 /// Judges a container's requests and limits.
 pub fn validate(requirements: &ResourceRequirements, path: &Path, errors: &mut ErrorList) {
-    let none = Amounts::new();
+    let none = QuantityTexts::new();
     let [limits, requests] =
         [&requirements.limits, &requirements.requests].map(|amounts| amounts.as_ref().unwrap_or(&none));
     let (limits_path, requests_path) = (path.child("limits"), path.child("requests"));
     errors.extend(limits.iter().flat_map(|(name, limit)| entry_problems(name, limit, &limits_path)));
     errors.extend(requests.iter().flat_map(|(name, request)| {
-        entry_problems(name, request, &requests_path).into_iter().chain(balance_problem(name, request, limits, path))
+        entry_problems(name, request, &requests_path)
+            .into_iter()
+            .chain(request_limit_problem(name, request, limits, path))
     }));
     errors.extend(huge_pages_problem(limits, requests, path));
 }
 
 /// Judges what running a pod costs besides its containers; it is told as limits.
-pub fn validate_overhead(overhead: &Amounts, path: &Path, errors: &mut ErrorList) {
+pub fn validate_overhead(overhead: &QuantityTexts, path: &Path, errors: &mut ErrorList) {
     let path = path.child("limits");
     errors.extend(overhead.iter().flat_map(|(name, amount)| entry_problems(name, amount, &path)));
 }
@@ -87,15 +91,15 @@ pub fn is_extended(name: &str) -> bool {
 fn entry_problems(name: &str, amount: &Text, path: &Path) -> ErrorList {
     let path = path.key(name);
     let unfit = NAME_RULES.iter().filter(|(breaks, _)| breaks(name));
-    let mut errors = breaches(names::qualified_name, name, &path);
+    let mut errors = violations(names::qualified_name, name, &path);
     errors.extend(unfit.map(|(_, detail)| Error::invalid(&path, name, *detail)));
     errors.extend(amount_problems(name, amount, &path));
-    errors.extend(pages_problem(name, amount, &path));
+    errors.extend(page_size_problem(name, amount, &path));
     errors
 }
 
 /// Huge pages come whole. The name says how large one is.
-pub(super) fn pages_problem(name: &str, amount: &Text, path: &Path) -> Option<Error> {
+pub(super) fn page_size_problem(name: &str, amount: &Text, path: &Path) -> Option<Error> {
     let size = Quantity::parse(name.strip_prefix("hugepages-")?).unwrap_or_default();
     let amount = Quantity::parse(&amount.0).ok().filter(|amount| !amount.is_negative())?;
     let detail = format!("{amount} is not positive integer multiple of {name}");
@@ -104,7 +108,7 @@ pub(super) fn pages_problem(name: &str, amount: &Text, path: &Path) -> Option<Er
 
 /// A request is at most the limit, and where nothing can be overcommitted it is the limit.
 /// Nothing is said of numbers that are none: that is said where they stand.
-pub(super) fn balance_problem(name: &str, request: &Text, limits: &Amounts, path: &Path) -> Option<Error> {
+pub(super) fn request_limit_problem(name: &str, request: &Text, limits: &QuantityTexts, path: &Path) -> Option<Error> {
     let request = Quantity::parse(&request.0).ok()?;
     let may_be_less = may_overcommit(name);
     let Some(limit) = limits.get(name) else {
@@ -120,7 +124,7 @@ pub(super) fn balance_problem(name: &str, request: &Text, limits: &Amounts, path
 }
 
 /// Huge pages are a part of what a container gets, never all of it.
-pub(super) fn huge_pages_problem(limits: &Amounts, requests: &Amounts, path: &Path) -> Option<Error> {
+pub(super) fn huge_pages_problem(limits: &QuantityTexts, requests: &QuantityTexts, path: &Path) -> Option<Error> {
     let any = |is: fn(&str) -> bool| limits.keys().chain(requests.keys()).any(|name| is(name));
     (any(is_huge_pages) && !any(|name| matches!(name, "cpu" | "memory")))
         .then(|| Error::forbidden(path, "HugePages require cpu or memory"))
@@ -144,10 +148,10 @@ fn may_overcommit(name: &str) -> bool {
 }
 
 /// Whether a name without a prefix is none that a container can ask for.
-fn is_foreign(name: &str) -> bool {
+fn is_unsupported_native(name: &str) -> bool {
     !has_prefix(name) && !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_pages(name)
 }
 
-pub(super) fn is_known_elsewhere(name: &str) -> bool {
-    KNOWN_ELSEWHERE.contains(&name) || ["requests.", "limits."].iter().any(|start| name.starts_with(start))
+pub(super) fn is_non_container_resource(name: &str) -> bool {
+    NON_CONTAINER_RESOURCES.contains(&name) || ["requests.", "limits."].iter().any(|start| name.starts_with(start))
 }

@@ -9,9 +9,9 @@ use crate::field::{Error, ErrorList, Path};
 const POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
 const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
 const OPERATORS: [&str; 2] = ["In", "NotIn"];
-const RULES_MAX: usize = 20;
-const EXIT_CODES_MAX: usize = 255;
-const RESIZED: [&str; 2] = ["cpu", "memory"];
+const MAX_RULES: usize = 20;
+const MAX_EXIT_CODES: usize = 255;
+const RESIZABLE_RESOURCES: [&str; 2] = ["cpu", "memory"];
 const RESIZE_POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];
 
 /// Judges what a new amount of a resource does to a container.
@@ -24,7 +24,7 @@ pub fn validate_resize(container: &Container, pod_policy: &str, path: &Path) -> 
         if !taken.insert(resource) {
             errors.push(Error::duplicate(&path.index(index), resource));
         }
-        for (value, supported) in [(resource, &RESIZED), (restart, &RESIZE_POLICIES)] {
+        for (value, supported) in [(resource, &RESIZABLE_RESOURCES), (restart, &RESIZE_POLICIES)] {
             if value.is_empty() {
                 errors.push(Error::required(&path, ""));
             } else if !supported.contains(&value) {
@@ -57,8 +57,8 @@ pub fn validate(container: &Container, is_init: bool, path: &Path) -> ErrorList 
         _ => {}
     }
     let path = path.child("restartPolicyRules");
-    if rules.len() > RULES_MAX {
-        errors.push(Error::too_many(&path, rules.len(), RULES_MAX));
+    if rules.len() > MAX_RULES {
+        errors.push(Error::too_many(&path, rules.len(), MAX_RULES));
     }
     let rules = rules.iter().enumerate();
     errors.extend(rules.flat_map(|(index, rule)| rule_problems(rule, &path.index(index))));
@@ -79,8 +79,8 @@ fn rule_problems(rule: &ContainerRestartRule, path: &Path) -> ErrorList {
         errors.push(Error::not_supported(&path.child("operator"), codes.operator.as_str(), &OPERATORS));
     }
     let count = codes.values.as_ref().map_or(0, Vec::len);
-    if count > EXIT_CODES_MAX {
-        errors.push(Error::too_many(&path.child("values"), count, EXIT_CODES_MAX));
+    if count > MAX_EXIT_CODES {
+        errors.push(Error::too_many(&path.child("values"), count, MAX_EXIT_CODES));
     }
     errors
 }

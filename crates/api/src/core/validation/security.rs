@@ -2,15 +2,15 @@
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext};
 
-use super::between;
+use super::out_of_range_message;
 use super::placement::repeated;
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::json_of;
+use crate::metadata::to_json;
 
-const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
-const ID_MAX: i64 = i32::MAX as i64;
-const SETTING_BYTES_MAX: usize = 253;
-const SETTING_RULE: &str = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+const MAX_ID: i64 = i32::MAX as i64;
+const MAX_SYSCTL_BYTES: usize = 253;
+const SYSCTL_RULE: &str = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
 /// Judges what holds for all containers of the pod with this spec.
 pub fn validate_pod(context: &PodSecurityContext, spec: &PodSpec, path: &Path) -> ErrorList {
@@ -28,26 +28,26 @@ pub fn validate_pod(context: &PodSecurityContext, spec: &PodSpec, path: &Path) -
         let path = path.child("sysctls").index(index).child("name");
         if name.is_empty() {
             errors.push(Error::required(&path, ""));
-        } else if !is_setting(name) {
-            errors.push(Error::invalid(&path, name, SETTING_RULE));
+        } else if !is_sysctl_name(name) {
+            errors.push(Error::invalid(&path, name, SYSCTL_RULE));
         } else if repeats {
             errors.push(Error::duplicate(&path, name));
-        } else if let Some(shared) = shared_with_node(name, spec) {
+        } else if let Some(shared) = host_namespace_field(name, spec) {
             errors.push(Error::invalid(&path, name, format!("may not be specified when '{shared}' is true")));
         }
     }
     let change = &context.fs_group_change_policy;
-    errors.extend(listed(change, &["Always", "OnRootMismatch"], &path.child("fsGroupChangePolicy")));
-    errors.extend(profiles(&context.seccomp_profile, &context.app_armor_profile, ErrorList::new(), path));
+    errors.extend(supported_value_problem(change, &["Always", "OnRootMismatch"], &path.child("fsGroupChangePolicy")));
+    errors.extend(profile_problems(&context.seccomp_profile, &context.app_armor_profile, ErrorList::new(), path));
     let merge = &context.supplemental_groups_policy;
-    errors.extend(listed(merge, &["Merge", "Strict"], &path.child("supplementalGroupsPolicy")));
+    errors.extend(supported_value_problem(merge, &["Merge", "Strict"], &path.child("supplementalGroupsPolicy")));
     let labels = &context.se_linux_change_policy;
-    errors.extend(listed(labels, &["MountOption", "Recursive"], &path.child("seLinuxChangePolicy")));
+    errors.extend(supported_value_problem(labels, &["MountOption", "Recursive"], &path.child("seLinuxChangePolicy")));
     errors
 }
 
 /// The field by which the pod shares with its node what the setting belongs to: the node's settings are not the pod's.
-fn shared_with_node(setting: &str, spec: &PodSpec) -> Option<&'static str> {
+fn host_namespace_field(setting: &str, spec: &PodSpec) -> Option<&'static str> {
     let name = setting.replace('/', ".");
     let begins = |heads: &[&str]| heads.iter().any(|head| name.starts_with(head));
     let between_processes = name == "kernel.sem" || begins(&["kernel.shm", "kernel.msg", "fs.mqueue."]);
@@ -63,35 +63,35 @@ pub fn validate_container(context: &SecurityContext, path: &Path) -> ErrorList {
     for (name, id) in [("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)] {
         errors.extend(id_problem(id, &path.child(name)));
     }
-    errors.extend(listed(&context.proc_mount, &["Default", "Unmasked"], &path.child("procMount")));
+    errors.extend(supported_value_problem(&context.proc_mount, &["Default", "Unmasked"], &path.child("procMount")));
     let contradiction = (context.allow_privilege_escalation == Some(false) && context.privileged == Some(true))
         .then_some("cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
-        .map(|detail| Error::invalid(path, json_of(context), detail));
+        .map(|detail| Error::invalid(path, to_json(context), detail));
     let contradiction = contradiction.into_iter().collect();
-    errors.extend(profiles(&context.seccomp_profile, &context.app_armor_profile, contradiction, path));
+    errors.extend(profile_problems(&context.seccomp_profile, &context.app_armor_profile, contradiction, path));
     errors
 }
 
 /// Whether this can be a setting of the kernel: `kernel.shm_rmid_forced`.
-fn is_setting(name: &str) -> bool {
+fn is_sysctl_name(name: &str) -> bool {
     let is_plain = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
     let known = |char: char| is_plain(char) || matches!(char, '-' | '_');
     let is_part = |part: &str| part.starts_with(is_plain) && part.ends_with(is_plain) && part.chars().all(known);
-    name.len() <= SETTING_BYTES_MAX && name.split(['.', '/']).all(is_part)
+    name.len() <= MAX_SYSCTL_BYTES && name.split(['.', '/']).all(is_part)
 }
 
 fn id_problem(id: Option<i64>, path: &Path) -> Option<Error> {
-    let id = id.filter(|id| !(0..=ID_MAX).contains(id))?;
-    Some(Error::invalid(path, id, between(0, ID_MAX)))
+    let id = id.filter(|id| !(0..=MAX_ID).contains(id))?;
+    Some(Error::invalid(path, id, out_of_range_message(0, MAX_ID)))
 }
 
-fn listed(value: &Option<String>, supported: &[&str], path: &Path) -> Option<Error> {
+fn supported_value_problem(value: &Option<String>, supported: &[&str], path: &Path) -> Option<Error> {
     let value = value.as_deref().filter(|value| !supported.contains(value))?;
     Some(Error::not_supported(path, value, supported))
 }
 
 /// The problems of both profiles, with what is told between them.
-fn profiles(
+fn profile_problems(
     seccomp: &Option<SeccompProfile>,
     app_armor: &Option<AppArmorProfile>,
     between: ErrorList,
@@ -106,8 +106,8 @@ fn type_problem(kind: &str, field: &str, path: &Path) -> Option<Error> {
     let path = path.child("type");
     match kind {
         "" => Some(Error::required(&path, format!("type is required when {field} is set"))),
-        kind if PROFILES.contains(&kind) => None,
-        kind => Some(Error::not_supported(&path, kind, &PROFILES)),
+        kind if PROFILE_TYPES.contains(&kind) => None,
+        kind => Some(Error::not_supported(&path, kind, &PROFILE_TYPES)),
     }
 }
 
@@ -127,7 +127,7 @@ fn seccomp_problems(profile: &SeccompProfile, path: &Path) -> ErrorList {
             }
         }
         (_, Some(_)) => {
-            errors.push(Error::invalid(&path, json_of(profile), "can only be set when seccomp type is Localhost"));
+            errors.push(Error::invalid(&path, to_json(profile), "can only be set when seccomp type is Localhost"));
         }
         (_, None) => {}
     }
@@ -153,7 +153,7 @@ fn app_armor_problems(profile: &AppArmorProfile, path: &Path) -> ErrorList {
 
 #[cfg(test)]
 mod tests {
-    use super::is_setting;
+    use super::is_sysctl_name;
 
     #[test]
     fn a_setting_of_the_kernel_has_parts_of_small_letters() {
@@ -165,8 +165,8 @@ mod tests {
             ("a..b", false),
             ("a_", false),
         ] {
-            assert_eq!(is_setting(name), want, "{name}");
+            assert_eq!(is_sysctl_name(name), want, "{name}");
         }
-        assert!(!is_setting(&"a".repeat(254)));
+        assert!(!is_sysctl_name(&"a".repeat(254)));
     }
 }

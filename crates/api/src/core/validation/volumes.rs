@@ -8,13 +8,13 @@ use k8s_openapi::api::core::v1::{
 use serde_json::Value;
 
 use crate::field::{Error, ErrorList, Path};
-use crate::metadata::{breaches, json_of, names, said};
+use crate::metadata::{names, non_empty, to_json, violations};
 use crate::quantity::Quantity;
 
 const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 const TOKEN_SECONDS_MIN: i64 = 600;
-const TOKEN_SECONDS_MAX: i64 = 1 << 32;
+const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 
 /// The sources in the order in which they are told apart; where a volume has several, all but the first are refused.
 const SOURCES: [&str; 30] = [
@@ -51,7 +51,7 @@ const SOURCES: [&str; 30] = [
 ];
 
 /// What Kubernetes calls a source where it is one too many, if that is not its name.
-const CALLED: [(&str, &str); 2] = [("cephfs", "cephFS"), ("downwardAPI", "downwarAPI")];
+const SOURCE_DISPLAY_NAMES: [(&str, &str); 2] = [("cephfs", "cephFS"), ("downwardAPI", "downwarAPI")];
 
 /// Judges all volumes. Returns the names of the good ones, which are those that a container can mount.
 pub fn validate<'a>(spec: &'a PodSpec, path: &Path, errors: &mut ErrorList) -> BTreeSet<&'a str> {
@@ -63,7 +63,7 @@ pub fn validate<'a>(spec: &'a PodSpec, path: &Path, errors: &mut ErrorList) -> B
         found.extend(match name {
             "" => vec![Error::required(&name_path, "")],
             name if good.contains(name) => vec![Error::duplicate(&name_path, name)],
-            name => breaches(names::dns_label, name, &name_path),
+            name => violations(names::dns_label, name, &name_path),
         });
         if found.is_empty() {
             good.insert(name);
@@ -75,7 +75,7 @@ pub fn validate<'a>(spec: &'a PodSpec, path: &Path, errors: &mut ErrorList) -> B
 
 /// Judges that a pod with a token of its account has an account.
 pub fn validate_tokens(spec: &PodSpec, path: &Path) -> ErrorList {
-    if said(&spec.service_account_name).is_some() {
+    if non_empty(&spec.service_account_name).is_some() {
         return ErrorList::new();
     }
     let mut errors = ErrorList::new();
@@ -90,18 +90,19 @@ pub fn validate_tokens(spec: &PodSpec, path: &Path) -> ErrorList {
 }
 
 fn source_problems(volume: &Volume, path: &Path) -> ErrorList {
-    let document = json_of(volume);
+    let document = to_json(volume);
     let mut given = SOURCES.iter().filter(|source| document.get(**source).is_some_and(|value| !value.is_null()));
     let first = given.next().copied().unwrap_or_default();
-    let mut errors = problems_of(first, volume, &path.child(first));
+    let mut errors = typed_source_problems(first, volume, &path.child(first));
     let more = "may not specify more than 1 volume type";
-    let called =
-        |source: &'static str| CALLED.iter().find(|(name, _)| *name == source).map_or(source, |(_, called)| called);
+    let called = |source: &'static str| {
+        SOURCE_DISPLAY_NAMES.iter().find(|(name, _)| *name == source).map_or(source, |(_, called)| called)
+    };
     errors.extend(given.map(|source| Error::forbidden(&path.child(called(source)), more)));
     errors
 }
 
-fn problems_of(source: &str, volume: &Volume, path: &Path) -> ErrorList {
+fn typed_source_problems(source: &str, volume: &Volume, path: &Path) -> ErrorList {
     match source {
         "emptyDir" => {
             let limit = volume.empty_dir.as_ref().and_then(|source| source.size_limit.as_ref());
@@ -112,24 +113,24 @@ fn problems_of(source: &str, volume: &Volume, path: &Path) -> ErrorList {
         "hostPath" => volume.host_path.as_ref().map(|source| host_path_problems(source, path)).unwrap_or_default(),
         "secret" => {
             let Some(source) = &volume.secret else { return ErrorList::new() };
-            let mut errors = needed(said(&source.secret_name), &path.child("secretName"));
-            errors.extend(files_problems(source.default_mode, &source.items, path));
+            let mut errors = required_text(non_empty(&source.secret_name), &path.child("secretName"));
+            errors.extend(key_to_path_problems(source.default_mode, &source.items, path));
             errors
         }
         "configMap" => {
             let Some(source) = &volume.config_map else { return ErrorList::new() };
-            let mut errors = needed(Some(&source.name), &path.child("name"));
-            errors.extend(files_problems(source.default_mode, &source.items, path));
+            let mut errors = required_text(Some(&source.name), &path.child("name"));
+            errors.extend(key_to_path_problems(source.default_mode, &source.items, path));
             errors
         }
         "persistentVolumeClaim" => {
             let name = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.as_str());
-            needed(name, &path.child("claimName"))
+            required_text(name, &path.child("claimName"))
         }
         "nfs" => {
             let Some(source) = &volume.nfs else { return ErrorList::new() };
-            let mut errors = needed(Some(&source.server), &path.child("server"));
-            errors.extend(needed(Some(&source.path), &path.child("path")));
+            let mut errors = required_text(Some(&source.server), &path.child("server"));
+            errors.extend(required_text(Some(&source.path), &path.child("path")));
             if !source.path.starts_with('/') {
                 let detail = "must be an absolute path";
                 errors.push(Error::invalid(&path.child("path"), source.path.as_str(), detail));
@@ -140,33 +141,33 @@ fn problems_of(source: &str, volume: &Volume, path: &Path) -> ErrorList {
             let Some(source) = &volume.downward_api else { return ErrorList::new() };
             let mut errors: ErrorList =
                 mode_problem(source.default_mode, &path.child("defaultMode")).into_iter().collect();
-            errors.extend(source.items.iter().flatten().flat_map(|file| fact_problems(file, path)));
+            errors.extend(source.items.iter().flatten().flat_map(|file| downward_api_file_problems(file, path)));
             errors
         }
         "projected" => volume.projected.as_ref().map(|source| projected_problems(source, path)).unwrap_or_default(),
         "csi" => {
             let driver = volume.csi.as_ref().map_or("", |source| source.driver.as_str());
             let path = path.child("driver");
-            if driver.is_empty() { needed(None, &path) } else { breaches(names::dns_subdomain, driver, &path) }
+            if driver.is_empty() { required_text(None, &path) } else { violations(names::dns_subdomain, driver, &path) }
         }
         "image" => {
-            let reference = volume.image.as_ref().and_then(|source| said(&source.reference));
-            needed(reference, &path.child("reference"))
+            let reference = volume.image.as_ref().and_then(|source| non_empty(&source.reference));
+            required_text(reference, &path.child("reference"))
         }
         "ephemeral" => {
             let template = volume.ephemeral.as_ref().and_then(|source| source.volume_claim_template.as_ref());
-            needed(template.map(|_| "given"), &path.child("volumeClaimTemplate"))
+            required_text(template.map(|_| "given"), &path.child("volumeClaimTemplate"))
         }
         _ => ErrorList::new(),
     }
 }
 
-fn needed(text: Option<&str>, path: &Path) -> ErrorList {
+fn required_text(text: Option<&str>, path: &Path) -> ErrorList {
     if text.is_none_or(str::is_empty) { vec![Error::required(path, "")] } else { ErrorList::new() }
 }
 
 fn host_path_problems(source: &HostPathVolumeSource, path: &Path) -> ErrorList {
-    let mut errors = needed(Some(&source.path), &path.child("path"));
+    let mut errors = required_text(Some(&source.path), &path.child("path"));
     errors.extend(backstep_problem(&source.path, &path.child("path")));
     let kind = source.type_.as_deref().unwrap_or("");
     if !HOST_PATH_TYPES.contains(&kind) {
@@ -180,18 +181,18 @@ pub(super) fn backstep_problem(place: &str, path: &Path) -> Option<Error> {
 }
 
 /// A file's place below the volume.
-fn place_problems(place: &str, path: &Path) -> ErrorList {
+fn non_reserved_path_problems(place: &str, path: &Path) -> ErrorList {
     if place.is_empty() {
         return vec![Error::required(path, "")];
     }
     // `../a` steps back, `..a` only looks like it; both are refused, once each.
     let begins = place.starts_with("..") && !place.starts_with("../");
     let begins = begins.then(|| Error::invalid(path, place, "must not start with '..'"));
-    below_problems(place, path).into_iter().chain(begins).collect()
+    descending_path_problems(place, path).into_iter().chain(begins).collect()
 }
 
 /// A place below another: it neither begins at the root nor steps back.
-pub(super) fn below_problems(place: &str, path: &Path) -> ErrorList {
+pub(super) fn descending_path_problems(place: &str, path: &Path) -> ErrorList {
     let absolute = place.starts_with('/').then(|| Error::invalid(path, place, "must be a relative path"));
     absolute.into_iter().chain(backstep_problem(place, path)).collect()
 }
@@ -201,31 +202,31 @@ fn mode_problem(mode: Option<i32>, path: &Path) -> Option<Error> {
     Some(Error::invalid(path, mode, "must be a number between 0 and 0777 (octal), both inclusive"))
 }
 
-fn files_problems(default_mode: Option<i32>, items: &Option<Vec<KeyToPath>>, path: &Path) -> ErrorList {
+fn key_to_path_problems(default_mode: Option<i32>, items: &Option<Vec<KeyToPath>>, path: &Path) -> ErrorList {
     let mut errors: ErrorList = mode_problem(default_mode, &path.child("defaultMode")).into_iter().collect();
     for (index, item) in items.iter().flatten().enumerate() {
         let path = path.child("items").index(index);
-        errors.extend(needed(Some(&item.key), &path.child("key")));
-        errors.extend(place_problems(&item.path, &path.child("path")));
+        errors.extend(required_text(Some(&item.key), &path.child("key")));
+        errors.extend(non_reserved_path_problems(&item.path, &path.child("path")));
         errors.extend(mode_problem(item.mode, &path.child("mode")));
     }
     errors
 }
 
 /// A file with something about the pod. Told without its place in the list, as Kubernetes does.
-fn fact_problems(file: &DownwardAPIVolumeFile, path: &Path) -> ErrorList {
-    let mut errors = place_problems(&file.path, &path.child("path"));
+fn downward_api_file_problems(file: &DownwardAPIVolumeFile, path: &Path) -> ErrorList {
+    let mut errors = non_reserved_path_problems(&file.path, &path.child("path"));
     match (&file.field_ref, &file.resource_field_ref) {
         (Some(_), Some(_)) => {
             let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
             errors.push(Error::invalid(path, "resource", detail));
         }
         (Some(field), None) => {
-            errors.extend(needed(Some(&field.field_path), &path.child("fieldRef").child("fieldPath")));
+            errors.extend(required_text(Some(&field.field_path), &path.child("fieldRef").child("fieldPath")));
         }
         (None, Some(resource)) => {
-            let container = said(&resource.container_name);
-            errors.extend(needed(container, &path.child("resourceFieldRef").child("containerName")));
+            let container = non_empty(&resource.container_name);
+            errors.extend(required_text(container, &path.child("resourceFieldRef").child("containerName")));
         }
         (None, None) => errors.push(Error::required(path, "one of fieldRef and resourceFieldRef is required")),
     }
@@ -245,34 +246,36 @@ fn projected_problems(all: &ProjectedVolumeSource, path: &Path) -> ErrorList {
 /// `whole` is the volume, where the place of a token is told.
 fn projection_problems(source: &VolumeProjection, path: &Path, whole: &Path) -> ErrorList {
     let given =
-        json_of(source).as_object().map_or(0, |fields| fields.values().filter(|value| **value != Value::Null).count());
+        to_json(source).as_object().map_or(0, |fields| fields.values().filter(|value| **value != Value::Null).count());
     if given > 1 {
         return vec![Error::forbidden(path, "may not specify more than 1 volume type per source")];
     }
     let mut errors = ErrorList::new();
     if let Some(secret) = &source.secret {
         let path = path.child("secret");
-        errors.extend(needed(Some(&secret.name), &path.child("name")));
-        errors.extend(files_problems(None, &secret.items, &path));
+        errors.extend(required_text(Some(&secret.name), &path.child("name")));
+        errors.extend(key_to_path_problems(None, &secret.items, &path));
     }
     if let Some(map) = &source.config_map {
         let path = path.child("configMap");
-        errors.extend(needed(Some(&map.name), &path.child("name")));
-        errors.extend(files_problems(None, &map.items, &path));
+        errors.extend(required_text(Some(&map.name), &path.child("name")));
+        errors.extend(key_to_path_problems(None, &map.items, &path));
     }
     if let Some(facts) = &source.downward_api {
-        errors.extend(facts.items.iter().flatten().flat_map(|file| fact_problems(file, &path.child("downwardAPI"))));
+        errors.extend(
+            facts.items.iter().flatten().flat_map(|file| downward_api_file_problems(file, &path.child("downwardAPI"))),
+        );
     }
     if let Some(token) = &source.service_account_token {
         let seconds = token.expiration_seconds.unwrap_or(TOKEN_SECONDS_MIN);
         let detail = match seconds {
             seconds if seconds < TOKEN_SECONDS_MIN => Some("may not specify a duration less than 10 minutes"),
-            seconds if seconds > TOKEN_SECONDS_MAX => Some("may not specify a duration larger than 2^32 seconds"),
+            seconds if seconds > MAX_TOKEN_SECONDS => Some("may not specify a duration larger than 2^32 seconds"),
             _ => None,
         };
         let path = path.child("serviceAccountToken").child("expirationSeconds");
         errors.extend(detail.map(|detail| Error::invalid(&path, seconds, detail)));
-        errors.extend(place_problems(&token.path, &whole.child("path")));
+        errors.extend(non_reserved_path_problems(&token.path, &whole.child("path")));
     }
     errors
 }
@@ -286,7 +289,7 @@ mod tests {
     use super::{validate, validate_tokens};
     use crate::field::{ErrorList, Path};
 
-    fn told(errors: &ErrorList) -> Vec<String> {
+    fn render(errors: &ErrorList) -> Vec<String> {
         errors.iter().map(|error| format!("{} {}", error.path, error.kind.text())).collect()
     }
 
@@ -341,7 +344,7 @@ mod tests {
             let mut errors = ErrorList::new();
             let good = validate(&spec, &Path::new("v"), &mut errors);
             let want: Vec<String> = want.iter().map(|want| format!("v[0].{want}")).collect();
-            assert_eq!(told(&errors), want, "{volume}");
+            assert_eq!(render(&errors), want, "{volume}");
             assert_eq!(good, if want.is_empty() { BTreeSet::from(["v"]) } else { BTreeSet::new() }, "{volume}");
         }
     }
@@ -352,7 +355,7 @@ mod tests {
         for (account, want) in [("", vec!["v[0].projected.sources[0].serviceAccountToken Forbidden"]), ("a", vec![])] {
             let spec = json!({"containers": [], "volumes": [volume], "serviceAccountName": account});
             let spec = serde_json::from_value(spec).expect("a spec");
-            assert_eq!(told(&validate_tokens(&spec, &Path::new("v"))), want);
+            assert_eq!(render(&validate_tokens(&spec, &Path::new("v"))), want);
         }
     }
 }

@@ -5,28 +5,33 @@ use serde_json::Value;
 use workloadbuilder::{format, rules};
 
 use super::conditions;
-use super::group::{self, Group};
+use super::group::{self, GroupFields};
 use super::pod_group::workload_ref;
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
 use crate::metadata::{validate_object_meta, validate_object_meta_update};
 
 /// Whether a document says where the group comes from. The typed form cannot tell an empty reference from none.
-pub fn refers(document: &Value) -> bool {
+pub fn has_workload_ref(document: &Value) -> bool {
     document.pointer("/spec/workloadRef").is_some_and(Value::is_object)
 }
 
 /// What is wrong with a new CompositePodGroup; `refers` as [`refers`] says.
-pub fn validate_create(group: &CompositePodGroup, refers: bool, gates: &Gates) -> ErrorList {
+pub fn validate_create(group: &CompositePodGroup, has_workload_ref: bool, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta(&group.metadata, true, &Path::new("metadata"));
-    errors.extend(declared(&group.spec, refers, None, gates));
+    errors.extend(validate_declarative(&group.spec, has_workload_ref, None, gates));
     errors
 }
 
 /// What is wrong with a change of a CompositePodGroup: nothing in its spec may change.
-pub fn validate_update(new: &CompositePodGroup, refers: bool, old: &CompositePodGroup, gates: &Gates) -> ErrorList {
+pub fn validate_update(
+    new: &CompositePodGroup,
+    has_workload_ref: bool,
+    old: &CompositePodGroup,
+    gates: &Gates,
+) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    errors.extend(declared(&new.spec, refers, Some(&old.spec), gates));
+    errors.extend(validate_declarative(&new.spec, has_workload_ref, Some(&old.spec), gates));
     errors
 }
 
@@ -35,13 +40,13 @@ pub fn validate_status_update(new: &CompositePodGroup, old: &CompositePodGroup, 
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
     let conditions = new.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     errors.extend(conditions::validate(&Path::new("status").child("conditions"), conditions));
-    errors.extend(declared(&new.spec, true, Some(&old.spec), gates));
+    errors.extend(validate_declarative(&new.spec, true, Some(&old.spec), gates));
     errors
 }
 
-fn declared(
+fn validate_declarative(
     new: &CompositePodGroupSpec,
-    refers: bool,
+    has_workload_ref: bool,
     old: Option<&CompositePodGroupSpec>,
     gates: &Gates,
 ) -> ErrorList {
@@ -51,7 +56,7 @@ fn declared(
     match old {
         None => {
             let parent = new.parent_composite_pod_group_name.iter();
-            errors.extend(parent.flat_map(|name| rules::written_as(&parent_path, name, format::subdomain)));
+            errors.extend(parent.flat_map(|name| rules::validate_format(&parent_path, name, format::subdomain)));
         }
         Some(old) => {
             let frozen = [
@@ -62,12 +67,17 @@ fn declared(
         }
     }
     // Unlike a group of pods, a composite always comes from a template.
-    if !refers {
+    if !has_workload_ref {
         errors.push(Error::required(&reference_path, ""));
     } else if old.is_none() {
         let reference = &new.workload_ref;
         errors.extend(workload_ref(&reference_path, &reference.workload_name, &reference.template_name));
     }
-    errors.extend(group::declared(&path, &Group::from(new), old.map(Group::from).as_ref(), gates));
+    errors.extend(group::validate_declarative(
+        &path,
+        &GroupFields::from(new),
+        old.map(GroupFields::from).as_ref(),
+        gates,
+    ));
     errors
 }

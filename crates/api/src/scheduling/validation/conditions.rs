@@ -11,13 +11,13 @@ use crate::clock::rfc3339;
 use crate::field::{Error, ErrorList, Path};
 
 /// The time that stands for none.
-const NO_TIME: &str = "0001-01-01T00:00:00Z";
-const REASON_BYTES_MAX: usize = 1024;
-const MESSAGE_BYTES_MAX: usize = 32_768;
+const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
+const MAX_REASON_BYTES: usize = 1024;
+const MAX_MESSAGE_BYTES: usize = 32_768;
 
 /// A document whose conditions decode: one without a time gets the one that stands for none. The typed form cannot leave
 /// it out, and it is a fault like others, which is told together with them.
-pub fn with_times(document: &Value) -> Cow<'_, Value> {
+pub fn with_transition_times(document: &Value) -> Cow<'_, Value> {
     let lacks_time = |condition: &Value| condition.is_object() && condition["lastTransitionTime"].is_null();
     let conditions = document.pointer("/status/conditions").and_then(Value::as_array);
     if !conditions.is_some_and(|conditions| conditions.iter().any(lacks_time)) {
@@ -26,7 +26,7 @@ pub fn with_times(document: &Value) -> Cow<'_, Value> {
     let mut document = document.clone();
     let conditions = document.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten().filter(|condition| lacks_time(condition)) {
-        condition["lastTransitionTime"] = NO_TIME.into();
+        condition["lastTransitionTime"] = ZERO_TIME.into();
     }
     Cow::Owned(document)
 }
@@ -39,15 +39,15 @@ pub(crate) fn validate(path: &Path, conditions: &[Condition]) -> ErrorList {
         if !seen.insert(&condition.type_) {
             errors.push(Error::duplicate(&path, condition.type_.as_str()));
         }
-        errors.extend(validate_one(&path, condition));
+        errors.extend(validate_condition(&path, condition));
     }
     errors
 }
 
-fn validate_one(path: &Path, condition: &Condition) -> ErrorList {
+fn validate_condition(path: &Path, condition: &Condition) -> ErrorList {
     let mut errors = match condition.type_.as_str() {
         "" => vec![Error::required(&path.child("type"), "is required")],
-        kind => rules::written_as(&path.child("type"), kind, format::label_key),
+        kind => rules::validate_format(&path.child("type"), kind, format::label_key),
     };
     let statuses = ["False", "True", "Unknown"];
     if condition.status.is_empty() {
@@ -59,25 +59,25 @@ fn validate_one(path: &Path, condition: &Condition) -> ErrorList {
         let detail = "must be greater than or equal to zero";
         errors.push(Error::invalid(&path.child("observedGeneration"), generation, detail));
     }
-    if rfc3339(condition.last_transition_time.0) == NO_TIME {
+    if rfc3339(condition.last_transition_time.0) == ZERO_TIME {
         errors.push(Error::required(&path.child("lastTransitionTime"), ""));
     }
     match condition.reason.as_str() {
         "" => errors.push(Error::required(&path.child("reason"), "")),
         reason => {
-            errors.extend(rules::written_as(&path.child("reason"), reason, reason_form));
-            if reason.len() > REASON_BYTES_MAX {
-                errors.push(Error::too_long(&path.child("reason"), REASON_BYTES_MAX));
+            errors.extend(rules::validate_format(&path.child("reason"), reason, reason_format));
+            if reason.len() > MAX_REASON_BYTES {
+                errors.push(Error::too_long(&path.child("reason"), MAX_REASON_BYTES));
             }
         }
     }
-    if condition.message.len() > MESSAGE_BYTES_MAX {
-        errors.push(Error::too_long(&path.child("message"), MESSAGE_BYTES_MAX));
+    if condition.message.len() > MAX_MESSAGE_BYTES {
+        errors.push(Error::too_long(&path.child("message"), MAX_MESSAGE_BYTES));
     }
     errors
 }
 
-fn reason_form(reason: &str) -> Vec<String> {
+fn reason_format(reason: &str) -> Vec<String> {
     let bytes = reason.as_bytes();
     let is_last = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let good = bytes.first().is_some_and(u8::is_ascii_alphabetic)

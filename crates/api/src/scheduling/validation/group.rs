@@ -6,14 +6,14 @@ use k8s_openapi::api::scheduling::v1beta1::{
 };
 use workloadbuilder::{format, rules};
 
-use super::USER_PRIORITY_MAX;
+use super::MAX_USER_PRIORITY;
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 
 /// The common fields, whichever type they come from.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Group<'a> {
-    policy: Policy,
+pub(super) struct GroupFields<'a> {
+    policy: GroupPolicy,
     /// Whether not even the count of a gang may change.
     policy_frozen: bool,
     /// Keys of the topology constraints.
@@ -21,14 +21,14 @@ pub(super) struct Group<'a> {
     /// Whether constraints need their gate; those of composites come with composites.
     constraints_gated: bool,
     claims: &'a [PodGroupResourceClaim],
-    disruption_mode: Option<Members>,
+    disruption_mode: Option<DisruptionModeMembers>,
     priority_class_name: Option<&'a str>,
     priority: Option<i32>,
     preemption_policy: Option<&'a str>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Policy {
+struct GroupPolicy {
     basic: bool,
     gang: Option<i32>,
     /// The name of the gang's count.
@@ -37,17 +37,17 @@ struct Policy {
 
 /// Which of the two members of a disruption mode are set.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Members {
+struct DisruptionModeMembers {
     single: bool,
     all: bool,
 }
 
 macro_rules! group {
     ($type:ty, $count:ident: $name:literal, $(claims: $claims:ident,)? frozen: $frozen:literal, gated: $gated:literal) => {
-        impl<'a> From<&'a $type> for Group<'a> {
+        impl<'a> From<&'a $type> for GroupFields<'a> {
             fn from(group: &'a $type) -> Self {
-                Group {
-                    policy: Policy {
+                GroupFields {
+                    policy: GroupPolicy {
                         basic: group.scheduling_policy.basic.is_some(),
                         gang: group.scheduling_policy.gang.as_ref().map(|gang| gang.$count),
                         count: $name,
@@ -61,7 +61,7 @@ macro_rules! group {
                     disruption_mode: group
                         .disruption_mode
                         .as_ref()
-                        .map(|mode| Members { single: mode.single.is_some(), all: mode.all.is_some() }),
+                        .map(|mode| DisruptionModeMembers { single: mode.single.is_some(), all: mode.all.is_some() }),
                     priority_class_name: group.priority_class_name.as_deref(),
                     priority: group.priority,
                     preemption_policy: group.preemption_policy.as_deref(),
@@ -76,41 +76,48 @@ group!(CompositePodGroupTemplate, min_group_count: "minGroupCount", frozen: fals
 group!(CompositePodGroupSpec, min_group_count: "minGroupCount", frozen: true, gated: false);
 
 /// The declared rules for the common fields. `old` is the group before an update.
-pub(super) fn declared(path: &Path, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Gates) -> ErrorList {
+pub(super) fn validate_declarative(
+    path: &Path,
+    new: &GroupFields<'_>,
+    old: Option<&GroupFields<'_>>,
+    gates: &Gates,
+) -> ErrorList {
     let policy_path = path.child("schedulingPolicy");
     let mut errors = match old {
-        Some(old) if new.policy_frozen => frozen(&policy_path, Some(old.policy == new.policy), ErrorList::new),
+        Some(old) if new.policy_frozen => {
+            validate_immutable(&policy_path, Some(old.policy == new.policy), ErrorList::new)
+        }
         old => policy(&policy_path, &new.policy, old.map(|old| &old.policy)),
     };
     errors.extend(constraints(&path.child("schedulingConstraints"), new, old, gates));
 
     let claims_path = path.child("resourceClaims");
     let claims_kept = old.map(|old| old.claims == new.claims);
-    errors.extend(frozen(&claims_path, claims_kept, || rules::claims(&claims_path, new.claims)));
+    errors.extend(validate_immutable(&claims_path, claims_kept, || rules::validate_claims(&claims_path, new.claims)));
     // That there are too many is told even of a list that may not change.
-    if claims_kept == Some(false) && new.claims.len() > rules::CLAIMS_MAX {
-        errors.push(Error::too_many(&claims_path, new.claims.len(), rules::CLAIMS_MAX));
+    if claims_kept == Some(false) && new.claims.len() > rules::MAX_CLAIMS {
+        errors.push(Error::too_many(&claims_path, new.claims.len(), rules::MAX_CLAIMS));
     }
 
     let mode_path = path.child("disruptionMode");
     let mode_kept = old.map(|old| old.disruption_mode == new.disruption_mode);
-    errors.extend(frozen(&mode_path, mode_kept, || {
+    errors.extend(validate_immutable(&mode_path, mode_kept, || {
         let members = new.disruption_mode.map(|mode| [("single", mode.single), ("all", mode.all)]);
         members.and_then(|members| rules::exactly_one(&mode_path, &members)).into_iter().collect()
     }));
 
     let class_path = path.child("priorityClassName");
     let class_kept = old.map(|old| old.priority_class_name == new.priority_class_name);
-    errors.extend(frozen(&class_path, class_kept, || {
+    errors.extend(validate_immutable(&class_path, class_kept, || {
         let name = new.priority_class_name.into_iter();
-        name.flat_map(|name| rules::written_as(&class_path, name, format::subdomain)).collect()
+        name.flat_map(|name| rules::validate_format(&class_path, name, format::subdomain)).collect()
     }));
 
     let priority_path = path.child("priority");
     let priority_kept = old.map(|old| old.priority == new.priority);
-    errors.extend(frozen(&priority_path, priority_kept, || {
+    errors.extend(validate_immutable(&priority_path, priority_kept, || {
         let priority = new.priority.into_iter();
-        priority.filter_map(|priority| rules::at_most(&priority_path, priority, USER_PRIORITY_MAX.into())).collect()
+        priority.filter_map(|priority| rules::at_most(&priority_path, priority, MAX_USER_PRIORITY.into())).collect()
     }));
 
     errors.extend(preemption_policy(&path.child("preemptionPolicy"), new, old, gates));
@@ -118,17 +125,17 @@ pub(super) fn declared(path: &Path, new: &Group<'_>, old: Option<&Group<'_>>, ga
 }
 
 /// A field that never changes: judged on creation, compared afterwards. `kept` is unset on creation.
-fn frozen(path: &Path, kept: Option<bool>, judge: impl FnOnce() -> ErrorList) -> ErrorList {
-    match kept {
-        None => judge(),
+fn validate_immutable(path: &Path, is_unchanged: Option<bool>, validate: impl FnOnce() -> ErrorList) -> ErrorList {
+    match is_unchanged {
+        None => validate(),
         Some(true) => ErrorList::new(),
         Some(false) => vec![rules::immutable(path)],
     }
 }
 
 /// Exactly one policy, which stays; of a gang, the count may change.
-fn policy(path: &Path, new: &Policy, old: Option<&Policy>) -> ErrorList {
-    let members = |policy: &Policy| [("basic", policy.basic), ("gang", policy.gang.is_some())];
+fn policy(path: &Path, new: &GroupPolicy, old: Option<&GroupPolicy>) -> ErrorList {
+    let members = |policy: &GroupPolicy| [("basic", policy.basic), ("gang", policy.gang.is_some())];
     let mut errors = ErrorList::new();
     if old.map(members) != Some(members(new)) {
         errors.extend(rules::exactly_one(path, &members(new)));
@@ -137,7 +144,8 @@ fn policy(path: &Path, new: &Policy, old: Option<&Policy>) -> ErrorList {
         errors.push(rules::immutable(&path.child("basic")));
     }
     let gang_path = path.child("gang");
-    if let Some(refused) = old.and_then(|old| rules::presence_kept(&gang_path, new.gang.is_some(), old.gang.is_some()))
+    if let Some(refused) =
+        old.and_then(|old| rules::presence_unchanged(&gang_path, new.gang.is_some(), old.gang.is_some()))
     {
         errors.push(refused);
     } else if let Some(count) = new.gang.filter(|count| old.and_then(|old| old.gang) != Some(*count)) {
@@ -148,7 +156,7 @@ fn policy(path: &Path, new: &Policy, old: Option<&Policy>) -> ErrorList {
 }
 
 /// Constraints stay as they are. While their gate is off they may only go, and only from a group.
-fn constraints(path: &Path, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Gates) -> ErrorList {
+fn constraints(path: &Path, new: &GroupFields<'_>, old: Option<&GroupFields<'_>>, gates: &Gates) -> ErrorList {
     let unchanged = old.is_some_and(|old| old.constraints == new.constraints);
     if unchanged {
         return ErrorList::new();
@@ -160,10 +168,10 @@ fn constraints(path: &Path, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Ga
         return vec![rules::immutable(path)];
     }
     let keys = new.constraints.as_deref().unwrap_or_default();
-    rules::topology(&path.child("topology"), keys.iter().copied())
+    rules::validate_topology(&path.child("topology"), keys.iter().copied())
 }
 
-fn preemption_policy(path: &Path, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Gates) -> ErrorList {
+fn preemption_policy(path: &Path, new: &GroupFields<'_>, old: Option<&GroupFields<'_>>, gates: &Gates) -> ErrorList {
     let mut errors = ErrorList::new();
     let unchanged = old.is_some_and(|old| old.preemption_policy == new.preemption_policy);
     if unchanged {

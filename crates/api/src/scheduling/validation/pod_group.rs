@@ -4,7 +4,7 @@ use k8s_openapi::api::scheduling::v1beta1::{PodGroup, PodGroupResourceClaimStatu
 use workloadbuilder::{format, rules};
 
 use super::conditions;
-use super::group::{self, Group};
+use super::group::{self, GroupFields};
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 use crate::metadata::{validate_object_meta, validate_object_meta_update};
@@ -16,14 +16,14 @@ pub fn validate_create(group: &PodGroup, gates: &Gates) -> ErrorList {
         let path = Path::new("spec").child("workloadRef");
         errors.push(Error::required(&path, "must be set when parentCompositePodGroupName is set"));
     }
-    errors.extend(declared(&group.spec, None, gates));
+    errors.extend(validate_declarative(&group.spec, None, gates));
     errors
 }
 
 /// What is wrong with a change of a PodGroup: only the count of a gang may change.
 pub fn validate_update(new: &PodGroup, old: &PodGroup, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    errors.extend(declared(&new.spec, Some(&old.spec), gates));
+    errors.extend(validate_declarative(&new.spec, Some(&old.spec), gates));
     errors
 }
 
@@ -35,17 +35,17 @@ pub fn validate_status_update(new: &PodGroup, old: &PodGroup, gates: &Gates) -> 
     errors.extend(conditions::validate(&path.child("conditions"), status.conditions.as_deref().unwrap_or_default()));
     let claims_path = path.child("resourceClaimStatuses");
     let claims = status.resource_claim_statuses.as_deref().unwrap_or_default();
-    errors.extend(claims_of_the_group(&claims_path, claims, &new.spec));
+    errors.extend(validate_reported_claims(&claims_path, claims, &new.spec));
     let unchanged =
         old.status.as_ref().is_some_and(|old| old.resource_claim_statuses == status.resource_claim_statuses);
     if !unchanged {
         errors.extend(claim_statuses(&claims_path, claims));
     }
-    errors.extend(declared(&new.spec, Some(&old.spec), gates));
+    errors.extend(validate_declarative(&new.spec, Some(&old.spec), gates));
     errors
 }
 
-fn declared(new: &PodGroupSpec, old: Option<&PodGroupSpec>, gates: &Gates) -> ErrorList {
+fn validate_declarative(new: &PodGroupSpec, old: Option<&PodGroupSpec>, gates: &Gates) -> ErrorList {
     let path = Path::new("spec");
     let mut errors = parent(&path.child("parentCompositePodGroupName"), new, old, gates);
     let reference_path = path.child("workloadRef");
@@ -54,7 +54,12 @@ fn declared(new: &PodGroupSpec, old: Option<&PodGroupSpec>, gates: &Gates) -> Er
         (Some(new), None) => errors.extend(workload_ref(&reference_path, &new.workload_name, &new.template_name)),
         _ => {}
     }
-    errors.extend(group::declared(&path, &Group::from(new), old.map(Group::from).as_ref(), gates));
+    errors.extend(group::validate_declarative(
+        &path,
+        &GroupFields::from(new),
+        old.map(GroupFields::from).as_ref(),
+        gates,
+    ));
     errors
 }
 
@@ -71,20 +76,20 @@ fn parent(path: &Path, new: &PodGroupSpec, old: Option<&PodGroupSpec>, gates: &G
         errors.push(rules::immutable(path));
     }
     if let Some(name) = name.as_ref().filter(|_| errors.is_empty()) {
-        errors.extend(rules::written_as(path, name, format::subdomain));
+        errors.extend(rules::validate_format(path, name, format::subdomain));
     }
     errors
 }
 
 /// Where a group comes from: a Workload, and a template in it.
 pub(super) fn workload_ref(path: &Path, workload: &str, template: &str) -> ErrorList {
-    let mut errors = rules::required(&path.child("workloadName"), workload, format::subdomain);
-    errors.extend(rules::required(&path.child("templateName"), template, format::label));
+    let mut errors = rules::validate_required(&path.child("workloadName"), workload, format::subdomain);
+    errors.extend(rules::validate_required(&path.child("templateName"), template, format::label));
     errors
 }
 
 /// A claim that is reported on is one that the group has.
-fn claims_of_the_group(path: &Path, statuses: &[PodGroupResourceClaimStatus], spec: &PodGroupSpec) -> ErrorList {
+fn validate_reported_claims(path: &Path, statuses: &[PodGroupResourceClaimStatus], spec: &PodGroupSpec) -> ErrorList {
     let known = |name: &str| spec.resource_claims.iter().flatten().any(|claim| claim.name == name);
     let unknown = statuses.iter().enumerate().filter(|(_, status)| !known(&status.name));
     unknown
@@ -96,15 +101,15 @@ fn claims_of_the_group(path: &Path, statuses: &[PodGroupResourceClaimStatus], sp
 }
 
 fn claim_statuses(path: &Path, statuses: &[PodGroupResourceClaimStatus]) -> ErrorList {
-    if statuses.len() > rules::CLAIMS_MAX {
-        return vec![Error::too_many(path, statuses.len(), rules::CLAIMS_MAX)];
+    if statuses.len() > rules::MAX_CLAIMS {
+        return vec![Error::too_many(path, statuses.len(), rules::MAX_CLAIMS)];
     }
-    let mut errors = rules::unique_names(path, statuses, |status| &status.name);
+    let mut errors = rules::validate_unique_names(path, statuses, |status| &status.name);
     for (i, status) in statuses.iter().enumerate() {
         let path = path.index(i);
         let claim = status.resource_claim_name.iter();
         errors.extend(
-            claim.flat_map(|name| rules::written_as(&path.child("resourceClaimName"), name, format::subdomain)),
+            claim.flat_map(|name| rules::validate_format(&path.child("resourceClaimName"), name, format::subdomain)),
         );
     }
     errors

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
-use super::USER_PRIORITY_MAX;
+use super::MAX_USER_PRIORITY;
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::Gates;
 use crate::metadata::{immutable, validate_object_meta, validate_object_meta_update};
@@ -19,14 +19,14 @@ pub fn validate_create(class: &PriorityClass, _gates: &Gates) -> ErrorList {
     let name = class.metadata.name.as_deref().unwrap_or_default();
     let value = class.value.unwrap_or(0);
     if name.starts_with(SYSTEM_PREFIX) {
-        if let Some(problem) = not_a_system_class(name, value, class.global_default == Some(true)) {
+        if let Some(problem) = system_class_mismatch(name, value, class.global_default == Some(true)) {
             let detail = format!(
                 "priority class names with '{SYSTEM_PREFIX}' prefix are reserved for system use only. error: {problem}"
             );
             errors.push(Error::forbidden(&Path::new("metadata").child("name"), detail));
         }
-    } else if value > USER_PRIORITY_MAX {
-        let detail = format!("maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}");
+    } else if value > MAX_USER_PRIORITY {
+        let detail = format!("maximum allowed value of a user defined priority is {MAX_USER_PRIORITY}");
         errors.push(Error::forbidden(&Path::new("value"), detail));
     }
     let path = Path::new("preemptionPolicy");
@@ -48,7 +48,7 @@ pub fn validate_update(new: &PriorityClass, old: &PriorityClass, _gates: &Gates)
     errors
 }
 
-fn not_a_system_class(name: &str, value: i32, global_default: bool) -> Option<String> {
+fn system_class_mismatch(name: &str, value: i32, global_default: bool) -> Option<String> {
     match SYSTEM_CLASSES.iter().find(|(known, _)| *known == name) {
         None => Some(format!("{name} is not a known system priority class")),
         Some((_, known)) if *known != value => {

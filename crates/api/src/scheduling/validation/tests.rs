@@ -421,7 +421,7 @@ fn composite_spec() -> Value {
 }
 
 /// What the document says that the typed form cannot: these tests leave the reference out whole, or name something.
-fn refers(group: &CompositePodGroup) -> bool {
+fn has_workload_ref(group: &CompositePodGroup) -> bool {
     group.spec.workload_ref != Default::default()
 }
 
@@ -479,10 +479,10 @@ fn a_composite_comes_from_a_template_and_is_judged_like_one() {
         ),
     ] {
         let group = composite_of(with(composite_spec(), field, value));
-        assert_eq!(render(&composite_pod_group::validate_create(&group, refers(&group), &Gates::default())), wants, "{field}");
+        assert_eq!(render(&composite_pod_group::validate_create(&group, has_workload_ref(&group), &Gates::default())), wants, "{field}");
     }
     let group = composite_of(with(composite_spec(), "parentCompositePodGroupName", json!("A_b")));
-    let errors = render(&composite_pod_group::validate_create(&group, refers(&group), &Gates::default()));
+    let errors = render(&composite_pod_group::validate_create(&group, has_workload_ref(&group), &Gates::default()));
     assert!(errors[0].starts_with("spec.parentCompositePodGroupName: Invalid value: \"A_b\""), "{errors:?}");
 }
 
@@ -492,7 +492,11 @@ fn a_composite_without_a_reference_is_told_apart_from_one_with_an_empty_referenc
     let empty = json!({"spec": {"workloadRef": {"templateName": "", "workloadName": ""}}});
     let group = composite_of(with(composite_spec(), "workloadRef", json!({})));
     let create = |document: &Value| {
-        render(&composite_pod_group::validate_create(&group, composite_pod_group::refers(document), &Gates::default()))
+        render(&composite_pod_group::validate_create(
+            &group,
+            composite_pod_group::has_workload_ref(document),
+            &Gates::default(),
+        ))
     };
     assert_eq!(create(&none), ["spec.workloadRef: Required value"]);
     let both = ["spec.workloadRef.workloadName: Required value", "spec.workloadRef.templateName: Required value"];
@@ -508,7 +512,8 @@ fn a_composite_without_a_reference_is_told_apart_from_one_with_an_empty_referenc
 fn a_condition_without_a_time_is_told_together_with_its_other_faults() {
     let document = json!({"metadata": metadata(), "spec": group_spec(), "status": {"conditions": [
         {"type": "", "status": "", "reason": "", "message": "", "lastTransitionTime": null}]}});
-    let new: PodGroup = serde_json::from_value(super::with_times(&document).into_owned()).expect("it decodes now");
+    let new: PodGroup =
+        serde_json::from_value(super::with_transition_times(&document).into_owned()).expect("it decodes now");
     let errors = pod_group::validate_status_update(&new, &group_of(group_spec()), &Gates::default());
     assert_eq!(
         render(&errors),

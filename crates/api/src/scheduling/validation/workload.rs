@@ -6,10 +6,10 @@ use k8s_openapi::api::scheduling::v1beta1::{
     CompositePodGroupTemplate, PodGroupTemplate, TypedLocalObjectReference, Workload, WorkloadSpec,
 };
 use serde_json::Value;
-use workloadbuilder::rules::{DEPTH_MAX, TEMPLATES_MAX};
+use workloadbuilder::rules::{MAX_DEPTH, MAX_TEMPLATES};
 use workloadbuilder::{format, rules};
 
-use super::group::{self, Group};
+use super::group::{self, GroupFields};
 use crate::field::{Error, ErrorList, Path};
 use crate::gates::{Gate, Gates};
 use crate::metadata::{validate_object_meta, validate_object_meta_update};
@@ -17,16 +17,16 @@ use crate::metadata::{validate_object_meta, validate_object_meta_update};
 /// What is wrong with a new Workload.
 pub fn validate_create(workload: &Workload, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta(&workload.metadata, true, &Path::new("metadata"));
-    errors.extend(by_hand(&workload.spec));
-    errors.extend(declared(&workload.spec, None, gates));
+    errors.extend(validate_handwritten(&workload.spec));
+    errors.extend(validate_declarative(&workload.spec, None, gates));
     errors
 }
 
 /// What is wrong with a change of a Workload: only the counts of gangs may change.
 pub fn validate_update(new: &Workload, old: &Workload, gates: &Gates) -> ErrorList {
     let mut errors = validate_object_meta_update(&new.metadata, &old.metadata, &Path::new("metadata"));
-    errors.extend(by_hand(&new.spec));
-    errors.extend(declared(&new.spec, Some(&old.spec), gates));
+    errors.extend(validate_handwritten(&new.spec));
+    errors.extend(validate_declarative(&new.spec, Some(&old.spec), gates));
     errors
 }
 
@@ -39,16 +39,16 @@ fn composites(templates: &Option<Vec<CompositePodGroupTemplate>>) -> &[Composite
 }
 
 /// The rules about the tree as a whole.
-fn by_hand(spec: &WorkloadSpec) -> ErrorList {
+fn validate_handwritten(spec: &WorkloadSpec) -> ErrorList {
     let path = Path::new("spec");
-    let mut tree = Tree::default();
+    let mut tree = TemplateTree::default();
     tree.visit_leaves(leaves(&spec.pod_group_templates), &path.child("podGroupTemplates"));
     let list = path.child("compositePodGroupTemplates");
     tree.visit_composites(composites(&spec.composite_pod_group_templates), &list);
     for (i, template) in composites(&spec.composite_pod_group_templates).iter().enumerate() {
-        if depth(template) > DEPTH_MAX {
-            let detail = format!("maximum template hierarchy depth is {DEPTH_MAX}");
-            let below = as_kept(composites(&template.composite_pod_group_templates));
+        if depth(template) > MAX_DEPTH {
+            let detail = format!("maximum template hierarchy depth is {MAX_DEPTH}");
+            let below = as_stored(composites(&template.composite_pod_group_templates));
             tree.errors.push(Error::invalid(&list.index(i), below, detail));
         }
     }
@@ -66,8 +66,8 @@ fn by_hand(spec: &WorkloadSpec) -> ErrorList {
 
 /// Templates as the API server holds them, which is how this one error shows them: the names of their fields are those of
 /// its own types.
-fn as_kept(templates: &[CompositePodGroupTemplate]) -> Value {
-    let mut value = crate::metadata::json_of(&templates);
+fn as_stored(templates: &[CompositePodGroupTemplate]) -> Value {
+    let mut value = crate::metadata::to_json(&templates);
     rename(&mut value);
     value
 }
@@ -98,7 +98,7 @@ fn depth(template: &CompositePodGroupTemplate) -> usize {
 
 /// What has been seen of a tree, in the order of the document.
 #[derive(Default)]
-struct Tree<'a> {
+struct TemplateTree<'a> {
     names: BTreeSet<&'a str>,
     priorities: BTreeSet<(Option<&'a str>, Option<i32>)>,
     errors: ErrorList,
@@ -106,7 +106,7 @@ struct Tree<'a> {
     childless: ErrorList,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> TemplateTree<'a> {
     fn visit_leaves(&mut self, templates: &'a [PodGroupTemplate], path: &Path) {
         self.visit_names(templates.iter().map(|template| template.name.as_str()), path);
         for template in templates {
@@ -143,7 +143,7 @@ impl<'a> Tree<'a> {
 }
 
 /// The rules that the types declare.
-fn declared(new: &WorkloadSpec, old: Option<&WorkloadSpec>, gates: &Gates) -> ErrorList {
+fn validate_declarative(new: &WorkloadSpec, old: Option<&WorkloadSpec>, gates: &Gates) -> ErrorList {
     let path = Path::new("spec");
     let members = |spec: &WorkloadSpec| {
         [
@@ -160,32 +160,32 @@ fn declared(new: &WorkloadSpec, old: Option<&WorkloadSpec>, gates: &Gates) -> Er
         (Some(new), None) => errors.extend(controller_ref(&path.child("controllerRef"), new)),
         _ => {}
     }
-    errors.extend(both_lists(&path, new.into(), old.map(Templates::from), gates));
+    errors.extend(validate_lists(&path, new.into(), old.map(TemplateLists::from), gates));
     errors
 }
 
 /// The templates directly below a Workload or a composite template.
 #[derive(Clone, Copy)]
-struct Templates<'a> {
+struct TemplateLists<'a> {
     leaves: &'a [PodGroupTemplate],
     composites: &'a [CompositePodGroupTemplate],
 }
 
-impl<'a> From<&'a WorkloadSpec> for Templates<'a> {
+impl<'a> From<&'a WorkloadSpec> for TemplateLists<'a> {
     fn from(spec: &'a WorkloadSpec) -> Self {
         let (inner, outer) = (&spec.pod_group_templates, &spec.composite_pod_group_templates);
-        Templates { leaves: leaves(inner), composites: composites(outer) }
+        TemplateLists { leaves: leaves(inner), composites: composites(outer) }
     }
 }
 
-impl<'a> From<&'a CompositePodGroupTemplate> for Templates<'a> {
+impl<'a> From<&'a CompositePodGroupTemplate> for TemplateLists<'a> {
     fn from(template: &'a CompositePodGroupTemplate) -> Self {
         let (inner, outer) = (&template.pod_group_templates, &template.composite_pod_group_templates);
-        Templates { leaves: leaves(inner), composites: composites(outer) }
+        TemplateLists { leaves: leaves(inner), composites: composites(outer) }
     }
 }
 
-fn both_lists(path: &Path, new: Templates<'_>, old: Option<Templates<'_>>, gates: &Gates) -> ErrorList {
+fn validate_lists(path: &Path, new: TemplateLists<'_>, old: Option<TemplateLists<'_>>, gates: &Gates) -> ErrorList {
     let mut errors = leaf_list(&path.child("podGroupTemplates"), new.leaves, old.map(|old| old.leaves), gates);
     let path = path.child("compositePodGroupTemplates");
     errors.extend(composite_list(&path, new.composites, old.map(|old| old.composites), gates));
@@ -195,20 +195,20 @@ fn both_lists(path: &Path, new: Templates<'_>, old: Option<Templates<'_>>, gates
 fn controller_ref(path: &Path, reference: &TypedLocalObjectReference) -> ErrorList {
     let mut errors = ErrorList::new();
     if let Some(group) = reference.api_group.as_deref().filter(|group| !group.is_empty()) {
-        errors.extend(rules::written_as(&path.child("apiGroup"), group, format::subdomain));
+        errors.extend(rules::validate_format(&path.child("apiGroup"), group, format::subdomain));
     }
-    errors.extend(rules::required(&path.child("kind"), &reference.kind, format::path_segment));
-    errors.extend(rules::required(&path.child("name"), &reference.name, format::path_segment));
+    errors.extend(rules::validate_required(&path.child("kind"), &reference.kind, format::path_segment));
+    errors.extend(rules::validate_required(&path.child("name"), &reference.name, format::path_segment));
     errors
 }
 
 /// The rules of one template, leaf or composite; a kept name is not judged again.
-fn template(path: &Path, name: &str, new: &Group<'_>, old: Option<&Group<'_>>, gates: &Gates) -> ErrorList {
+fn template(path: &Path, name: &str, new: &GroupFields<'_>, old: Option<&GroupFields<'_>>, gates: &Gates) -> ErrorList {
     let mut errors = ErrorList::new();
     if old.is_none() {
-        errors.extend(rules::required(&path.child("name"), name, format::label));
+        errors.extend(rules::validate_required(&path.child("name"), name, format::label));
     }
-    errors.extend(group::declared(path, new, old, gates));
+    errors.extend(group::validate_declarative(path, new, old, gates));
     errors
 }
 
@@ -218,7 +218,7 @@ fn leaf_list(path: &Path, new: &[PodGroupTemplate], old: Option<&[PodGroupTempla
         new,
         old,
         |template| &template.name,
-        |path, new, old| template(path, &new.name, &new.into(), old.map(Group::from).as_ref(), gates),
+        |path, new, old| template(path, &new.name, &new.into(), old.map(GroupFields::from).as_ref(), gates),
     )
 }
 
@@ -237,8 +237,8 @@ fn composite_list(
         old,
         |template| &template.name,
         |path, new, old| {
-            let mut errors = template(path, &new.name, &new.into(), old.map(Group::from).as_ref(), gates);
-            errors.extend(both_lists(path, new.into(), old.map(Templates::from), gates));
+            let mut errors = template(path, &new.name, &new.into(), old.map(GroupFields::from).as_ref(), gates);
+            errors.extend(validate_lists(path, new.into(), old.map(TemplateLists::from), gates));
             errors
         },
     )
@@ -254,8 +254,8 @@ fn list<T: PartialEq + serde::Serialize>(
 ) -> ErrorList {
     let mut errors = ErrorList::new();
     let before = |template: &T| old.and_then(|old| old.iter().find(|old| name(old) == name(template)));
-    if new.len() > TEMPLATES_MAX {
-        errors.push(Error::too_many(path, new.len(), TEMPLATES_MAX));
+    if new.len() > MAX_TEMPLATES {
+        errors.push(Error::too_many(path, new.len(), MAX_TEMPLATES));
     }
     if let Some(old) = old {
         let added = new.iter().enumerate().filter(|(_, template)| before(template).is_none());
@@ -266,7 +266,7 @@ fn list<T: PartialEq + serde::Serialize>(
     if !errors.is_empty() {
         return errors;
     }
-    errors.extend(rules::unique_names(path, new, name));
+    errors.extend(rules::validate_unique_names(path, new, name));
     for (i, template) in new.iter().enumerate() {
         let old = before(template);
         if old != Some(template) {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::job::pods::{Slot, Stamp};
+use crate::job::pods::{PodFactory, PodSlot};
 
 // A namespace that is being deleted takes no new pods, and the old ones stayed for ever: the Job tried to replace them
 // instead of counting them.
@@ -11,10 +11,10 @@ use crate::job::pods::{Slot, Stamp};
 fn ends_are_counted_although_nothing_can_be_created() {
     let job = || job(json!({ "completions": 5, "parallelism": 3 }));
     let mut observed = observed(job(), vec![pod("a").failed_at(1), pod("b").running()], 20);
-    assert_eq!(text(&plain_step(&observed)), "create 2");
+    assert_eq!(step_text(&plain_step(&observed)), "create 2");
     observed.blocked = true;
     let step = plain_step(&observed);
-    assert!(matches!(step, NextStep::WriteStatus(..)), "{}", text(&step));
+    assert!(matches!(step, NextStep::WriteStatus(..)), "{}", step_text(&step));
 }
 
 // Shows: U-TestControllerSyncJob
@@ -23,7 +23,7 @@ fn pods_are_created_up_to_what_is_asked_for() {
     let fixed = || job(json!({ "completions": 5, "parallelism": 3 }));
     let queue = || job(json!({ "parallelism": 3 }));
     let running = |names: &[&str]| names.iter().map(|name| pod(name).running()).collect::<Vec<_>>();
-    table(vec![
+    assert_steps(vec![
         ("none yet", fixed(), vec![], 1, "create 3"),
         ("one there", fixed(), running(&["a"]), 1, "create 2"),
         ("no more than are still needed", fixed().with(|job| job.status.succeeded = 4), vec![], 1, "create 1"),
@@ -83,7 +83,7 @@ fn pods_are_created_up_to_what_is_asked_for() {
 fn a_pod_being_deleted_is_replaced_by_policy() {
     let fixed = |policy: &str| job(json!({ "completions": 2, "parallelism": 2, "podReplacementPolicy": policy }));
     let pods = || vec![pod("a").running(), pod("b").running().deleting()];
-    table(vec![
+    assert_steps(vec![
         ("at once", fixed("TerminatingOrFailed"), pods(), 1, "create 1"),
         ("once it has ended", fixed("Failed"), pods(), 1, "status active=1 succeeded=0 failed=0"),
     ]);
@@ -93,7 +93,7 @@ fn a_pod_being_deleted_is_replaced_by_policy() {
 #[test]
 fn each_index_succeeds_once() {
     let indexed = || job(json!({ "completionMode": "Indexed", "completions": 4, "parallelism": 3 }));
-    table(vec![
+    assert_steps(vec![
         ("the first ones", indexed(), vec![], 1, "create [0 1 2]"),
         ("those without a pod", indexed(), vec![pod("b").index(1).running()], 1, "create [0 2]"),
         (
@@ -135,7 +135,7 @@ fn each_index_succeeds_once() {
 #[test]
 fn an_end_is_recorded_then_let_go_then_counted() {
     let one = || job(json!({ "completions": 2, "parallelism": 0 }));
-    table(vec![
+    assert_steps(vec![
         (
             "recorded",
             one(),
@@ -153,7 +153,7 @@ fn an_end_is_recorded_then_let_go_then_counted() {
         (
             "counted",
             one().uncounted(&["a"], &["b"]),
-            vec![pod("a").succeeded_at(1).released(), pod("b").failed_at(1).released()],
+            vec![pod("a").succeeded_at(1).without_finalizer(), pod("b").failed_at(1).without_finalizer()],
             1,
             "status active=0 succeeded=1 failed=1",
         ),
@@ -167,7 +167,7 @@ fn an_end_is_recorded_then_let_go_then_counted() {
         (
             "not counted again",
             one().with(|job| job.status.succeeded = 1),
-            vec![pod("a").succeeded_at(1).released()],
+            vec![pod("a").succeeded_at(1).without_finalizer()],
             1,
             "rest",
         ),
@@ -179,7 +179,7 @@ fn an_end_is_recorded_then_let_go_then_counted() {
 fn a_job_completes_when_enough_succeeded_and_all_are_counted() {
     let two = || job(json!({ "completions": 2, "parallelism": 2 }));
     let ends = || vec![pod("a").succeeded_at(1), pod("b").succeeded_at(2)];
-    table(vec![
+    assert_steps(vec![
         (
             "said before the pods are let go",
             two(),
@@ -229,7 +229,7 @@ fn too_many_failures_or_too_long_fail_the_job() {
     let limited = || job(json!({ "completions": 3, "parallelism": 3, "backoffLimit": 1 }));
     let failing = || limited().condition("FailureTarget", "BackoffLimitExceeded");
     let deadline = || job(json!({ "parallelism": 1, "activeDeadlineSeconds": 30 })).with(|job| job.status.active = 1);
-    table(vec![
+    assert_steps(vec![
         (
             "said before anything is stopped",
             limited().with(|job| job.status.failed = 1),
@@ -254,7 +254,7 @@ fn too_many_failures_or_too_long_fail_the_job() {
         (
             "no end while a pod is terminating",
             failing().with(|job| (job.status.failed, job.status.terminating) = (2, Some(1))),
-            vec![pod("b").running().deleting().released()],
+            vec![pod("b").running().deleting().without_finalizer()],
             50,
             "rest",
         ),
@@ -297,7 +297,7 @@ fn restarts_in_place_count_toward_the_limit() {
     };
     let failed = "status active=1 succeeded=0 failed=0 FailureTarget";
     let goes_on = "status active=1 succeeded=0 failed=0";
-    table(vec![
+    assert_steps(vec![
         ("below the limit", limited(2), restarted(1), 1, goes_on),
         ("at the limit", limited(2), restarted(2), 1, failed),
         ("none allowed, none happened", limited(0), restarted(0), 1, goes_on),
@@ -326,8 +326,8 @@ fn restarts_in_place_count_toward_the_limit() {
 fn failed_pods_are_replaced_after_a_pause() {
     let two =
         || job(json!({ "completions": 2, "parallelism": 2 })).uncounted(&[], &[]).with(|job| job.status.failed = 1);
-    let failed = || vec![pod("a").failed_at(100).released()];
-    table(vec![
+    let failed = || vec![pod("a").failed_at(100).without_finalizer()];
+    assert_steps(vec![
         ("at first it waits", two(), failed(), 103, "rest 7s"),
         ("then it creates", two(), failed(), 110, "create 2"),
     ]);
@@ -337,7 +337,7 @@ fn failed_pods_are_replaced_after_a_pause() {
 #[test]
 fn suspend_takes_the_pods_away_and_resume_starts_anew() {
     let suspended = || job(json!({ "completions": 2, "parallelism": 2, "suspend": true }));
-    table(vec![
+    assert_steps(vec![
         ("pods go first, uncounted", suspended(), vec![pod("a").running(), pod("b")], 5, "drop b a"),
         ("then it says so", suspended(), vec![], 5, "status active=0 succeeded=0 failed=0 Suspended !Suspended"),
         (
@@ -356,7 +356,7 @@ fn suspend_takes_the_pods_away_and_resume_starts_anew() {
                 (job.status.start_time, job.status.terminating) = (None, Some(1));
                 job.status.conditions[0].message = "Job suspended".to_owned();
             }),
-            vec![pod("a").running().deleting().released()],
+            vec![pod("a").running().deleting().without_finalizer()],
             5,
             "rest",
         ),
@@ -371,7 +371,7 @@ fn suspend_takes_the_pods_away_and_resume_starts_anew() {
     let resumed = job(json!({ "completions": 2, "parallelism": 2 })).condition("Suspended", "JobSuspended");
     let pods = || vec![pod("a"), pod("b")];
     let step = plain_step(&observed(resumed.with(|job| job.status.start_time = None), pods(), 9));
-    assert_eq!(text(&step), "status active=2 succeeded=0 failed=0 !Resumed");
+    assert_eq!(step_text(&step), "status active=2 succeeded=0 failed=0 !Resumed");
     let NextStep::WriteStatus(status, _) = step else { panic!("a status") };
     assert_eq!(status.start_time, Some(at(9)));
 }
@@ -381,7 +381,7 @@ fn suspend_takes_the_pods_away_and_resume_starts_anew() {
 fn a_suspended_job_without_work_completes_without_ever_starting() {
     let empty = job(json!({ "completions": 0, "suspend": true })).with(|job| job.status.start_time = None);
     let step = plain_step(&observed(empty, vec![], 9));
-    assert_eq!(text(&step), "status active=0 succeeded=0 failed=0 SuccessCriteriaMet+Complete !Completed");
+    assert_eq!(step_text(&step), "status active=0 succeeded=0 failed=0 SuccessCriteriaMet+Complete !Completed");
     let NextStep::WriteStatus(status, _) = step else { panic!("a status") };
     assert_eq!((status.start_time, status.completion_time), (None, Some(at(9))));
 }
@@ -397,7 +397,7 @@ fn ends_are_recorded_five_hundred_at_a_time_and_no_end_is_declared_before_the_la
     assert!(Condition::is_true(&status.conditions, "SuccessCriteriaMet"));
     let recorded = job().with(|job| job.status = *status);
     let step = plain_step(&observed(recorded, many(600), 2));
-    let NextStep::ReleasePods(pods) = step else { panic!("{}", text(&step)) };
+    let NextStep::RemoveFinalizers(pods) = step else { panic!("{}", step_text(&step)) };
     assert_eq!(pods.len(), 500);
 }
 
@@ -409,7 +409,7 @@ fn more_successes_than_asked_for_are_told() {
         job.with(|job| job.status.succeeded = succeeded)
     };
     let end = "SuccessCriteriaMet+Complete";
-    table(vec![
+    assert_steps(vec![
         ("as many", done(2), vec![], 3, &format!("status active=0 succeeded=2 failed=0 {end} !Completed")),
         (
             "more",
@@ -424,10 +424,10 @@ fn more_successes_than_asked_for_are_told() {
 #[test]
 fn pods_change_hands_before_anything_is_counted() {
     let mut seen = observed(job(json!({ "completions": 2, "parallelism": 2 })), vec![pod("a").failed_at(1)], 5);
-    seen.loose = vec![pod("loose").build()];
-    assert_eq!(text(&plain_step(&seen)), "adopt loose");
-    seen.strays = vec![pod("stray").build()];
-    assert_eq!(text(&plain_step(&seen)), "disown stray");
+    seen.to_adopt = vec![pod("loose").build()];
+    assert_eq!(step_text(&plain_step(&seen)), "adopt loose");
+    seen.to_release = vec![pod("stray").build()];
+    assert_eq!(step_text(&plain_step(&seen)), "disown stray");
 }
 
 #[test]
@@ -437,7 +437,7 @@ fn a_deadline_that_is_changed_counts_from_the_start() {
         job.with(|job| job.status.active = 1)
     };
     let pods = || vec![pod("a").running()];
-    table(vec![
+    assert_steps(vec![
         ("as it was", running(100), pods(), 40, "rest 60s"),
         ("longer", running(200), pods(), 40, "rest 160s"),
         ("shorter than it has run", running(30), pods(), 40, "status active=1 succeeded=0 failed=0 FailureTarget"),
@@ -456,7 +456,7 @@ fn a_deleting_job_counts_what_ended_and_lets_the_rest_go() {
         })
     };
     let pods = || vec![pod("a").running(), pod("b").succeeded_at(1)];
-    table(vec![
+    assert_steps(vec![
         ("first the record", deleting(), pods(), 2, "status active=1 succeeded=0 failed=0 uncounted=b/"),
         ("then all may go", deleting().uncounted(&["b"], &[]), pods(), 2, "release a b"),
     ]);
@@ -465,8 +465,8 @@ fn a_deleting_job_counts_what_ended_and_lets_the_rest_go() {
 #[test]
 fn an_indexed_pod_knows_its_index() {
     let indexed = job(json!({ "completionMode": "Indexed", "completions": 4 }));
-    let stamp = Stamp::new(&indexed.0, None).unwrap();
-    let pod = serde_json::to_value(stamp.pod(Slot { index: Some(3), tries: None })).unwrap();
+    let stamp = PodFactory::new(&indexed.0, None).unwrap();
+    let pod = serde_json::to_value(stamp.pod(PodSlot { index: Some(3), prior_failures: None })).unwrap();
     assert_eq!(pod["metadata"]["generateName"], "train-3-");
     assert_eq!(pod["metadata"]["labels"][INDEX_KEY], "3");
     assert_eq!(pod["metadata"]["annotations"][INDEX_KEY], "3");
@@ -476,14 +476,18 @@ fn an_indexed_pod_knows_its_index() {
     let variable = &pod["spec"]["containers"][0]["env"][0];
     assert_eq!(variable["name"], "JOB_COMPLETION_INDEX");
     assert_eq!(variable["valueFrom"]["fieldRef"]["fieldPath"], format!("metadata.labels['{INDEX_KEY}']"));
-    assert_eq!(stamp.pod(Slot::default()).metadata.generate_name.as_deref(), Some("train-"));
+    assert_eq!(stamp.pod(PodSlot::default()).metadata.generate_name.as_deref(), Some("train-"));
 }
 
 #[test]
 fn a_generated_name_keeps_its_index_however_long_the_job_name_is() {
     let long =
         job(json!({ "completionMode": "Indexed", "completions": 4 })).with(|job| job.metadata.name = "j".repeat(60));
-    let name =
-        Stamp::new(&long.0, None).unwrap().pod(Slot { index: Some(12), tries: None }).metadata.generate_name.unwrap();
+    let name = PodFactory::new(&long.0, None)
+        .unwrap()
+        .pod(PodSlot { index: Some(12), prior_failures: None })
+        .metadata
+        .generate_name
+        .unwrap();
     assert_eq!(name, format!("{}-12-", "j".repeat(54)));
 }

@@ -2,7 +2,7 @@
 //! fit ends the process for everybody (release builds check too).
 
 use super::*;
-use crate::job::shape::Shape;
+use crate::job::job_params::JobParams;
 use crate::job::tally::Tally;
 
 const EXTREMES: [i32; 5] = [i32::MIN, -1, 0, 1, i32::MAX];
@@ -21,7 +21,7 @@ fn restarts_beyond_all_bounds_are_many_restarts() {
     let failed = "status active=2 succeeded=0 failed=0 FailureTarget";
     let pods = || vec![restarted("a", i32::MAX), restarted("b", i32::MAX)];
     let with_limit = |limit: i32| job(json!({ "parallelism": 2, "backoffLimit": limit, "template": template }));
-    table(vec![
+    assert_steps(vec![
         ("they reach the limit", with_limit(6), pods(), 1, failed),
         ("and any limit", with_limit(i32::MAX), pods(), 1, failed),
         (
@@ -39,7 +39,7 @@ fn restarts_beyond_all_bounds_are_many_restarts() {
 fn counts_beyond_all_bounds_stay_at_the_largest() {
     let full = || job(json!({})).with(|job| (job.status.succeeded, job.status.failed) = (i32::MAX, i32::MAX));
     let full = full().uncounted(&["a"], &["b"]);
-    let (shape, pods) = (Shape::of(&full.0, &Config::default()).unwrap(), [pod("c").failed_at(1).build()]);
+    let (shape, pods) = (JobParams::of(&full.0, &Config::default()).unwrap(), [pod("c").failed_at(1).build()]);
     let tally = Tally::of(&full.0, &shape, &pods);
     assert_eq!((tally.succeeded, tally.failed), (i32::MAX, i32::MAX));
 }
@@ -66,7 +66,7 @@ fn any_numbers_lead_to_a_step() {
             let pods = || {
                 vec![
                     pod("a").index(0).succeeded_at(1),
-                    pod("b").index(1).tried(i32::MAX, i32::MAX).failed_at(2),
+                    pod("b").index(1).failed_before(i32::MAX, i32::MAX).failed_at(2),
                     pod("c").index(i32::MAX - 1).failed_at(i64::from(i32::MAX)),
                     restarted("d", one).index(2).deleted_at(9, i32::MIN),
                     restarted("e", other).index(3),

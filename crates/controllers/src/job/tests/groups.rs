@@ -6,8 +6,8 @@ use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
 
 use super::*;
 use crate::job::ChildOwners;
-use crate::job::lineage::{Answer, Known, Lineage};
-use crate::job::pods::{Slot, Stamp};
+use crate::job::owner_chain::{CachedOwnerChain, OwnerChain, OwnerLookup};
+use crate::job::pods::{PodFactory, PodSlot};
 use crate::job::scheduling::{ManagementMode, TEMPLATE_ANNOTATION, management_mode};
 
 pub(super) fn gang(min_count: Option<i32>) -> JobBuilder {
@@ -16,7 +16,7 @@ pub(super) fn gang(min_count: Option<i32>) -> JobBuilder {
     job(json!({ "completions": 4, "parallelism": 4, "scheduling": scheduling }))
 }
 
-pub(super) fn step(observed: &Observed) -> NextStep {
+pub(super) fn step(observed: &JobSnapshot) -> NextStep {
     next_step(observed, &Gates::default(), &Config::default()).unwrap()
 }
 
@@ -34,7 +34,7 @@ pub(super) fn stored_group(group: &PodGroup) -> Arc<PodGroupView> {
 }
 
 /// A Job with the Workload and PodGroup that were made for it.
-pub(super) fn with_objects(job: JobBuilder) -> Observed {
+pub(super) fn with_objects(job: JobBuilder) -> JobSnapshot {
     let mut observed = observed(job, vec![], 1);
     let NextStep::CreateWorkload(workload) = step(&observed) else { panic!("a workload") };
     observed.workloads = vec![stored_workload(&workload)];
@@ -83,7 +83,7 @@ fn workload_comes_before_group_before_pods() {
 
     let NextStep::CreatePods(slots, joined) = step(&seen) else { panic!("pods") };
     assert_eq!(slots.len(), 4);
-    let made = Stamp::new(&seen.job, joined.as_ref()).unwrap().pod(Slot::default());
+    let made = PodFactory::new(&seen.job, joined.as_ref()).unwrap().pod(PodSlot::default());
     let owners = made.metadata.owner_references.unwrap();
     assert_eq!(owners.iter().map(|owner| owner.uid.as_str()).collect::<Vec<_>>(), ["job-uid", "group-uid"]);
     assert_eq!((owners[1].controller, owners[1].block_owner_deletion), (None, None));
@@ -102,7 +102,7 @@ fn pods_name_no_second_owner_where_the_collector_is_not_ours() {
 // A group that outlives the Job kept the pods of the deleted Job.
 #[test]
 fn pods_name_only_a_group_that_goes_with_the_job_as_their_second_owner() {
-    let second_owner = |seen: &Observed| {
+    let second_owner = |seen: &JobSnapshot| {
         let NextStep::CreatePods(_, Some(group)) = step(seen) else { panic!("pods in a group") };
         group.owner.map(|owner| owner.uid)
     };
@@ -134,7 +134,7 @@ fn pods_name_only_a_group_that_goes_with_the_job_as_their_second_owner() {
 // Shows: S004-19
 // Shows: U-TestShouldManageWorkloadForJob
 #[test]
-fn who_looks_after_the_objects() {
+fn management_mode_follows_the_owner_and_its_annotations() {
     let owned_by = |api_version: &str, kind: &str| {
         let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
         let owner = OwnerRef { api_version, kind, name: "parent".to_owned(), controller: true, ..OwnerRef::default() };
@@ -167,14 +167,14 @@ fn who_looks_after_the_objects() {
 // Shows: U-TestEnsureWorkloadAndPodGroup
 #[test]
 fn a_job_with_pods_gets_no_objects_any_more() {
-    let pods = || vec![pod("a").failed_at(1).released()];
+    let pods = || vec![pod("a").failed_at(1).without_finalizer()];
     let plain = observed(job(json!({ "completions": 4, "parallelism": 4 })), pods(), 100);
-    assert_eq!(text(&step(&plain)), "create 4");
+    assert_eq!(step_text(&step(&plain)), "create 4");
     let mut seen = observed(gang(None), pods(), 100);
     let said = step(&seen);
-    assert!(text(&said).ends_with("SchedulingFallback !WorkloadMissing"), "{}", text(&said));
-    written(&mut seen, said);
-    assert_eq!(text(&step(&seen)), "create 4");
+    assert!(step_text(&said).ends_with("SchedulingFallback !WorkloadMissing"), "{}", step_text(&said));
+    apply_status(&mut seen, said);
+    assert_eq!(step_text(&step(&seen)), "create 4");
 }
 
 // The Job went on with pods that were in no group, and nothing said so.
@@ -193,20 +193,24 @@ fn a_gang_that_lost_its_group_says_so_before_it_goes_on_with_plain_pods() {
     for (workload, reason) in [(false, "PodGroupMissing"), (true, "WorkloadMissing")] {
         let mut seen = lost(gang(None), workload);
         let said = step(&seen);
-        assert!(text(&said).ends_with(&format!("SchedulingFallback !{reason}")), "{}", text(&said));
-        written(&mut seen, said);
-        assert_eq!(text(&step(&seen)), "create 1", "{reason}");
+        assert!(step_text(&said).ends_with(&format!("SchedulingFallback !{reason}")), "{}", step_text(&said));
+        apply_status(&mut seen, said);
+        assert_eq!(step_text(&step(&seen)), "create 1", "{reason}");
         seen.pods.clear();
-        let made = text(&step(&seen));
+        let made = step_text(&step(&seen));
         assert!(made.starts_with("create workload") || made.starts_with("create group"), "{reason}: {made}");
         let basic = job(json!({ "completions": 4, "parallelism": 4 }));
-        assert_eq!(text(&step(&lost(basic, workload))), "create 1", "{reason}: nothing is lost with a Basic group");
+        assert_eq!(
+            step_text(&step(&lost(basic, workload))),
+            "create 1",
+            "{reason}: nothing is lost with a Basic group"
+        );
     }
 }
 
 #[test]
 fn what_a_child_waits_for_or_does_without_is_said_with_the_names_that_matter() {
-    let message = |seen: &Observed| {
+    let message = |seen: &JobSnapshot| {
         let NextStep::WriteStatus(status, _) = step(seen) else { panic!("a status") };
         status.conditions[0].message.clone()
     };
@@ -240,16 +244,16 @@ fn min_count_follows_the_job_workload_first() {
     let mut grown = (*seen.job).clone();
     (grown.spec.parallelism, grown.spec.completions) = (Some(6), Some(6));
     seen.job = Arc::new(grown);
-    assert_eq!(text(&step(&seen)), "set minCount 6");
+    assert_eq!(step_text(&step(&seen)), "set minCount 6");
     let mut workload = (*seen.workloads[0]).clone();
     let templates = workload.spec.pod_group_templates.as_mut().unwrap();
     templates[0].scheduling_policy.gang.as_mut().unwrap().min_count = 6;
     seen.workloads = vec![Arc::new(workload)];
     let NextStep::SetMinCount(change) = step(&seen) else { panic!("the group follows") };
-    assert!(matches!(change.object, crate::job::scheduling::Made::PodGroup(_)));
+    assert!(matches!(change.object, crate::job::scheduling::ManagedObject::PodGroup(_)));
     seen.blocked = true;
     seen.pods = vec![pod("a").succeeded_at(1)].into_iter().map(PodBuilder::build).collect();
-    let refused = text(&step(&seen));
+    let refused = step_text(&step(&seen));
     assert_eq!(refused, "status active=0 succeeded=0 failed=0 uncounted=a/", "pods are counted all the same");
 }
 
@@ -271,7 +275,7 @@ fn objects_of_others_are_used_and_never_written() {
         "metadata": { "name": "my-group", "namespace": "ns", "uid": "u" },
         "spec": { "workloadRef": { "workloadName": "mine", "templateName": "t" }, "schedulingPolicy": { "gang": { "minCount": 3 } } },
     }))];
-    assert_eq!(text(&step(&seen)), "create 4 in my-group");
+    assert_eq!(step_text(&step(&seen)), "create 4 in my-group");
 }
 
 // Shows: S000-36
@@ -288,10 +292,10 @@ fn what_cannot_be_told_is_said_and_pods_are_plain() {
         let mut seen = observed(gang(None), vec![], 1);
         seen.workloads = workloads;
         let said = step(&seen);
-        assert_eq!(text(&said), format!("status active=0 succeeded=0 failed=0 SchedulingFallback !{reason}"));
+        assert_eq!(step_text(&said), format!("status active=0 succeeded=0 failed=0 SchedulingFallback !{reason}"));
         let NextStep::WriteStatus(status, _) = said else { panic!("a status") };
         seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
-        assert_eq!(text(&step(&seen)), "create 4", "{reason}");
+        assert_eq!(step_text(&step(&seen)), "create 4", "{reason}");
     }
 }
 
@@ -301,13 +305,13 @@ fn a_fallback_is_over_when_the_job_is_to_have_no_group() {
     let mut seen = observed(gang(None), vec![], 1);
     seen.workloads = vec![user_workload("a", one.clone()), user_workload("b", one)];
     let said = step(&seen);
-    written(&mut seen, said);
+    apply_status(&mut seen, said);
     let mut job = (*seen.job).clone();
     job.metadata.labels.insert("phalanx.dev/groups", "disabled".to_owned());
     seen.job = Arc::new(job);
     seen.pods = ["a", "b", "c", "d"].map(|name| pod(name).build()).to_vec();
     let said = step(&seen);
-    written(&mut seen, said);
+    apply_status(&mut seen, said);
     let told = &seen.job.status.conditions[0];
     assert_eq!(
         (told.kind.as_str(), told.status.as_str(), told.reason.as_str()),
@@ -339,10 +343,10 @@ pub(super) fn child(uid: &str, annotations: &[(&str, &str)]) -> JobBuilder {
 fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
     let mut seen = observed(child("job-uid", &[(TEMPLATE_ANNOTATION, "workers")]), vec![], 1);
     let said = step(&seen);
-    assert!(text(&said).ends_with("SchedulingBlocked !ParentWorkloadNotFound"), "{}", text(&said));
-    written(&mut seen, said);
+    assert!(step_text(&said).ends_with("SchedulingBlocked !ParentWorkloadNotFound"), "{}", step_text(&said));
+    apply_status(&mut seen, said);
     assert_eq!(
-        text(&step(&seen)),
+        step_text(&step(&seen)),
         "rest 1s",
         "said once, and no plain pods meanwhile; then its owners are looked at again"
     );
@@ -360,20 +364,21 @@ fn a_child_waits_for_its_parents_workload_and_then_makes_its_own_group() {
 #[test]
 fn a_child_that_waits_names_all_its_owners_and_what_could_not_be_read_of_them() {
     let job = child("job-uid", &[(TEMPLATE_ANNOTATION, "workers")]);
-    let mut lineage = Lineage::from(job.0.metadata.controller().unwrap().clone());
+    let mut lineage = OwnerChain::from(job.0.metadata.controller().unwrap().clone());
     let above = OwnerRef { kind: "Flow".to_owned(), name: "night".to_owned(), controller: true, ..OwnerRef::default() };
     let above = OwnerRef { uid: "night-uid".to_owned(), ..above };
-    lineage.learn(Answer::Found(Box::new(Meta { owner_references: vec![above], ..Meta::default() })));
-    lineage.learn(Answer::Unreadable("flows \"night\" is forbidden".to_owned()));
-    let known = Known { lineage, asked: 3, at: at(0) };
-    let mut seen = Observed { known: Some(Arc::new(known)), ..observed(job, vec![], 1) };
+    lineage
+        .record_lookup(OwnerLookup::Found(Box::new(MetaView { owner_references: vec![above], ..MetaView::default() })));
+    lineage.record_lookup(OwnerLookup::Unreadable("flows \"night\" is forbidden".to_owned()));
+    let known = CachedOwnerChain { chain: lineage, lookups: 3, looked_up_at: at(0) };
+    let mut seen = JobSnapshot { owner_chain: Some(Arc::new(known)), ..observed(job, vec![], 1) };
     let NextStep::WriteStatus(status, news) = step(&seen) else { panic!("a status") };
     let want = "there is no Workload of Training parent or Flow night, which own this Job and see to its group: create a \
                 Workload that names one of them in spec.controllerRef, or make the Job without the annotation \
                 scheduling.k8s.io/group-template-name; who controls Flow night cannot be read: flows \"night\" is forbidden";
     assert_eq!((status.conditions[0].message.as_str(), news[0].message.as_str()), (want, want));
     seen.job = Arc::new(JobView { status: *status, ..(*seen.job).clone() });
-    assert_eq!(text(&step(&seen)), "rest 3s", "it was asked three times, a second ago for the last");
+    assert_eq!(step_text(&step(&seen)), "rest 3s", "it was asked three times, a second ago for the last");
 }
 
 // Otherwise a Job whose Workload is its grandparent's would go on with plain pods when a request fails after a restart.
@@ -383,11 +388,11 @@ fn while_its_owners_cannot_be_asked_for_a_child_makes_nothing_says_nothing_and_c
     for pods in [vec![], vec![pod("a").running()]] {
         let active = pods.len();
         let job = child("job-uid", &workers).with(|job| job.status.active = active as i32);
-        let unknown = Observed { known: None, blocked: true, ..observed(job, pods, 1) };
-        assert_eq!(text(&step(&unknown)), "rest", "{active} pods");
+        let unknown = JobSnapshot { owner_chain: None, blocked: true, ..observed(job, pods, 1) };
+        assert_eq!(step_text(&step(&unknown)), "rest", "{active} pods");
     }
     let ended = observed(child("job-uid", &workers), vec![pod("a").succeeded_at(1)], 2);
-    let said = text(&step(&Observed { known: None, blocked: true, ..ended }));
+    let said = step_text(&step(&JobSnapshot { owner_chain: None, blocked: true, ..ended }));
     assert_eq!(said, "status active=0 succeeded=0 failed=0 uncounted=a/");
 }
 
@@ -409,7 +414,7 @@ fn a_child_finds_a_nested_template_and_hangs_its_group_under_the_parent_it_is_to
         seen.workloads = vec![nested.clone()];
         match step(&seen) {
             NextStep::CreatePodGroup(group) => Ok(group),
-            other => Err(text(&other)),
+            other => Err(step_text(&other)),
         }
     };
     let workers = (TEMPLATE_ANNOTATION, "workers");
@@ -439,9 +444,9 @@ fn of_a_changed_workload_nothing_but_the_count_reaches_a_group_that_is_there() {
     seen.workloads = vec![parents(3, json!({ "single": {} }))];
     let NextStep::CreatePodGroup(group) = step(&seen) else { panic!("a group") };
     seen.pod_groups = vec![stored_group(&group)];
-    let joined = text(&step(&seen));
+    let joined = step_text(&step(&seen));
     seen.workloads = vec![parents(3, json!({ "all": {} }))];
-    assert_eq!(text(&step(&seen)), joined, "another mode is for groups made from now on");
+    assert_eq!(step_text(&step(&seen)), joined, "another mode is for groups made from now on");
     seen.workloads = vec![parents(2, json!({ "all": {} }))];
     let NextStep::SetMinCount(change) = step(&seen) else { panic!("the count follows") };
     assert_eq!(change.min_count, 2);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::job::pods::Stamp;
+use crate::job::pods::PodFactory;
 
 /// An Indexed Job in which each index may fail once.
 fn limited(more: Value) -> JobBuilder {
@@ -27,62 +27,63 @@ fn at_index(name: &str, index: i32) -> PodBuilder {
 // Shows: U-TestSyncJobWithJobBackoffLimitPerIndex
 #[test]
 fn each_index_is_tried_again_after_a_pause_of_its_own() {
-    let two_running = || vec![at_index("b", 1).tried(0, 0).running(), at_index("c", 2).tried(0, 0).running()];
+    let two_running =
+        || vec![at_index("b", 1).failed_before(0, 0).running(), at_index("c", 2).failed_before(0, 0).running()];
     let with = |failed: PodBuilder| std::iter::once(failed).chain(two_running()).collect::<Vec<_>>();
-    let failed = || at_index("a", 0).tried(0, 0).failed_at(100);
+    let failed = || at_index("a", 0).failed_before(0, 0).failed_at(100);
     let ignore = json!({ "podFailurePolicy": { "rules": [{ "action": "Ignore", "onExitCodes": { "operator": "In", "values": [42] } }] } });
     let fail_index = json!({ "podFailurePolicy": { "rules": [{ "action": "FailIndex", "onExitCodes": { "operator": "In", "values": [42] } }] } });
     let job = || active(limited(json!({})), 2);
-    table(vec![
+    assert_steps(vec![
         ("all are new", limited(json!({})), vec![], 1, "create [0 1 2]"),
         ("it waits, held and uncounted, to carry its count on", job(), with(failed()), 103, "rest 7s"),
         ("then it is replaced", job(), with(failed()), 110, "create [0(1)]"),
         (
             "and counted once the replacement is there",
             active(limited(json!({})), 3),
-            with(failed()).into_iter().chain([at_index("d", 0).tried(1, 0)]).collect(),
+            with(failed()).into_iter().chain([at_index("d", 0).failed_before(1, 0)]).collect(),
             110,
             "status active=3 succeeded=0 failed=0 uncounted=/a",
         ),
         (
             "the pause doubles",
             active(limited(json!({ "backoffLimitPerIndex": 5 })), 2),
-            with(at_index("a", 0).tried(2, 0).failed_at(100)),
+            with(at_index("a", 0).failed_before(2, 0).failed_at(100)),
             101,
             "rest 39s",
         ),
         (
             "failures that are ignored lengthen it too",
             active(limited(ignore.clone()), 2),
-            with(at_index("a", 0).tried(1, 1).terminated("main", 42, 100)),
+            with(at_index("a", 0).failed_before(1, 1).terminated("main", 42, 100)),
             101,
             "rest 39s",
         ),
         (
             "and are carried on apart",
             active(limited(ignore.clone()), 2),
-            with(at_index("a", 0).tried(1, 1).terminated("main", 42, 100)),
+            with(at_index("a", 0).failed_before(1, 1).terminated("main", 42, 100)),
             140,
             "create [0(1+2)]",
         ),
         (
             "the latest failure of the index counts",
             active(limited(json!({ "backoffLimitPerIndex": 5 })), 2),
-            with(failed()).into_iter().chain([at_index("d", 0).tried(1, 0).failed_at(120)]).collect(),
+            with(failed()).into_iter().chain([at_index("d", 0).failed_before(1, 0).failed_at(120)]).collect(),
             140,
             "create [0(2)]",
         ),
         (
             "the last time it failed it is given up",
             job(),
-            with(at_index("a", 0).tried(1, 0).failed_at(100)),
+            with(at_index("a", 0).failed_before(1, 0).failed_at(100)),
             101,
             "status active=2 succeeded=0 failed=0 given-up=0 uncounted=/a",
         ),
         (
             "a rule can give it up at once",
             active(limited(fail_index), 2),
-            with(at_index("a", 0).tried(0, 0).terminated("main", 42, 100)),
+            with(at_index("a", 0).failed_before(0, 0).terminated("main", 42, 100)),
             101,
             "status active=2 succeeded=0 failed=0 given-up=0 uncounted=/a",
         ),
@@ -131,11 +132,11 @@ fn a_job_ends_by_its_indexes_when_all_are_settled_or_too_many_given_up() {
             job.status.completed_indexes = completed;
         }
     };
-    table(vec![
+    assert_steps(vec![
         (
             "the others go on",
             active(limited(json!({})), 1).with(counted("0", 2, "1")),
-            vec![at_index("c", 2).tried(0, 0).running()],
+            vec![at_index("c", 2).failed_before(0, 0).running()],
             500,
             "rest",
         ),
@@ -156,28 +157,31 @@ fn a_job_ends_by_its_indexes_when_all_are_settled_or_too_many_given_up() {
         (
             "more than allowed",
             active(limited(json!({ "maxFailedIndexes": 1 })), 1).with(counted("0,1", 4, "")),
-            vec![at_index("c", 2).tried(0, 0).running()],
+            vec![at_index("c", 2).failed_before(0, 0).running()],
             500,
             "status active=1 succeeded=0 failed=4 given-up=0,1 FailureTarget",
         ),
         (
             "as many as allowed",
             active(limited(json!({ "maxFailedIndexes": 2 })), 1).with(counted("0,1", 4, "")),
-            vec![at_index("c", 2).tried(0, 0).running()],
+            vec![at_index("c", 2).failed_before(0, 0).running()],
             500,
             "rest",
         ),
         (
             "the limit of the whole Job comes first",
             active(limited(json!({ "backoffLimit": 1 })), 1).with(counted("0", 2, "1")),
-            vec![at_index("c", 2).tried(0, 0).running()],
+            vec![at_index("c", 2).failed_before(0, 0).running()],
             500,
             "status active=1 succeeded=1 failed=2 indexes=1 given-up=0 FailureTarget",
         ),
         (
             "an index that succeeded cannot be given up as well",
             limited(json!({ "completions": 2, "parallelism": 0 })),
-            vec![at_index("a", 0).tried(1, 0).failed_at(1), at_index("b", 0).tried(1, 0).succeeded_at(1)],
+            vec![
+                at_index("a", 0).failed_before(1, 0).failed_at(1),
+                at_index("b", 0).failed_before(1, 0).succeeded_at(1),
+            ],
             500,
             "status active=0 succeeded=1 failed=0 indexes=0 uncounted=/a",
         ),
@@ -198,11 +202,11 @@ fn what_is_stopped_because_the_job_failed_is_counted_but_its_index_has_not_faile
             job.spec.pod_failure_policy = serde_json::from_value(more).unwrap();
         })
     };
-    let last_try = || at_index("d", 0).tried(1, 0).running();
+    let last_try = || at_index("d", 0).failed_before(1, 0).running();
     let counted = "status active=0 succeeded=0 failed=3 uncounted=/d FailureTarget";
     for replaces in ["TerminatingOrFailed", "Failed"] {
         let job = || ending(replaces, Value::Null);
-        table(vec![
+        assert_steps(vec![
             ("it is stopped", active(job(), 1), vec![last_try()], 50, "stop d"),
             ("while it is terminating", job(), vec![last_try().deleting()], 50, counted),
             ("when it has failed of it", job(), vec![last_try().deleting().exited("main", 143)], 50, counted),
@@ -234,15 +238,15 @@ fn what_is_stopped_because_the_job_failed_is_counted_but_its_index_has_not_faile
 #[test]
 fn a_pod_tells_how_often_its_index_has_failed() {
     let job = limited(json!({}));
-    let stamp = Stamp::new(&job.0, None).unwrap();
+    let stamp = PodFactory::new(&job.0, None).unwrap();
     let annotations = |tries| {
-        let pod = stamp.pod(Slot { index: Some(1), tries });
+        let pod = stamp.pod(PodSlot { index: Some(1), prior_failures: tries });
         let annotations = pod.metadata.annotations.unwrap();
         [FAILURES_KEY, IGNORED_FAILURES_KEY].map(|key| annotations.get(key).cloned().unwrap_or_default())
     };
     assert_eq!(annotations(None), ["", ""]);
-    assert_eq!(annotations(Some(Tries::default())), ["0", ""]);
-    assert_eq!(annotations(Some(Tries { failed: 2, ignored: 3 })), ["2", "3"]);
+    assert_eq!(annotations(Some(IndexFailures::default())), ["0", ""]);
+    assert_eq!(annotations(Some(IndexFailures { counted: 2, ignored: 3 })), ["2", "3"]);
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn an_indexed_job_grows_and_shrinks_with_its_counts() {
             job.status.completed_indexes = text;
         })
     };
-    table(vec![
+    assert_steps(vec![
         ("up", elastic(4), pods(2), 5, "create [2 3]"),
         ("down: the last ones go, uncounted", elastic(2), pods(4), 5, "drop p2 p3"),
         ("to zero", elastic(0), pods(2), 5, "drop p0 p1"),
@@ -295,7 +299,7 @@ fn an_indexed_job_grows_and_shrinks_with_its_counts() {
 fn a_batch_of_ended_pods_is_counted_and_let_go_before_new_ones_are_made() {
     let large = || job(json!({ "completionMode": "Indexed", "completions": 3000, "parallelism": 600 }));
     let ended = |count| (0..count).map(|index| at_index(&format!("p{index}"), index).succeeded_at(4));
-    let verb = |seen: &Observed| text(&plain_step(seen)).split(' ').next().unwrap_or_default().to_owned();
+    let verb = |seen: &JobSnapshot| step_text(&plain_step(seen)).split(' ').next().unwrap_or_default().to_owned();
     assert_eq!(
         verb(&observed(large(), ended(499).collect(), 5)),
         "create",
@@ -303,8 +307,8 @@ fn a_batch_of_ended_pods_is_counted_and_let_go_before_new_ones_are_made() {
     );
     let mut seen = observed(large(), ended(500).collect(), 5);
     let step = plain_step(&seen);
-    written(&mut seen, step);
+    apply_status(&mut seen, step);
     assert_eq!(verb(&seen), "release");
-    seen.pods = ended(500).map(|pod| pod.released().build()).collect();
+    seen.pods = ended(500).map(|pod| pod.without_finalizer().build()).collect();
     assert_eq!(verb(&seen), "create");
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 /// A Job of two pods at a time with these failure rules, which may fail once.
-fn ruled(rules: Value) -> JobBuilder {
+fn with_failure_rules(rules: Value) -> JobBuilder {
     let spec = json!({
         "completions": 4, "parallelism": 2, "backoffLimit": 1, "podReplacementPolicy": "Failed",
         "podFailurePolicy": { "rules": rules },
@@ -24,10 +24,10 @@ fn on_disruption(action: &str) -> Value {
 // Shows: U-TestSyncJobWithJobPodFailurePolicy
 #[test]
 fn a_rule_can_fail_the_job_at_once() {
-    let fails = || ruled(json!([on_code("FailJob", 42)]));
+    let fails = || with_failure_rules(json!([on_code("FailJob", 42)]));
     let target = || fails().condition("FailureTarget", "PodFailurePolicy");
     let failed = || pod("a").exited("main", 42);
-    table(vec![
+    assert_steps(vec![
         (
             "said before anything is stopped or let go",
             fails(),
@@ -60,7 +60,7 @@ fn a_rule_can_fail_the_job_at_once() {
         (
             "a pod that was let go before does not count any more",
             fails().with(|job| job.status.active = 2),
-            vec![failed().released(), pod("b").running(), pod("c").running()],
+            vec![failed().without_finalizer(), pod("b").running(), pod("c").running()],
             50,
             "rest",
         ),
@@ -82,11 +82,11 @@ fn a_rule_can_fail_the_job_at_once() {
 // Shows: U-TestSyncJobWithJobPodFailurePolicy
 #[test]
 fn a_rule_can_make_a_failure_not_count() {
-    let ignores = || ruled(json!([on_code("Ignore", 42), on_disruption("Ignore")]));
+    let ignores = || with_failure_rules(json!([on_code("Ignore", 42), on_disruption("Ignore")]));
     let pods = |ended: PodBuilder| vec![ended, pod("b").running(), pod("c").running()];
     let ended = || pod("a").exited("main", 42);
     let running = |job: JobBuilder| job.with(|job| job.status.active = 2);
-    table(vec![
+    assert_steps(vec![
         ("let go without a record", running(ignores()), pods(ended()), 50, "release a"),
         (
             "by a condition too",
@@ -95,7 +95,7 @@ fn a_rule_can_make_a_failure_not_count() {
             50,
             "release a",
         ),
-        ("and forgotten", running(ignores()), pods(ended().released()), 50, "rest"),
+        ("and forgotten", running(ignores()), pods(ended().without_finalizer()), 50, "rest"),
         (
             "however many there are",
             running(ignores()),
@@ -112,7 +112,7 @@ fn a_rule_can_make_a_failure_not_count() {
         (
             "it is replaced after a pause all the same",
             ignores().with(|job| job.status.active = 1),
-            vec![ended().released(), pod("b").running()],
+            vec![ended().without_finalizer(), pod("b").running()],
             5,
             "rest 6s",
         ),
@@ -125,7 +125,7 @@ fn a_rule_can_make_a_failure_not_count() {
         ),
         (
             "a rule that says Count counts",
-            running(ruled(json!([on_code("Count", 42), on_code("Ignore", 42)]))),
+            running(with_failure_rules(json!([on_code("Count", 42), on_code("Ignore", 42)]))),
             pods(ended()),
             50,
             "status active=2 succeeded=0 failed=0 uncounted=/a",
@@ -148,10 +148,10 @@ fn what_others_take_away_counts_toward_no_limit_unless_the_setting_says_so() {
     let pods = || vec![disrupted("a"), pod("b").running(), pod("c").running()];
     let counting = Config { count_disruptions: true, ..Config::default() };
     let seen = observed(plain(), pods(), 50);
-    assert_eq!(text(&plain_step(&seen)), "release a");
+    assert_eq!(step_text(&plain_step(&seen)), "release a");
     let counted = "status active=2 succeeded=0 failed=0 uncounted=/a FailureTarget";
-    assert_eq!(text(&plain_step_with(&seen, &counting)), counted);
-    table(vec![
+    assert_eq!(step_text(&plain_step_with(&seen, &counting)), counted);
+    assert_steps(vec![
         ("it is replaced at once", plain(), vec![disrupted("a"), pod("b").running()], 2, "create 1"),
         (
             "also while it still goes",
@@ -162,7 +162,7 @@ fn what_others_take_away_counts_toward_no_limit_unless_the_setting_says_so() {
         ),
         (
             "a rule of the Job says more than the setting",
-            ruled(json!([on_disruption("FailJob")])).with(|job| job.status.active = 2),
+            with_failure_rules(json!([on_disruption("FailJob")])).with(|job| job.status.active = 2),
             pods(),
             50,
             "status active=2 succeeded=0 failed=0 uncounted=/a FailureTarget",
@@ -194,7 +194,7 @@ fn what_the_kubelet_ends_by_itself_counts_as_any_other_failure() {
         let job = job(json!({ "completions": 2, "parallelism": 2, "backoffLimit": 0 }));
         let pods = vec![pod("a").exited("main", 137).disrupted(reason), pod("b").running(), pod("c").running()];
         let seen = observed(job.with(|job| job.status.active = 2), pods, 50);
-        assert_eq!(text(&plain_step(&seen)), want, "{reason}");
+        assert_eq!(step_text(&plain_step(&seen)), want, "{reason}");
     }
 }
 
@@ -213,7 +213,7 @@ fn a_success_policy_ends_the_job_before_all_indexes_have_succeeded() {
     let met = || plain().condition("SuccessCriteriaMet", "SuccessPolicy");
     let others = || [1, 2, 3].map(|index| pod(&format!("p{index}")).index(index).running());
     let with_first = |first: PodBuilder| std::iter::once(first.index(0)).chain(others()).collect::<Vec<_>>();
-    table(vec![
+    assert_steps(vec![
         (
             "said before anything is stopped",
             plain(),
@@ -253,7 +253,7 @@ fn a_success_policy_ends_the_job_before_all_indexes_have_succeeded() {
                 (job.status.succeeded, job.status.completed_indexes) = (1, "0".to_owned());
                 job.status.terminating = Some(1);
             }),
-            vec![pod("p1").index(1).running().deleting().released()],
+            vec![pod("p1").index(1).running().deleting().without_finalizer()],
             5,
             "rest",
         ),
@@ -302,7 +302,7 @@ fn what_is_stopped_because_the_job_succeeded_is_released_and_counted_nowhere() {
     let still = |job: JobBuilder| job.with(|job| job.status.terminating = Some(0));
     let stopped = || pod("p1").index(1).running().deleting();
     for replaces in ["TerminatingOrFailed", "Failed"] {
-        table(vec![
+        assert_steps(vec![
             ("while it is terminating", met(replaces), vec![stopped()], 5, "release p1"),
             ("when it has failed of it", still(met(replaces)), vec![stopped().exited("main", 143)], 5, "release p1"),
             (

@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::job::shape::{is_active, is_finished, is_held};
+use crate::job::job_params::{has_tracking_finalizer, is_active, is_finished};
 
 /// What became of a Job of which some pods end after each step of the controller.
 #[derive(Debug, Default)]
-struct Course {
+struct TurnoverStats {
     status_writes: usize,
-    held_max: usize,
-    lag_max: i32,
+    max_with_finalizer: usize,
+    max_lag: i32,
 }
 
-fn course(mut job: JobView, ends_per_step: usize) -> Course {
+fn run_turnover(mut job: JobView, ends_per_step: usize) -> TurnoverStats {
     let mut pods: BTreeMap<String, Arc<PodView>> = BTreeMap::new();
-    let (mut course, mut made, mut succeeded) = (Course::default(), 0, 0);
+    let (mut course, mut made, mut succeeded) = (TurnoverStats::default(), 0, 0);
     while !is_finished(&job) {
-        let seen = Observed { pods: pods.values().cloned().collect(), ..observed(JobBuilder(job.clone()), vec![], 1) };
+        let seen =
+            JobSnapshot { pods: pods.values().cloned().collect(), ..observed(JobBuilder(job.clone()), vec![], 1) };
         match plain_step(&seen) {
             NextStep::CreatePods(slots, _) => slots.iter().for_each(|slot| {
                 made += 1;
@@ -26,12 +27,12 @@ fn course(mut job: JobView, ends_per_step: usize) -> Course {
                 pods.insert(new.0.metadata.name.clone(), new.build());
             }),
             // Those that are let go stand apart from then on.
-            NextStep::ReleasePods(free) => free.iter().for_each(|pod| _ = pods.remove(&pod.metadata.name)),
+            NextStep::RemoveFinalizers(free) => free.iter().for_each(|pod| _ = pods.remove(&pod.metadata.name)),
             NextStep::WriteStatus(status, _) => {
                 job.status = *status;
                 course.status_writes += 1;
             }
-            other => panic!("{}: {course:?}", text(&other)),
+            other => panic!("{}: {course:?}", step_text(&other)),
         }
         let active = pods.values().filter(|pod| is_active(pod)).take(ends_per_step).cloned().collect::<Vec<_>>();
         succeeded += active.len() as i32;
@@ -39,8 +40,10 @@ fn course(mut job: JobView, ends_per_step: usize) -> Course {
             let ended = PodBuilder((*pod).clone()).succeeded_at(1);
             pods.insert(pod.metadata.name.clone(), ended.build());
         }
-        course.held_max = course.held_max.max(pods.values().filter(|pod| is_held(pod) && !is_active(pod)).count());
-        course.lag_max = course.lag_max.max(succeeded - job.status.succeeded);
+        course.max_with_finalizer = course
+            .max_with_finalizer
+            .max(pods.values().filter(|pod| has_tracking_finalizer(pod) && !is_active(pod)).count());
+        course.max_lag = course.max_lag.max(succeeded - job.status.succeeded);
     }
     course
 }
@@ -52,10 +55,10 @@ fn pods_that_come_and_go_all_the_time_are_let_go_and_counted() {
     for mode in ["NonIndexed", "Indexed"] {
         for ends_per_step in [1, 7, 50] {
             let spec = json!({ "completions": 3_000, "parallelism": 50, "completionMode": mode });
-            let course = course(job(spec).0, ends_per_step);
+            let course = run_turnover(job(spec).0, ends_per_step);
             let case = format!("{mode}, {ends_per_step} ends after each step: {course:?}");
-            assert!(course.held_max <= 550, "{case}");
-            assert!(course.lag_max <= 1_100, "{case}");
+            assert!(course.max_with_finalizer <= 550, "{case}");
+            assert!(course.max_lag <= 1_100, "{case}");
             assert!(course.status_writes <= 40, "{case}");
         }
     }
@@ -66,9 +69,9 @@ fn a_pod_that_cannot_be_let_go_does_not_keep_the_others_from_being_counted() {
     let job = job(json!({ "completions": 9, "parallelism": 1 })).uncounted(&["stuck"], &[]);
     let pods = vec![pod("stuck").succeeded_at(1), pod("next").succeeded_at(2), pod("last").running()];
     let mut seen = observed(job, pods, 3);
-    assert_eq!(text(&plain_step(&seen)), "release stuck");
+    assert_eq!(step_text(&plain_step(&seen)), "release stuck");
     seen.blocked = true;
-    assert_eq!(text(&plain_step(&seen)), "status active=1 succeeded=0 failed=0 uncounted=stuck+next/");
+    assert_eq!(step_text(&plain_step(&seen)), "status active=1 succeeded=0 failed=0 uncounted=stuck+next/");
 }
 
 // Shows: U-e2e-job-deadline
@@ -80,10 +83,10 @@ fn a_large_job_says_that_it_has_started_before_its_first_pods_are_made() {
     };
     let mut seen = new(500);
     let step = plain_step(&seen);
-    assert_eq!(text(&step), "status active=0 succeeded=0 failed=0");
-    written(&mut seen, step);
-    assert_eq!((seen.job.status.start_time, text(&plain_step(&seen)).as_str()), (Some(at(9)), "create 500"));
-    assert_eq!(text(&plain_step(&new(499))), "create 499", "a smaller one is spared the write");
+    assert_eq!(step_text(&step), "status active=0 succeeded=0 failed=0");
+    apply_status(&mut seen, step);
+    assert_eq!((seen.job.status.start_time, step_text(&plain_step(&seen)).as_str()), (Some(at(9)), "create 500"));
+    assert_eq!(step_text(&plain_step(&new(499))), "create 499", "a smaller one is spared the write");
 }
 
 #[test]
@@ -106,6 +109,6 @@ fn the_limits_of_one_step_are_settings() {
             "status active=0 succeeded=0 failed=0 uncounted=p0+p1/",
         ),
     ] {
-        assert_eq!(text(&plain_step_with(&observed(job, pods, 5), &config)), want, "{case}");
+        assert_eq!(step_text(&plain_step_with(&observed(job, pods, 5), &config)), want, "{case}");
     }
 }

@@ -9,10 +9,10 @@ use http::Method;
 use runtime::request;
 use serde_json::{Value, json};
 
-use super::{Question, answer, clusters};
-use crate::conformance::ask::send;
-use crate::conformance::builder::Draw;
-use crate::kube::{self, ControlPlane, Plan};
+use super::{PluginQuery, generated_clusters, our_response};
+use crate::conformance::builder::CaseGenerator;
+use crate::conformance::requests::send;
+use crate::kube::{self, ControlPlaneConfig, KubeControlPlane};
 
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -20,30 +20,30 @@ const POLL: Duration = Duration::from_millis(50);
 /// Nodes and pods reach kube-scheduler by watches of their own; nothing says when it has seen all of them.
 const SETTLE: Duration = Duration::from_millis(300);
 /// How long kube-scheduler may take for one pod, a busy machine included.
-const DECIDED_SECONDS_MAX: u64 = 60;
+const DECISION_TIMEOUT_SECONDS: u64 = 60;
 
 /// Lets kube-scheduler place the pods of `cases` clusters. With fewer than a hundred nodes it looks at all of them.
 pub(super) fn run(seed: u64, cases: usize) -> anyhow::Result<()> {
-    let plan = Plan { scheduler: true, ..Plan::default() };
-    if cases == 0 || !kube::programs_are_there(&plan.programs())? {
+    let plan = ControlPlaneConfig { scheduler: true, ..ControlPlaneConfig::default() };
+    if cases == 0 || !kube::ensure_programs(&plan.required_programs())? {
         return Ok(());
     }
-    let mut control_plane = ControlPlane::start("scheduler", &plan)?;
+    let mut control_plane = KubeControlPlane::start("scheduler", &plan)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let draw = Draw::seeded(seed);
+    let draw = CaseGenerator::seeded(seed);
     let (mut number, mut placed, mut refused, mut unlike) = (0, 0, 0, Vec::new());
     while placed + refused < cases {
-        control_plane.still_runs()?;
+        control_plane.check_running()?;
         number += 1;
-        let question = renamed(&clusters::question_on_a_server(&draw), number)?;
+        let question = with_unique_names(&generated_clusters::random_server_query(&draw), number)?;
         let asked = runtime.block_on(async {
             let client = control_plane.client().await?;
-            let asked = ask(&client, &question).await;
-            clear(&client).await?;
+            let asked = schedule_on_kube(&client, &question).await;
+            delete_all(&client).await?;
             asked
         })?;
         let Some((node, stored)) = asked else { continue };
-        let best = best(&stored)?;
+        let best = best_nodes(&stored)?;
         let agreed = match &node {
             Some(node) => best.contains(node),
             None => best.is_empty(),
@@ -60,7 +60,7 @@ pub(super) fn run(seed: u64, cases: usize) -> anyhow::Result<()> {
 }
 
 /// The same with names that no other question has, so that what kube-scheduler remembers of one does not reach the next.
-fn renamed(question: &Question, number: usize) -> anyhow::Result<Question> {
+fn with_unique_names(question: &PluginQuery, number: usize) -> anyhow::Result<PluginQuery> {
     let mut text = serde_json::to_string(question)?;
     for prefix in ["n", "r"] {
         for at in 0..20 {
@@ -71,8 +71,8 @@ fn renamed(question: &Question, number: usize) -> anyhow::Result<Question> {
 }
 
 /// Our best nodes for the pod.
-fn best(question: &Question) -> anyhow::Result<BTreeSet<String>> {
-    let said = answer(question)?;
+fn best_nodes(question: &PluginQuery) -> anyhow::Result<BTreeSet<String>> {
+    let said = our_response(question)?;
     ensure!(said.error.is_empty(), "{}", said.error);
     let total = |scores: &std::collections::BTreeMap<String, i64>| scores.get("total").copied().unwrap_or(0);
     let most = said.scores.values().map(total).max();
@@ -82,7 +82,10 @@ fn best(question: &Question) -> anyhow::Result<BTreeSet<String>> {
 
 /// The node that kube-scheduler chose, none where it refused, with everything as the server stored it. `None` where the
 /// server does not take the pod.
-async fn ask(client: &Client, question: &Question) -> anyhow::Result<Option<(Option<String>, Question)>> {
+async fn schedule_on_kube(
+    client: &Client,
+    question: &PluginQuery,
+) -> anyhow::Result<Option<(Option<String>, PluginQuery)>> {
     for node in &question.nodes {
         request::post(client, NODES, node).await?;
         // Admission taints every new node as not ready, whatever its conditions say.
@@ -102,8 +105,8 @@ async fn ask(client: &Client, question: &Question) -> anyhow::Result<Option<(Opt
     }
     let pod = made.object.context("a created pod is answered")?;
     let pending = format!("{PODS}/{}", pod["metadata"]["name"].as_str().context("a pod has a name")?);
-    let stored = Question { configuration: question.configuration.clone(), nodes, pods, pod };
-    let deadline = Instant::now() + Duration::from_secs(DECIDED_SECONDS_MAX);
+    let stored = PluginQuery { configuration: question.configuration.clone(), nodes, pods, pod };
+    let deadline = Instant::now() + Duration::from_secs(DECISION_TIMEOUT_SECONDS);
     loop {
         let pod: Value = serde_json::from_slice(&request::get(client, &pending).await?)?;
         if let Some(node) = pod["spec"]["nodeName"].as_str() {
@@ -114,7 +117,7 @@ async fn ask(client: &Client, question: &Question) -> anyhow::Result<Option<(Opt
             return Ok(Some((None, stored)));
         }
         if Instant::now() > deadline {
-            bail!("kube-scheduler said nothing about a pod for {DECIDED_SECONDS_MAX} s");
+            bail!("kube-scheduler said nothing about a pod for {DECISION_TIMEOUT_SECONDS} s");
         }
         tokio::time::sleep(POLL).await;
     }
@@ -126,7 +129,7 @@ async fn items(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
 }
 
 /// An empty cluster for the next one.
-async fn clear(client: &Client) -> anyhow::Result<()> {
+async fn delete_all(client: &Client) -> anyhow::Result<()> {
     for path in [PODS, NODES] {
         let options = json!({"gracePeriodSeconds": 0});
         let gone = send(client, Method::DELETE, path, serde_json::to_vec(&options)?).await?;

@@ -9,13 +9,13 @@ use anyhow::{Context, ensure};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// The body of the top-level function of this name becomes these lines.
-    Body(&'static str, &'static str),
+    ReplaceBody(&'static str, &'static str),
     /// The top-level function of this name is taken out, with nothing in its place.
-    Remove(&'static str),
+    RemoveFunction(&'static str),
     /// This text becomes that one, so many times.
-    Text(&'static str, &'static str, usize),
+    ReplaceText(&'static str, &'static str, usize),
     /// The package is imported.
-    Import(&'static str),
+    AddImport(&'static str),
 }
 
 /// Applies `edits` to `source` in their order.
@@ -23,20 +23,20 @@ pub fn apply(source: &str, edits: &[Edit]) -> anyhow::Result<String> {
     let mut text = source.to_owned();
     for edit in edits {
         text = match edit {
-            Edit::Body(name, lines) => {
+            Edit::ReplaceBody(name, lines) => {
                 let function = function(&text, name)?;
                 format!("{}\n{lines}\n{}", &text[..function.body_start], &text[function.body_end..])
             }
-            Edit::Remove(name) => {
+            Edit::RemoveFunction(name) => {
                 let function = function(&text, name)?;
                 format!("{}{}", &text[..function.start], &text[function.end..])
             }
-            Edit::Text(from, to, times) => {
+            Edit::ReplaceText(from, to, times) => {
                 let found = text.matches(from).count();
                 ensure!(found == *times, "`{from}` stands there {found} times, expected {times}");
                 text.replace(from, to)
             }
-            Edit::Import(path) => {
+            Edit::AddImport(path) => {
                 let (head, tail) = text.split_once("import (\n").context("no block of imports")?;
                 format!("{head}import (\n\t\"{path}\"\n{tail}")
             }
@@ -46,7 +46,7 @@ pub fn apply(source: &str, edits: &[Edit]) -> anyhow::Result<String> {
 }
 
 /// Where a top-level function stands, in bytes.
-struct Function {
+struct FunctionSpan {
     start: usize,
     /// After the brace that opens the body.
     body_start: usize,
@@ -57,7 +57,7 @@ struct Function {
 
 /// Finds the function. gofmt puts its name after `func ` at the start of a line, ` {` at the end of its last line of
 /// parameters, and the closing brace alone at the start of a line.
-fn function(text: &str, name: &str) -> anyhow::Result<Function> {
+fn function(text: &str, name: &str) -> anyhow::Result<FunctionSpan> {
     let opening = format!("\nfunc {name}(");
     let found = text.matches(&opening).count();
     ensure!(found == 1, "func {name} stands there {found} times, expected once");
@@ -65,7 +65,7 @@ fn function(text: &str, name: &str) -> anyhow::Result<Function> {
     let body_start = start + text[start..].find("{\n").with_context(|| format!("func {name} has no body"))? + 1;
     let body_end =
         body_start + text[body_start..].find("\n}\n").with_context(|| format!("func {name} has no end"))? + 1;
-    Ok(Function { start, body_start, body_end, end: body_end + 2 })
+    Ok(FunctionSpan { start, body_start, body_end, end: body_end + 2 })
 }
 
 #[cfg(test)]
@@ -77,20 +77,20 @@ mod tests {
 
     #[test]
     fn bodies_texts_imports_and_whole_functions_are_edited() {
-        let edited = apply(SOURCE, &[Edit::Body("a", "\treturn seam.A(x)"), Edit::Import("seam")]).unwrap();
+        let edited = apply(SOURCE, &[Edit::ReplaceBody("a", "\treturn seam.A(x)"), Edit::AddImport("seam")]).unwrap();
         assert!(edited.contains("func a(x int) error {\n\treturn seam.A(x)\n}\n\nfunc b"), "{edited}");
         assert!(edited.contains("import (\n\t\"seam\"\n\t\"os\"\n)"), "{edited}");
-        let edited = apply(SOURCE, &[Edit::Remove("a"), Edit::Text("a(", "c(", 2)]).unwrap();
+        let edited = apply(SOURCE, &[Edit::RemoveFunction("a"), Edit::ReplaceText("a(", "c(", 2)]).unwrap();
         assert_eq!(edited, "package p\n\nimport (\n\t\"os\"\n)\n\n\nfunc b() {\n\tc(1)\n\tc(2)\n}\n");
     }
 
     #[test]
     fn an_edit_that_applies_more_or_less_often_than_expected_is_an_error() {
         for (edit, want) in [
-            (Edit::Text("a(", "c(", 1), "`a(` stands there 3 times, expected 1"),
-            (Edit::Text("gone", "", 1), "`gone` stands there 0 times, expected 1"),
-            (Edit::Body("gone", ""), "func gone stands there 0 times, expected once"),
-            (Edit::Remove("gone"), "func gone stands there 0 times, expected once"),
+            (Edit::ReplaceText("a(", "c(", 1), "`a(` stands there 3 times, expected 1"),
+            (Edit::ReplaceText("gone", "", 1), "`gone` stands there 0 times, expected 1"),
+            (Edit::ReplaceBody("gone", ""), "func gone stands there 0 times, expected once"),
+            (Edit::RemoveFunction("gone"), "func gone stands there 0 times, expected once"),
         ] {
             assert_eq!(apply(SOURCE, &[edit]).unwrap_err().to_string(), want);
         }

@@ -6,17 +6,17 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use super::Home;
-use super::outcome::{self, Outcome};
+use super::SuiteServer;
+use super::outcome::{self, TestOutcome};
 use super::suite::SUITES;
 
 /// At most so many lines may leave the outcome open.
-const EITHER_MAX: usize = 5;
+const MAX_EITHER: usize = 5;
 
 /// What is expected of a test that does not simply have to pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Expect {
+pub enum ExpectedOutcome {
     /// It must fail: what it tests comes with the issue that the line names, or differs on purpose.
     Fails,
     /// It is not run: it needs a gate that does not exist here, or the inside of a process of Kubernetes.
@@ -34,9 +34,9 @@ pub struct Expectation {
     /// The test as Go prints it; `*` stands for any text without a slash. Tests below it are meant, too.
     pub test: String,
     /// The home for which the line holds; both where it is left out.
-    pub home: Option<Home>,
+    pub home: Option<SuiteServer>,
     /// What is expected.
-    pub expect: Expect,
+    pub expect: ExpectedOutcome,
     /// The issue that brings what is missing, or `on purpose`.
     pub issue: String,
     /// Why.
@@ -44,12 +44,12 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    fn holds_for(&self, suite: &str, home: Home) -> bool {
+    fn applies_to(&self, suite: &str, home: SuiteServer) -> bool {
         self.suite == suite && self.home.is_none_or(|only| only == home)
     }
 
     /// Whether the line means this test: itself, or a test above it.
-    fn means(&self, test: &str) -> bool {
+    fn matches_test(&self, test: &str) -> bool {
         let mut levels = test.split('/');
         self.test.split('/').all(|pattern| levels.next().is_some_and(|level| matches(pattern, level)))
     }
@@ -72,11 +72,11 @@ fn parse(text: &str) -> anyhow::Result<Vec<Expectation>> {
     for line in &lines {
         let suite = SUITES.iter().find(|suite| suite.name == line.suite);
         let suite = suite.with_context(|| format!("{}: there is no suite {}", line.test, line.suite))?;
-        let there = line.home.is_none_or(|home| suite.homes.contains(&home));
+        let there = line.home.is_none_or(|home| suite.servers.contains(&home));
         ensure!(there, "{}: the suite {} does not run on that home", line.test, line.suite);
     }
-    let open = lines.iter().filter(|line| line.expect == Expect::Either).count();
-    ensure!(open <= EITHER_MAX, "{open} lines say `either`, at most {EITHER_MAX} may");
+    let open = lines.iter().filter(|line| line.expect == ExpectedOutcome::Either).count();
+    ensure!(open <= MAX_EITHER, "{open} lines say `either`, at most {MAX_EITHER} may");
     Ok(lines)
 }
 
@@ -101,42 +101,49 @@ pub struct Comparison {
 
 impl Expectations {
     /// Those that hold for this suite on this home.
-    pub fn of(lines: &[Expectation], suite: &str, home: Home) -> Expectations {
-        Expectations(lines.iter().filter(|line| line.holds_for(suite, home)).cloned().collect())
+    pub fn for_suite(lines: &[Expectation], suite: &str, home: SuiteServer) -> Expectations {
+        Expectations(lines.iter().filter(|line| line.applies_to(suite, home)).cloned().collect())
     }
 
     /// The tests that are not run, in the form of `-test.skip`; none where all are.
-    pub fn skipped(&self) -> Option<String> {
-        self.pattern(|expect| expect == Expect::NotRun)
+    pub fn skip_pattern(&self) -> Option<String> {
+        self.pattern_where(|expect| expect == ExpectedOutcome::NotRun)
     }
 
     /// The same with those that must fail, which are run by themselves or not at all.
-    pub fn skipped_with_failing(&self) -> Option<String> {
-        self.pattern(|expect| expect != Expect::Either)
+    pub fn skip_pattern_with_failing(&self) -> Option<String> {
+        self.pattern_where(|expect| expect != ExpectedOutcome::Either)
     }
 
     /// The tests that must fail, in the form of `-test.run`; none where there are none.
-    pub fn failing(&self) -> Option<String> {
-        self.pattern(|expect| expect == Expect::Fails)
+    pub fn failing_pattern(&self) -> Option<String> {
+        self.pattern_where(|expect| expect == ExpectedOutcome::Fails)
     }
 
-    fn pattern(&self, wanted: impl Fn(Expect) -> bool) -> Option<String> {
+    fn pattern_where(&self, wanted: impl Fn(ExpectedOutcome) -> bool) -> Option<String> {
         let lines = self.0.iter().filter(|line| wanted(line.expect));
-        let patterns: Vec<String> = lines.map(|line| pattern(&line.test)).collect();
+        let patterns: Vec<String> = lines.map(|line| exact_pattern(&line.test)).collect();
         (!patterns.is_empty()).then(|| patterns.join("|"))
     }
 
     /// How many lines leave tests out.
-    pub fn not_run(&self) -> usize {
-        self.0.iter().filter(|line| line.expect == Expect::NotRun).count()
+    pub fn not_run_count(&self) -> usize {
+        self.0.iter().filter(|line| line.expect == ExpectedOutcome::NotRun).count()
     }
 
     /// Tests of the program that should have run and did not, one sentence each. `names`: its top-level tests.
-    pub fn missing(&self, names: &[String], tests: &BTreeMap<String, Outcome>, with_failing: bool) -> Vec<String> {
+    pub fn missing_tests(
+        &self,
+        names: &[String],
+        tests: &BTreeMap<String, TestOutcome>,
+        with_failing: bool,
+    ) -> Vec<String> {
         let is_left_out = |name: &String| {
             self.0.iter().any(|line| {
-                let whole = !line.test.contains('/') && line.means(name);
-                whole && (line.expect == Expect::NotRun || (line.expect == Expect::Fails && !with_failing))
+                let whole = !line.test.contains('/') && line.matches_test(name);
+                whole
+                    && (line.expect == ExpectedOutcome::NotRun
+                        || (line.expect == ExpectedOutcome::Fails && !with_failing))
             })
         };
         let missing = names.iter().filter(|name| !tests.contains_key(*name) && !is_left_out(name));
@@ -144,7 +151,7 @@ impl Expectations {
     }
 
     /// Lines about tests that do not exist, one sentence each. `names`: the top-level tests of the program.
-    pub fn strangers(&self, names: &[String]) -> Vec<String> {
+    pub fn unknown_tests(&self, names: &[String]) -> Vec<String> {
         let top = |line: &&Expectation| {
             let first = line.test.split('/').next().unwrap_or_default();
             !names.iter().any(|name| matches(first, name))
@@ -153,29 +160,33 @@ impl Expectations {
     }
 
     /// Compares the outcome of every test. `whole`: all tests ran, so that a line that means none of them is out of date.
-    pub fn compare(&self, tests: &BTreeMap<String, Outcome>, whole: bool) -> Comparison {
+    pub fn compare(&self, tests: &BTreeMap<String, TestOutcome>, whole: bool) -> Comparison {
         let mut comparison = Comparison::default();
         let leaves = outcome::leaves(tests);
         for (name, end) in &leaves {
-            let line = self.0.iter().find(|line| line.means(name));
+            let line = self.0.iter().find(|line| line.matches_test(name));
             match (line.map(|line| line.expect), end) {
-                (None, Outcome::Passed) => comparison.passed += 1,
-                (_, Outcome::Cut) => comparison.problems.push(format!("{name} did not end")),
-                (Some(Expect::Fails), Outcome::Failed) => comparison.failed += 1,
-                (Some(Expect::Either), _) => comparison.either += 1,
-                (None, Outcome::Failed) => comparison.problems.push(format!("{name} failed")),
-                (None, Outcome::Skipped) => comparison.problems.push(format!("{name} skips itself and is not listed")),
-                (Some(Expect::Fails), Outcome::Passed | Outcome::Skipped) => {
+                (None, TestOutcome::Passed) => comparison.passed += 1,
+                (_, TestOutcome::Unfinished) => comparison.problems.push(format!("{name} did not end")),
+                (Some(ExpectedOutcome::Fails), TestOutcome::Failed) => comparison.failed += 1,
+                (Some(ExpectedOutcome::Either), _) => comparison.either += 1,
+                (None, TestOutcome::Failed) => comparison.problems.push(format!("{name} failed")),
+                (None, TestOutcome::Skipped) => {
+                    comparison.problems.push(format!("{name} skips itself and is not listed"))
+                }
+                (Some(ExpectedOutcome::Fails), TestOutcome::Passed | TestOutcome::Skipped) => {
                     comparison
                         .problems
                         .push(format!("{name} is listed as failing and did not fail: take the line out"));
                 }
-                (Some(Expect::NotRun), _) => comparison.problems.push(format!("{name} is listed as not run and ran")),
+                (Some(ExpectedOutcome::NotRun), _) => {
+                    comparison.problems.push(format!("{name} is listed as not run and ran"))
+                }
             }
         }
         if whole {
-            let stale = self.0.iter().filter(|line| line.expect != Expect::NotRun);
-            let stale = stale.filter(|line| !leaves.keys().any(|name| line.means(name)));
+            let stale = self.0.iter().filter(|line| line.expect != ExpectedOutcome::NotRun);
+            let stale = stale.filter(|line| !leaves.keys().any(|name| line.matches_test(name)));
             comparison.problems.extend(stale.map(|line| format!("{} is listed, and no test has that name", line.test)));
         }
         comparison
@@ -190,12 +201,12 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// A pattern of `-test.skip` that means this test and no other: one anchored expression per level.
-fn pattern(test: &str) -> String {
-    let levels: Vec<String> = test.split('/').map(|level| format!("^{}$", quoted(level))).collect();
+fn exact_pattern(test: &str) -> String {
+    let levels: Vec<String> = test.split('/').map(|level| format!("^{}$", escape_regex(level))).collect();
     levels.join("/")
 }
 
-fn quoted(text: &str) -> String {
+fn escape_regex(text: &str) -> String {
     let special = |letter: char| r"\.+?()|[]{}^$".contains(letter);
     text.chars().fold(String::new(), |mut pattern, letter| {
         match letter {
@@ -218,10 +229,10 @@ mod tests {
             let (test, expect) = row.split_once(' ').unwrap();
             format!("- {{suite: job, test: '{test}', expect: {expect}, issue: i, reason: r}}\n")
         });
-        Expectations::of(&parse(&rows.collect::<String>()).unwrap(), "job", Home::Kube)
+        Expectations::for_suite(&parse(&rows.collect::<String>()).unwrap(), "job", SuiteServer::Kube)
     }
 
-    fn tests(ends: &[(&str, Outcome)]) -> BTreeMap<String, Outcome> {
+    fn tests(ends: &[(&str, TestOutcome)]) -> BTreeMap<String, TestOutcome> {
         ends.iter().map(|&(name, end)| (name.to_owned(), end)).collect()
     }
 
@@ -229,13 +240,13 @@ mod tests {
     fn what_is_not_listed_must_pass_and_what_is_listed_must_not() {
         let expected = lines("A/fails fails\nB either\nGone fails");
         let ends = tests(&[
-            ("A", Outcome::Failed),
-            ("A/fails", Outcome::Failed),
-            ("A/passes", Outcome::Passed),
-            ("B", Outcome::Failed),
-            ("C", Outcome::Failed),
-            ("D", Outcome::Skipped),
-            ("E", Outcome::Cut),
+            ("A", TestOutcome::Failed),
+            ("A/fails", TestOutcome::Failed),
+            ("A/passes", TestOutcome::Passed),
+            ("B", TestOutcome::Failed),
+            ("C", TestOutcome::Failed),
+            ("D", TestOutcome::Skipped),
+            ("E", TestOutcome::Unfinished),
         ]);
         let comparison = expected.compare(&ends, true);
         assert_eq!((comparison.passed, comparison.failed, comparison.either), (1, 1, 1));
@@ -248,37 +259,37 @@ mod tests {
                 "Gone is listed, and no test has that name"
             ]
         );
-        let comparison = expected.compare(&tests(&[("A/fails", Outcome::Passed)]), false);
+        let comparison = expected.compare(&tests(&[("A/fails", TestOutcome::Passed)]), false);
         assert_eq!(comparison.problems, ["A/fails is listed as failing and did not fail: take the line out"]);
     }
 
     #[test]
     fn tests_that_are_not_run_are_named_exactly() {
         let expected = lines("TestA/with_a_(dot). not-run\nTestB not-run\nTestC fails");
-        assert_eq!(expected.not_run(), 2);
-        let ran = tests(&[("TestA", Outcome::Passed)]);
+        assert_eq!(expected.not_run_count(), 2);
+        let ran = tests(&[("TestA", TestOutcome::Passed)]);
         let all = ["TestA", "TestB", "TestC", "TestD"].map(str::to_owned);
-        assert_eq!(expected.missing(&all, &ran, false), ["TestD did not run"]);
-        assert_eq!(expected.missing(&all, &ran, true), ["TestC did not run", "TestD did not run"]);
+        assert_eq!(expected.missing_tests(&all, &ran, false), ["TestD did not run"]);
+        assert_eq!(expected.missing_tests(&all, &ran, true), ["TestC did not run", "TestD did not run"]);
         let names = ["TestA".to_owned(), "TestC".to_owned()];
-        assert_eq!(expected.strangers(&names), ["TestB is listed, and no test has that name"]);
-        assert_eq!(expected.skipped().unwrap(), r"^TestA$/^with_a_\(dot\)\.$|^TestB$");
-        assert_eq!(expected.skipped_with_failing().unwrap(), r"^TestA$/^with_a_\(dot\)\.$|^TestB$|^TestC$");
-        assert_eq!(expected.failing().unwrap(), "^TestC$");
-        assert_eq!(Expectations::default().skipped(), None);
+        assert_eq!(expected.unknown_tests(&names), ["TestB is listed, and no test has that name"]);
+        assert_eq!(expected.skip_pattern().unwrap(), r"^TestA$/^with_a_\(dot\)\.$|^TestB$");
+        assert_eq!(expected.skip_pattern_with_failing().unwrap(), r"^TestA$/^with_a_\(dot\)\.$|^TestB$|^TestC$");
+        assert_eq!(expected.failing_pattern().unwrap(), "^TestC$");
+        assert_eq!(Expectations::default().skip_pattern(), None);
     }
 
     #[test]
     fn a_star_stands_for_any_text_of_one_level() {
         let expected = lines("TestA/*_(x:_true,*) fails\nTestB* not-run");
         let ends = tests(&[
-            ("TestA/one_(x:_true,_y)", Outcome::Failed),
-            ("TestA/two_(x:_true,_z)", Outcome::Failed),
-            ("TestA/one_(x:_false,_y)", Outcome::Failed),
+            ("TestA/one_(x:_true,_y)", TestOutcome::Failed),
+            ("TestA/two_(x:_true,_z)", TestOutcome::Failed),
+            ("TestA/one_(x:_false,_y)", TestOutcome::Failed),
         ]);
         let comparison = expected.compare(&ends, true);
         assert_eq!((comparison.failed, comparison.problems), (2, vec!["TestA/one_(x:_false,_y) failed".to_owned()]));
-        assert_eq!(expected.skipped().unwrap(), "^TestB.*$");
+        assert_eq!(expected.skip_pattern().unwrap(), "^TestB.*$");
         assert!(matches("a*b*c", "a-b-b-c") && matches("*", "") && !matches("a*b", "a-b-c"));
     }
 
@@ -291,7 +302,7 @@ mod tests {
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
-        let open = "- {suite: job, test: t, expect: either, issue: i, reason: r}\n".repeat(EITHER_MAX + 1);
+        let open = "- {suite: job, test: t, expect: either, issue: i, reason: r}\n".repeat(MAX_EITHER + 1);
         assert!(parse(&open).is_err());
     }
 }

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How one test ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum TestOutcome {
     Passed,
     Failed,
     Skipped,
     /// It began, and the program ended before it did.
-    Cut,
+    Unfinished,
 }
 
 /// Adds the tests of another run of the same program. A test above tests of both runs has the worse outcome.
-pub fn merge(tests: &mut BTreeMap<String, Outcome>, more: BTreeMap<String, Outcome>) {
-    let rank = |end: Outcome| match end {
-        Outcome::Passed => 0,
-        Outcome::Skipped => 1,
-        Outcome::Failed => 2,
-        Outcome::Cut => 3,
+pub fn merge(tests: &mut BTreeMap<String, TestOutcome>, more: BTreeMap<String, TestOutcome>) {
+    let rank = |end: TestOutcome| match end {
+        TestOutcome::Passed => 0,
+        TestOutcome::Skipped => 1,
+        TestOutcome::Failed => 2,
+        TestOutcome::Unfinished => 3,
     };
     for (name, end) in more {
         let known = tests.entry(name).or_insert(end);
@@ -29,15 +29,15 @@ pub fn merge(tests: &mut BTreeMap<String, Outcome>, more: BTreeMap<String, Outco
 }
 
 /// The tests that have no tests below them, by name.
-pub fn leaves(tests: &BTreeMap<String, Outcome>) -> BTreeMap<String, Outcome> {
+pub fn leaves(tests: &BTreeMap<String, TestOutcome>) -> BTreeMap<String, TestOutcome> {
     let parents: BTreeSet<&str> = tests.keys().flat_map(|name| ancestors(name)).collect();
     tests.iter().filter(|(name, _)| !parents.contains(name.as_str())).map(|(name, &end)| (name.clone(), end)).collect()
 }
 
 /// Parents that failed although every leaf below them passed or was skipped.
-pub fn failed_by_themselves(tests: &BTreeMap<String, Outcome>) -> Vec<String> {
+pub fn parents_failed_alone(tests: &BTreeMap<String, TestOutcome>) -> Vec<String> {
     let leaves = leaves(tests);
-    let bad = |end: Outcome| matches!(end, Outcome::Failed | Outcome::Cut);
+    let bad = |end: TestOutcome| matches!(end, TestOutcome::Failed | TestOutcome::Unfinished);
     let guilty: BTreeSet<&str> =
         leaves.iter().filter(|&(_, &end)| bad(end)).flat_map(|(name, _)| ancestors(name)).collect();
     let alone =
@@ -46,8 +46,8 @@ pub fn failed_by_themselves(tests: &BTreeMap<String, Outcome>) -> Vec<String> {
 }
 
 /// What is wrong with the status of a program that ran these tests: 0 where all passed, 1 where one failed, else it broke.
-pub fn wrong_status(tests: &BTreeMap<String, Outcome>, status: Option<i32>) -> Option<String> {
-    let failed = tests.values().any(|end| *end == Outcome::Failed);
+pub fn status_problem(tests: &BTreeMap<String, TestOutcome>, status: Option<i32>) -> Option<String> {
+    let failed = tests.values().any(|end| *end == TestOutcome::Failed);
     match (status, failed) {
         (Some(0), false) | (Some(1), true) => None,
         (Some(code), _) => Some(format!("the program ended with {code}, which its tests do not account for")),
@@ -62,23 +62,23 @@ fn ancestors(name: &str) -> impl Iterator<Item = &str> {
 
 /// Reads the output of the program, line by line.
 #[derive(Debug, Default)]
-pub struct Reader {
-    tests: BTreeMap<String, Outcome>,
+pub struct GoTestParser {
+    tests: BTreeMap<String, TestOutcome>,
 }
 
-impl Reader {
+impl GoTestParser {
     /// Takes one line; returns the test that ended with it.
-    pub fn line(&mut self, line: &str) -> Option<(String, Outcome)> {
+    pub fn line(&mut self, line: &str) -> Option<(String, TestOutcome)> {
         if let Some(name) = line.strip_prefix("=== RUN   ") {
-            self.tests.entry(name.trim_end().to_owned()).or_insert(Outcome::Cut);
+            self.tests.entry(name.trim_end().to_owned()).or_insert(TestOutcome::Unfinished);
             return None;
         }
         let rest = line.trim_start().strip_prefix("--- ")?;
         let (word, rest) = rest.split_once(": ")?;
         let end = match word {
-            "PASS" => Outcome::Passed,
-            "FAIL" => Outcome::Failed,
-            "SKIP" => Outcome::Skipped,
+            "PASS" => TestOutcome::Passed,
+            "FAIL" => TestOutcome::Failed,
+            "SKIP" => TestOutcome::Skipped,
             _ => return None,
         };
         let (name, _) = rest.rsplit_once(" (")?;
@@ -89,7 +89,7 @@ impl Reader {
     }
 
     /// Every test that began.
-    pub fn tests(self) -> BTreeMap<String, Outcome> {
+    pub fn into_outcomes(self) -> BTreeMap<String, TestOutcome> {
         self.tests
     }
 }
@@ -98,10 +98,10 @@ impl Reader {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> BTreeMap<String, Outcome> {
-        let mut reader = Reader::default();
+    fn read(text: &str) -> BTreeMap<String, TestOutcome> {
+        let mut reader = GoTestParser::default();
         text.lines().for_each(|line| drop(reader.line(line)));
-        reader.tests()
+        reader.into_outcomes()
     }
 
     #[test]
@@ -111,19 +111,19 @@ mod tests {
              === RUN   TestA/two\n    --- FAIL: TestA/two (0.10s)\n--- FAIL: TestA (0.20s)\n=== RUN   TestB\n\
              --- SKIP: TestB (0.00s)\n=== RUN   TestC\npanic: x\n",
         );
-        let found: Vec<(&str, Outcome)> = tests.iter().map(|(name, &end)| (name.as_str(), end)).collect();
+        let found: Vec<(&str, TestOutcome)> = tests.iter().map(|(name, &end)| (name.as_str(), end)).collect();
         assert_eq!(
             found,
             [
-                ("TestA", Outcome::Failed),
-                ("TestA/one_(x)", Outcome::Passed),
-                ("TestA/two", Outcome::Failed),
-                ("TestB", Outcome::Skipped),
-                ("TestC", Outcome::Cut),
+                ("TestA", TestOutcome::Failed),
+                ("TestA/one_(x)", TestOutcome::Passed),
+                ("TestA/two", TestOutcome::Failed),
+                ("TestB", TestOutcome::Skipped),
+                ("TestC", TestOutcome::Unfinished),
             ]
         );
         assert_eq!(leaves(&tests).len(), 4);
-        assert!(failed_by_themselves(&tests).is_empty());
+        assert!(parents_failed_alone(&tests).is_empty());
     }
 
     #[test]
@@ -134,17 +134,17 @@ mod tests {
             &mut tests,
             read("=== RUN   TestA\n=== RUN   TestA/two\n    --- FAIL: TestA/two (1s)\n--- FAIL: TestA (1s)\n"),
         );
-        let ends: Vec<Outcome> = tests.values().copied().collect();
-        assert_eq!(ends, [Outcome::Failed, Outcome::Passed, Outcome::Failed]);
+        let ends: Vec<TestOutcome> = tests.values().copied().collect();
+        assert_eq!(ends, [TestOutcome::Failed, TestOutcome::Passed, TestOutcome::Failed]);
     }
 
     #[test]
     fn a_program_that_breaks_is_found_by_its_status() {
         let (passed, failed) =
             (read("=== RUN   TestA\n--- PASS: TestA (1s)\n"), read("=== RUN   TestA\n--- FAIL: TestA (1s)\n"));
-        assert_eq!((wrong_status(&passed, Some(0)), wrong_status(&failed, Some(1))), (None, None));
+        assert_eq!((status_problem(&passed, Some(0)), status_problem(&failed, Some(1))), (None, None));
         for (tests, status) in [(&passed, Some(1)), (&failed, Some(0)), (&failed, Some(2)), (&passed, None)] {
-            assert!(wrong_status(tests, status).is_some(), "{status:?}");
+            assert!(status_problem(tests, status).is_some(), "{status:?}");
         }
     }
 
@@ -152,6 +152,6 @@ mod tests {
     fn a_parent_that_fails_without_its_leaves_is_found() {
         let tests =
             read("=== RUN   TestA\n=== RUN   TestA/one\n    --- PASS: TestA/one (0.10s)\n--- FAIL: TestA (0.20s)\n");
-        assert_eq!(failed_by_themselves(&tests), ["TestA"]);
+        assert_eq!(parents_failed_alone(&tests), ["TestA"]);
     }
 }

@@ -6,21 +6,24 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 use super::edit;
-use super::suite::{Package, Suite};
+use super::suite::{TestPackage, UpstreamSuite};
 use crate::kube::VERSION;
 
 /// The folder of our Go files, in the repository and in the build folder alike.
 const SEAM: &str = "upstream/seam";
 
 /// Compiles the suite unless a program of the same sources is there, and returns where it lies.
-pub fn compile(suite: &Suite) -> anyhow::Result<PathBuf> {
+pub fn compile(suite: &UpstreamSuite) -> anyhow::Result<PathBuf> {
     let module = crate::repository_root()?.join("tests/kube");
     let folder = crate::cache_folder()?.join(format!("upstream-{VERSION}"));
     let build = folder.join("build");
     let source = module_folder(&module, suite.module)?;
     let mut files = own_files(&module)?;
     for package in suite.packages {
-        files.extend(edited(&source, package).with_context(|| format!("suite {}, {}", suite.name, package.from))?);
+        files.extend(
+            edited_files(&source, package)
+                .with_context(|| format!("suite {}, {}", suite.name, package.source_folder))?,
+        );
     }
     let program = folder.join(format!("{}-{:016x}", suite.name, checksum(&files)));
     if program.is_file() {
@@ -32,7 +35,7 @@ pub fn compile(suite: &Suite) -> anyhow::Result<PathBuf> {
     lock.lock().context("waiting for another compilation")?;
     let packages = build.join("upstream");
     for package in suite.packages {
-        remove_if_there(&build.join(package.to))?;
+        remove_if_there(&build.join(package.build_folder))?;
     }
     remove_if_there(&packages.join("seam"))?;
     for (path, text) in &files {
@@ -45,18 +48,18 @@ pub fn compile(suite: &Suite) -> anyhow::Result<PathBuf> {
     let status = Command::new("nice")
         .args(["-n", "15", "go", "test", "-c", "-vet=off", "-trimpath", "-buildvcs=false", "-mod=readonly", "-o"])
         .arg(&unfinished)
-        .arg(format!("./{}", suite.packages[0].to))
+        .arg(format!("./{}", suite.packages[0].build_folder))
         .current_dir(&build)
         .status()
         .context("running `go test -c`")?;
     ensure!(status.success(), "the suite {} does not compile", suite.name);
     std::fs::rename(&unfinished, &program).with_context(|| program.display().to_string())?;
-    remove_older(&folder, suite.name, &program)?;
+    remove_stale_programs(&folder, suite.name, &program)?;
     Ok(program)
 }
 
 /// Removes programs of the suite that were compiled from other sources, with their logs: each is 150 MB.
-fn remove_older(folder: &Path, suite: &str, program: &Path) -> anyhow::Result<()> {
+fn remove_stale_programs(folder: &Path, suite: &str, program: &Path) -> anyhow::Result<()> {
     let kept = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -86,10 +89,10 @@ pub fn module_cache() -> anyhow::Result<PathBuf> {
 }
 
 /// Files by their path in the build folder.
-type Files = Vec<(String, String)>;
+type SourceFiles = Vec<(String, String)>;
 
 /// go.mod, go.sum and the seam.
-fn own_files(module: &Path) -> anyhow::Result<Files> {
+fn own_files(module: &Path) -> anyhow::Result<SourceFiles> {
     let mut names = vec!["go.mod".to_owned(), "go.sum".to_owned()];
     names.extend(go_files(&module.join(SEAM))?.into_iter().map(|name| format!("{SEAM}/{name}")));
     let read = |name: String| Ok((name.clone(), std::fs::read_to_string(module.join(&name)).with_context(|| name)?));
@@ -97,25 +100,25 @@ fn own_files(module: &Path) -> anyhow::Result<Files> {
 }
 
 /// The files of a package with their edits. A file that is edited or left out must be there.
-fn edited(source: &Path, package: &Package) -> anyhow::Result<Files> {
-    let folder = source.join(package.from);
+fn edited_files(source: &Path, package: &TestPackage) -> anyhow::Result<SourceFiles> {
+    let folder = source.join(package.source_folder);
     let names = go_files(&folder)?;
-    for wanted in package.files.iter().map(|(name, _)| name).chain(package.left_out) {
+    for wanted in package.edited_files.iter().map(|(name, _)| name).chain(package.excluded_files) {
         ensure!(names.iter().any(|name| name == wanted), "there is no file {wanted}");
     }
-    let kept = names.iter().filter(|name| !package.left_out.contains(&name.as_str()));
+    let kept = names.iter().filter(|name| !package.excluded_files.contains(&name.as_str()));
     let file = |name: &String| {
         let text = std::fs::read_to_string(folder.join(name))?;
-        let edits = package.files.iter().find(|(file, _)| file == name).map_or(&[][..], |(_, edits)| edits);
+        let edits = package.edited_files.iter().find(|(file, _)| file == name).map_or(&[][..], |(_, edits)| edits);
         let text = edit::apply(&text, edits).with_context(|| name.clone())?;
-        ensure_nothing_of_theirs_starts(&text).with_context(|| name.clone())?;
-        Ok((format!("{}/{name}", package.to), text))
+        ensure_no_upstream_component(&text).with_context(|| name.clone())?;
+        Ok((format!("{}/{name}", package.build_folder), text))
     };
     kept.map(file).collect()
 }
 
 /// Texts that let a component of Kubernetes act in the test's own process.
-const STARTS: &[&str] = &[
+const COMPONENT_STARTS: &[&str] = &[
     "Scheduler.Run(",
     "Scheduler.ScheduleOne(",
     "jc.Run(",
@@ -126,8 +129,8 @@ const STARTS: &[&str] = &[
 ];
 
 /// An error where the edited source still starts a component of Kubernetes.
-fn ensure_nothing_of_theirs_starts(text: &str) -> anyhow::Result<()> {
-    for start in STARTS {
+fn ensure_no_upstream_component(text: &str) -> anyhow::Result<()> {
+    for start in COMPONENT_STARTS {
         ensure!(!text.contains(start), "`{start}` starts a component of Kubernetes, and no edit replaces it");
     }
     let seam_is_utils = text.contains(r#"testutils "phalanx.dev/tests/kube/upstream/seam""#);
@@ -137,26 +140,26 @@ fn ensure_nothing_of_theirs_starts(text: &str) -> anyhow::Result<()> {
 }
 
 /// A copy of the program under test, which goes when the value does.
-pub struct Copied(PathBuf);
+pub struct CopiedProgram(PathBuf);
 
-impl Copied {
+impl CopiedProgram {
     /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.0
     }
 }
 
-impl Drop for Copied {
+impl Drop for CopiedProgram {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 /// Copies the program under test into the cache folder.
-pub fn copied(program: &Path) -> anyhow::Result<Copied> {
+pub fn copy_program(program: &Path) -> anyhow::Result<CopiedProgram> {
     let copy = crate::cache_folder()?.join(format!("upstream-{VERSION}/phalanx-{}", std::process::id()));
     std::fs::copy(program, &copy).with_context(|| copy.display().to_string())?;
-    Ok(Copied(copy))
+    Ok(CopiedProgram(copy))
 }
 
 /// The names of the Go files of a folder, sorted.
@@ -170,7 +173,7 @@ fn go_files(folder: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// Tells one set of sources from another: it names the program in the cache folder.
-fn checksum(files: &Files) -> u64 {
+fn checksum(files: &SourceFiles) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     files.hash(&mut hasher);
@@ -188,15 +191,15 @@ fn remove_if_there(folder: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::ensure_nothing_of_theirs_starts;
+    use super::ensure_no_upstream_component;
 
     #[test]
     fn a_source_that_starts_a_component_of_kubernetes_is_refused() {
         for text in ["go testCtx.Scheduler.Run(ctx)", "go cjc.Run(tCtx, 1)", "testutils.InitTestSchedulerWithNS(t, ns)"]
         {
-            assert!(ensure_nothing_of_theirs_starts(text).is_err(), "{text}");
+            assert!(ensure_no_upstream_component(text).is_err(), "{text}");
         }
         let seam = "testutils \"phalanx.dev/tests/kube/upstream/seam\"\ntestutils.InitTestSchedulerWithNS(t, ns)";
-        assert!(ensure_nothing_of_theirs_starts(seam).is_ok());
+        assert!(ensure_no_upstream_component(seam).is_ok());
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::Home;
+use super::SuiteServer;
 use super::suite::SUITES;
 
 const HEAD: &str = "\
@@ -17,11 +17,11 @@ const HEAD: &str = "\
 /// One suite on one home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Record {
+pub struct SuiteRecord {
     /// The suite.
     pub suite: String,
     /// The API server.
-    pub home: Home,
+    pub home: SuiteServer,
     /// Tests that passed and had to; tests that have tests below them are not counted.
     pub passed: usize,
     /// Tests that are listed as failing and failed.
@@ -39,7 +39,7 @@ pub struct Record {
 }
 
 /// The records, in the order of the suites; none where the file is not there.
-pub fn read(root: &Path) -> anyhow::Result<Vec<Record>> {
+pub fn read(root: &Path) -> anyhow::Result<Vec<SuiteRecord>> {
     let path = file(root);
     if !path.exists() {
         return Ok(Vec::new());
@@ -49,8 +49,8 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<Record>> {
 }
 
 /// Puts `record` in the place of the one of the same suite and home.
-pub fn write(root: &Path, record: Record) -> anyhow::Result<()> {
-    let records = replaced(read(root)?, record);
+pub fn write(root: &Path, record: SuiteRecord) -> anyhow::Result<()> {
+    let records = replace_record(read(root)?, record);
     let path = file(root);
     std::fs::write(&path, format!("{HEAD}{}", text(&records)?)).with_context(|| path.display().to_string())
 }
@@ -71,7 +71,7 @@ fn file(root: &Path) -> PathBuf {
     root.join("docs/upstream.yaml")
 }
 
-fn replaced(mut records: Vec<Record>, record: Record) -> Vec<Record> {
+fn replace_record(mut records: Vec<SuiteRecord>, record: SuiteRecord) -> Vec<SuiteRecord> {
     records.retain(|other| (&other.suite, other.home) != (&record.suite, record.home));
     records.push(record);
     let place = |name: &str| SUITES.iter().position(|suite| suite.name == name);
@@ -79,7 +79,7 @@ fn replaced(mut records: Vec<Record>, record: Record) -> Vec<Record> {
     records
 }
 
-fn text(records: &[Record]) -> anyhow::Result<String> {
+fn text(records: &[SuiteRecord]) -> anyhow::Result<String> {
     // One line a record, so that a new run is a small change of the file.
     let lines = records.iter().map(|record| Ok(format!("- {}\n", serde_json::to_string(record)?)));
     lines.collect()
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_new_record_takes_the_place_of_the_old_one_and_the_file_can_be_read_back() {
-        let record = |suite: &str, home, passed| Record {
+        let record = |suite: &str, home, passed| SuiteRecord {
             suite: suite.to_owned(),
             home,
             passed,
@@ -103,13 +103,16 @@ mod tests {
             date: "2026-01-01".to_owned(),
             commit: "abc".to_owned(),
         };
-        let records =
-            [record("cronjob", Home::Kube, 1), record("job", Home::Embedded, 2), record("job", Home::Kube, 3)];
-        let records = records.into_iter().fold(Vec::new(), replaced);
-        let records = replaced(records, record("job", Home::Embedded, 4));
+        let records = [
+            record("cronjob", SuiteServer::Kube, 1),
+            record("job", SuiteServer::Embedded, 2),
+            record("job", SuiteServer::Kube, 3),
+        ];
+        let records = records.into_iter().fold(Vec::new(), replace_record);
+        let records = replace_record(records, record("job", SuiteServer::Embedded, 4));
         let order: Vec<(&str, usize)> = records.iter().map(|record| (record.suite.as_str(), record.passed)).collect();
         assert_eq!(order, [("job", 3), ("job", 4), ("cronjob", 1)]);
-        let read: Vec<Record> = serde_saphyr::from_str(&format!("{HEAD}{}", text(&records).unwrap())).unwrap();
+        let read: Vec<SuiteRecord> = serde_saphyr::from_str(&format!("{HEAD}{}", text(&records).unwrap())).unwrap();
         assert_eq!(read, records);
     }
 }

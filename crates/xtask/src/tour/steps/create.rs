@@ -1,45 +1,47 @@
 //! Objects come in: from files, by words, with fields that are not there, by apply.
 
 use super::at_end;
-use crate::tour::Step;
-use crate::tour::want::Want::{Columns, Has, Is, Json, Lacks, Line, Refused, Silent, Warns};
+use crate::tour::TourStep;
+use crate::tour::output_check::OutputCheck::{
+    Columns, Contains, Equals, FailsWith, Json, Line, NoStderr, NotContains, WarnsWith,
+};
 
-pub const STEPS: &[Step] = &[
+pub const STEPS: &[TourStep] = &[
     // Create.
-    at_end("create on trial", "create -f pod.yaml --dry-run=server", &[Is("pod/lone created (server dry run)")]),
-    at_end("the trial left nothing", "get pod lone", &[Refused("pods \"lone\" not found")]),
-    at_end("create", "create -f pod.yaml", &[Is("pod/lone created"), Silent]),
+    at_end("create on trial", "create -f pod.yaml --dry-run=server", &[Equals("pod/lone created (server dry run)")]),
+    at_end("the trial left nothing", "get pod lone", &[FailsWith("pods \"lone\" not found")]),
+    at_end("create", "create -f pod.yaml", &[Equals("pod/lone created"), NoStderr]),
     at_end(
         "create twice",
         "create -f pod.yaml",
-        &[Refused("(AlreadyExists)"), Refused("pods \"lone\" already exists")],
+        &[FailsWith("(AlreadyExists)"), FailsWith("pods \"lone\" already exists")],
     ),
     at_end(
         "create several kinds from one file",
         "create -f others.yaml",
-        &[Is("namespace/tour created\npriorityclass.scheduling.k8s.io/urgent created\njob.batch/worded created")],
+        &[Equals("namespace/tour created\npriorityclass.scheduling.k8s.io/urgent created\njob.batch/worded created")],
     ),
     at_end(
         "run a pod by words",
         "run worded --restart=Never -n tour --image=registry.example/main:1",
-        &[Is("pod/worded created")],
+        &[Equals("pod/worded created")],
     ),
     // What kubectl makes by itself it sends as protobuf.
     at_end(
         "a namespace by words, on trial",
         "create namespace by-words --dry-run=server",
-        &[Is("namespace/by-words created (server dry run)"), Silent],
+        &[Equals("namespace/by-words created (server dry run)"), NoStderr],
     ),
-    at_end("a namespace by words", "create namespace by-words", &[Is("namespace/by-words created"), Silent]),
+    at_end("a namespace by words", "create namespace by-words", &[Equals("namespace/by-words created"), NoStderr]),
     at_end(
         "a namespace by words, twice",
         "create namespace by-words",
-        &[Refused("(AlreadyExists)"), Refused("namespaces \"by-words\" already exists")],
+        &[FailsWith("(AlreadyExists)"), FailsWith("namespaces \"by-words\" already exists")],
     ),
     at_end(
         "a Job by words",
         "create job by-words -n by-words --image=registry.example/main:1 -- sleep 1",
-        &[Is("job.batch/by-words created"), Silent],
+        &[Equals("job.batch/by-words created"), NoStderr],
     ),
     at_end(
         "the Job is as its file would have made it",
@@ -55,19 +57,19 @@ pub const STEPS: &[Step] = &[
                     "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"
                 }]"#,
             ),
-            Lacks("hostNetwork"),
-            Lacks("null"),
+            NotContains("hostNetwork"),
+            NotContains("null"),
         ],
     ),
     at_end(
         "the Job by words runs",
         "wait --for=condition=complete job/by-words -n by-words --timeout=60s",
-        &[Is("job.batch/by-words condition met")],
+        &[Equals("job.batch/by-words condition met")],
     ),
     at_end(
         "a priority class by words",
         "create priorityclass by-words --value=-5 --preemption-policy=Never --description='two words'",
-        &[Is("priorityclass.scheduling.k8s.io/by-words created"), Silent],
+        &[Equals("priorityclass.scheduling.k8s.io/by-words created"), NoStderr],
     ),
     at_end(
         "the class has what was said",
@@ -77,7 +79,7 @@ pub const STEPS: &[Step] = &[
     at_end(
         "a refusal of what was sent by words",
         "create priorityclass too-high --value=2000000000",
-        &[Refused("maximum allowed value of a user defined priority is 1000000000")],
+        &[FailsWith("maximum allowed value of a user defined priority is 1000000000")],
     ),
     at_end(
         "priority classes",
@@ -87,56 +89,56 @@ pub const STEPS: &[Step] = &[
     at_end(
         "create a group and its pods from one file",
         "create -f crew.yaml",
-        &[Is("podgroup.scheduling.k8s.io/crew created\npod/crew-0 created\npod/crew-1 created")],
+        &[Equals("podgroup.scheduling.k8s.io/crew created\npod/crew-0 created\npod/crew-1 created")],
     ),
     // Fields that are not there, or are there twice.
     at_end(
         "an unknown field is refused by name",
         "create -f unknown-field.yaml",
-        &[Refused("strict decoding error: unknown field \"spec.paralelism\"")],
+        &[FailsWith("strict decoding error: unknown field \"spec.paralelism\"")],
     ),
     at_end(
         "an unknown field is refused by apply, too",
         "apply -f unknown-field.yaml",
-        &[Refused("unknown field \"spec.paralelism\"")],
+        &[FailsWith("unknown field \"spec.paralelism\"")],
     ),
-    at_end("and nothing came of it", "get job misspelt", &[Refused("not found")]),
+    at_end("and nothing came of it", "get job misspelt", &[FailsWith("not found")]),
     at_end(
         "an unknown field is a warning when asked",
         "create -f unknown-field.yaml --validate=warn",
-        &[Is("job.batch/misspelt created"), Warns("Warning: unknown field \"spec.paralelism\"")],
+        &[Equals("job.batch/misspelt created"), WarnsWith("Warning: unknown field \"spec.paralelism\"")],
     ),
     at_end(
         "the unknown field was dropped",
         "get job misspelt -o json",
-        &[Lacks("paralelism"), Json("/spec/parallelism", "1")],
+        &[NotContains("paralelism"), Json("/spec/parallelism", "1")],
     ),
-    at_end("delete it again", "delete job misspelt", &[Has("job.batch \"misspelt\" deleted")]),
+    at_end("delete it again", "delete job misspelt", &[Contains("job.batch \"misspelt\" deleted")]),
     at_end(
         "an unknown field is nothing when asked",
         "create -f unknown-field.yaml --validate=ignore",
-        &[Is("job.batch/misspelt created"), Silent],
+        &[Equals("job.batch/misspelt created"), NoStderr],
     ),
     at_end(
         "a duplicate field is refused by name",
         "create -f duplicate-field.json --raw /apis/batch/v1/namespaces/default/jobs?fieldValidation=Strict",
-        &[Refused("duplicate field \"spec.parallelism\"")],
+        &[FailsWith("duplicate field \"spec.parallelism\"")],
     ),
     at_end(
         "a duplicate field is a warning when asked",
         "create -f duplicate-field.json --raw /apis/batch/v1/namespaces/default/jobs?fieldValidation=Warn",
-        &[Json("/spec/parallelism", "2"), Warns("duplicate field \"spec.parallelism\"")],
+        &[Json("/spec/parallelism", "2"), WarnsWith("duplicate field \"spec.parallelism\"")],
     ),
     at_end(
         "delete by selector",
         "delete jobs -l batch.kubernetes.io/job-name=twice",
-        &[Has("job.batch \"twice\" deleted"), Lacks("misspelt")],
+        &[Contains("job.batch \"twice\" deleted"), NotContains("misspelt")],
     ),
-    at_end("delete by kind and name", "delete job/misspelt", &[Has("job.batch \"misspelt\" deleted")]),
+    at_end("delete by kind and name", "delete job/misspelt", &[Contains("job.batch \"misspelt\" deleted")]),
     // Apply.
-    at_end("apply", "apply -f plain.yaml", &[Is("job.batch/plain created"), Silent]),
-    at_end("apply again changes nothing", "apply -f plain.yaml", &[Is("job.batch/plain unchanged")]),
-    at_end("apply a change", "apply -f plain-changed.yaml", &[Is("job.batch/plain configured")]),
+    at_end("apply", "apply -f plain.yaml", &[Equals("job.batch/plain created"), NoStderr]),
+    at_end("apply again changes nothing", "apply -f plain.yaml", &[Equals("job.batch/plain unchanged")]),
+    at_end("apply a change", "apply -f plain-changed.yaml", &[Equals("job.batch/plain configured")]),
     at_end(
         "the change is there, and only it",
         "get job plain -o json",
@@ -148,9 +150,9 @@ pub const STEPS: &[Step] = &[
             Json("/spec/template/spec/containers/0/env", r#"[{"name": "STAGE", "value": "first"}]"#),
         ],
     ),
-    at_end("apply it once more", "apply -f plain-changed.yaml", &[Is("job.batch/plain unchanged")]),
-    at_end("apply what was: removed fields go", "apply -f plain.yaml", &[Is("job.batch/plain configured")]),
+    at_end("apply it once more", "apply -f plain-changed.yaml", &[Equals("job.batch/plain unchanged")]),
+    at_end("apply what was: removed fields go", "apply -f plain.yaml", &[Equals("job.batch/plain configured")]),
     at_end("the label went", "get job plain -o json", &[Json("/metadata/labels", "{\"purpose\": \"tour\"}")]),
     at_end("apply on trial", "apply -f plain.yaml --dry-run=server -o json", &[Json("/metadata/name", "\"plain\"")]),
-    at_end("apply a gang", "apply -f gang.yaml", &[Is("job.batch/gang created"), Silent]),
+    at_end("apply a gang", "apply -f gang.yaml", &[Equals("job.batch/gang created"), NoStderr]),
 ];

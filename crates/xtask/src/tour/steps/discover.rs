@@ -1,18 +1,22 @@
 //! What is there, and what its fields mean.
 
 use super::at_end;
-use crate::tour::Step;
-use crate::tour::want::Want::{Columns, Has, Is, Json, Line, Refused, Silent, Warns};
+use crate::tour::TourStep;
+use crate::tour::output_check::OutputCheck::{Columns, Contains, Equals, FailsWith, Json, Line, NoStderr, WarnsWith};
 
-pub const STEPS: &[Step] = &[
+pub const STEPS: &[TourStep] = &[
     // What is there.
-    at_end("version names both sides", "version", &[Has("Client Version: v1."), Has("Server Version: v1.37")]),
+    at_end(
+        "version names both sides",
+        "version",
+        &[Contains("Client Version: v1."), Contains("Server Version: v1.37")],
+    ),
     at_end("version as JSON", "version -o json", &[Json("/serverVersion/minor", "\"37\"")]),
-    at_end("ready", "get --raw /readyz", &[Is("ok")]),
-    at_end("live", "get --raw /livez", &[Is("ok")]),
-    at_end("healthy", "get --raw /healthz", &[Is("ok")]),
-    at_end("ready, with its checks", "get --raw /readyz?verbose", &[Has("[+]"), Has("check passed")]),
-    at_end("metrics", "get --raw /metrics", &[Has("# TYPE ")]),
+    at_end("ready", "get --raw /readyz", &[Equals("ok")]),
+    at_end("live", "get --raw /livez", &[Equals("ok")]),
+    at_end("healthy", "get --raw /healthz", &[Equals("ok")]),
+    at_end("ready, with its checks", "get --raw /readyz?verbose", &[Contains("[+]"), Contains("check passed")]),
+    at_end("metrics", "get --raw /metrics", &[Contains("# TYPE ")]),
     at_end(
         "groups and versions",
         "api-versions",
@@ -39,7 +43,7 @@ pub const STEPS: &[Step] = &[
             Line("podgroups scheduling.k8s.io/v1beta1 true PodGroup"),
             Line("workloads scheduling.k8s.io/v1beta1 true Workload"),
             Line("priorityclasses pc scheduling.k8s.io/v1 false PriorityClass"),
-            Silent,
+            NoStderr,
         ],
     ),
     at_end(
@@ -56,7 +60,11 @@ pub const STEPS: &[Step] = &[
     at_end(
         "OpenAPI v3 paths",
         "get --raw /openapi/v3",
-        &[Has("\"apis/batch/v1\""), Has("\"api/v1\""), Has("/openapi/v3/apis/scheduling.k8s.io/v1beta1?hash=")],
+        &[
+            Contains("\"apis/batch/v1\""),
+            Contains("\"api/v1\""),
+            Contains("/openapi/v3/apis/scheduling.k8s.io/v1beta1?hash="),
+        ],
     ),
     at_end(
         "nodes",
@@ -78,9 +86,9 @@ pub const STEPS: &[Step] = &[
             Line("Name: node-0"),
             Line("nvidia.com/gpu: 8"),
             Line("Ready True ..."),
-            Has("topology.kubernetes.io/rack="),
-            Has("Allocated resources:"),
-            Has("Non-terminated Pods:"),
+            Contains("topology.kubernetes.io/rack="),
+            Contains("Allocated resources:"),
+            Contains("Non-terminated Pods:"),
         ],
     ),
     at_end(
@@ -88,9 +96,9 @@ pub const STEPS: &[Step] = &[
         "get ns",
         &[Columns("NAME STATUS AGE"), Line("default Active *"), Line("kube-system Active *")],
     ),
-    at_end("nothing there yet", "get jobs", &[Is(""), Warns("No resources found in default namespace.")]),
-    at_end("a kind that is not served", "get deployments", &[Refused("the server doesn't have a resource type")]),
-    at_end("an object that is not there", "get job nobody", &[Refused("jobs.batch \"nobody\" not found")]),
+    at_end("nothing there yet", "get jobs", &[Equals(""), WarnsWith("No resources found in default namespace.")]),
+    at_end("a kind that is not served", "get deployments", &[FailsWith("the server doesn't have a resource type")]),
+    at_end("an object that is not there", "get job nobody", &[FailsWith("jobs.batch \"nobody\" not found")]),
     // Words about fields.
     at_end(
         "explain a kind",
@@ -106,12 +114,12 @@ pub const STEPS: &[Step] = &[
     at_end(
         "explain a field",
         "explain job.spec.parallelism",
-        &[Line("FIELD: parallelism <integer>"), Has("DESCRIPTION:")],
+        &[Line("FIELD: parallelism <integer>"), Contains("DESCRIPTION:")],
     ),
     at_end(
         "explain what is ours to explain",
         "explain job.spec.scheduling",
-        &[Has("schedulingPolicy"), Has("schedulingConstraints"), Has("disruptionMode")],
+        &[Contains("schedulingPolicy"), Contains("schedulingConstraints"), Contains("disruptionMode")],
     ),
     at_end(
         "explain all fields",
@@ -121,11 +129,11 @@ pub const STEPS: &[Step] = &[
     at_end(
         "explain another version",
         "explain workload.spec --api-version=scheduling.k8s.io/v1alpha3",
-        &[Line("VERSION: v1alpha3"), Has("podGroupTemplates")],
+        &[Line("VERSION: v1alpha3"), Contains("podGroupTemplates")],
     ),
     at_end(
         "explain refuses what is not there",
         "explain job.spec.nothing",
-        &[Refused("field \"nothing\" does not exist")],
+        &[FailsWith("field \"nothing\" does not exist")],
     ),
 ];

@@ -1,0 +1,209 @@
+//! How a field is written when it says nothing: left out, as `null`, or as its empty value.
+//!
+//! The structure of Kubernetes does not tell, so this was learned from the answers of its API server: what it makes of a
+//! document without the field, and of one with its empty value. The file holds what [`Form::usual`] does not guess.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::table::ValueType;
+
+const EMPTY_VALUES_JSON: &str = include_str!("form-1.37.1.json");
+
+/// How a field is written when it says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyValueEncoding {
+    /// As it was sent: its empty value is a value like any other, and `null` is none.
+    AsSent,
+    /// Not at all: its empty value is none.
+    Omitted,
+    /// Always: as its empty value when it was not sent.
+    Written,
+    /// Always: as `null` when it was not sent.
+    Null,
+}
+
+impl EmptyValueEncoding {
+    /// What most fields of this shape do. Required fields are always written.
+    fn default_for(shape: ValueType, required: bool) -> EmptyValueEncoding {
+        match shape {
+            ValueType::List(_) | ValueType::Map(_) | ValueType::Time if required => EmptyValueEncoding::Null,
+            ValueType::Any => EmptyValueEncoding::AsSent,
+            _ if required => EmptyValueEncoding::Written,
+            ValueType::List(_) | ValueType::Map(_) | ValueType::Time | ValueType::Text | ValueType::Bytes => {
+                EmptyValueEncoding::Omitted
+            }
+            _ => EmptyValueEncoding::AsSent,
+        }
+    }
+}
+
+/// What was learned of every type.
+#[derive(Deserialize)]
+pub(super) struct EmptyValueRules {
+    types: BTreeMap<String, TypeExceptions>,
+}
+
+/// The fields of one type that are not as usual.
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct TypeExceptions {
+    keep: Vec<String>,
+    omit: Vec<String>,
+    write: Vec<String>,
+    null: Vec<String>,
+    micro: Vec<String>,
+}
+
+impl EmptyValueRules {
+    pub(super) fn load() -> EmptyValueRules {
+        serde_json::from_str(EMPTY_VALUES_JSON).expect("the file of forms lists fields by type")
+    }
+
+    /// The form of one field. Nothing is known of types that only older versions have; their fields stay as sent.
+    pub(super) fn of(&self, of: &str, field: &str, shape: ValueType, required: bool) -> EmptyValueEncoding {
+        let Some(learned) = self.types.get(of) else { return EmptyValueEncoding::AsSent };
+        let lists = |fields: &[String]| fields.iter().any(|name| name == field);
+        let learned = [
+            (&learned.keep, EmptyValueEncoding::AsSent),
+            (&learned.omit, EmptyValueEncoding::Omitted),
+            (&learned.write, EmptyValueEncoding::Written),
+            (&learned.null, EmptyValueEncoding::Null),
+        ];
+        let found = learned.into_iter().find(|(fields, _)| lists(fields));
+        found.map_or_else(|| EmptyValueEncoding::default_for(shape, required), |(_, form)| form)
+    }
+
+    /// Whether a time is written with its microseconds.
+    pub(super) fn is_micro(&self, of: &str, field: &str) -> bool {
+        self.types.get(of).is_some_and(|learned| learned.micro.iter().any(|name| name == field))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    use crate::schema::table::{ValueType, table};
+    use crate::schema::{check, write_empty_fields};
+
+    fn read(group: &str, version: &str, kind: &str, mut document: Value) -> Value {
+        let findings = check(group, version, kind, &mut document);
+        assert_eq!((findings.unknown, findings.type_errors), (vec![], vec![]));
+        document
+    }
+
+    #[test]
+    fn what_says_nothing_goes_and_what_is_always_written_comes() {
+        for (kind, sent, want) in [
+            (
+                "Workload",
+                json!({"spec": {"controllerRef": {"apiGroup": "", "kind": "Job", "name": ""},
+                    "compositePodGroupTemplates": [], "podGroupTemplates": [{"name": "a", "resourceClaims": [],
+                    "priorityClassName": "", "priority": 0, "schedulingConstraints": {"topology": []}}]}}),
+                json!({"spec": {"controllerRef": {"kind": "Job", "name": ""}, "podGroupTemplates": [{"name": "a",
+                    "priority": 0, "schedulingConstraints": {}, "schedulingPolicy": {}}]}}),
+            ),
+            (
+                "Workload",
+                json!({"spec": {"podGroupTemplates": [null]}}),
+                json!({"spec": {"podGroupTemplates": [{"name": "", "schedulingConstraints": null,
+                    "schedulingPolicy": {}}]}}),
+            ),
+            ("Workload", json!({"spec": null}), json!({"spec": {"podGroupTemplates": null}})),
+            ("Workload", json!({"spec": {"podGroupTemplates": []}}), json!({"spec": {"podGroupTemplates": []}})),
+            (
+                "PodGroup",
+                json!({"metadata": {"labels": {}, "finalizers": [], "generateName": "", "generation": 0}}),
+                json!({"metadata": {}, "spec": {"schedulingPolicy": {}}, "status": {}}),
+            ),
+        ] {
+            assert_eq!(read("scheduling.k8s.io", "v1beta1", kind, sent.clone()), want, "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_in_whole_seconds_of_utc_unless_it_counts_micros_and_the_first_of_all_is_none() {
+        let condition = |time: &str| {
+            let pod = json!({"status": {"conditions": [{"type": "A", "status": "True", "lastProbeTime": time}]}});
+            read("", "v1", "Pod", pod)["status"]["conditions"][0]["lastProbeTime"].take()
+        };
+        assert_eq!(condition("2026-01-02T03:04:05Z"), "2026-01-02T03:04:05Z");
+        assert_eq!(condition("2030-01-01T00:00:00.123456+02:00"), "2029-12-31T22:00:00Z");
+        assert_eq!(condition("0001-01-01T00:00:00Z"), Value::Null);
+        let event = read("", "v1", "Event", json!({"eventTime": "2030-01-01T00:00:00.5+02:00"}));
+        assert_eq!(event["eventTime"], "2029-12-31T22:00:00.500000Z");
+    }
+
+    #[test]
+    fn a_part_that_was_taken_away_is_written_again() {
+        let mut job = json!({"spec": {"a": 1}});
+        write_empty_fields("batch", "v1", "Job", &mut job);
+        assert_eq!(job, json!({"spec": {"a": 1}, "status": {}}));
+        let mut class = json!({"value": 3});
+        write_empty_fields("scheduling.k8s.io", "v1", "PriorityClass", &mut class);
+        assert_eq!(class, json!({"value": 3}));
+    }
+
+    /// A value of this shape, or `null`, as `choices` has it; empty once they have run out.
+    fn sample(shape: ValueType, depth: usize, choices: &mut impl Iterator<Item = u8>) -> Value {
+        let choice = choices.next().unwrap_or(0);
+        if choice % 5 == 1 && depth > 0 {
+            return Value::Null;
+        }
+        let filled = choice % 5 > 2 && depth < 12;
+        match shape {
+            ValueType::Text | ValueType::Bytes => json!(if filled { "x" } else { "" }),
+            ValueType::Time => json!(if filled { "2030-01-01T00:00:00.5+02:00" } else { "0001-01-01T00:00:00Z" }),
+            ValueType::Quantity => json!(if filled { "1500m" } else { "0" }),
+            ValueType::IntOrString | ValueType::Int32 | ValueType::Int64 => json!(i32::from(filled)),
+            ValueType::Boolean => json!(filled),
+            ValueType::Any => json!({}),
+            ValueType::List(of) if filled => json!([sample(table().element_type(of), depth + 1, choices)]),
+            ValueType::Map(of) if filled => json!({"k": sample(table().element_type(of), depth + 1, choices)}),
+            ValueType::List(_) => json!([]),
+            ValueType::Map(_) => json!({}),
+            ValueType::Object(of) => {
+                let fields = table().object(of).fields.iter().filter(|_| depth < 12);
+                let mut object = Map::new();
+                for field in fields {
+                    if choices.next().unwrap_or(0) % 2 == 1 {
+                        object.insert(field.name.to_string(), sample(field.value_type, depth + 1, choices));
+                    }
+                }
+                Value::Object(object)
+            }
+        }
+    }
+
+    const KINDS: [(&str, &str, &str); 10] = [
+        ("", "v1", "Pod"),
+        ("", "v1", "Node"),
+        ("", "v1", "Event"),
+        ("events.k8s.io", "v1", "Event"),
+        ("batch", "v1", "Job"),
+        ("batch", "v1", "CronJob"),
+        ("scheduling.k8s.io", "v1", "PriorityClass"),
+        ("scheduling.k8s.io", "v1beta1", "PodGroup"),
+        ("scheduling.k8s.io", "v1beta1", "Workload"),
+        ("scheduling.k8s.io", "v1alpha3", "CompositePodGroup"),
+    ];
+
+    proptest! {
+        #[test]
+        fn a_document_in_its_form_stays_as_it_is(
+            kind in 0..KINDS.len(),
+            choices in prop::collection::vec(any::<u8>(), 0..400),
+        ) {
+            let (group, version, kind) = KINDS[kind];
+            let shape = table().kind(group, version, kind).expect("it is served");
+            let once = read(group, version, kind, sample(shape, 0, &mut choices.into_iter()));
+            let mut again = read(group, version, kind, once.clone());
+            prop_assert_eq!(&again, &once);
+            write_empty_fields(group, version, kind, &mut again);
+            prop_assert_eq!(&again, &once);
+        }
+    }
+}

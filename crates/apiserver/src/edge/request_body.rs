@@ -1,0 +1,69 @@
+//! A request's body, lent to the server. When the server stops reading early, because it has seen enough to refuse,
+//! what is left comes back, so that a bounded part of it can be read away: a client that is still sending when the
+//! connection closes may never see the answer.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+
+/// More than this is not read away.
+const MAX_DRAINED_BYTES: usize = 16 << 20;
+
+/// A body that returns to its [`Lender`] when it is dropped.
+pub(super) struct LentBody<B: Body> {
+    body: Option<B>,
+    back: Arc<Mutex<Option<B>>>,
+}
+
+/// Whom a lent body returns to.
+pub(super) struct BodyLender<B>(Arc<Mutex<Option<B>>>);
+
+/// Lends `body`.
+pub(super) fn lend<B: Body>(body: B) -> (LentBody<B>, BodyLender<B>) {
+    let back = Arc::new(Mutex::new(None));
+    (LentBody { body: Some(body), back: Arc::clone(&back) }, BodyLender(back))
+}
+
+impl<B: Body + Unpin> BodyLender<B> {
+    /// Reads what the server left, up to a limit. Ends at once when it left nothing.
+    pub async fn drain(self) {
+        let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut body) = left.filter(|body| !body.is_end_stream()) else { return };
+        let mut bytes_read = 0;
+        while bytes_read < MAX_DRAINED_BYTES
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            bytes_read += frame.data_ref().map_or(0, bytes::Buf::remaining);
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for LentBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match &mut self.body {
+            Some(body) => Pin::new(body).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
+impl<B: Body> Drop for LentBody<B> {
+    fn drop(&mut self) {
+        *self.back.lock().unwrap_or_else(PoisonError::into_inner) = self.body.take();
+    }
+}

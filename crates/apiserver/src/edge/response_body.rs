@@ -1,0 +1,110 @@
+//! An answer on its way out: tells the connection who waits for whom, and ends watches when the edge stops.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::sync::watch;
+
+use crate::body::Body;
+use crate::edge::activity::RequestGuard;
+use crate::edge::in_flight::InFlightPermit;
+
+/// Frames are handed on in pieces of this size. HTTP/2 takes a frame whole before it asks whether the client has room,
+/// so a large frame would look taken when it is not.
+const MAX_PIECE_BYTES: usize = 64 << 10;
+
+/// The body of an answer.
+pub(super) struct ResponseBody {
+    body: Body,
+    request_guard: RequestGuard,
+    /// Held until the answer is gone.
+    _permit: Option<InFlightPermit>,
+    /// For a watch: resolves when it must end.
+    end_signal: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// What is left of the frame at hand.
+    rest: Bytes,
+    /// Once set, no frame follows.
+    ended: bool,
+}
+
+impl ResponseBody {
+    /// An answer that ends by itself.
+    pub fn whole(body: Body, under_way: RequestGuard, place: Option<InFlightPermit>) -> ResponseBody {
+        ResponseBody {
+            body,
+            request_guard: under_way,
+            _permit: place,
+            end_signal: None,
+            rest: Bytes::new(),
+            ended: false,
+        }
+    }
+
+    /// A watch, which ends when `stopped` says so.
+    pub fn watch(
+        body: Body,
+        under_way: RequestGuard,
+        place: Option<InFlightPermit>,
+        mut stopped: watch::Receiver<bool>,
+    ) -> ResponseBody {
+        let ends = async move {
+            // A sender that is gone means that the edge is, which is the same.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        ResponseBody { end_signal: Some(Box::pin(ends)), ..ResponseBody::whole(body, under_way, place) }
+    }
+
+    fn next_piece(&mut self) -> Frame<Bytes> {
+        self.request_guard.frame_sent();
+        Frame::data(self.rest.split_to(self.rest.len().min(MAX_PIECE_BYTES)))
+    }
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        this.request_guard.frame_taken();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        if !this.rest.is_empty() {
+            return Poll::Ready(Some(Ok(this.next_piece())));
+        }
+        // Frames come first: what is known is sent before a watch ends.
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
+            let Some(Ok(frame)) = frame else { return Poll::Ready(None) };
+            // Our bodies have no trailers.
+            this.rest = frame.into_data().unwrap_or_default();
+            return Poll::Ready(Some(Ok(this.next_piece())));
+        }
+        if this.end_signal.as_mut().is_none_or(|ends| ends.as_mut().poll(context).is_pending()) {
+            return Poll::Pending;
+        }
+        this.ended = true;
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || (self.rest.is_empty() && self.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (left, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + left);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + left);
+        }
+        hint
+    }
+}

@@ -1,0 +1,89 @@
+//! The status that a CronJob's Jobs add up to.
+
+use std::sync::Arc;
+
+use api::Timestamp;
+use api::views::{ActiveJobView, CronJobStatusView, JobView};
+
+use super::CronJobEvent;
+use super::observe::CronJobSnapshot;
+use super::template::scheduled_time_of;
+
+/// The status as it should be, and what there is to tell of the way there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusUpdate {
+    /// The status.
+    pub status: CronJobStatusView,
+    /// What has changed since it was last written; to be told once it is written.
+    pub change_events: Vec<CronJobEvent>,
+    /// What is odd, and told whenever it is seen.
+    pub anomaly_events: Vec<CronJobEvent>,
+}
+
+/// Jobs that run by the status, and that no cache knows: the server must be asked for them before they are given up.
+pub fn uncached_jobs(observed: &CronJobSnapshot) -> Vec<ActiveJobView> {
+    let known = |active: &ActiveJobView| observed.jobs.iter().any(|job| job.metadata.uid == active.uid);
+    let asked = &observed.memory.exists_by_uid;
+    let active = observed.cron_job.status.active.iter();
+    active.filter(|active| !known(active) && !asked.contains_key(&active.uid)).cloned().collect()
+}
+
+/// Brings the status up to date with the Jobs that are there.
+pub fn next_status(observed: &CronJobSnapshot) -> StatusUpdate {
+    let mut update = StatusUpdate { status: observed.cron_job.status.clone(), ..StatusUpdate::default() };
+    update.status.active.retain(|active| !observed.memory.replaced.contains(&active.uid));
+    for job in &observed.jobs {
+        update.add_job(job, observed);
+    }
+    update.status.active.retain(|active| {
+        let stays = observed.memory.exists_by_uid.get(&active.uid) != Some(&false);
+        if !stays {
+            let message = format!("Active job went missing: {}", active.name);
+            update.change_events.push(CronJobEvent::normal("MissingJob", message));
+        }
+        stays
+    });
+    update
+}
+
+impl StatusUpdate {
+    fn add_job(&mut self, job: &Arc<JobView>, observed: &CronJobSnapshot) {
+        let meta = &job.metadata;
+        let position = self.status.active.iter().position(|active| active.uid == meta.uid);
+        let slot = scheduled_time_of(job);
+        // A status that was never written after the Job was made is made good here.
+        // Upstream: such a Job counts as unexpected, and a Forbid that should see it does not.
+        self.status.last_schedule_time = self.status.last_schedule_time.max(slot);
+        if let Some(end) = job.finished_condition() {
+            if let Some(position) = position {
+                self.status.active.remove(position);
+                let message = format!("Saw completed job: {}, condition: {}", meta.name, end.kind);
+                self.change_events.push(CronJobEvent::normal("SawCompletedJob", message));
+            }
+            self.status.last_successful_time = self.status.last_successful_time.max(succeeded_at(job));
+            return;
+        }
+        if position.is_some() || meta.is_deleting() || observed.memory.replaced.contains(&meta.uid) {
+            return;
+        }
+        if slot.is_some() {
+            self.status.active.push(active_entry(job));
+        } else {
+            let message = format!("Saw a job that the controller did not create or forgot: {}", meta.name);
+            self.anomaly_events.push(CronJobEvent::warning("UnexpectedJob", message));
+        }
+    }
+}
+
+/// The entry of a Job that runs.
+fn active_entry(job: &JobView) -> ActiveJobView {
+    ActiveJobView {
+        name: job.metadata.name.clone(),
+        uid: job.metadata.uid.clone(),
+        resource_version: job.metadata.resource_version.to_string(),
+    }
+}
+
+fn succeeded_at(job: &JobView) -> Option<Timestamp> {
+    job.status.completion_time.filter(|_| job.finished_condition().is_some_and(|end| end.kind == "Complete"))
+}

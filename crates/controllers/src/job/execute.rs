@@ -1,0 +1,382 @@
+//! Does what was decided: one write, or one batch of alike writes, and waits until the caches show it.
+
+mod pods; // writes to pods
+
+use api::Revision;
+use api::clock::rfc3339;
+use api::views::{
+    CompositePodGroupView, JobStatusView, JobView, MetaView, ObjectKey, PodGroupView, View, WorkloadView,
+};
+use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use runtime::failure::message;
+use runtime::request::{catch_up, delete, patch, post, read};
+use runtime::{
+    Cache, EventKind, ObjectRef, PatchKind, is_already_exists, is_conflict, is_namespace_terminating, is_not_found,
+};
+use serde_json::{Value, json};
+use thiserror::Error;
+use workloadbuilder::group_annotations::PARENT_COMPOSITE_POD_GROUP_ANNOTATION;
+
+use super::JobContext;
+use super::claims::is_abandoned;
+use super::expected_count::ExpectedCountUpdate;
+use super::job_params::{JobParams, has_tracking_finalizer};
+use super::next_step::NextStep;
+use super::observe::JobSnapshot;
+use super::scheduling::{ManagedObject, MinCountUpdate};
+use super::status::JobEvent;
+
+pub use pods::{remove_orphan_finalizer, remove_tracking_finalizers};
+
+/// What to do after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterStep {
+    /// The caches show the write: decide again.
+    DecideAgain,
+    /// The write shows itself as an event that wakes the Job; until then the caches may be older than it.
+    AwaitEvents,
+    /// The caches may lack something that no event will bring: ask the server before anything is decided.
+    VerifyPods,
+}
+
+/// A step that could not be done, or not wholly. The Job is tried again with back-off; all of it is decided anew.
+#[derive(Debug, Error)]
+#[allow(missing_docs)] // The variants name the step that failed.
+pub enum StepError {
+    #[error("cannot compile the workload")]
+    Compile(#[source] workloadbuilder::BuildError),
+    #[error("cannot delete an object that has to go")]
+    DeleteObject(#[source] kube::Error),
+    #[error("cannot create the workload")]
+    CreateWorkload(#[source] kube::Error),
+    #[error("cannot create the pod group")]
+    CreatePodGroup(#[source] kube::Error),
+    #[error("cannot set minCount")]
+    SetMinCount(#[source] kube::Error),
+    #[error("cannot set the expected count")]
+    SetExpectedCount(#[source] kube::Error),
+    #[error("cannot read the pod template")]
+    Template(#[source] serde_json::Error),
+    #[error("cannot create a pod")]
+    CreatePods {
+        #[source]
+        error: kube::Error,
+        /// Whether there may be pods that the cache does not show.
+        may_exist: bool,
+    },
+    #[error("cannot delete a pod")]
+    DeletePod(#[source] kube::Error),
+    #[error("cannot write the status")]
+    WriteStatus(#[source] kube::Error),
+    #[error("cannot remove the tracking finalizer of a pod")]
+    RemoveFinalizer(#[source] kube::Error),
+    #[error("cannot adopt a pod or let go of it")]
+    ClaimPod(#[source] kube::Error),
+    #[error("cannot ask for the job")]
+    ReadJob(#[source] kube::Error),
+    #[error("cannot ask for the pods")]
+    ReadPods(#[source] kube::Error),
+    #[error("cannot ask for an owner of the job")]
+    ReadOwner(#[source] kube::Error),
+}
+
+impl StepError {
+    /// Why something could not be created (or made ready for), if that is what failed.
+    pub fn create_error(&self) -> Option<&kube::Error> {
+        match self {
+            StepError::CreateWorkload(error) | StepError::CreatePodGroup(error) => Some(error),
+            StepError::CreatePods { error, .. } | StepError::DeleteObject(error) => Some(error),
+            StepError::SetMinCount(error) | StepError::SetExpectedCount(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether there is more to be done about the Job all the same.
+    pub fn allows_counting(&self) -> bool {
+        self.create_error().is_some() || matches!(self, StepError::RemoveFinalizer(_))
+    }
+
+    /// Whether the cache may lack or keep pods that no event will bring or take away.
+    pub fn needs_pod_verification(&self) -> bool {
+        match self {
+            StepError::CreatePods { may_exist: unsure, .. } => *unsure,
+            // The pod is not as the cache shows it.
+            StepError::RemoveFinalizer(_) | StepError::ClaimPod(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Nothing where trying again is of no use, because the namespace goes, and the Job with it.
+    pub fn unless_namespace_terminating(self) -> Result<(), StepError> {
+        if self.create_error().is_some_and(is_namespace_terminating) { Ok(()) } else { Err(self) }
+    }
+}
+
+/// Carries out one step for one Job.
+pub async fn execute(ctx: &JobContext, observed: &JobSnapshot, step: NextStep) -> Result<AfterStep, StepError> {
+    let job = &observed.job;
+    match step {
+        NextStep::DeleteObject(made) => delete_object(ctx, job, &made).await,
+        NextStep::CreateWorkload(workload) => create_workload(ctx, job, &workload).await,
+        NextStep::CreatePodGroup(group) => create_pod_group(ctx, job, &group).await,
+        NextStep::SetMinCount(min_count) => set_min_count(ctx, job, &min_count).await,
+        NextStep::SetExpectedCount(expected) => set_expected_count(ctx, job, &expected).await,
+        NextStep::Release(pods) => pods::release_pods(ctx, job, &pods).await,
+        NextStep::Adopt(pods) => pods::adopt(ctx, job, &pods).await,
+        NextStep::CreatePods(slots, group) => pods::create(ctx, observed, &slots, group.as_ref()).await,
+        NextStep::DeleteWithoutCounting(pods) => {
+            // Without the finalizer first: what the controller itself takes away is no failure of the Job.
+            let held: Vec<_> = pods.iter().filter(|pod| has_tracking_finalizer(pod)).cloned().collect();
+            remove_tracking_finalizers(ctx, &held).await?;
+            pods::delete_all(ctx, job, &pods).await
+        }
+        NextStep::DeleteAndCount(pods) => pods::delete_all(ctx, job, &pods).await,
+        NextStep::WriteStatus(status, news) => write_status(ctx, job, &status, &news).await,
+        NextStep::RemoveFinalizers(pods) => {
+            let then = remove_tracking_finalizers(ctx, &pods).await?;
+            // A pod is let go once, so here each failure is seen once.
+            let shape = JobParams::of(job, &ctx.config);
+            let actions = pods.iter().filter_map(|pod| shape.as_ref()?.failure_policy_action(pod));
+            actions.for_each(|action| ctx.metrics.job.failure_handled(action.name()));
+            Ok(then)
+        }
+        NextStep::RecordEvent(news) => {
+            record_event(ctx, job, &news);
+            Ok(AfterStep::AwaitEvents)
+        }
+        NextStep::Wait(_) => Ok(AfterStep::AwaitEvents),
+    }
+}
+
+/// Deletes an object of ours. Its going wakes the Job; until then nothing else is decided about it.
+async fn delete_object(ctx: &JobContext, job: &JobView, made: &ManagedObject) -> Result<AfterStep, StepError> {
+    let (kind, path) = kind_and_path(made);
+    let options = json!({ "preconditions": { "uid": made.meta().uid }, "propagationPolicy": "Background" });
+    match delete(&ctx.client, &path, &options).await {
+        Ok(_) => {
+            let message = format!("Deleted {kind}: {}", made.meta().name);
+            record_normal(ctx, job, &format!("{kind}Deleted"), "Delete", &message);
+        }
+        Err(error) if is_not_found(&error) => {}
+        Err(error) => return Err(StepError::DeleteObject(error)),
+    }
+    Ok(AfterStep::AwaitEvents)
+}
+
+fn kind_and_path(made: &ManagedObject) -> (&'static str, String) {
+    let (resource, meta) = match made {
+        ManagedObject::Workload(_) => (WorkloadView::RESOURCE, made.meta()),
+        ManagedObject::PodGroup(_) => (PodGroupView::RESOURCE, made.meta()),
+    };
+    (resource.kind, resource.object_path(&meta.key()))
+}
+
+async fn create_workload(ctx: &JobContext, job: &JobView, workload: &Workload) -> Result<AfterStep, StepError> {
+    let path = WorkloadView::RESOURCE.collection_path(&job.metadata.namespace);
+    match post(&ctx.client, &path, workload).await {
+        Ok(answer) => {
+            record_normal(ctx, job, "WorkloadCreated", "Create", &format!("Created Workload: {}", answer.name));
+            ctx.metrics.job.workload_created(job, ctx.clock.now());
+            ctx.workloads.wait_for_revision(answer.revision).await;
+            Ok(AfterStep::DecideAgain)
+        }
+        Err(error) => {
+            // The name holds the Job's uid, so a taken name is our own earlier create whose answer was lost.
+            if is_already_exists(&error) {
+                let key = key_of(&workload.metadata);
+                catch_up(&ctx.client, &ctx.workloads, &key).await.map_err(StepError::CreateWorkload)?;
+            } else {
+                record_warning(
+                    ctx,
+                    job,
+                    "FailedWorkloadCreate",
+                    "Create",
+                    &format!("Error creating Workload: {}", message(&error)),
+                );
+            }
+            Err(StepError::CreateWorkload(error))
+        }
+    }
+}
+
+async fn create_pod_group(ctx: &JobContext, job: &JobView, group: &PodGroup) -> Result<AfterStep, StepError> {
+    let path = PodGroupView::RESOURCE.collection_path(&job.metadata.namespace);
+    match post(&ctx.client, &path, group).await {
+        Ok(answer) => {
+            record_normal(ctx, job, "PodGroupCreated", "Create", &format!("Created PodGroup: {}", answer.name));
+            ctx.pod_groups.wait_for_revision(answer.revision).await;
+            warn_missing_parent(ctx, job, group).await;
+            Ok(AfterStep::DecideAgain)
+        }
+        Err(error) => {
+            if is_already_exists(&error) {
+                let key = key_of(&group.metadata);
+                catch_up(&ctx.client, &ctx.pod_groups, &key).await.map_err(StepError::CreatePodGroup)?;
+            } else {
+                record_warning(
+                    ctx,
+                    job,
+                    "FailedPodGroupCreate",
+                    "Create",
+                    &format!("Error creating PodGroup: {}", message(&error)),
+                );
+            }
+            Err(StepError::CreatePodGroup(error))
+        }
+    }
+}
+
+/// Tells of a new group that hangs below one that is not there. Where that cannot be read, nothing is known to be wrong.
+async fn warn_missing_parent(ctx: &JobContext, job: &JobView, group: &PodGroup) {
+    let Some(parent) = &group.spec.parent_composite_pod_group_name else { return };
+    let key = ObjectKey::new(&job.metadata.namespace, parent);
+    if let Ok(None) = read::<CompositePodGroupView>(&ctx.client, &key).await {
+        let name = group.metadata.name.as_deref().unwrap_or_default();
+        let message = format!(
+            "annotation {PARENT_COMPOSITE_POD_GROUP_ANNOTATION}: there is no CompositePodGroup {parent}, below which PodGroup {name} \
+             hangs: create it, or make the Job with the name of one that is there"
+        );
+        record_warning(ctx, job, "ParentGroupNotFound", "Create", &message);
+    }
+}
+
+async fn set_min_count(ctx: &JobContext, job: &JobView, change: &MinCountUpdate) -> Result<AfterStep, StepError> {
+    let field = match &change.object {
+        ManagedObject::Workload(_) => "/spec/podGroupTemplates/0/schedulingPolicy/gang/minCount",
+        ManagedObject::PodGroup(_) => "/spec/schedulingPolicy/gang/minCount",
+    };
+    let (kind, path) = kind_and_path(&change.object);
+    let body =
+        json!([uid_precondition(change.object.meta()), { "op": "replace", "path": field, "value": change.min_count }]);
+    let answer = patch(&ctx.client, &path, PatchKind::Json, &body).await.map_err(|error| {
+        let (name, count) = (&change.object.meta().name, change.min_count);
+        let message = format!("Error setting minCount of {kind} {name} to {count}: {}", message(&error));
+        record_warning(ctx, job, "FailedMinCountUpdate", "Update", &message);
+        StepError::SetMinCount(error)
+    })?;
+    let key = change.object.meta().key();
+    match &change.object {
+        ManagedObject::Workload(_) => wait_until_cached(&ctx.workloads, &key, answer.revision).await,
+        ManagedObject::PodGroup(_) => wait_until_cached(&ctx.pod_groups, &key, answer.revision).await,
+    }
+    Ok(AfterStep::DecideAgain)
+}
+
+async fn set_expected_count(
+    ctx: &JobContext,
+    job: &JobView,
+    change: &ExpectedCountUpdate,
+) -> Result<AfterStep, StepError> {
+    let meta = &change.group.metadata;
+    let path = PodGroupView::RESOURCE.object_path(&meta.key());
+    let field = format!("/metadata/annotations/{}", PodGroupView::EXPECTED_COUNT_ANNOTATION.replace('/', "~1"));
+    let body = json!([uid_precondition(meta), { "op": "add", "path": field, "value": change.count.to_string() }]);
+    let answer = patch(&ctx.client, &path, PatchKind::Json, &body).await.map_err(|error| {
+        let (name, count) = (&meta.name, change.count);
+        let message = format!("Error setting the expected count of PodGroup {name} to {count}: {}", message(&error));
+        record_warning(ctx, job, "FailedExpectedCountUpdate", "Update", &message);
+        StepError::SetExpectedCount(error)
+    })?;
+    wait_until_cached(&ctx.pod_groups, &meta.key(), answer.revision).await;
+    Ok(AfterStep::DecideAgain)
+}
+
+/// Waits until the cache shows a write that no version guards: as long as it does not, the same write would be decided on
+/// again and again. Where its event was lost, the kind is listed anew.
+async fn wait_until_cached<V: View>(cache: &Cache<V>, key: &ObjectKey, revision: Revision) {
+    cache.wait_for_revision(revision).await;
+    if cache.get(key).is_some_and(|held| held.meta().resource_version < revision) {
+        cache.relist().await;
+    }
+}
+
+async fn write_status(
+    ctx: &JobContext,
+    job: &JobView,
+    status: &JobStatusView,
+    news: &[JobEvent],
+) -> Result<AfterStep, StepError> {
+    let path = format!("{}/status", JobView::RESOURCE.object_path(&job.metadata.key()));
+    let body = json!({
+        // With the version, so that counts from an outdated Job are refused instead of written over newer ones.
+        "metadata": { "uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version },
+        "status": status_patch(status),
+    });
+    let answer = match patch(&ctx.client, &path, PatchKind::Merge, &body).await {
+        Err(error) if is_conflict(&error) => {
+            catch_up(&ctx.client, &ctx.jobs, &job.metadata.key()).await.map_err(StepError::WriteStatus)?;
+            return Err(StepError::WriteStatus(error));
+        }
+        answer => answer.map_err(StepError::WriteStatus)?,
+    };
+    ctx.metrics.job.status_written(job, status);
+    news.iter().for_each(|news| record_event(ctx, job, news));
+    if answer.revision == job.metadata.resource_version {
+        // Deciding again would come to the same write for ever.
+        tracing::error!(job = %job.metadata.key(), "the server keeps another status than the one written");
+        return Ok(AfterStep::AwaitEvents);
+    }
+    ctx.jobs.wait_for_revision(answer.revision).await;
+    Ok(AfterStep::DecideAgain)
+}
+
+/// The whole status as a merge patch: what is not there is removed. Zero counts are left out, as upstream does.
+fn status_patch(status: &JobStatusView) -> Value {
+    let count = |count: i32| (count != 0).then_some(count);
+    let uids = |uids: &[String]| (!uids.is_empty()).then(|| uids.to_vec());
+    let uncounted = status.uncounted_terminated_pods.as_ref();
+    let conditions = status.conditions.iter().map(|condition| {
+        let at = condition.last_transition_time.map(rfc3339);
+        json!({
+            "type": condition.kind, "status": condition.status, "reason": condition.reason,
+            "message": condition.message, "lastProbeTime": at, "lastTransitionTime": at,
+        })
+    });
+    json!({
+        "conditions": Some(conditions.collect::<Vec<_>>()).filter(|conditions| !conditions.is_empty()),
+        "startTime": status.start_time.map(rfc3339),
+        "completionTime": status.completion_time.map(rfc3339),
+        "active": count(status.active),
+        "ready": status.ready,
+        "terminating": status.terminating,
+        "succeeded": count(status.succeeded),
+        "failed": count(status.failed),
+        "completedIndexes": Some(&status.completed_indexes).filter(|text| !text.is_empty()),
+        "failedIndexes": status.failed_indexes,
+        "uncountedTerminatedPods": uncounted.map(|uncounted| json!({
+            "succeeded": uids(&uncounted.succeeded),
+            "failed": uids(&uncounted.failed),
+        })),
+    })
+}
+
+/// Whether the pods of a Job that the cache does not have may be let go. It may only lag behind that of pods, and an end
+/// that is not counted cannot be counted later, so the server is asked.
+pub async fn is_job_gone(ctx: &JobContext, key: &ObjectKey, uid: &str) -> Result<bool, StepError> {
+    let live = read::<JobView>(&ctx.client, key).await.map_err(StepError::ReadJob)?;
+    Ok(is_abandoned(uid, live.as_ref()))
+}
+
+fn key_of(meta: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
+/// Refuses a JSON patch for another object that came to bear the same name.
+fn uid_precondition(meta: &MetaView) -> Value {
+    json!({ "op": "test", "path": "/metadata/uid", "value": meta.uid })
+}
+
+fn record_event(ctx: &JobContext, job: &JobView, news: &JobEvent) {
+    let kind = if news.warning { EventKind::Warning } else { EventKind::Normal };
+    ctx.recorder.event(&ObjectRef::of(job), kind, &news.reason, "Reconcile", &news.message);
+}
+
+fn record_normal(ctx: &JobContext, job: &JobView, reason: &str, action: &str, message: &str) {
+    ctx.recorder.event(&ObjectRef::of(job), EventKind::Normal, reason, action, message);
+}
+
+/// Tells people about a failure.
+pub fn record_warning(ctx: &JobContext, job: &JobView, reason: &str, action: &str, message: &str) {
+    ctx.recorder.event(&ObjectRef::of(job), EventKind::Warning, reason, action, message);
+}

@@ -1,0 +1,242 @@
+//! Writes to pods: each step is one batch of alike writes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use api::Revision;
+use api::views::{JobView, ObjectKey, PodView, View};
+use futures::{StreamExt, stream};
+use runtime::failure::message;
+use runtime::request::{WriteResponse, delete, patch, post, read};
+use runtime::{PatchKind, is_not_found, is_uncertain};
+use serde_json::{Value, json};
+
+use super::{AfterStep, StepError, record_normal, record_warning, uid_precondition};
+use crate::job::JobContext;
+use crate::job::claims::may_adopt;
+use crate::job::job_params::{TRACKING_FINALIZER, has_tracking_finalizer};
+use crate::job::observe::JobSnapshot;
+use crate::job::pods::{PodFactory, PodSlot, job_owner};
+use crate::job::scheduling::JoinedGroup;
+
+/// Creates the pods side by side and waits until the cache shows all that were made, so that none is made twice. While
+/// no pod of the Job was ever accepted the first one goes ahead, and after a refusal no more are sent (decision 0005).
+// Upstream: starts with one pod and doubles.
+pub(super) async fn create(
+    ctx: &JobContext,
+    observed: &JobSnapshot,
+    slots: &[PodSlot],
+    group: Option<&JoinedGroup>,
+) -> Result<AfterStep, StepError> {
+    let job = &observed.job;
+    let stamp = PodFactory::new(job, group).map_err(StepError::Template)?;
+    let path = PodView::RESOURCE.collection_path(&job.metadata.namespace);
+    let refused = AtomicBool::new(false);
+    let create = |slot: &PodSlot| {
+        let (pod, path, refused) = (stamp.pod(*slot), path.as_str(), &refused);
+        async move {
+            if refused.load(Ordering::Relaxed) {
+                return None;
+            }
+            let answer = post(&ctx.client, path, &pod).await;
+            refused.fetch_or(answer.is_err(), Ordering::Relaxed);
+            Some(answer)
+        }
+    };
+    let ahead = usize::from(is_first_creation(observed)).min(slots.len());
+    let (mut made, mut refused_count, mut failure) = (Vec::new(), 0, None);
+    for batch in [&slots[..ahead], &slots[ahead..]] {
+        let writes = stream::iter(batch.iter().map(create)).buffered(ctx.config.writes_in_flight);
+        for answer in writes.collect::<Vec<_>>().await.into_iter().flatten() {
+            match answer {
+                Ok(answer) => {
+                    record_normal(ctx, job, "SuccessfulCreate", "Create", &format!("Created pod: {}", answer.name));
+                    made.push(answer);
+                }
+                Err(error) => {
+                    refused_count += 1;
+                    record_warning(ctx, job, "FailedCreate", "Create", &format!("Error creating: {}", message(&error)));
+                    // One that may have been done says more than one that was not.
+                    failure = failure.filter(|held| is_uncertain(held) || !is_uncertain(&error)).or(Some(error));
+                }
+            }
+        }
+    }
+    ctx.metrics.job.pods_created(job, &observed.pods, made.len(), refused_count);
+    let all_show = wait_until_cached(ctx, job, &made).await;
+    match failure {
+        None if all_show => Ok(AfterStep::DecideAgain),
+        None => Ok(AfterStep::VerifyPods),
+        Some(error) => {
+            let unsure = !all_show || is_uncertain(&error);
+            Err(StepError::CreatePods { error, may_exist: unsure })
+        }
+    }
+}
+
+/// Whether nothing is known yet about what the server thinks of the Job's pods.
+fn is_first_creation(observed: &JobSnapshot) -> bool {
+    let status = &observed.job.status;
+    !observed.owns_pods() && status.succeeded == 0 && status.failed == 0
+}
+
+/// Waits until the cache has come as far as the pods that were made. False if one of them does not show even then: it is
+/// gone again, or its event was lost or is late.
+async fn wait_until_cached(ctx: &JobContext, job: &JobView, made: &[WriteResponse]) -> bool {
+    let latest = made.iter().map(|answer| answer.revision).max().unwrap_or(Revision::ZERO);
+    ctx.pods.wait_for_revision(latest).await;
+    let shows = |answer: &WriteResponse| {
+        let key = ObjectKey::new(&job.metadata.namespace, &answer.name);
+        ctx.pods.get(&key).is_some_and(|pod| pod.metadata.uid == answer.uid)
+    };
+    made.iter().all(shows)
+}
+
+/// Deletes the pods; whether that counts for the Job depends on whether they still hold their finalizer.
+pub(super) async fn delete_all(ctx: &JobContext, job: &JobView, pods: &[Arc<PodView>]) -> Result<AfterStep, StepError> {
+    let delete_one = |pod: &Arc<PodView>| {
+        let path = PodView::RESOURCE.object_path(&pod.metadata.key());
+        let options = json!({ "preconditions": { "uid": pod.metadata.uid } });
+        let name = pod.metadata.name.clone();
+        async move { (name, delete(&ctx.client, &path, &options).await) }
+    };
+    let pods = stream::iter(pods.iter().map(delete_one));
+    let answers: Vec<_> = pods.buffered(ctx.config.writes_in_flight).collect().await;
+    // A server may answer a delete without a revision, so there is none to wait for. Until the event comes the pods
+    // look active; deleting them twice does no harm, and nothing is created in their place.
+    let (mut then, mut failure) = (AfterStep::AwaitEvents, None);
+    for (name, answer) in answers {
+        match answer {
+            Ok(_) => record_normal(ctx, job, "SuccessfulDelete", "Delete", &format!("Deleted pod: {name}")),
+            Err(error) if is_not_found(&error) => then = AfterStep::VerifyPods,
+            Err(error) => {
+                record_warning(
+                    ctx,
+                    job,
+                    "FailedDelete",
+                    "Delete",
+                    &format!("Error deleting pod {name}: {}", message(&error)),
+                );
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    failure.map_or(Ok(then), |error| Err(StepError::DeletePod(error)))
+}
+
+/// Takes the tracking finalizer off the pods; a pod that is gone has lost it too.
+pub async fn remove_tracking_finalizers(ctx: &JobContext, pods: &[Arc<PodView>]) -> Result<AfterStep, StepError> {
+    let body = |pod: &PodView| {
+        let mut operations = vec![uid_precondition(&pod.metadata)];
+        operations.extend(finalizer_removal_ops(pod));
+        Value::Array(operations)
+    };
+    patch_all(ctx, pods, body).await.map_err(StepError::RemoveFinalizer)
+}
+
+/// The same for a pod that nobody controls, as long as nobody does.
+pub async fn remove_orphan_finalizer(ctx: &JobContext, pod: Arc<PodView>) -> Result<AfterStep, StepError> {
+    let body = |pod: &PodView| {
+        let mut operations = vec![uid_precondition(&pod.metadata), version_precondition(pod)];
+        operations.extend(finalizer_removal_ops(pod));
+        Value::Array(operations)
+    };
+    patch_all(ctx, &[pod], body).await.map_err(StepError::RemoveFinalizer)
+}
+
+/// Makes the Job the controller of pods that have none, and holds them so that their ends are counted.
+pub(super) async fn adopt(ctx: &JobContext, job: &JobView, pods: &[Arc<PodView>]) -> Result<AfterStep, StepError> {
+    let key = job.metadata.key();
+    let live = read::<JobView>(&ctx.client, &key).await.map_err(StepError::ReadJob)?;
+    if !may_adopt(live.as_ref(), &key, &job.metadata.uid) {
+        return Ok(AfterStep::AwaitEvents);
+    }
+    let owner = json!(job_owner(job));
+    let body = |pod: &PodView| {
+        let meta = &pod.metadata;
+        let mut operations = vec![uid_precondition(meta), version_precondition(pod)];
+        operations.push(append_op("/metadata/ownerReferences", meta.owner_references.is_empty(), owner.clone()));
+        if !has_tracking_finalizer(pod) {
+            operations.push(append_op("/metadata/finalizers", meta.finalizers.is_empty(), json!(TRACKING_FINALIZER)));
+        }
+        Value::Array(operations)
+    };
+    patch_all(ctx, pods, body).await.map_err(StepError::ClaimPod)
+}
+
+/// Lets go of pods that the Job no longer selects; their ends are no affair of its any more.
+pub(super) async fn release_pods(
+    ctx: &JobContext,
+    job: &JobView,
+    pods: &[Arc<PodView>],
+) -> Result<AfterStep, StepError> {
+    let body = |pod: &PodView| {
+        let is_job = |uid: &str| uid == job.metadata.uid;
+        let position = pod.metadata.owner_references.iter().position(|owner| is_job(&owner.uid)).unwrap_or(0);
+        let owner = format!("/metadata/ownerReferences/{position}");
+        let mut operations = vec![
+            uid_precondition(&pod.metadata),
+            json!({ "op": "test", "path": format!("{owner}/uid"), "value": job.metadata.uid }),
+            json!({ "op": "remove", "path": owner }),
+        ];
+        operations.extend(finalizer_removal_ops(pod));
+        Value::Array(operations)
+    };
+    patch_all(ctx, pods, body).await.map_err(StepError::ClaimPod)
+}
+
+/// Patches all pods side by side and waits until the cache shows it.
+async fn patch_all(
+    ctx: &JobContext,
+    pods: &[Arc<PodView>],
+    body: impl Fn(&PodView) -> Value,
+) -> Result<AfterStep, kube::Error> {
+    let patch_one = |pod: &Arc<PodView>| {
+        let (path, body) = (PodView::RESOURCE.object_path(&pod.metadata.key()), body(pod));
+        async move { patch(&ctx.client, &path, PatchKind::Json, &body).await }
+    };
+    let writes = stream::iter(pods.iter().map(patch_one));
+    let answers: Vec<_> = writes.buffered(ctx.config.writes_in_flight).collect().await;
+    // With its last finalizer a pod that is being deleted goes, and its going wakes the Job.
+    let mut then =
+        if pods.iter().any(|pod| pod.metadata.is_deleting()) { AfterStep::AwaitEvents } else { AfterStep::DecideAgain };
+    let (mut latest, mut failure) = (Revision::ZERO, None);
+    for answer in answers {
+        match answer {
+            Ok(answer) => latest = latest.max(answer.revision),
+            Err(error) if is_not_found(&error) => then = AfterStep::VerifyPods,
+            Err(error) => _ = failure.get_or_insert(error),
+        }
+    }
+    if then == AfterStep::DecideAgain {
+        ctx.pods.wait_for_revision(latest).await;
+    }
+    failure.map_or(Ok(then), Err)
+}
+
+/// Only this finalizer of this pod, whatever else changed meanwhile; nothing where the pod does not hold it.
+fn finalizer_removal_ops(pod: &PodView) -> Vec<Value> {
+    let position = pod.metadata.finalizers.iter().position(|held| held == TRACKING_FINALIZER);
+    let remove = |position: usize| {
+        let finalizer = format!("/metadata/finalizers/{position}");
+        vec![
+            json!({ "op": "test", "path": finalizer, "value": TRACKING_FINALIZER }),
+            json!({ "op": "remove", "path": finalizer }),
+        ]
+    };
+    position.map(remove).unwrap_or_default()
+}
+
+/// Refuses the patch if anything about the pod is not as it was: it may have got a controller.
+fn version_precondition(pod: &PodView) -> Value {
+    json!({ "op": "test", "path": "/metadata/resourceVersion", "value": pod.metadata.resource_version.to_string() })
+}
+
+/// Adds to a list, which the API leaves out while it is empty.
+fn append_op(list: &str, is_empty: bool, value: Value) -> Value {
+    if is_empty {
+        json!({ "op": "add", "path": list, "value": [value] })
+    } else {
+        json!({ "op": "add", "path": format!("{list}/-"), "value": value })
+    }
+}

@@ -1,0 +1,118 @@
+//! Jobs of which it is not known whether the cache shows all their pods.
+//!
+//! A create whose answer was lost may have made a pod of unknown name, and an event may be late or lost. Deciding from
+//! such a cache would make a pod twice; so before anything else is decided about such a Job, the server is asked. This
+//! lives in memory alone: a restart reads everything from the server anyway.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use api::Revision;
+use api::views::{JobView, MetaView, PodView, View};
+use runtime::request::get;
+use serde::Deserialize;
+
+use super::JobContext;
+use super::claims::list_path;
+use super::execute::StepError;
+use super::observe::is_controlled_by;
+
+/// The uids of those Jobs.
+#[derive(Debug, Default)]
+pub struct Expectations(Mutex<BTreeSet<String>>);
+
+impl Expectations {
+    /// From now on nothing is certain about the pods of this Job.
+    pub fn mark_uncertain(&self, uid: &str) {
+        self.lock().insert(uid.to_owned());
+    }
+
+    /// Asks the server if there are doubts about the Job, and returns once the cache agrees.
+    pub async fn verify(&self, ctx: &JobContext, job: &JobView) -> Result<(), StepError> {
+        let uid = &job.metadata.uid;
+        if !self.lock().contains(uid) {
+            return Ok(());
+        }
+        verify_cache(ctx, job).await.map_err(StepError::ReadPods)?;
+        self.forget(uid);
+        Ok(())
+    }
+
+    /// The Job is gone.
+    pub fn forget(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lists the pods of the Job and waits until the cache shows them as they are, or are no more.
+async fn verify_cache(ctx: &JobContext, job: &JobView) -> Result<(), kube::Error> {
+    let path = list_path(job, &PodView::RESOURCE.collection_path(&job.metadata.namespace));
+    let list: PodMetadataList =
+        serde_json::from_slice(&get(&ctx.client, &path).await?).map_err(kube::Error::SerdeError)?;
+    let (uid, revision) = (&job.metadata.uid, list.metadata.resource_version);
+    let listed = list.items.into_iter().map(|item| item.metadata);
+    let listed: Vec<MetaView> = listed.filter(|meta| is_controlled_by(meta, uid)).collect();
+    let agree = || {
+        let mut shown = ctx.pods.by_index(&PodView::BY_CONTROLLER, uid);
+        shown.extend(ctx.pods.by_index(&PodView::BY_CONTROLLER, &PodView::counted_index_value(uid)));
+        let shown: Vec<&MetaView> = shown.iter().map(|pod| &pod.metadata).collect();
+        cache_matches(&shown, &listed, revision)
+    };
+    // The revision of a list is the server's and may be that of another kind: the cache need not reach it to agree.
+    ctx.pods.wait_for_revision_or(revision, agree).await;
+    if !agree() {
+        ctx.pods.relist().await;
+    }
+    Ok(())
+}
+
+/// Whether what the cache shows can have come from what the server had at `revision`.
+fn cache_matches(shown: &[&MetaView], listed: &[MetaView], revision: Revision) -> bool {
+    let held: BTreeMap<&str, Revision> = shown.iter().map(|meta| (meta.uid.as_str(), meta.resource_version)).collect();
+    let live: BTreeSet<&str> = listed.iter().map(|meta| meta.uid.as_str()).collect();
+    let is_shown =
+        |live: &MetaView| held.get(live.uid.as_str()).is_some_and(|version| *version >= live.resource_version);
+    let is_known = |held: &MetaView| held.resource_version > revision || live.contains(held.uid.as_str());
+    listed.iter().all(is_shown) && shown.iter().all(|held| is_known(held))
+}
+
+/// A list, as far as it is read.
+#[derive(Deserialize)]
+struct PodMetadataList {
+    metadata: MetaView,
+    #[serde(default)]
+    items: Vec<PodMetadata>,
+}
+
+#[derive(Deserialize)]
+struct PodMetadata {
+    metadata: MetaView,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(uid: &str, revision: u64) -> MetaView {
+        MetaView { uid: uid.to_owned(), resource_version: Revision(revision), ..MetaView::default() }
+    }
+
+    #[test]
+    fn a_cache_that_lacks_a_pod_or_keeps_one_is_found_out() {
+        let (a, b) = (meta("a", 3), meta("b", 5));
+        for (case, shown, listed, want) in [
+            ("the same", vec![&a, &b], vec![a.clone(), b.clone()], true),
+            ("a pod is missing", vec![&a], vec![a.clone(), b.clone()], false),
+            ("a pod is older than it is", vec![&a, &b], vec![a.clone(), meta("b", 6)], false),
+            ("a pod has moved on since", vec![&b], vec![meta("b", 4)], true),
+            ("a pod is gone", vec![&a, &b], vec![b.clone()], false),
+            ("a pod has come since", vec![&a, &meta("c", 9)], vec![a.clone()], true),
+        ] {
+            assert_eq!(cache_matches(&shown, &listed, Revision(8)), want, "{case}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the end of a pod means for its Job, and when it was.
+
+use api::Timestamp;
+use api::views::{Condition, PodPhase, PodView};
+use jiff::SignedDuration;
+
+use super::failure_policy::{FailurePolicyAction, MatchedRule, first_match};
+use super::job_params::{FAILURES_KEY, JobParams};
+
+/// What the end of a pod means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodOutcome {
+    /// It has done its work.
+    Succeeded,
+    /// It has failed, and that counts.
+    Failed,
+    /// It has failed, that counts, and its index is not tried again.
+    FailedIndex,
+    /// It has failed, and a rule of the Job says that this does not count.
+    Ignored,
+    /// It was put out of the way by somebody who needed the room, which says nothing about the program in it.
+    Disrupted,
+    /// It was deleted because the Job had succeeded without it. That counts nowhere.
+    Stopped,
+}
+
+impl PodOutcome {
+    /// Whether it counts toward the limits and in `status.failed`.
+    pub fn counts_as_failure(self) -> bool {
+        matches!(self, PodOutcome::Failed | PodOutcome::FailedIndex)
+    }
+}
+
+impl JobParams<'_> {
+    /// What the pod's end means; `None` while it has not come to one.
+    pub fn pod_outcome(&self, pod: &PodView) -> Option<PodOutcome> {
+        if pod.status.phase == PodPhase::Succeeded {
+            return Some(PodOutcome::Succeeded);
+        }
+        if !self.has_failed(pod) {
+            return None;
+        }
+        match self.failure_policy_action(pod) {
+            Some(FailurePolicyAction::Ignore) => return Some(PodOutcome::Ignored),
+            Some(FailurePolicyAction::FailIndex) if self.per_index_limits.is_some() => {
+                return Some(PodOutcome::FailedIndex);
+            }
+            // Upstream: a failure counts whatever it came from, unless a rule of the Job says otherwise. What the
+            // scheduler or a drain takes away would use up the limits of Jobs that did nothing wrong. What the kubelet
+            // evicts counts here too.
+            None if !self.counts_disruptions && is_disrupted(pod) => return Some(PodOutcome::Disrupted),
+            _ => {}
+        }
+        let used_up =
+            self.per_index_limits.is_some_and(|limit| annotation_count(pod, FAILURES_KEY) >= limit.backoff_limit);
+        Some(if used_up { PodOutcome::FailedIndex } else { PodOutcome::Failed })
+    }
+
+    /// Why the Job fails because of this pod, if it does.
+    pub fn job_failure(&self, pod: &PodView) -> Option<String> {
+        self.matched_rule(pod)
+            .filter(|matched| matched.action == FailurePolicyAction::FailJob)
+            .map(|matched| matched.message)
+    }
+
+    /// What a rule of the Job wants done about this pod, if one applies.
+    pub fn failure_policy_action(&self, pod: &PodView) -> Option<FailurePolicyAction> {
+        self.matched_rule(pod).map(|matched| matched.action)
+    }
+
+    /// The rule that decides about this pod. Rules are about ends: a pod that is only being deleted has no exit code.
+    fn matched_rule(&self, pod: &PodView) -> Option<MatchedRule> {
+        let policy = self.failure_policy.filter(|_| pod.status.phase == PodPhase::Failed)?;
+        first_match(policy, pod)
+    }
+}
+
+/// Reasons of the condition `DisruptionTarget` that say nothing about the program in the pod: a preemption, a gang that was
+/// left half bound, a drain, a node that is gone, a node that nobody should be on. What the kubelet ends by itself
+/// (`TerminationByKubelet`) is not among them: a pod that uses up the node's memory would do so again and again.
+const DISRUPTION_REASONS: [&str; 5] = [
+    "PreemptionByScheduler",
+    PodView::RELEASED_BY_SCHEDULER,
+    "EvictionByEvictionAPI",
+    "DeletionByPodGC",
+    "DeletionByTaintManager",
+];
+
+/// Whether somebody who needed the room put the pod out of the way.
+pub fn is_disrupted(pod: &PodView) -> bool {
+    let is_it = |held: &Condition| held.kind == "DisruptionTarget" && held.status == "True";
+    pod.status.conditions.iter().any(|held| is_it(held) && DISRUPTION_REASONS.contains(&held.reason.as_str()))
+}
+
+/// The number in an annotation of ours; 0 where there is none.
+pub fn annotation_count(pod: &PodView, key: &str) -> i32 {
+    pod.metadata.annotations.get(key).and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// When the pod ended, by the best evidence there is: its containers, its readiness, its deletion, its creation.
+pub fn finished_at(pod: &PodView) -> Timestamp {
+    let containers = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+    let ends: Option<Vec<_>> = containers.map(|status| status.state.terminated.as_ref()?.finished_at).collect();
+    let not_ready = pod.status.conditions.iter().find(|held| held.kind == "Ready" && held.status == "False");
+    ends.and_then(|ends| ends.into_iter().max())
+        .or(not_ready.and_then(|condition| condition.last_transition_time))
+        .or(deletion_requested_at(pod))
+        .or(pod.metadata.creation_timestamp)
+        .unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Whether the pod failed before anybody asked for its deletion. What is deleted ends because of that.
+pub fn failed_before_deletion(pod: &PodView) -> bool {
+    let ended_first = || deletion_requested_at(pod).is_none_or(|asked| finished_at(pod) < asked);
+    pod.status.phase == PodPhase::Failed && ended_first()
+}
+
+/// The API tells when the pod has to be gone, not when that was asked for.
+fn deletion_requested_at(pod: &PodView) -> Option<Timestamp> {
+    let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).into());
+    pod.metadata.deletion_timestamp?.checked_sub(grace).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::tests::{at, pod};
+
+    #[test]
+    fn the_end_of_a_pod_is_told_by_the_best_evidence() {
+        let not_ready = |second| pod("a").created(10).condition_at("Ready", "False", second);
+        for (case, pod, want) in [
+            ("its only container", pod("a").created(10).failed_at(30), 30),
+            ("the last of its containers", pod("a").failed_at(30).terminated("side", 1, 40), 40),
+            ("an init container that went on beside them", pod("a").failed_at(30).init_exited_at("log", 1, 45), 45),
+            ("no container says so", not_ready(25), 25),
+            ("one container still runs", not_ready(25).terminated("main", 1, 20).still_running("side"), 25),
+            ("containers count more than readiness", not_ready(25).failed_at(30), 30),
+            ("deleted with a grace period", pod("a").created(10).deleted_at(90, 30), 60),
+            ("nothing but its creation", pod("a").created(10), 10),
+        ] {
+            assert_eq!(finished_at(&pod.0), at(want), "{case}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_failed_before_it_was_deleted_failed_by_itself() {
+        for (case, pod, want) in [
+            ("failed", pod("a").failed_at(30), true),
+            ("failed, then deleted", pod("a").failed_at(30).deleted_at(90, 30), true),
+            ("deleted, then failed", pod("a").failed_at(70).deleted_at(90, 30), false),
+            ("deleted, still running", pod("a").running().deleted_at(90, 30), false),
+            ("running", pod("a").running(), false),
+        ] {
+            assert_eq!(failed_before_deletion(&pod.0), want, "{case}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Jobs that name a Workload in `spec.workloadRef` (gate `JobWorkloadRef`): their pods join the one group of that
+//! Workload, together with the pods of all other Jobs that name it.
+//!
+//! The Workload is somebody else's. A group of it that is not there yet is made by whichever Job comes first. It belongs
+//! to the Workload and to none of the Jobs, so that it outlives each of them.
+
+use std::sync::Arc;
+
+use api::views::PodGroupView;
+use workloadbuilder::BuildError;
+
+use super::observe::JobSnapshot;
+use super::scheduling::{
+    Fallback, JoinedGroup, ManagedObject, ManagementMode, MinCountUpdate, Scheduling, is_created_by_us,
+    min_count_to_set, pod_group, template_of,
+};
+
+/// Finds the group of the Workload that the Job names. What cannot be resolved is waited for: pods outside the group
+/// would be what nobody asked for.
+pub fn named_group(observed: &JobSnapshot) -> Result<Scheduling, BuildError> {
+    let reference = observed.job.spec.workload_ref.as_ref();
+    let named = reference.map(|named| named.name.as_str()).unwrap_or_default();
+    let [workload] = &observed.workloads[..] else {
+        return Ok(blocked("WorkloadNotFound", format!("spec.workloadRef: there is no Workload {named}: create it")));
+    };
+    let uid = &workload.metadata.uid;
+    if let Some(wanted) = reference.map(|named| &named.uid).filter(|wanted| !wanted.is_empty() && *wanted != uid) {
+        let message = format!(
+            "spec.workloadRef: there is no Workload {named} with uid {wanted}; the one of that name has uid {uid}: make the \
+             Job anew with that uid, or without one"
+        );
+        return Ok(blocked("WorkloadNotFound", message));
+    }
+    let template = template_of(&observed.job, workload, ManagementMode::JoinNamed);
+    let group = match (choose_group(&observed.pod_groups), template) {
+        (GroupChoice::One(group), _) => group,
+        (GroupChoice::None, Some(template)) => {
+            let group = pod_group(&observed.job, workload, template, ManagementMode::JoinNamed)?;
+            return Ok(Scheduling::NeedsPodGroup(Box::new(group)));
+        }
+        (GroupChoice::None, None) => {
+            let message = format!(
+                "spec.workloadRef: Workload {named} has no PodGroup, and not one template to make it from: create a \
+                 PodGroup that names the Workload"
+            );
+            return Ok(blocked("UnsupportedWorkload", message));
+        }
+        (GroupChoice::Several(names), _) => {
+            let message = format!("spec.workloadRef: several PodGroups are of Workload {named}: {names}; leave one");
+            return Ok(blocked("AmbiguousPodGroup", message));
+        }
+    };
+    if let Some(min_count) = template.and_then(|template| min_count_to_set(template, group))
+        && is_created_by_us(&group.metadata)
+    {
+        return Ok(Scheduling::NeedsMinCount(MinCountUpdate {
+            object: ManagedObject::PodGroup(group.clone()),
+            min_count,
+        }));
+    }
+    Ok(Scheduling::Join(JoinedGroup::without_owner(group)))
+}
+
+enum GroupChoice<'a> {
+    None,
+    One(&'a Arc<PodGroupView>),
+    Several(String),
+}
+
+/// The group to join. One that a user made counts more than one made here, which was made because the cache had not
+/// shown the user's yet; nobody is in it.
+fn choose_group(groups: &[Arc<PodGroupView>]) -> GroupChoice<'_> {
+    let users: Vec<_> = groups.iter().filter(|group| !is_created_by_us(&group.metadata)).collect();
+    let all: Vec<_> = groups.iter().collect();
+    match (&users[..], &all[..]) {
+        ([], []) => GroupChoice::None,
+        ([one], _) | ([], [one]) => GroupChoice::One(one),
+        _ => GroupChoice::Several(all.iter().map(|group| group.metadata.name.as_str()).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn blocked(reason: &'static str, message: String) -> Scheduling {
+    Scheduling::Blocked(Fallback { reason, message })
+}

@@ -1,0 +1,314 @@
+//! All pods of all simulated nodes, and which of them is due. Plain values in and out; [`crate::run`] does the waiting
+//! and the writing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::views::{NodeView, ObjectKey, PodView};
+use api::{Revision, Timestamp};
+use runtime::{Backoff, CacheChange};
+
+use crate::cluster::SIMULATED_LABEL;
+use crate::pod_lifecycle::{self, KubeletAction, PodRuntimeState};
+use crate::status::{self, PodWrite};
+
+/// Who does what next. The same changes at the same times give the same tasks in the same order.
+#[derive(Debug)]
+pub(crate) struct DueQueue {
+    /// Nodes that are simulated.
+    nodes: BTreeSet<String>,
+    /// Every pod that concerns its node, also on nodes that are not (or not yet known to be) ours.
+    pods: BTreeMap<ObjectKey, PodEntry>,
+    /// When a pod is due; equal times go by key.
+    due: BTreeSet<(Timestamp, ObjectKey)>,
+    backoff: Backoff,
+}
+
+#[derive(Debug)]
+struct PodEntry {
+    pod: Arc<PodView>,
+    state: PodRuntimeState,
+    /// A write is under way; nothing is due until it has settled.
+    writing: bool,
+    /// The version that our last write made; nothing is due until the cache shows it.
+    written: Revision,
+    /// Writes that failed in a row, and until when the next one waits for that.
+    failures: u32,
+    not_before: Timestamp,
+    /// This pod's place in the agenda's `due`.
+    due: Option<Timestamp>,
+}
+
+/// One write that is to be done.
+#[derive(Debug)]
+pub(crate) struct KubeletTask {
+    pub pod: Arc<PodView>,
+    pub action: KubeletAction,
+    pub write: PodWrite,
+    pub begun: Timestamp,
+}
+
+/// What became of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskOutcome {
+    /// Written; the pod now has this version (zero when the answer does not tell).
+    Written(Revision),
+    /// There is no such pod any more.
+    Gone,
+    /// The pod has changed since it was read.
+    Conflict,
+    /// Something else; it is tried again.
+    Failed,
+}
+
+impl DueQueue {
+    /// An agenda that knows no pods; failed writes are done again after `backoff`.
+    pub fn new(backoff: Backoff) -> DueQueue {
+        DueQueue { nodes: BTreeSet::new(), pods: BTreeMap::new(), due: BTreeSet::new(), backoff }
+    }
+
+    /// Takes in a change of a node. Only whether it is simulated matters.
+    pub fn observe_node(&mut self, change: &CacheChange<NodeView>) {
+        let name = &change.latest().metadata.name;
+        let is_ours = change
+            .new
+            .as_ref()
+            .is_some_and(|node| node.metadata.labels.get(SIMULATED_LABEL).is_some_and(|v| v == "true"));
+        let changed = if is_ours { self.nodes.insert(name.clone()) } else { self.nodes.remove(name) };
+        if changed {
+            // Rare: a node comes or goes once, and mostly without pods.
+            let on_node = self.pods.iter().filter(|(_, entry)| entry.pod.spec.node_name == *name);
+            let keys: Vec<ObjectKey> = on_node.map(|(key, _)| key.clone()).collect();
+            keys.iter().for_each(|key| self.reschedule(key));
+        }
+    }
+
+    /// Takes in a change of a pod, seen at `now`.
+    pub fn observe_pod(&mut self, change: &CacheChange<PodView>, now: Timestamp) {
+        let key = change.latest().metadata.key();
+        match change.new.as_ref().filter(|pod| needs_kubelet(pod)) {
+            None => self.forget(&key),
+            Some(pod) => {
+                match self.pods.get_mut(&key) {
+                    Some(entry) if entry.pod.metadata.uid == pod.metadata.uid => entry.pod = Arc::clone(pod),
+                    // A pod of the same name is another pod, with a life of its own.
+                    _ => {
+                        self.forget(&key);
+                        self.pods.insert(key.clone(), PodEntry::new(Arc::clone(pod), now));
+                    }
+                }
+                self.reschedule(&key);
+            }
+        }
+    }
+
+    /// When the next task is due.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The next task that is due at `now`. The pod has no other until this one is settled.
+    pub(crate) fn take(&mut self, now: Timestamp) -> Option<KubeletTask> {
+        while self.next_due().is_some_and(|at| at <= now) {
+            let (_, key) = self.due.pop_first()?;
+            let entry = self.pods.get_mut(&key).expect("only known pods are due");
+            entry.due = None;
+            let Some(step) = pod_lifecycle::next_step(&entry.pod, &entry.state) else { continue };
+            entry.writing = true;
+            let write = status::write(&entry.pod, &step.action, &entry.state, now);
+            return Some(KubeletTask { pod: Arc::clone(&entry.pod), action: step.action, write, begun: now });
+        }
+        None
+    }
+
+    /// Takes in what became of a task.
+    pub(crate) fn complete(&mut self, task: &KubeletTask, outcome: TaskOutcome, now: Timestamp) {
+        let key = task.pod.metadata.key();
+        let Some(entry) = self.pods.get_mut(&key).filter(|entry| entry.pod.metadata.uid == task.pod.metadata.uid)
+        else {
+            return;
+        };
+        entry.writing = false;
+        match outcome {
+            TaskOutcome::Written(revision) => {
+                entry.state.record(&task.action, task.begun);
+                entry.written = revision;
+                entry.failures = 0;
+            }
+            // The cache is late; it will say so.
+            TaskOutcome::Gone => entry.written = Revision(u64::MAX),
+            TaskOutcome::Conflict if entry.pod.metadata.resource_version > task.pod.metadata.resource_version => {}
+            TaskOutcome::Conflict | TaskOutcome::Failed => {
+                entry.failures += 1;
+                entry.not_before = now.checked_add(self.backoff.delay(entry.failures)).unwrap_or(Timestamp::MAX);
+            }
+        }
+        self.reschedule(&key);
+    }
+
+    fn forget(&mut self, key: &ObjectKey) {
+        if let Some(entry) = self.pods.remove(key)
+            && let Some(due) = entry.due
+        {
+            self.due.remove(&(due, key.clone()));
+        }
+    }
+
+    /// Puts a pod in its place among those that are due.
+    fn reschedule(&mut self, key: &ObjectKey) {
+        let Some(entry) = self.pods.get_mut(key) else { return };
+        let due = if self.nodes.contains(&entry.pod.spec.node_name) { entry.next_at() } else { None };
+        if due == entry.due {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut entry.due, due) {
+            self.due.remove(&(before, key.clone()));
+        }
+        if let Some(due) = due {
+            self.due.insert((due, key.clone()));
+        }
+    }
+}
+
+/// Whether the pod is on a node that has something to do for it, now or later. For one that has ended there is only its
+/// removal, once somebody asks for that.
+fn needs_kubelet(pod: &PodView) -> bool {
+    pod.node_name().is_some() && (pod.metadata.is_deleting() || !pod.is_finished())
+}
+
+impl PodEntry {
+    fn new(pod: Arc<PodView>, now: Timestamp) -> PodEntry {
+        PodEntry {
+            pod,
+            state: PodRuntimeState::first_seen_at(now),
+            writing: false,
+            written: Revision::ZERO,
+            failures: 0,
+            not_before: Timestamp::MIN,
+            due: None,
+        }
+    }
+
+    fn next_at(&self) -> Option<Timestamp> {
+        if self.writing || self.pod.metadata.resource_version < self.written {
+            return None;
+        }
+        pod_lifecycle::next_step(&self.pod, &self.state).map(|step| step.at.max(self.not_before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::{bound, in_phase};
+    use api::views::PodPhase;
+    use std::time::Duration;
+
+    fn second(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("in range")
+    }
+
+    fn agenda() -> DueQueue {
+        let mut agenda = DueQueue::new(Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30) });
+        agenda.observe_node(&node("true"));
+        agenda
+    }
+
+    fn node(simulated: &str) -> CacheChange<NodeView> {
+        let mut node = NodeView::default();
+        node.metadata.name = "n".to_owned();
+        node.metadata.labels.insert(SIMULATED_LABEL.to_owned(), simulated.to_owned());
+        CacheChange { old: None, new: Some(Arc::new(node)) }
+    }
+
+    fn changed(pod: PodView) -> CacheChange<PodView> {
+        CacheChange { old: None, new: Some(Arc::new(pod)) }
+    }
+
+    fn at_revision(mut pod: PodView, revision: u64) -> PodView {
+        pod.metadata.resource_version = Revision(revision);
+        pod
+    }
+
+    fn take_tasks(agenda: &mut DueQueue, now: i64) -> Vec<KubeletTask> {
+        std::iter::from_fn(|| agenda.take(second(now))).collect()
+    }
+
+    #[test]
+    fn pods_on_other_nodes_are_left_alone_until_the_node_is_known() {
+        let mut agenda = DueQueue::new(Backoff { initial: Duration::ZERO, max: Duration::ZERO });
+        agenda.observe_pod(&changed(bound("Never")), second(1));
+        agenda.observe_node(&node("false"));
+        assert_eq!(agenda.next_due(), None);
+        agenda.observe_node(&node("true"));
+        assert_eq!(agenda.next_due(), Some(second(1)));
+        agenda.observe_node(&node("false"));
+        assert_eq!(agenda.next_due(), None);
+    }
+
+    #[test]
+    fn the_next_step_waits_until_the_cache_shows_the_last_one() {
+        let mut agenda = agenda();
+        agenda.observe_pod(&changed(bound("Never")), second(1));
+        let task = take_tasks(&mut agenda, 1).remove(0);
+        assert_eq!((&task.action, agenda.next_due()), (&KubeletAction::Start, None));
+        agenda.complete(&task, TaskOutcome::Written(Revision(9)), second(1));
+        agenda.observe_pod(&changed(at_revision(bound("Never"), 8)), second(1));
+        assert_eq!(agenda.next_due(), None, "the pod without our write would start a second time");
+        agenda.observe_pod(&changed(at_revision(in_phase(bound("Never"), PodPhase::Running, 0), 9)), second(1));
+        assert_eq!(agenda.next_due(), Some(second(2)), "it runs for a second");
+    }
+
+    #[test]
+    fn failed_writes_are_done_again_later_and_conflicts_with_the_newer_pod_at_once() {
+        let mut agenda = agenda();
+        agenda.observe_pod(&changed(bound("Never")), second(1));
+        for (now, wait) in [(1, 1), (2, 2), (4, 4)] {
+            let task = take_tasks(&mut agenda, now).remove(0);
+            agenda.complete(&task, TaskOutcome::Failed, second(now));
+            assert_eq!(agenda.next_due(), Some(second(now + wait)));
+        }
+        let task = take_tasks(&mut agenda, 8).remove(0);
+        agenda.observe_pod(&changed(at_revision(bound("Never"), 8)), second(8));
+        agenda.complete(&task, TaskOutcome::Conflict, second(8));
+        let task = take_tasks(&mut agenda, 8).remove(0);
+        assert_eq!(task.pod.metadata.resource_version, Revision(8));
+    }
+
+    #[test]
+    fn a_pod_that_came_again_under_its_name_is_not_taken_for_the_old_one() {
+        let mut agenda = agenda();
+        agenda.observe_pod(&changed(bound("Never")), second(1));
+        let old = take_tasks(&mut agenda, 1).remove(0);
+        let mut again = bound("Never");
+        again.metadata.uid = "v".to_owned();
+        agenda.observe_pod(&changed(again), second(2));
+        agenda.complete(&old, TaskOutcome::Gone, second(2));
+        assert_eq!(take_tasks(&mut agenda, 2).remove(0).pod.metadata.uid, "v");
+    }
+
+    #[test]
+    fn the_final_delete_is_sent_once_though_finalizers_hold_the_pod() {
+        let mut agenda = agenda();
+        let mut pod = in_phase(bound("Never"), PodPhase::Succeeded, 0);
+        pod.metadata.deletion_timestamp = Some(second(1));
+        agenda.observe_pod(&changed(pod.clone()), second(1));
+        let task = take_tasks(&mut agenda, 1).remove(0);
+        assert_eq!(task.action, KubeletAction::Remove);
+        agenda.complete(&task, TaskOutcome::Written(Revision::ZERO), second(1));
+        agenda.observe_pod(&changed(at_revision(pod, 8)), second(2));
+        assert_eq!(agenda.next_due(), None);
+    }
+
+    #[test]
+    fn pods_due_at_one_time_go_in_order_of_their_names() {
+        let mut agenda = agenda();
+        for name in ["c", "a", "b"] {
+            let mut pod = bound("Never");
+            pod.metadata.name = name.to_owned();
+            agenda.observe_pod(&changed(pod), second(1));
+        }
+        let names: Vec<String> = take_tasks(&mut agenda, 1).iter().map(|task| task.pod.metadata.name.clone()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Single requests: a path in, the server's JSON out. Warnings of the server are passed on to the user.
+
+use futures::{AsyncBufRead, TryStreamExt};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Client, Error};
+use serde_json::Value;
+
+/// Objects as they are.
+pub const JSON: &str = "application/json";
+/// Rows and columns for people, made by the server; objects where it cannot.
+pub const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+/// Lists without specs and states; whole objects where the server cannot.
+pub const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
+/// RFC 7386.
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// Objects in one answer to a list; more are asked for page by page.
+const PAGE_SIZE: &str = "500";
+
+/// Reads what is at `path`, in the first form of `accept` that the server has.
+pub async fn get(client: &Client, path: &str, accept: &str) -> Result<Value, Error> {
+    let (answer, warnings) = send(client, request(Method::GET, path, accept).body(Body::from(Vec::new()))).await?;
+    print_warnings(&warnings);
+    Ok(answer)
+}
+
+/// Reads the collection at `path` page by page. `items` (or `rows`) of the answer are those of all pages.
+pub async fn list(client: &Client, path: &str, options: &[(&str, &str)], accept: &str) -> Result<Value, Error> {
+    let page = |more: &[(&str, &str)]| format!("{path}{}", query(&[options, more].concat()));
+    let mut all = get(client, &page(&[("limit", PAGE_SIZE)]), accept).await?;
+    while let Some(token) = all["metadata"]["continue"].as_str().filter(|token| !token.is_empty()).map(str::to_owned) {
+        let mut next = match get(client, &page(&[("limit", PAGE_SIZE), ("continue", &token)]), accept).await {
+            // The state that the first page shows is forgotten; begin anew, in one piece.
+            Err(Error::Api(status)) if status.code == 410 => return get(client, &page(&[]), accept).await,
+            answer => answer?,
+        };
+        for field in ["items", "rows"] {
+            let found = next.get_mut(field).and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
+            if let Some(kept) = all.get_mut(field).and_then(Value::as_array_mut) {
+                kept.extend(found);
+            }
+        }
+        if let (Some(kept), Some(fresh)) = (all.get_mut("metadata"), next.get_mut("metadata")) {
+            *kept = fresh.take();
+        }
+    }
+    Ok(all)
+}
+
+/// Sends `body` to `path`.
+pub async fn write(
+    client: &Client,
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> Result<Value, Error> {
+    let (answer, warnings) = write_with_warnings(client, method, path, content_type, body).await?;
+    print_warnings(&warnings);
+    Ok(answer)
+}
+
+/// The same for callers that know better what the server's warnings are about.
+pub async fn write_with_warnings(
+    client: &Client,
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> Result<(Value, Vec<String>), Error> {
+    let body = serde_json::to_vec(body).expect("a JSON value can always be written");
+    send(client, request(method, path, JSON).header(CONTENT_TYPE, content_type).body(Body::from(body))).await
+}
+
+fn print_warnings(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+}
+
+/// Follows what is at `path`: bytes that come as things happen.
+pub async fn stream(client: &Client, path: &str, accept: &str) -> Result<impl AsyncBufRead + use<>, Error> {
+    let request = request(Method::GET, path, accept).body(Body::from(Vec::new())).map_err(Error::HttpError)?;
+    let (parts, body) = client.send(request).await?.into_parts();
+    if !parts.status.is_success() {
+        return Err(error_from_response(parts.status, &body.collect().await?.to_bytes()));
+    }
+    Ok(body.into_data_stream().map_err(std::io::Error::other).into_async_read())
+}
+
+/// `?a=b&c=d`, or nothing.
+pub fn query(options: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> = options.iter().map(|(name, value)| format!("{name}={}", escape(value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}
+
+/// `text` as it may stand in a path or a query.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => escaped.push(byte as char),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+fn request(method: Method, path: &str, accept: &str) -> http::request::Builder {
+    Request::builder().method(method).uri(path).header(ACCEPT, accept)
+}
+
+/// The answer, and the warnings that came with it.
+async fn send(client: &Client, request: Result<Request<Body>, http::Error>) -> Result<(Value, Vec<String>), Error> {
+    let response = client.send(request.map_err(Error::HttpError)?).await?;
+    let (parts, body) = response.into_parts();
+    let warnings = parts.headers.get_all("warning").iter().filter_map(|value| value.to_str().ok());
+    let warnings: Vec<String> = warnings.filter_map(warning_text).collect();
+    let bytes = body.collect().await?.to_bytes();
+    if parts.status.is_success() {
+        return serde_json::from_slice(&bytes).map(|answer| (answer, warnings)).map_err(Error::SerdeError);
+    }
+    print_warnings(&warnings);
+    Err(error_from_response(parts.status, &bytes))
+}
+
+/// What an answer that is no success says.
+fn error_from_response(code: StatusCode, body: &[u8]) -> Error {
+    let mut status = serde_json::from_slice::<Status>(body).unwrap_or_default();
+    status.code = code.as_u16();
+    if status.message.is_empty() {
+        // Not from a Kubernetes server; a proxy or a page of HTML perhaps.
+        let start: String = String::from_utf8_lossy(body).chars().take(200).collect();
+        status.message = format!("{code}: {}", start.trim());
+    }
+    Error::Api(Box::new(status))
+}
+
+/// The text in `299 - "text"`, with its quotes undone.
+fn warning_text(header: &str) -> Option<String> {
+    let quoted = header.get(header.find('"')? + 1..header.rfind('"')?)?;
+    Some(quoted.replace("\\\"", "\"").replace("\\\\", "\\"))
+}
+
+/// The items of a list in an answer; none where it is no list.
+pub fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// A text in an answer; empty where it is none.
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escape, query, warning_text};
+
+    #[test]
+    fn queries_carry_any_text() {
+        assert_eq!(query(&[]), "");
+        assert_eq!(query(&[("a", "x in (y,z)"), ("b", "ü&")]), "?a=x%20in%20%28y%2Cz%29&b=%C3%BC%26");
+        assert_eq!(escape("../x"), "..%2Fx", "a name never leaves its place in the path");
+    }
+
+    #[test]
+    fn warnings_lose_their_quotes() {
+        assert_eq!(warning_text(r#"299 - "unknown field \"spec.x\"""#).as_deref(), Some(r#"unknown field "spec.x""#));
+        assert_eq!(warning_text("299 - nothing"), None);
+        assert_eq!(warning_text("\""), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! Why a command ended badly: lines for people and an exit code.
+
+use std::io;
+
+use crate::cli;
+use crate::deadline::ResponseTimeout;
+use crate::manifest::Problem;
+
+/// Why a command ended badly.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CommandError {
+    /// The exit code.
+    pub code: u8,
+    /// What is wrong and what to do, one line each; none: nobody is left to read them.
+    pub lines: Vec<String>,
+}
+
+impl CommandError {
+    /// The command line asks for something that makes no sense.
+    pub fn usage(line: impl Into<String>) -> CommandError {
+        CommandError { code: cli::EXIT_BAD_INPUT, lines: vec![line.into()] }
+    }
+
+    /// The cluster's answer is not the one hoped for.
+    pub fn failed(line: impl Into<String>) -> CommandError {
+        CommandError { code: cli::EXIT_FAILED, lines: vec![line.into()] }
+    }
+
+    /// Nothing could be begun.
+    pub fn cannot_start(line: impl Into<String>) -> CommandError {
+        CommandError { code: cli::EXIT_CANNOT_START, lines: vec![line.into()] }
+    }
+
+    /// Says it on standard error and returns the exit code.
+    pub fn report(&self) -> u8 {
+        for line in &self.lines {
+            eprintln!("error: {line}");
+        }
+        self.code
+    }
+}
+
+impl From<kube::Error> for CommandError {
+    fn from(error: kube::Error) -> CommandError {
+        match &error {
+            kube::Error::Api(status) if status.code == 401 => CommandError::cannot_start(
+                "the server does not accept the credentials of the kubeconfig (401); \
+                 `phalanx up` writes a fresh one at every start, for others ask whoever runs the cluster",
+            ),
+            kube::Error::Api(status) => {
+                let code = if matches!(status.code, 400 | 422) { cli::EXIT_BAD_INPUT } else { cli::EXIT_FAILED };
+                CommandError { code, lines: vec![status.message.clone()] }
+            }
+            kube::Error::Service(source) if let Some(no_answer) = source.downcast_ref::<ResponseTimeout>() => {
+                let what = if no_answer.is_write { "; whether it did what was asked is not known" } else { "" };
+                CommandError::failed(format!(
+                    "{no_answer}{what}; it may be overloaded or hang: try again, or wait longer with --request-timeout"
+                ))
+            }
+            _ => CommandError::cannot_start(format!(
+                "cannot reach the server: {}; is `phalanx up` running, and is it the server of the kubeconfig?",
+                runtime::failure::message(&error)
+            )),
+        }
+    }
+}
+
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> CommandError {
+        match error.kind() {
+            // `phalanx get pods | head`: the reader has what it wanted.
+            io::ErrorKind::BrokenPipe => CommandError { code: cli::EXIT_DONE, lines: Vec::new() },
+            _ => CommandError::failed(format!("cannot write the result: {error}")),
+        }
+    }
+}
+
+impl From<Vec<Problem>> for CommandError {
+    fn from(problems: Vec<Problem>) -> CommandError {
+        CommandError { code: cli::EXIT_BAD_INPUT, lines: problems.iter().map(Problem::to_string).collect() }
+    }
+}

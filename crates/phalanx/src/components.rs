@@ -1,0 +1,377 @@
+//! `phalanx scheduler`, `phalanx controllers` and `phalanx nodes`: one part each, for a cluster that is there already.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::gates::Gates;
+use api::{Clock, Random};
+use clap::{Args, ValueEnum};
+use controlplane::health_listener::{self, HealthContext};
+use controlplane::{Component, Config, Controller, CoreMode, Health, RemoteComponents};
+use nodes::cluster::Cluster;
+use runtime::election;
+use scheduler::configuration::LeaderElection;
+use tokio::net::TcpListener;
+
+use crate::client::{self, ServerEndpoint};
+use crate::command_error::CommandError;
+use crate::config::Configuration;
+use crate::up::signals;
+use crate::wall_clock::WallClock;
+use crate::{cli, gates, run};
+
+/// Shown below the options of `phalanx scheduler`.
+pub const SCHEDULER_HELP: &str = "\
+Examples:
+  phalanx scheduler                                     the cluster of $KUBECONFIG or ~/.kube/config
+  phalanx scheduler --scheduler-name phalanx            only pods with spec.schedulerName: phalanx
+  phalanx scheduler --kubeconfig k --metrics-listen 127.0.0.1:10259
+
+It places pods of PodGroups together and all others one by one. No other scheduler may have the same name.
+docs/guides/cluster.md tells what the API server must have switched on and which rights are needed. Of several
+with the same name one works, the one that holds the Lease; the others stand by. Once the caches are filled,
+one line goes to standard output: ready URL";
+
+/// Shown below the options of `phalanx controllers`.
+pub const CONTROLLERS_HELP: &str = "\
+Examples:
+  phalanx controllers                                   Jobs, on the cluster of $KUBECONFIG or ~/.kube/config
+  phalanx controllers --controllers job,cronjob,ttl,gc,podgc,disruption,podgroup-protection,namespace
+                                                        all of them: for phalanx up --without controllers
+
+Of two Job controllers each makes the pods of every Job: start kube-controller-manager with
+--controllers=*,-job-controller first. It keeps the garbage collector and all others. Of several of ours one
+works, the one that holds the Lease; the others stand by. Once the caches are filled, one line goes to
+standard output: ready URL";
+
+/// Shown below the options of `phalanx nodes`.
+pub const NODES_HELP: &str = "\
+Examples:
+  phalanx nodes --nodes 16                              16 simulated nodes, and what runs on them
+  phalanx nodes --cluster examples/cluster.yaml         those of a file
+  phalanx nodes --nodes 0                               those that are there already
+
+Nodes with the label phalanx.dev/simulated: \"true\" are simulated; all others are left alone. Once the caches
+are filled and the nodes are there, one line goes to standard output: ready URL";
+
+/// Options of every part.
+#[derive(Args)]
+pub struct ComponentArgs {
+    /// Kubeconfig file [default: $KUBECONFIG, then .phalanx/kubeconfig, then ~/.kube/config, then the pod's own account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Features to switch on or off, as on the API server, such as CompositePodGroup=false
+    #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
+    pub feature_gates: Vec<String>,
+    /// Everything else; phalanx config prints it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Serves /livez, /readyz, /healthz and /metrics (a scheduler also /queue and /explain) over plain HTTP on this machine; port 0 picks a free one [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics_listen: Option<String>,
+    /// What is logged to standard error, such as debug or runtime=trace [default: PHALANX_LOG, or info]
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+/// Options of the parts of which only one may work at a time.
+#[derive(Args)]
+pub struct ElectionArgs {
+    /// Works only while it holds a Lease
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set
+    )]
+    pub leader_elect: bool,
+    /// The Lease [default: kube-system/phalanx-controllers, kube-system/phalanx-scheduler or …-scheduler-NAME]
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub lease: Option<String>,
+}
+
+impl ElectionArgs {
+    fn settings(&self, default_name: &str) -> Result<Option<election::ElectionSettings>, CommandError> {
+        if !self.leader_elect {
+            return Ok(None);
+        }
+        let identity = format!("{}_{}", host_name(), Random::seeded(rand::random()).uid());
+        let mut settings = election::ElectionSettings::new(default_name, identity);
+        if let Some(lease) = &self.lease {
+            let (namespace, name) = lease
+                .split_once('/')
+                .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains('/'))
+                .ok_or_else(|| CommandError::usage(format!("--lease {lease}: give it as NAMESPACE/NAME")))?;
+            (settings.namespace, settings.name) = (namespace.to_owned(), name.to_owned());
+        }
+        Ok(Some(settings))
+    }
+}
+
+/// This machine, for people who look at a Lease.
+fn host_name() -> String {
+    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
+    told.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "phalanx".to_owned())
+}
+
+/// Options of `phalanx scheduler`.
+#[derive(Args)]
+pub struct SchedulerArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    #[command(flatten)]
+    pub election: ElectionArgs,
+    /// Places the pods with this spec.schedulerName [default: that of the file, or default-scheduler]
+    #[arg(long, value_name = "NAME")]
+    pub scheduler_name: Option<String>,
+}
+
+/// Options of `phalanx controllers`.
+#[derive(Args)]
+pub struct ControllersArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    #[command(flatten)]
+    pub election: ElectionArgs,
+    /// Which ones; kube-controller-manager does the work of those that are left out
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "job")]
+    pub controllers: Vec<ControllerName>,
+}
+
+/// Options of `phalanx nodes`.
+#[derive(Args)]
+pub struct NodesArgs {
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    /// The nodes, from a file of kind Cluster (see examples/cluster.yaml)
+    #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
+    pub cluster: Option<PathBuf>,
+    /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub nodes: Option<u32>,
+}
+
+/// A controller, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ControllerName {
+    /// Workloads, PodGroups and pods of Jobs
+    Job,
+    /// Jobs at the times that CronJobs name
+    Cronjob,
+    /// Jobs that ended long enough ago
+    Ttl,
+    /// What has lost its owners
+    Gc,
+    /// Pods that nobody else takes away
+    Podgc,
+    /// What PodDisruptionBudgets allow
+    Disruption,
+    /// PodGroups that are in use
+    PodgroupProtection,
+    /// Namespaces that are deleted
+    Namespace,
+}
+
+impl ControllerName {
+    fn controller(self) -> Controller {
+        match self {
+            ControllerName::Job => Controller::Job,
+            ControllerName::Cronjob => Controller::CronJob,
+            ControllerName::Ttl => Controller::Ttl,
+            ControllerName::Gc => Controller::Gc,
+            ControllerName::Podgc => Controller::PodGc,
+            ControllerName::Disruption => Controller::Disruption,
+            ControllerName::PodgroupProtection => Controller::PodGroupProtection,
+            ControllerName::Namespace => Controller::Namespace,
+        }
+    }
+}
+
+/// `phalanx scheduler`: returns the exit code.
+pub fn scheduler(args: &SchedulerArgs) -> u8 {
+    run_component(&args.component, |file, gates| {
+        let mut config = Config { components: [Component::Scheduler].into(), ..file.plane(gates, Cluster::default()) };
+        config.scheduler.core_mode = CoreMode::OnThread;
+        let profiles = &mut config.scheduler.core.profiles;
+        match (&args.scheduler_name, profiles.as_mut_slice()) {
+            (Some(name), [only]) => only.scheduler_name.clone_from(name),
+            (Some(_), several) => {
+                let count = several.len();
+                let why = format!("the file has {count} profiles, each with its name; leave the option out");
+                return Err(CommandError::usage(format!("--scheduler-name: {why}")));
+            }
+            (None, _) => {}
+        }
+        let lease = match profiles.first().map_or("default-scheduler", |first| first.scheduler_name.as_str()) {
+            "default-scheduler" => "phalanx-scheduler".to_owned(),
+            name => format!("phalanx-scheduler-{name}"),
+        };
+        config.election = args.election.settings(&lease)?.and_then(|settings| {
+            let said = &file.kube_scheduler.leader_election;
+            said.leader_elect.then(|| with_leader_election(said, settings, args.election.lease.is_some()))
+        });
+        Ok(config)
+    })
+}
+
+/// The election as kube-scheduler's file has it; a Lease on the command line wins.
+fn with_leader_election(
+    leader_election: &LeaderElection,
+    mut settings: election::ElectionSettings,
+    lease_given: bool,
+) -> election::ElectionSettings {
+    if !lease_given {
+        settings.namespace = leader_election.resource_namespace.clone().unwrap_or(settings.namespace);
+        settings.name = leader_election.resource_name.clone().unwrap_or(settings.name);
+    }
+    (settings.lease_duration, settings.renew_deadline, settings.retry_period) =
+        (leader_election.lease_duration, leader_election.renew_deadline, leader_election.retry_period);
+    settings
+}
+
+/// `phalanx controllers`: returns the exit code.
+pub fn controllers(args: &ControllersArgs) -> u8 {
+    run_component(&args.component, |file, gates| {
+        let controllers: BTreeSet<Controller> = args.controllers.iter().map(|name| name.controller()).collect();
+        let mut config =
+            Config { components: [Component::Controllers].into(), ..file.plane(gates, Cluster::default()) };
+        config.job.own_gc = controllers.contains(&Controller::Gc);
+        config.controllers = controllers;
+        config.election = args.election.settings("phalanx-controllers")?;
+        Ok(config)
+    })
+}
+
+/// `phalanx nodes`: returns the exit code.
+pub fn nodes(args: &NodesArgs) -> u8 {
+    run_component(&args.component, |file, gates| {
+        let cluster = match (&args.cluster, args.nodes, &file.cluster) {
+            (Some(path), _, _) | (None, None, Some(path)) => run::cluster_from(path)?,
+            (None, Some(0), _) => Cluster::default(),
+            (None, Some(count), _) => Cluster::default_of(count),
+            (None, None, None) => {
+                let count = file.node_count.and_then(|count| u32::try_from(count).ok());
+                Cluster::default_of(count.unwrap_or(run::DEFAULT_NODES))
+            }
+        };
+        Ok(Config { components: [Component::Nodes].into(), ..file.plane(gates, cluster) })
+    })
+}
+
+/// How often the process looks whether all of it is alive.
+const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Runs one part until it is told to stop. `config` makes its settings from file and gates.
+fn run_component(
+    args: &ComponentArgs,
+    config: impl FnOnce(&Configuration, Gates) -> Result<Config, CommandError>,
+) -> u8 {
+    let outcome = settings(args, config).and_then(|config| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| CommandError::cannot_start(format!("cannot start: {error}")))?;
+        runtime.block_on(run_until_signal(args, config))
+    });
+    outcome.unwrap_or_else(|failure| failure.report())
+}
+
+fn settings(
+    args: &ComponentArgs,
+    config: impl FnOnce(&Configuration, Gates) -> Result<Config, CommandError>,
+) -> Result<Config, CommandError> {
+    let file = match &args.config {
+        Some(file) => Configuration::read(file)?,
+        None => Configuration::default(),
+    };
+    let gates = gates::resolve(&args.feature_gates, &file.feature_gates).map_err(CommandError::usage)?;
+    config(&file, gates)
+}
+
+async fn run_until_signal(args: &ComponentArgs, config: Config) -> Result<u8, CommandError> {
+    // From here on, so that a signal while the server is out of reach is not lost.
+    let (mut terminate, mut interrupt) =
+        signals().map_err(|error| CommandError::cannot_start(format!("cannot start: signals: {error}")))?;
+    let listener = listen(args.metrics_listen.as_deref()).await?;
+    let ServerEndpoint { client, url } =
+        client::server_of_component(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let health = Health::default();
+    let (gates, counted, inquiries) = (config.gates, config.metrics.clone(), config.queries.clone());
+    let shown = HealthContext { health: health.clone(), gates, metrics: counted, queries: inquiries };
+    health.fail("caches", "the server has not been read yet");
+    let metrics = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let answering = async move {
+        match listener {
+            Some(listener) => health_listener::serve(listener, shown).await,
+            None => std::future::pending().await,
+        }
+    };
+    let starting = async move {
+        let clock: Arc<dyn Clock> = Arc::new(WallClock);
+        let random = Random::seeded(rand::random());
+        tracing::info!("connecting to {url}");
+        let parts = RemoteComponents::start(clock, random, client, health, config).await;
+        print_ready(&url, metrics.map(|address| format!(" metrics=http://{address}")));
+        parts
+    };
+    let mut told = pin!(async move {
+        tokio::select! { biased; _ = terminate.recv() => {}, _ = interrupt.recv() => {}, () = answering => {} }
+        eprintln!("stopping");
+    });
+    let mut parts = tokio::select! {
+        biased;
+        () = &mut told => return Ok(cli::EXIT_DONE),
+        parts = starting => parts,
+    };
+    let outcome = tokio::select! {
+        biased;
+        () = &mut told => Ok(cli::EXIT_DONE),
+        failure = supervise(&mut parts) => Err(failure),
+    };
+    // Whatever is cut off here is resumed at the next start: all state is in the API.
+    parts.stop().await;
+    outcome
+}
+
+/// Looks after the parts for as long as they run; returns why they may not any more.
+async fn supervise(parts: &mut RemoteComponents) -> CommandError {
+    loop {
+        tokio::select! {
+            biased;
+            () = parts.follow_election() => {}
+            () = tokio::time::sleep(HEALTH_CHECK_INTERVAL) => {}
+        }
+        if let Some(part) = parts.check_health() {
+            return CommandError::failed(format!(
+                "{part} ended by itself, which is a defect of Phalanx; --log debug says more"
+            ));
+        }
+    }
+}
+
+async fn listen(address: Option<&str>) -> Result<Option<TcpListener>, CommandError> {
+    let Some(address) = address else { return Ok(None) };
+    // Without a host it is this machine alone.
+    let full = if address.starts_with(':') { format!("127.0.0.1{address}") } else { address.to_owned() };
+    let advice = "choose a free HOST:PORT of this machine, such as 127.0.0.1:0";
+    let cannot =
+        |error: std::io::Error| CommandError::cannot_start(format!("--metrics-listen {address}: {error}; {advice}"));
+    let listener = TcpListener::bind(&full).await.map_err(cannot)?;
+    // It asks nobody who they are.
+    if !listener.local_addr().map_err(cannot)?.ip().is_loopback() {
+        let why = "without authentication it listens on a loopback address only, such as 127.0.0.1:10259; a proxy with \
+                   authentication can pass it on";
+        return Err(CommandError::usage(format!("--metrics-listen {address}: {why}")));
+    }
+    Ok(Some(listener))
+}
+
+fn print_ready(url: &str, metrics: Option<String>) {
+    let mut out = std::io::stdout().lock();
+    // Whoever closed our output does not want to know.
+    let _ = writeln!(out, "ready {url}{}", metrics.unwrap_or_default());
+    let _ = out.flush();
+}

@@ -1,0 +1,210 @@
+//! `phalanx scheduler`, `controllers` and `nodes` as their users run them: beside a server that comes and goes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::text;
+use crate::up::{JOBS, TIMEOUT, TestDir, UpProcess, eventually, gang, post, terminate};
+
+/// A part as a process, killed when the test forgets it.
+struct ComponentProcess {
+    child: Child,
+    /// What it writes to standard error.
+    log: String,
+}
+
+impl ComponentProcess {
+    fn start(dir: &TestDir, name: &str, arguments: &[&str]) -> ComponentProcess {
+        let log = dir.path(&format!("{name}.log"));
+        let child = Command::new(env!("CARGO_BIN_EXE_phalanx"))
+            .arg(name)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        ComponentProcess { child, log }
+    }
+
+    /// The rest of its first line, which begins with `ready`.
+    fn wait_until_ready(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let rest = line.trim_end().strip_prefix("ready ");
+        rest.unwrap_or_else(|| panic!("no ready line but {line:?}: {}", self.read_log())).to_owned()
+    }
+
+    fn read_log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn wait_for_log(&self, what: &str) {
+        let deadline = Instant::now() + TIMEOUT;
+        while !self.read_log().contains(what) {
+            assert!(Instant::now() < deadline, "no {what:?} in: {}", self.read_log());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
+    fn stop(mut self) -> Option<i32> {
+        terminate(&mut self.child)
+    }
+}
+
+impl Drop for ComponentProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn http_get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A gang of another name.
+fn gang_named(name: &str) -> Vec<u8> {
+    let mut job: Value = serde_json::from_slice(&gang()).unwrap();
+    job["metadata"]["name"] = name.into();
+    job.to_string().into_bytes()
+}
+
+/// A gang of one GPU a pod for which two nodes are not enough.
+fn too_large() -> Vec<u8> {
+    let mut job: Value = serde_json::from_slice(&gang_named("too-large")).unwrap();
+    (job["spec"]["parallelism"], job["spec"]["completions"]) = (40.into(), 40.into());
+    let container = &mut job["spec"]["template"]["spec"]["containers"][0];
+    container["resources"] = serde_json::json!({"limits": {"nvidia.com/gpu": 1}});
+    job.to_string().into_bytes()
+}
+
+const NO_COMPONENTS: [&str; 2] = ["--without", "scheduler,controllers,nodes"];
+
+#[tokio::test]
+async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
+    let dir = TestDir::new("parts");
+    let data = dir.path("data");
+    let up = UpProcess::start(&["--data-dir", &data, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
+    let kubeconfig = up.kubeconfig.to_str().unwrap().to_owned();
+    let config = ["--kubeconfig", kubeconfig.as_str()];
+    let alone = "--leader-elect=false";
+    let mut nodes = ComponentProcess::start(&dir, "nodes", &[&config[..], &["--nodes", "2"]].concat());
+    let all = ["--controllers", "job,gc,podgroup-protection,namespace"];
+    let told = [alone, "--metrics-listen", ":0"];
+    let mut controllers = ComponentProcess::start(&dir, "controllers", &[&config[..], &all, &told].concat());
+    let mut scheduler = ComponentProcess::start(&dir, "scheduler", &[&config[..], &told].concat());
+    let url = format!("https://{}", up.address);
+    assert_eq!(nodes.wait_until_ready(), url);
+    let (ready, counting) = (scheduler.wait_until_ready(), controllers.wait_until_ready());
+    let address = |ready: &'_ str| ready.strip_prefix(&format!("{url} metrics=http://")).unwrap().to_owned();
+    let (metrics, counted) = (&address(&ready), address(&counting));
+    assert!(http_get(metrics, "/readyz").starts_with("HTTP/1.1 200"), "{}", http_get(metrics, "/readyz?verbose"));
+    assert!(http_get(metrics, "/metrics").contains("phalanx_ready 1"));
+
+    let client = up.client().await;
+    post(&client, JOBS, gang()).await.unwrap();
+    eventually(&client, &format!("{JOBS}/gang"), |job| job["status"]["succeeded"] == 4).await;
+    let counted = http_get(&counted, "/metrics");
+    let created = "job_controller_job_pods_creation_total{reason=\"new\",status=\"succeeded\"} 4";
+    assert!(counted.contains(created) && counted.contains("workqueue_depth{name=\"job\"}"), "{counted}");
+
+    post(&client, JOBS, too_large()).await.unwrap();
+    let is_refused = |job: &Value| job["status"]["conditions"][0]["reason"] == "Unschedulable";
+    eventually(&client, &format!("{JOBS}/too-large"), is_refused).await;
+    let queue = http_get(metrics, "/queue");
+    assert!(queue.contains("\"state\":\"Waiting\"") && queue.contains("gang of 40 does not fit"), "{queue}");
+    let explained = http_get(metrics, "/explain?kind=job&name=too-large");
+    assert!(explained.contains("\"text\":\"lower minCount to 16\""), "{explained}");
+    let asked = ["explain", "job/too-large", "--scheduler", &format!("http://{metrics}"), "--kubeconfig", &kubeconfig];
+    let said = text(&super::phalanx(&asked).stdout);
+    assert!(said.contains("as the scheduler at http://") && said.contains("  lower minCount to 16"), "{said}");
+    assert!(http_get(metrics, "/explain?kind=job&name=nobody").starts_with("HTTP/1.1 404"));
+
+    let address = up.address.clone();
+    assert_eq!(up.stop(), Some(0));
+    for part in [&nodes, &controllers, &scheduler] {
+        part.wait_for_log("cannot reach the server");
+    }
+    let deadline = Instant::now() + TIMEOUT;
+    while !http_get(metrics, "/readyz").contains("[-]server failed") {
+        assert!(Instant::now() < deadline, "{}", http_get(metrics, "/readyz?verbose"));
+    }
+    let up = UpProcess::start(&["--data-dir", &data, "--listen", &address, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
+    let client = up.client().await;
+    post(&client, JOBS, gang_named("again")).await.unwrap();
+    eventually(&client, &format!("{JOBS}/again"), |job| job["status"]["succeeded"] == 4).await;
+    for part in [nodes, controllers, scheduler] {
+        part.wait_for_log("the server answers again");
+        assert_eq!(part.stop(), Some(0), "told to stop, it stops");
+    }
+}
+
+#[tokio::test]
+async fn of_two_schedulers_one_works_and_the_other_takes_over_when_it_stops() {
+    let dir = TestDir::new("election");
+    let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--without", "scheduler"]);
+    let kubeconfig = up.kubeconfig.to_str().unwrap().to_owned();
+    let mut first = ComponentProcess::start(&dir, "scheduler", &["--kubeconfig", &kubeconfig]);
+    first.wait_until_ready();
+    first.wait_for_log("holding the lease");
+    let standby = TestDir::new("standby");
+    let mut second = ComponentProcess::start(&standby, "scheduler", &["--kubeconfig", &kubeconfig]);
+    second.wait_until_ready();
+    second.wait_for_log("standing by");
+    let client = up.client().await;
+    post(&client, JOBS, gang()).await.unwrap();
+    eventually(&client, &format!("{JOBS}/gang"), |job| job["status"]["succeeded"] == 4).await;
+    assert!(!second.read_log().contains("holding the lease"), "{}", second.read_log());
+    assert_eq!(first.stop(), Some(0));
+    second.wait_for_log("holding the lease");
+    post(&client, JOBS, gang_named("again")).await.unwrap();
+    eventually(&client, &format!("{JOBS}/again"), |job| job["status"]["succeeded"] == 4).await;
+    assert_eq!(second.stop(), Some(0));
+}
+
+#[test]
+fn a_part_waits_for_a_server_that_is_not_there_yet() {
+    let dir = TestDir::new("early");
+    let data = dir.path("data");
+    // Once up, for its certificates and its address.
+    let up = UpProcess::start(&["--data-dir", &data, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
+    let (address, kubeconfig) = (up.address.clone(), up.kubeconfig.to_str().unwrap().to_owned());
+    assert_eq!(up.stop(), Some(0));
+    let early = ComponentProcess::start(&dir, "scheduler", &["--kubeconfig", &kubeconfig]);
+    early.wait_for_log("cannot reach the server");
+    assert_eq!(early.stop(), Some(0), "it can be stopped while it waits");
+    let mut early = ComponentProcess::start(&dir, "controllers", &["--kubeconfig", &kubeconfig]);
+    early.wait_for_log("cannot reach the server");
+    let _up = UpProcess::start(&["--data-dir", &data, "--listen", &address, NO_COMPONENTS[0], NO_COMPONENTS[1]]);
+    assert_eq!(early.wait_until_ready(), format!("https://{address}"));
+}
+
+#[test]
+fn what_keeps_a_part_from_starting_is_said_with_what_to_do() {
+    let dir = TestDir::new("bad-kubeconfig");
+    std::fs::write(dir.path("bad"), "apiVersion: v1\nkind: Config\nclusters: 7\n").unwrap();
+    let (bad, gone) = (dir.path("bad"), dir.path("gone"));
+    for (arguments, code, said) in [
+        (vec!["scheduler", "--kubeconfig", &bad], 3, vec![bad.as_str(), "--kubeconfig FILE"]),
+        (vec!["controllers", "--kubeconfig", &gone], 3, vec![gone.as_str(), "--kubeconfig FILE"]),
+        (vec!["nodes", "--cluster", &gone], 2, vec![gone.as_str()]),
+        (vec!["scheduler", "--metrics-listen", "0.0.0.0:0"], 2, vec!["--metrics-listen 0.0.0.0:0", "loopback"]),
+        (vec!["scheduler", "--lease", "here"], 2, vec!["--lease here", "NAMESPACE/NAME"]),
+        (vec!["controllers", "--controllers", "deployment"], 2, vec!["possible values: job"]),
+        (vec!["nodes", "--feature-gates", "Nonsense=true"], 2, vec!["known are GenericWorkload"]),
+    ] {
+        let output = super::phalanx(&arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+        assert!(said.iter().all(|part| errors.contains(part)), "{arguments:?}: {errors}");
+    }
+}

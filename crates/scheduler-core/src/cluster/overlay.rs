@@ -1,0 +1,62 @@
+//! A layer of tentative pods over the cluster. Dropping it is the undo.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Cluster, NodeIndex};
+use crate::requests::Usage;
+
+/// Pods that count on their nodes for as long as this lives, or for good once it is kept.
+pub(crate) struct PlacementOverlay<'a> {
+    cluster: &'a mut Cluster,
+    /// Nodes, each with the place of what the pod takes there in `usages`.
+    placed: SmallVec<[(NodeIndex, u32); 8]>,
+    usages: SmallVec<[Arc<Usage>; 2]>,
+}
+
+impl<'a> PlacementOverlay<'a> {
+    pub(super) fn new(cluster: &'a mut Cluster) -> PlacementOverlay<'a> {
+        PlacementOverlay { cluster, placed: SmallVec::new(), usages: SmallVec::new() }
+    }
+
+    /// Counts one more pod on a node.
+    pub(crate) fn place(&mut self, node: NodeIndex, usage: &Arc<Usage>) {
+        self.cluster.add_pod(node, usage);
+        // Pods come class by class, so the last usage is nearly always the one.
+        let known = self.usages.iter().rposition(|known| Arc::ptr_eq(known, usage));
+        let at = known.unwrap_or_else(|| {
+            self.usages.push(Arc::clone(usage));
+            self.usages.len() - 1
+        });
+        self.placed.push((node, at as u32));
+    }
+
+    /// How many pods were placed so far.
+    pub(crate) fn len(&self) -> usize {
+        self.placed.len()
+    }
+
+    /// Takes the last pods off again until so many are left.
+    pub(crate) fn rollback_to(&mut self, len: usize) {
+        for (node, at) in self.placed.drain(len..).rev() {
+            self.cluster.remove_pod(node, &self.usages[at as usize]);
+        }
+    }
+
+    /// The cluster with the tentative pods on it.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.cluster
+    }
+
+    /// Makes the pods stay.
+    pub(crate) fn commit(mut self) {
+        self.placed.clear();
+    }
+}
+
+impl Drop for PlacementOverlay<'_> {
+    fn drop(&mut self) {
+        self.rollback_to(0);
+    }
+}

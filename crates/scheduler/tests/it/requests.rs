@@ -1,0 +1,127 @@
+//! What would help, in conditions and to whoever asks.
+
+use std::time::Duration;
+
+use api::views::ObjectKey;
+use scheduler::{Config, CoreMode, NoScheduler, Query, QueryResponse, SchedulerHandle};
+use scheduler_core::{QueueStatus, RemedyStatus, Unit};
+use serde_json::Value;
+
+use crate::small_server::SmallServer;
+use crate::walks::{settle, start};
+
+/// A node with room for two and a gang of four on it; a pod of somebody else has a third place.
+fn crowded() -> SmallServer {
+    let server = SmallServer::new();
+    server.node("n", 3);
+    server.pod("x", None, Some("n"));
+    server.gang("g", 4);
+    server.pods(&["a", "b", "c", "d"], Some("g"), None);
+    server
+}
+
+fn gang() -> Unit {
+    Unit::Group(ObjectKey::new("ns", "g"))
+}
+
+/// The message of the group's condition.
+fn message(server: &SmallServer) -> String {
+    server.pod_groups.all()[0].status.conditions[0].message.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn ways_out_stand_in_the_first_condition_and_change_at_most_every_ten_seconds() {
+    let server = crowded();
+    start(&server, Config::default());
+    settle(3).await;
+    assert!(
+        message(&server).ends_with("; ways out: lower minCount to 2, or add 1 node like n"),
+        "{}",
+        message(&server)
+    );
+    let group_writes = |server: &SmallServer| server.log().iter().filter(|line| line.starts_with("g ")).count();
+    assert_eq!(group_writes(&server), 1, "what is refused and what would help are one write");
+    server.remove("pods", "x");
+    settle(3).await;
+    assert_eq!(group_writes(&server), 0, "only numbers changed");
+    settle(10).await;
+    assert_eq!(group_writes(&server), 1);
+    assert!(
+        message(&server).ends_with("; ways out: lower minCount to 3, or add 1 node like n"),
+        "{}",
+        message(&server)
+    );
+    settle(60).await;
+    assert_eq!(group_writes(&server), 0, "the same words are not said again");
+}
+
+async fn ask(answers: &SchedulerHandle) -> (String, QueueStatus, usize) {
+    let explained = answers.explain(gang(), Vec::new()).await.unwrap().unwrap();
+    let Some(RemedyStatus::Found(advice)) = explained.refusal.map(|refusal| refusal.remedies) else {
+        panic!("no advice")
+    };
+    let queue = answers.queue().await.unwrap();
+    (advice.remedies[0].text(), queue[0].state, queue.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_answered_and_fail_without_a_scheduler() {
+    let server = crowded();
+    let answers = start(&server, Config::default());
+    settle(3).await;
+    assert_eq!(ask(&answers).await, ("lower minCount to 2".to_owned(), QueueStatus::Waiting, 1));
+    let nobody = Unit::Pod(ObjectKey::new("ns", "nobody"));
+    assert_eq!(answers.explain(nobody, Vec::new()).await, Ok(None));
+    assert_eq!(SchedulerHandle::default().queue().await, Err(NoScheduler));
+}
+
+#[tokio::test]
+async fn a_core_on_its_own_thread_answers_as_well() {
+    let server = crowded();
+    let answers = start(&server, Config { core_mode: CoreMode::OnThread, ..Config::default() });
+    let refused = async {
+        while !answers.contains(&gang()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), refused).await.unwrap();
+    assert_eq!(ask(&answers).await, ("lower minCount to 2".to_owned(), QueueStatus::Waiting, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_from_outside_get_documents_or_a_code() {
+    let server = crowded();
+    let (pods, pod_groups) = (server.pods.clone(), server.pod_groups.clone());
+    let handle = start(&server, Config::default());
+    settle(3).await;
+    let revision = pods.revision().to_string();
+    let query_handler = Query { handle, pods, pod_groups };
+    let found = async |path: &str, query: &str| -> Value {
+        match query_handler.answer(path, query).await {
+            Some(QueryResponse::Document(document)) => document,
+            other => panic!("{path}?{query}: {other:?}"),
+        }
+    };
+    let group = found("/explain", "kind=podgroup&namespace=ns&name=g").await;
+    assert_eq!(group["units"][0]["refusal"]["waysOut"][0]["type"], "LowerMinCount", "{group:#}");
+    let member = found("/explain", "kind=pod&namespace=ns&name=a").await;
+    assert_eq!(member["units"][0]["unit"]["name"], "g", "a member waits with its group");
+    let placed = found("/explain", "kind=pod&namespace=ns&name=x").await;
+    assert_eq!(placed["units"][0]["placed"]["nodes"][0]["node"], "n", "{placed:#}");
+    let queue = found("/queue", "").await;
+    assert_eq!(queue["units"][0]["state"], "Waiting");
+    // A client that has seen a pod at this revision knows that the answer has seen it, too.
+    assert_eq!(
+        (&queue["resourceVersion"], &group["resourceVersion"]),
+        (&revision.as_str().into(), &revision.as_str().into())
+    );
+    let refused = |reply: Option<QueryResponse>| match reply {
+        Some(QueryResponse::Error(code, _)) => code,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(query_handler.answer("/explain", "kind=job&namespace=ns&name=nobody").await), 404);
+    assert_eq!(refused(query_handler.answer("/explain", "").await), 400);
+    assert_eq!(query_handler.answer("/secrets", "").await, None);
+    let nobody = Query { handle: SchedulerHandle::default(), ..query_handler.clone() };
+    assert_eq!(refused(nobody.answer("/queue", "").await), 503);
+}

@@ -1,0 +1,77 @@
+//! The rights of each part, as the guide gives them: a part that needs more than the guide says fails in tests on kube.
+
+use std::path::Path;
+
+use controlplane::Component;
+use kube::Client;
+use runtime::{is_already_exists, request};
+use serde_json::{Value, json};
+
+use super::kube_control_plane::Tenancy;
+
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+/// The user that a part is, and the role that the guide gives to it.
+pub fn user_of(part: Component) -> &'static str {
+    match part {
+        Component::Controllers => "phalanx-controllers",
+        Component::Scheduler => "phalanx-scheduler",
+        Component::Nodes => "phalanx-nodes",
+    }
+}
+
+/// The further role of the controllers where they are more than that of Jobs.
+const CRON_JOBS_ROLE: &str = "phalanx-cronjobs";
+
+/// Gives every part the rights of the guide, and no others.
+pub async fn grant_roles(client: &Client, extent: Tenancy) {
+    let roles = roles();
+    let further = (extent == Tenancy::Shared).then_some((user_of(Component::Controllers), CRON_JOBS_ROLE));
+    for (user, name) in Component::ALL.map(|part| (user_of(part), user_of(part))).into_iter().chain(further) {
+        let role = roles.iter().find(|role| role["metadata"]["name"] == name);
+        let role = role.unwrap_or_else(|| panic!("docs/guides/cluster.md has no ClusterRole {name}"));
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        });
+        for (path, object) in [(ROLES, role), (BINDINGS, &binding)] {
+            match request::post(client, path, object).await {
+                Err(error) if !is_already_exists(&error) => panic!("{path}: {error}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// That `client` is not the administrator's after all: then nothing would be shown about rights.
+pub async fn assert_not_admin(client: &Client) {
+    let answer = request::get(client, "/api/v1/secrets").await;
+    let is_refused = matches!(&answer, Err(kube::Error::Api(status)) if status.code == 403);
+    assert!(is_refused, "a part may read secrets: {answer:?}");
+}
+
+/// The ClusterRoles of the guide.
+fn roles() -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/cluster.md");
+    let text = std::fs::read_to_string(path).expect("docs/guides/cluster.md");
+    let block = text.split("```").find(|block| block.starts_with("yaml") && block.contains("kind: ClusterRole"));
+    let block = block.and_then(|block| block.strip_prefix("yaml")).expect("a block of ClusterRoles");
+    block.split("\n---\n").map(|role| serde_saphyr::from_str(role).expect("a manifest")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guide_has_a_role_for_every_part() {
+        let roles = roles();
+        for part in Component::ALL {
+            let role = roles.iter().find(|role| role["metadata"]["name"] == user_of(part));
+            let rules = role.and_then(|role| role["rules"].as_array()).map_or(0, Vec::len);
+            assert!(rules > 0, "{part:?}");
+        }
+    }
+}

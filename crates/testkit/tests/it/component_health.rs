@@ -1,0 +1,195 @@
+//! What `/readyz` and `/livez` of a part say while its server does not answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use api::Random;
+use controlplane::{Component, Config, Health, RemoteComponents};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use nodes::cluster::Cluster;
+use runtime::TokioClock;
+use runtime::election::ElectionSettings;
+use testkit::fault::{Fault, FaultRule, InjectedStatus, Verb, verb, writes};
+use testkit::{TestCluster, job, on_paused_clock};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+const SECONDS_20: Duration = Duration::from_secs(20);
+
+/// The same client, whose server takes requests and answers none while `frozen`.
+fn with_frozen_requests(client: Client, frozen: &Arc<AtomicBool>) -> Client {
+    let frozen = Arc::clone(frozen);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (client, frozen) = (client.clone(), Arc::clone(&frozen));
+        async move {
+            if frozen.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            client.send(request).await
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// The same client, whose server answers nothing while `lost`. Connections of watches that are open then stay so and bring
+/// nothing more, for ever; those opened later are as good as new.
+fn behind_black_hole(client: Client, lost: &Arc<watch::Sender<bool>>) -> Client {
+    let lost = Arc::clone(lost);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (client, mut lost) = (client.clone(), lost.subscribe());
+        async move {
+            if *lost.borrow_and_update() {
+                std::future::pending::<()>().await;
+            }
+            let body = client.send(request).await?.map(|body| {
+                let frames = futures::stream::unfold((body, lost), async |(mut body, mut lost)| {
+                    tokio::select! { biased;
+                        _ = lost.changed() => std::future::pending().await,
+                        frame = body.frame() => frame.map(|frame| (frame, (body, lost))),
+                    }
+                });
+                http_body_util::StreamBody::new(frames).boxed_unsync()
+            });
+            Ok::<_, tower::BoxError>(body)
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Everything but the scheduler.
+async fn test_cluster_without_scheduler() -> TestCluster {
+    let mut config = Config::for_cluster(Cluster::default_of(1));
+    config.components.remove(&Component::Scheduler);
+    TestCluster::with_config(3, config).await
+}
+
+async fn scheduler(
+    home: &TestCluster,
+    client: Client,
+    health: &Health,
+    election: Option<ElectionSettings>,
+) -> RemoteComponents {
+    let config =
+        Config { components: [Component::Scheduler].into(), election, ..Config::for_cluster(Cluster::default()) };
+    let clock = Arc::new(TokioClock::starting_at(home.now()));
+    RemoteComponents::start(clock, Random::seeded(3), client, health.clone(), config).await
+}
+
+/// Looks after the part as its process does, for so long.
+async fn supervise(parts: &mut RemoteComponents, time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        tokio::select! { biased;
+            () = parts.follow_election() => {}
+            () = tokio::time::sleep(Duration::from_millis(500)) => {}
+        }
+        assert_eq!(parts.check_health(), None);
+    }
+}
+
+fn code(health: &Health, path: &str) -> u16 {
+    health.response(path, "").unwrap().status().as_u16()
+}
+
+fn failing(health: &Health, check: &str) -> bool {
+    // Only what fails is told without being asked.
+    use futures::FutureExt;
+    use http_body_util::BodyExt;
+    let body = health.response("/readyz", "verbose").unwrap().into_body();
+    let text = body.collect().now_or_never().unwrap().unwrap().to_bytes();
+    String::from_utf8_lossy(&text).contains(&format!("[-]{check} failed"))
+}
+
+// A server that was stopped with SIGSTOP: no connection breaks, and a minute later /readyz still said ok.
+#[test]
+fn a_part_whose_server_is_frozen_or_whose_lease_is_lost_is_not_ready() {
+    on_paused_clock(async {
+        let (home, frozen, health) = (test_cluster_without_scheduler().await, Arc::default(), Health::default());
+        let election = ElectionSettings::new("phalanx-scheduler", "one");
+        let mut parts = scheduler(&home, with_frozen_requests(home.client(), &frozen), &health, Some(election)).await;
+        supervise(&mut parts, SECONDS_20).await;
+        assert_eq!(code(&health, "/readyz"), 200);
+        frozen.store(true, Ordering::Relaxed);
+        supervise(&mut parts, SECONDS_20).await;
+        assert_eq!([code(&health, "/readyz"), code(&health, "/livez")], [500, 200]);
+        assert!(failing(&health, "server") && failing(&health, "lease"));
+        frozen.store(false, Ordering::Relaxed);
+        supervise(&mut parts, SECONDS_20).await;
+        assert_eq!(code(&health, "/readyz"), 200, "it has the lease again");
+        parts.stop().await;
+    });
+}
+
+// After twenty seconds without a network all connections were dead. /readyz said ok as soon as one new connection was
+// answered, and the scheduler saw nothing for a minute more.
+#[test]
+fn a_scheduler_whose_connections_are_dead_sees_the_server_as_soon_as_it_answers_again() {
+    on_paused_clock(async {
+        let (home, lost, health) =
+            (test_cluster_without_scheduler().await, Arc::new(watch::Sender::new(false)), Health::default());
+        let mut parts = scheduler(&home, behind_black_hole(home.client(), &lost), &health, None).await;
+        supervise(&mut parts, SECONDS_20).await;
+        assert_eq!(code(&health, "/readyz"), 200);
+        lost.send_replace(true);
+        supervise(&mut parts, SECONDS_20).await;
+        assert_eq!(code(&health, "/readyz"), 500);
+        home.create(&job("late").pods(4).gang().gpus(1).run_forever().build()).await;
+        lost.send_replace(false);
+        let bound = || home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        let began = Instant::now();
+        while bound() < 4 {
+            supervise(&mut parts, Duration::from_millis(500)).await;
+            assert!(code(&health, "/readyz") == 500 || bound() == 4, "it is ready and sees nothing");
+            assert!(began.elapsed() < SECONDS_20, "it sees nothing");
+        }
+        assert_eq!(code(&health, "/readyz"), 200);
+        parts.stop().await;
+    });
+}
+
+#[test]
+fn a_part_that_stands_by_is_ready() {
+    on_paused_clock(async {
+        let (home, frozen) = (test_cluster_without_scheduler().await, Arc::default());
+        let (first, second) = (Health::default(), Health::default());
+        let election = |name: &str| Some(ElectionSettings::new("phalanx-scheduler", name));
+        let mut one = scheduler(&home, with_frozen_requests(home.client(), &frozen), &first, election("one")).await;
+        supervise(&mut one, SECONDS_20).await;
+        let mut two = scheduler(&home, home.client(), &second, election("two")).await;
+        frozen.store(true, Ordering::Relaxed);
+        tokio::join!(supervise(&mut one, 2 * SECONDS_20), supervise(&mut two, 2 * SECONDS_20));
+        assert_eq!([code(&first, "/readyz"), code(&second, "/readyz")], [500, 200]);
+        frozen.store(false, Ordering::Relaxed);
+        tokio::join!(supervise(&mut one, SECONDS_20), supervise(&mut two, SECONDS_20));
+        assert_eq!([code(&first, "/readyz"), code(&second, "/readyz")], [200, 200], "the first sees who has the lease");
+    });
+}
+
+#[test]
+fn binds_that_never_end_fail_liveness_while_the_server_can_be_read() {
+    on_paused_clock(async {
+        let (home, health) = (test_cluster_without_scheduler().await, Health::default());
+        let client = home.faults().wrap("kube-scheduler", home.client());
+        let mut parts = scheduler(&home, client, &health, None).await;
+        home.inject_fault(FaultRule::on(
+            writes().by_user("kube-scheduler").on_subresource("binding"),
+            Fault::BlackHole,
+        ));
+        let unreadable = Fault::Respond(InjectedStatus::InternalError);
+        home.inject_fault(FaultRule::on(verb(Verb::Get).by_user("kube-scheduler").on_resource("pods"), unreadable));
+        home.create(&job("gang").pods(4).indexed().gang().gpus(1).run_forever().build()).await;
+        supervise(&mut parts, Duration::from_secs(110)).await;
+        assert_eq!(code(&health, "/livez"), 200);
+        supervise(&mut parts, SECONDS_20).await;
+        assert_eq!(code(&health, "/livez"), 500);
+        home.faults().clear();
+        supervise(&mut parts, SECONDS_20).await;
+        assert_eq!(code(&health, "/livez"), 200);
+        let bound = home.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
+        assert_eq!(bound, 4);
+        parts.stop().await;
+    });
+}

@@ -1,0 +1,260 @@
+//! CronJobs on both homes: what each promises, shown within a minute or two of any clock.
+//!
+//! A CronJob that last ran a while ago has a time to make up for at once, so that no test waits for the clock on the wall
+//! longer than for one more time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Timestamp;
+use api::clock::rfc3339;
+use api::views::{Condition, JobView};
+use serde_json::{Value, json};
+use testkit::{JobBuilder, TestCluster, job, on_shared_test_cluster};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+
+/// A suspended CronJob `c` of Jobs like `job`, with the fields of `spec` on top.
+fn cron_job(job: JobBuilder, spec: &Value) -> Value {
+    let mut manifest = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
+        "spec": {"schedule": "* * * * *", "suspend": true, "jobTemplate": {"spec": job.build()["spec"]}},
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        manifest["spec"][field] = value.clone();
+    }
+    manifest
+}
+
+/// Makes a CronJob that ran last so long ago, and lets it go on. Returns when that was.
+async fn create_overdue_cron_job(home: &TestCluster, by: Duration, job: JobBuilder, spec: Value) -> Timestamp {
+    home.create(&cron_job(job, &spec)).await;
+    let last = home.now().checked_sub(by).unwrap();
+    home.patch("cronjobs/c/status", &json!({"status": {"lastScheduleTime": rfc3339(last)}})).await;
+    let at = home.now();
+    home.patch("cronjobs/c", &json!({"spec": {"suspend": false}})).await;
+    at
+}
+
+/// Waits until so many Jobs are there that have not ended.
+async fn wait_for_active_jobs(home: &TestCluster, count: usize) -> Vec<Arc<JobView>> {
+    home.eventually(&format!("{count} Jobs are active"), 2 * MINUTE, |home| {
+        let jobs: Vec<_> = home.jobs().into_iter().filter(|job| job.status.active > 0).collect();
+        (jobs.len() == count).then_some(jobs)
+    })
+    .await
+}
+
+fn minute_of(job: &JobView) -> i64 {
+    job.metadata.name.strip_prefix("c-").unwrap().parse().unwrap()
+}
+
+/// Waits until the clock shows the next minute and a little more.
+async fn wait_for_next_minute(home: &TestCluster) {
+    let now = home.now().as_second();
+    let next = now - now % 60 + 65;
+    home.eventually("the next minute", 2 * MINUTE, |home| (home.now().as_second() >= next).then_some(())).await;
+}
+
+// Shows: U-TestCronJobLaunchesPodAndCleansUp, U-e2e-cron-history-success, U-e2e-cron-no-warnings
+#[test]
+fn a_cron_job_starts_jobs_whose_pods_run_and_keeps_no_more_than_its_limit() {
+    on_shared_test_cluster(async |home| {
+        create_overdue_cron_job(&home, 2 * MINUTE, job("x").gang(), json!({"successfulJobsHistoryLimit": 0})).await;
+        home.eventually("its Job ran and went", 2 * MINUTE, |home| {
+            let gone = home.history().iter().any(|change| change.resource == "batch/jobs" && change.deleted);
+            (gone && home.pods().is_empty() && home.pod_groups().is_empty()).then_some(())
+        })
+        .await;
+        let history = home.history();
+        let ran = |change: &testkit::RecordedWrite| {
+            change.resource == "pods" && change.object["status"]["phase"] == "Succeeded"
+        };
+        assert!(history.iter().any(ran), "a pod of it succeeded");
+        home.wait_for_event("SuccessfulCreate", "c").await;
+        home.wait_for_event("SawCompletedJob", "c").await;
+        let warnings: Vec<&testkit::RecordedWrite> = history
+            .iter()
+            .filter(|change| change.resource == "events" && change.object["involvedObject"]["name"] == "c")
+            .filter(|change| change.object["type"] == "Warning")
+            .collect();
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let status = home.get("cronjobs/c").await["status"].clone();
+        assert!(status["lastSuccessfulTime"].is_string(), "{status}");
+    });
+}
+
+// Shows: U-e2e-cron-history-failed
+#[test]
+fn a_cron_job_keeps_no_more_failed_jobs_than_its_limit() {
+    on_shared_test_cluster(async |home| {
+        let fails = job("x").spec("backoffLimit", 0).annotate("phalanx.dev/exit-code", "1");
+        create_overdue_cron_job(&home, 2 * MINUTE, fails, json!({"failedJobsHistoryLimit": 0})).await;
+        home.eventually("its Job failed and went", 2 * MINUTE, |home| {
+            let history = home.history();
+            let of_jobs = || history.iter().filter(|change| change.resource == "batch/jobs");
+            let failed = |job: &Value| job["status"]["conditions"].to_string().contains("BackoffLimitExceeded");
+            let has_failed = of_jobs().any(|change| failed(&change.object));
+            (has_failed && of_jobs().any(|change| change.deleted)).then_some(())
+        })
+        .await;
+    });
+}
+
+// Shows: U-e2e-cron-concurrent
+#[test]
+fn a_cron_job_that_allows_it_has_several_jobs_at_once() {
+    on_shared_test_cluster(async |home| {
+        create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever(), json!({"concurrencyPolicy": "Allow"})).await;
+        let jobs = wait_for_active_jobs(&home, 2).await;
+        assert_eq!(minute_of(&jobs[1]) - minute_of(&jobs[0]), 1, "one after the other");
+        let listed = home.get("cronjobs/c").await["status"]["active"].as_array().map_or(0, Vec::len);
+        assert_eq!(listed, 2);
+    });
+}
+
+// Shows: U-e2e-cron-suspended
+#[test]
+fn a_suspended_cron_job_starts_nothing() {
+    on_shared_test_cluster(async |home| {
+        home.create(&cron_job(job("x"), &json!({}))).await;
+        let last = home.now().checked_sub(2 * MINUTE).unwrap();
+        home.patch("cronjobs/c/status", &json!({"status": {"lastScheduleTime": rfc3339(last)}})).await;
+        wait_for_next_minute(&home).await;
+        assert_eq!(home.created_count("batch/jobs"), 0);
+    });
+}
+
+// Shows: U-e2e-cron-forbid
+#[test]
+fn a_cron_job_that_forbids_it_starts_no_second_job_while_one_runs() {
+    on_shared_test_cluster(async |home| {
+        create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever(), json!({"concurrencyPolicy": "Forbid"}))
+            .await;
+        wait_for_active_jobs(&home, 1).await;
+        wait_for_next_minute(&home).await;
+        assert_eq!(home.created_count("batch/jobs"), 1);
+        home.wait_for_event("JobAlreadyActive", "c").await;
+    });
+}
+
+// Shows: U-e2e-cron-replace
+#[test]
+fn a_cron_job_that_replaces_ends_the_job_that_runs() {
+    on_shared_test_cluster(async |home| {
+        create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever(), json!({"concurrencyPolicy": "Replace"}))
+            .await;
+        let first = wait_for_active_jobs(&home, 1).await.pop().unwrap();
+        home.eventually("another has its place", 3 * MINUTE, |home| {
+            let jobs = home.jobs();
+            let is_another =
+                jobs.len() == 1 && jobs[0].metadata.uid != first.metadata.uid && jobs[0].status.active == 1;
+            (is_another && home.pods().len() == 1).then_some(())
+        })
+        .await;
+    });
+}
+
+// Shows: U-e2e-cron-missed
+#[test]
+fn after_more_than_a_hundred_missed_times_the_latest_is_served_and_the_rest_told() {
+    on_shared_test_cluster(async |home| {
+        let at = create_overdue_cron_job(&home, 180 * MINUTE, job("x").run_forever(), json!({})).await;
+        let first = wait_for_active_jobs(&home, 1).await.pop().unwrap();
+        let behind = at.as_second() / 60 - minute_of(&first);
+        assert!((-1..=1).contains(&behind), "the latest time, not the first that was missed: {behind}");
+        home.wait_for_event("TooManyMissedTimes", "c").await;
+    });
+}
+
+// Shows: U-e2e-cron-timestamp, U-trap-cron-groups
+#[test]
+fn a_job_carries_the_time_it_was_started_for_and_has_a_group_of_its_own() {
+    on_shared_test_cluster(async |home| {
+        create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever().gang(), json!({})).await;
+        let first = wait_for_active_jobs(&home, 1).await.pop().unwrap();
+        let at: Timestamp = first.metadata.annotations.get(SCHEDULED).unwrap().parse().unwrap();
+        assert_eq!((at.as_second() % 60, at.as_second() / 60), (0, minute_of(&first)));
+        let owners: Vec<String> =
+            home.pod_groups().iter().map(|group| group.metadata.controller().unwrap().name.clone()).collect();
+        assert!(owners.contains(&first.metadata.name), "{owners:?}");
+    });
+}
+
+// Shows: U-e2e-cron-deleted-job
+#[test]
+fn a_deleted_job_leaves_the_active_list() {
+    on_shared_test_cluster(async |home| {
+        // Far from the next time, so that no other Job comes.
+        let now = home.now().in_tz("UTC").unwrap();
+        let schedule = format!("{} {} * * *", now.minute(), now.hour());
+        create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever(), json!({"schedule": schedule})).await;
+        let first = wait_for_active_jobs(&home, 1).await.pop().unwrap();
+        assert_eq!(home.get("cronjobs/c").await["status"]["active"][0]["name"], first.metadata.name.as_str());
+        home.delete(&format!("jobs/{}", first.metadata.name)).await;
+        home.eventually("struck off", MINUTE, |home| {
+            let history = home.history();
+            let last = history.iter().rfind(|change| change.resource == "batch/cronjobs")?;
+            last.object["status"]["active"].as_array().is_none_or(Vec::is_empty).then_some(())
+        })
+        .await;
+        assert_eq!(home.created_count("batch/jobs"), 1);
+    });
+}
+
+// Shows: U-e2e-cron-zone
+#[test]
+fn a_schedule_holds_in_its_time_zone() {
+    on_shared_test_cluster(async |home| {
+        // Two minutes ago, on the clocks of Tokyo.
+        let there = home.now().checked_sub(2 * MINUTE).unwrap().in_tz("Asia/Tokyo").unwrap();
+        let schedule = format!("{} {} * * *", there.minute(), there.hour());
+        let spec = json!({"schedule": schedule, "timeZone": "Asia/Tokyo"});
+        create_overdue_cron_job(&home, 60 * MINUTE, job("x").run_forever(), spec).await;
+        let first = wait_for_active_jobs(&home, 1).await.pop().unwrap();
+        assert_eq!(minute_of(&first), there.timestamp().as_second() / 60);
+        let told = first.metadata.annotations.get(SCHEDULED).unwrap();
+        assert!(told.ends_with("+09:00"), "{told}");
+    });
+}
+
+// Shows: U-e2e-cron-api
+#[test]
+fn a_cron_job_can_be_made_read_changed_and_deleted_and_its_status_written() {
+    on_shared_test_cluster(async |home| {
+        home.create(&cron_job(job("x"), &json!({}))).await;
+        home.patch("cronjobs/c", &json!({"spec": {"schedule": "*/5 * * * *"}})).await;
+        let mut document = home.get("cronjobs/c").await;
+        document["spec"]["concurrencyPolicy"] = json!("Forbid");
+        home.request("PUT", &home.path("cronjobs/c"), &document).await.unwrap();
+        home.patch("cronjobs/c/status", &json!({"status": {"lastScheduleTime": "2026-01-01T00:00:00Z"}})).await;
+        let listed = home.get("cronjobs").await;
+        let found = &listed["items"][0];
+        assert_eq!(
+            (&found["spec"]["schedule"], &found["spec"]["concurrencyPolicy"]),
+            (&json!("*/5 * * * *"), &json!("Forbid"))
+        );
+        assert_eq!(found["status"]["lastScheduleTime"], "2026-01-01T00:00:00Z");
+        home.delete("cronjobs/c").await;
+        home.eventually("a watch tells all of it", MINUTE, |home| {
+            home.history().iter().any(|change| change.resource == "batch/cronjobs" && change.deleted).then_some(())
+        })
+        .await;
+    });
+}
+
+// Shows: U-e2e-gc-cron-children
+#[test]
+fn the_jobs_and_pods_of_a_cron_job_go_with_it() {
+    on_shared_test_cluster(async |home| {
+        create_overdue_cron_job(&home, 2 * MINUTE, job("x").run_forever().gang(), json!({})).await;
+        let first = wait_for_active_jobs(&home, 1).await.pop().unwrap();
+        assert!(!Condition::is_true(&first.status.conditions, "Failed"));
+        home.delete("cronjobs/c").await;
+        home.eventually("all gone", MINUTE, |home| {
+            (home.jobs().is_empty() && home.pods().is_empty() && home.pod_groups().is_empty()).then_some(())
+        })
+        .await;
+    });
+}

@@ -1,0 +1,155 @@
+//! Differences that are wanted, each with its reason: tests/kube/expected-differences.yaml.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use super::cases::ApiCase;
+use super::compare::Difference;
+
+/// A difference that does not count. Every condition that is given must hold.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExpectedDifference {
+    /// A short name, for reports.
+    pub id: String,
+    /// Kinds, in any version; none means all.
+    pub kinds: Vec<String>,
+    /// `create`, `update`, `status`; none means all.
+    pub verbs: Vec<String>,
+    /// Classes of mutations; none means all.
+    pub classes: Vec<String>,
+    /// Fields; `*` stands for anything. None means all.
+    pub fields: Vec<String>,
+    /// `verdict`, `causes`, `result`, …; none means all.
+    pub what: Vec<String>,
+    /// Stands in what Kubernetes said.
+    pub theirs: Option<String>,
+    /// Stands in what we said.
+    pub ours: Option<String>,
+    /// Why we do otherwise.
+    pub reason: String,
+}
+
+/// Reads the file. Rows are in its order.
+pub fn read(root: &Path) -> anyhow::Result<Vec<ExpectedDifference>> {
+    let path = root.join("tests/kube/expected-differences.yaml");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let rows: Vec<ExpectedDifference> = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
+    for row in &rows {
+        anyhow::ensure!(!row.id.is_empty() && !row.reason.is_empty(), "{}: a row needs id and reason", path.display());
+    }
+    Ok(rows)
+}
+
+/// The row that wants this difference.
+pub fn find<'a>(
+    rows: &'a [ExpectedDifference],
+    case: &ApiCase,
+    difference: &Difference,
+) -> Option<&'a ExpectedDifference> {
+    rows.iter().find(|row| row.covers(case, difference))
+}
+
+impl ExpectedDifference {
+    fn covers(&self, case: &ApiCase, difference: &Difference) -> bool {
+        let among = |values: &[String], value: &str| values.is_empty() || values.iter().any(|one| one == value);
+        let within = |part: &Option<String>, text: &str| part.as_ref().is_none_or(|part| text.contains(part));
+        among(&self.kinds, case.kind.kind)
+            && among(&self.verbs, case.verb.as_str())
+            && among(&self.classes, case.mutation.class)
+            && among(&self.what, difference.kind.as_str())
+            && (self.fields.is_empty() || self.fields.iter().any(|pattern| matches(pattern, &case.mutation.field)))
+            && within(&self.theirs, &difference.theirs)
+            && within(&self.ours, &difference.ours)
+    }
+}
+
+/// Whether `text` is `pattern`, whose stars stand for anything.
+fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((head, rest)) => text
+            .strip_prefix(head)
+            .is_some_and(|text| (0..=text.len()).any(|at| text.is_char_boundary(at) && matches(rest, &text[at..]))),
+    }
+}
+
+/// What no answer is compared by, and why.
+const NOT_COMPARED: [(&str, &str); 5] = [
+    (
+        "values printed as Go structs",
+        "Where a message repeats the refused value as Kubernetes' own Go type (`{\"MatchExpressions\":null}`), with that \
+         type's names and every field that is not set, or prints the difference of two of them, we print the value as the \
+         API has it, or the fields that changed. The Go types are no form of the API, no client can send or read them, and \
+         they change between releases. Field, reason and all words of the message still count.",
+    ),
+    (
+        "order of members",
+        "A value repeated as JSON is the same whatever the order of its members, and a member that is `null` is one that is \
+         not there.",
+    ),
+    (
+        "what each server draws",
+        "Uids, resource versions, times of creation, managed fields, and the end of a generated name are each server's own.",
+    ),
+    (
+        "the time of a birth condition",
+        "A pod that is born gated has a condition from the start, whose `lastTransitionTime` is the time of creation: where \
+         it is, it counts as that time and not as a value. Any other time in a condition counts.",
+    ),
+    (
+        "ages and headings of tables",
+        "Of the tables that people see (wide columns included), the cell `Age` is each server's own clock, and what a column \
+         is said to mean is each project's own words. Columns, their order, types and priorities and every other cell count.",
+    ),
+];
+
+/// The rows for people, as docs/conformance.md has them; empty without rows.
+pub fn render(rows: &[ExpectedDifference]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    if rows.is_empty() {
+        return Ok(text);
+    }
+    text.push_str("\n## Wanted differences from the API of Kubernetes 1.37.1\n\n");
+    text.push_str("`cargo xtask conformance api` finds them, and leaves them out of its count.\n\n");
+    text.push_str("| difference | where | reason |\n| --- | --- | --- |\n");
+    for (difference, reason) in NOT_COMPARED {
+        writeln!(text, "| {difference} | every kind | {reason} |")?;
+    }
+    for row in rows {
+        let kinds = if row.kinds.is_empty() { "every kind".to_owned() } else { row.kinds.join(", ") };
+        let fields: Vec<String> = row.fields.iter().map(|field| format!("`{field}`")).collect();
+        let place = if fields.is_empty() { kinds } else { format!("{kinds}: {}", fields.join(", ")) };
+        writeln!(text, "| {} | {place} | {} |", row.id, row.reason.replace('|', "\\|"))?;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::{ExpectedDifference, matches, render};
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, text, want) in [
+            ("spec.a", "spec.a", true),
+            ("spec.a", "spec.ab", false),
+            ("spec.*", "spec.template.spec", true),
+            ("*.containers[]*.name", "spec.template.spec.containers[].env[].name", true),
+            ("*.name", "spec.names", false),
+        ] {
+            assert_eq!(matches(pattern, text), want, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn every_row_reaches_the_document() {
+        let row = ExpectedDifference { id: "x".to_owned(), reason: "a|b".to_owned(), ..ExpectedDifference::default() };
+        assert!(render(&[row]).unwrap().ends_with("| x | every kind | a\\|b |\n"));
+        assert_eq!(render(&[]).unwrap(), "");
+    }
+}

@@ -1,0 +1,127 @@
+//! The shapes of load that the benchmarks of scheduling share: upstream's, and ours named alike.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::Context;
+
+/// Nodes where a case does not say otherwise.
+pub const DEFAULT_NODES: usize = 5_000;
+/// Nodes with the same rack label.
+pub const NODES_PER_RACK: usize = 100;
+/// The label that keeps a gang together.
+pub const RACK: &str = "topology.kubernetes.io/rack";
+/// The namespace of all groups and pods.
+pub const NAMESPACE: &str = "bench";
+
+/// A shape of load: `gang-1000x3` is 1,000 gangs of 3 pods each.
+///
+/// `tas` is a gang in one rack, `basic` a group without a minimum, `single` pods without a group. `-of-50`: pods of 50
+/// sizes in turn. `-behind-10000`: so many pods that fit nowhere stand first in the queue. `@50000`: on so many nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulingCase {
+    pub name: String,
+    pub policy: CasePolicy,
+    pub groups: usize,
+    pub pods_per_group: usize,
+    pub classes: usize,
+    pub blocked: usize,
+    pub nodes: usize,
+}
+
+/// What the pods of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CasePolicy {
+    Gang,
+    GangInRack,
+    Basic,
+    Single,
+}
+
+impl SchedulingCase {
+    /// Pods that are to be placed.
+    pub fn pods(&self) -> usize {
+        self.groups * self.pods_per_group
+    }
+
+    /// CPU of the n-th pod, in thousandths. The sizes of a case differ by a thousandth each.
+    pub fn milli_cpu(&self, number: usize) -> i64 {
+        100 + i64::try_from(number % self.classes).expect("few sizes")
+    }
+
+    /// How the group of a pod is called.
+    pub fn group_name(group: usize) -> String {
+        format!("group-{group:05}")
+    }
+
+    /// How a pod is called.
+    pub fn pod_name(group: usize, index: usize) -> String {
+        format!("pod-{group:06}-{index:04}")
+    }
+}
+
+/// The rack of a node.
+pub fn rack(node: usize) -> String {
+    format!("rack-{}", node / NODES_PER_RACK)
+}
+
+impl FromStr for SchedulingCase {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> anyhow::Result<SchedulingCase> {
+        let unknown = || {
+            format!(
+                "{name} is no case: it is gang-, tas- or basic-GROUPSxPODS or single-PODS, then -of-SIZES, \
+                     -behind-PODS and @NODES where wanted"
+            )
+        };
+        let number = |text: &str| text.parse::<usize>().ok().filter(|number| *number > 0).with_context(unknown);
+        let (rest, nodes) = name.split_once('@').map_or((name, None), |(rest, nodes)| (rest, Some(nodes)));
+        let (rest, blocked) = rest.split_once("-behind-").map_or((rest, None), |(rest, pods)| (rest, Some(pods)));
+        let (rest, classes) = rest.split_once("-of-").map_or((rest, None), |(rest, sizes)| (rest, Some(sizes)));
+        let (kind, size) = rest.split_once('-').with_context(unknown)?;
+        let policy = match kind {
+            "gang" => CasePolicy::Gang,
+            "tas" => CasePolicy::GangInRack,
+            "basic" => CasePolicy::Basic,
+            "single" => CasePolicy::Single,
+            _ => anyhow::bail!(unknown()),
+        };
+        let (groups, pods) = size.split_once('x').unwrap_or((size, "1"));
+        Ok(SchedulingCase {
+            name: name.to_owned(),
+            policy,
+            groups: number(groups)?,
+            pods_per_group: number(pods)?,
+            classes: classes.map_or(Ok(1), number)?,
+            blocked: blocked.map_or(Ok(0), number)?,
+            nodes: nodes.map_or(Ok(DEFAULT_NODES), number)?,
+        })
+    }
+}
+
+impl fmt::Display for SchedulingCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_everything_about_a_case() {
+        let case: SchedulingCase = "single-10000-of-50-behind-200@50000".parse().expect("a case");
+        let got = (case.policy, case.groups, case.pods_per_group, case.classes, case.blocked, case.nodes);
+        assert_eq!(got, (CasePolicy::Single, 10_000, 1, 50, 200, 50_000));
+        let case: SchedulingCase = "tas-750x4".parse().expect("a case");
+        assert_eq!(
+            (case.policy, case.pods(), case.classes, case.nodes),
+            (CasePolicy::GangInRack, 3_000, 1, DEFAULT_NODES)
+        );
+        for bad in ["gang", "gang-x3", "gang-0x3", "ring-3x3", "gang-3x3@", "single-10-of-0"] {
+            assert!(bad.parse::<SchedulingCase>().is_err(), "{bad}");
+        }
+    }
+}
