@@ -29,87 +29,92 @@ const LAYERS: [&str; 14] = [
 ];
 
 /// Logic files are cut by step or by kind before they get longer than this; tests at the end do not count.
-const FILE_LINES_MAX: usize = 600;
+const MAX_FILE_LINES: usize = 600;
 /// A function fits a screen.
-const FUNCTION_LINES_MAX: usize = 70;
+const MAX_FUNCTION_LINES: usize = 70;
 
 /// A text that must not stand in code, and the folders where it may.
-struct Ban {
+struct BannedText {
     text: &'static str,
-    why: &'static str,
+    reason: &'static str,
     allowed: &'static [&'static str],
     only_in: &'static [&'static str],
 }
 
-const BANS: &[Ban] = &[
-    Ban {
+const BANNED_TEXTS: &[BannedText] = &[
+    BannedText {
         text: "SystemTime::now",
-        why: "the time is an argument (api::Clock)",
+        reason: "the time is an argument (api::Clock)",
         allowed: &["crates/phalanx/", "crates/xtask/"],
         only_in: &[],
     },
-    Ban {
+    BannedText {
         text: "Timestamp::now",
-        why: "the time is an argument (api::Clock)",
+        reason: "the time is an argument (api::Clock)",
         allowed: &[
             "crates/phalanx/",
             "crates/xtask/",
-            "crates/testkit/src/home/on_kube.rs",
+            "crates/testkit/src/test_cluster/kube_control_plane.rs",
             // A program, not a part of the library.
             "crates/scheduler/examples/",
         ],
         only_in: &[],
     },
-    Ban {
+    BannedText {
         text: "std::time::Instant",
-        why: "sleep and measure on tokio's clock",
+        reason: "sleep and measure on tokio's clock",
         allowed: &["crates/xtask/"],
         only_in: &[],
     },
-    Ban {
+    BannedText {
         text: "rand::random",
-        why: "randomness is an argument (api::Random)",
+        reason: "randomness is an argument (api::Random)",
         allowed: &["crates/phalanx/"],
         only_in: &[],
     },
-    Ban { text: "rand::rng(", why: "randomness is an argument (api::Random)", allowed: &[], only_in: &[] },
-    Ban {
+    BannedText { text: "rand::rng(", reason: "randomness is an argument (api::Random)", allowed: &[], only_in: &[] },
+    BannedText {
         text: "tokio::spawn",
-        why: "control loops are futures; controlplane decides where they run",
+        reason: "control loops are futures; controlplane decides where they run",
         allowed: &["crates/controlplane/", "crates/phalanx/", "crates/xtask/"],
         only_in: &[],
     },
-    Ban { text: "spawn_blocking", why: "the paused clock would jump while it waits", allowed: &[], only_in: &[] },
-    Ban {
+    BannedText {
+        text: "spawn_blocking",
+        reason: "the paused clock would jump while it waits",
+        allowed: &[],
+        only_in: &[],
+    },
+    BannedText {
         text: "HashMap",
-        why: "unordered maps make decisions differ between runs",
+        reason: "unordered maps make decisions differ between runs",
         allowed: &[],
         only_in: &["crates/scheduler-core/", "crates/controllers/", "crates/runtime/", "crates/scheduler/"],
     },
-    Ban {
+    BannedText {
         text: "HashSet",
-        why: "unordered sets make decisions differ between runs",
+        reason: "unordered sets make decisions differ between runs",
         allowed: &[],
         only_in: &["crates/scheduler-core/", "crates/controllers/", "crates/runtime/", "crates/scheduler/"],
     },
-    Ban { text: "todo!(", why: "no stub that pretends", allowed: &[], only_in: &[] },
-    Ban { text: "unimplemented!(", why: "no stub that pretends", allowed: &[], only_in: &[] },
-    Ban { text: "#[ignore", why: "a silenced test is a defect", allowed: &[], only_in: &[] },
+    BannedText { text: "todo!(", reason: "no stub that pretends", allowed: &[], only_in: &[] },
+    BannedText { text: "unimplemented!(", reason: "no stub that pretends", allowed: &[], only_in: &[] },
+    BannedText { text: "#[ignore", reason: "a silenced test is a defect", allowed: &[], only_in: &[] },
 ];
 
 /// Runs all checks over the repository and lists every finding.
 pub fn run() -> anyhow::Result<()> {
     let root = crate::repository_root()?;
-    let mut findings = layering(&root)?;
+    let mut findings = check_layering(&root)?;
     for file in tracked_files(&root)? {
         if file.extension().is_some_and(|extension| extension == "rs") {
-            findings.extend(rust_file(&root, &file)?);
+            findings.extend(check_rust_file(&root, &file)?);
         }
         if file.extension().is_some_and(|extension| extension == "md") {
             findings.extend(dead_links(&root, &file)?);
         }
     }
-    findings.extend(codemap(&root)?);
+    findings.extend(check_codemap(&root)?);
     if findings.is_empty() {
         println!("tidy: no findings");
         return Ok(());
@@ -132,7 +137,7 @@ pub fn tracked_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// A crate uses only crates above its own row; the manifests prove it.
-fn layering(root: &Path) -> anyhow::Result<Vec<String>> {
+fn check_layering(root: &Path) -> anyhow::Result<Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(root)
@@ -158,7 +163,7 @@ fn layering(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-fn rust_file(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
+fn check_rust_file(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
     let shown = file.to_string_lossy().into_owned();
     let text = fs::read_to_string(root.join(file)).with_context(|| shown.clone())?;
     let is_test = shown.contains("/tests/");
@@ -168,14 +173,14 @@ fn rust_file(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
     }
     let code = code_before_tests(&text);
     let lines = code.lines().count();
-    if lines > FILE_LINES_MAX && !is_test {
-        findings.push(format!("{shown}: {lines} lines before its tests, more than {FILE_LINES_MAX}"));
+    if lines > MAX_FILE_LINES && !is_test {
+        findings.push(format!("{shown}: {lines} lines before its tests, more than {MAX_FILE_LINES}"));
     }
     if shown != "crates/xtask/src/tidy.rs" {
         findings.extend(banned_calls(&shown, if is_test { "" } else { code }));
     }
     let parsed = syn::parse_file(&text).with_context(|| format!("{shown} does not parse"))?;
-    let mut functions = Functions { file: &shown, findings: Vec::new() };
+    let mut functions = FunctionLengths { file: &shown, findings: Vec::new() };
     functions.visit_file(&parsed);
     findings.extend(functions.findings);
     Ok(findings)
@@ -188,7 +193,7 @@ fn code_before_tests(text: &str) -> &str {
 
 fn banned_calls(file: &str, code: &str) -> Vec<String> {
     let mut findings = Vec::new();
-    for ban in BANS {
+    for ban in BANNED_TEXTS {
         let applies = ban.only_in.is_empty() || ban.only_in.iter().any(|folder| file.starts_with(folder));
         if !applies || ban.allowed.iter().any(|folder| file.starts_with(folder)) {
             continue;
@@ -197,31 +202,31 @@ fn banned_calls(file: &str, code: &str) -> Vec<String> {
             let is_comment = line.trim_start().starts_with("//");
             // FxHashMap has no random seed; it is for look-ups.
             if !is_comment && line.replace("FxHash", "").contains(ban.text) {
-                findings.push(format!("{file}:{}: {} ({})", number + 1, ban.text, ban.why));
+                findings.push(format!("{file}:{}: {} ({})", number + 1, ban.text, ban.reason));
             }
         }
     }
     findings
 }
 
-struct Functions<'a> {
+struct FunctionLengths<'a> {
     file: &'a str,
     findings: Vec<String>,
 }
 
-impl Functions<'_> {
+impl FunctionLengths<'_> {
     fn check(&mut self, name: &syn::Ident, attributes: &[syn::Attribute], body: &syn::Block) {
         let is_test = attributes.iter().any(|a| a.path().segments.last().is_some_and(|s| s.ident == "test"));
         let (start, end) = (name.span().start().line, body.span().end().line);
         let lines = end + 1 - start;
-        if lines > FUNCTION_LINES_MAX && !is_test {
+        if lines > MAX_FUNCTION_LINES && !is_test {
             self.findings
-                .push(format!("{}:{start}: fn {name} has {lines} lines, more than {FUNCTION_LINES_MAX}", self.file));
+                .push(format!("{}:{start}: fn {name} has {lines} lines, more than {MAX_FUNCTION_LINES}", self.file));
         }
     }
 }
 
-impl<'ast> Visit<'ast> for Functions<'_> {
+impl<'ast> Visit<'ast> for FunctionLengths<'_> {
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
         self.check(&function.sig.ident, &function.attrs, &function.block);
         syn::visit::visit_item_fn(self, function);
@@ -251,7 +256,7 @@ fn dead_links(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// Every room has its paragraph with promises and limits in ARCHITECTURE.md.
-fn codemap(root: &Path) -> anyhow::Result<Vec<String>> {
+fn check_codemap(root: &Path) -> anyhow::Result<Vec<String>> {
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     let mut findings = Vec::new();
     for name in LAYERS {
