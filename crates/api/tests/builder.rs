@@ -1,11 +1,11 @@
 //! Whatever tree the workload builder accepts, the API server accepts what comes of it.
 #![allow(clippy::unwrap_used)]
 
-use api::field::Path;
-use api::gates::Gates;
-use api::scheduling::validation::{composite_pod_group, pod_group, workload};
 use k8s_openapi::api::scheduling::v1beta1::Workload;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use phalanx_api::field::Path;
+use phalanx_api::gates::Gates;
+use phalanx_api::scheduling::validation::{composite_pod_group, pod_group, workload};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -12,7 +12,7 @@ use api::{Clock, Random, Revision, Timestamp};
 use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
-use nodes::{Cluster, Config, KubeletContext};
+use phalanx_nodes::{Cluster, Config, KubeletContext};
 use runtime::informer::CacheEvent;
 use runtime::{Cache, Recorder, TokioClock};
 use serde_json::{Value, json};
@@ -52,11 +52,18 @@ impl FakeApiServer {
             move |request: Request<Body>| server.clone().answer(request)
         });
         let client = Client::new(service, "default");
-        nodes::register(&client, &Cluster::default_of(count), clock.now()).await.unwrap();
+        phalanx_nodes::register(&client, &Cluster::default_of(count), clock.now()).await.unwrap();
         let clock = Arc::new(clock);
         let (recorder, events) = Recorder::new("kubelet", client.clone(), clock.clone(), Random::seeded(1));
         tokio::spawn(events);
-        tokio::spawn(nodes::run(KubeletContext { client, pods, nodes, clock, recorder, config: Config::default() }));
+        tokio::spawn(phalanx_nodes::run(KubeletContext {
+            client,
+            pods,
+            nodes,
+            clock,
+            recorder,
+            config: Config::default(),
+        }));
         server
     }
 

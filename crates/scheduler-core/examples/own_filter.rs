@@ -3,14 +3,14 @@
 //! A node says with the label `example.com/licences` how many pods may use its licence at once; a pod with the annotation
 //! `example.com/licence: "true"` uses one. (Here every pod on such a node counts, so that the example stays short.)
 //!
-//! Run it with `cargo run -p scheduler-core --example own_filter`.
+//! Run it with `cargo run -p phalanx-scheduler-core --example own_filter`.
 
 use std::sync::Arc;
 
 use api::Timestamp;
 use api::views::{NodeView, PodView, View};
-use scheduler_core::profile::FilterPlugin;
-use scheduler_core::{
+use phalanx_scheduler_core::profile::FilterPlugin;
+use phalanx_scheduler_core::{
     Class, ClusterChange, ClusterEvents, Config, Core, DecisionAction, Filter, LoadAssumption, NO_LIMIT, NodeRef,
     PluginKind, PodSpecFields, Profile, ReadSet, Reason, declarations,
 };

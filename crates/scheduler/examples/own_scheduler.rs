@@ -1,7 +1,7 @@
 //! A scheduler of one's own on any cluster: pods whose `schedulerName` is `quiet` keep off nodes that are loud.
 //!
 //! Start a cluster with `phalanx up`, and this beside it with `KUBECONFIG` set as `phalanx up` says:
-//! `cargo run -p scheduler --example own_scheduler`. What a filter has to declare, and how that is checked:
+//! `cargo run -p phalanx-scheduler --example own_scheduler`. What a filter has to declare, and how that is checked:
 //! `own_filter.rs` of `scheduler-core`.
 
 use std::sync::Arc;
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let now = Timestamp::now();
     let clock = Arc::new(TokioClock::starting_at(now));
     let random = Random::seeded(now.as_nanosecond() as u64);
-    let scheduler = scheduler::Builder::new(client, clock, random).with_scheduler_name("quiet");
+    let scheduler = phalanx_scheduler::Builder::new(client, clock, random).with_scheduler_name("quiet");
     println!("placing pods with schedulerName: quiet");
     scheduler.with_filter(Arc::new(Quiet))?.run().await;
     Ok(())

@@ -6,7 +6,7 @@ mod world;
 use std::sync::{Arc, Mutex};
 
 use api::Revision;
-use store::{
+use phalanx_store::{
     Backend, BackendError, CompactedError, HistoryLimits, ListQuery, LogRecord, Precondition, Store, StoreKey,
     StoredObject,
 };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use api::Revision;
 use futures::future::join_all;
-use store::{
+use phalanx_store::{
     Backend, BackendError, Committer, HistoryLimits, LogRecord, ObjectWrite, Precondition, Store, StoreKey,
     StoredObject, WriteRefusal,
 };

@@ -1,5 +1,5 @@
 //! Power cuts: the store runs on a disk that loses, reorders and tears what was not synced, and is opened again from
-//! what each cut leaves behind. More cuts than usual: `PHALANX_CRASH_CUTS=100000 cargo test -p store --test crash`.
+//! what each cut leaves behind. More cuts than usual: `PHALANX_CRASH_CUTS=100000 cargo test -p phalanx-store --test crash`.
 #![allow(clippy::unwrap_used)]
 
 mod world;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use api::{Random, Revision};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use store::{
+use phalanx_store::{
     Disk, DiskOptions, Document, HistoryLimits, ListQuery, ObjectWrite, Op, Precondition, Store, StoredMeta,
     StoredObject,
 };
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use world::power::{SimulatedDisk, SyncBehavior};
 use world::{at, pod, pods};
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::{Random, Revision};
-use redb::{Database, TableDefinition};
-use store::{
+use phalanx_store::{
     BackendError, Disk, DiskOptions, FreeSpace, HistoryLimits, ListQuery, ObjectWrite, OpenError, Precondition, Store,
     StoredMeta, WriteRefusal,
 };
+use redb::{Database, TableDefinition};
 use world::power::{SimulatedDisk, SyncBehavior};
 use world::{at, commit, create, delete, pod, pods, put};
 
@@ -173,7 +173,7 @@ fn a_removed_lock_file_still_excludes_other_processes() {
     fs::remove_file(home.0.join("lock")).unwrap();
     let refused = Disk::open(&home.0, options()).err().unwrap();
     assert!(matches!(refused, OpenError::Locked { pid: None, .. }), "{refused}");
-    let refused = store::check(&home.0).err().unwrap();
+    let refused = phalanx_store::check(&home.0).err().unwrap();
     assert!(matches!(refused, OpenError::Locked { .. }), "{refused}");
     create(&store, "b");
     drop(store);
@@ -197,7 +197,7 @@ fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
         flipped[at] ^= 1 << (at % 8);
         fs::write(killed.file(), &flipped).unwrap();
         fs::write(killed.0.join("high-water"), &mark).unwrap();
-        let checked = store::check(&killed.0);
+        let checked = phalanx_store::check(&killed.0);
         assert_eq!(fs::read(killed.file()).unwrap(), flipped, "a check changes nothing");
         match Disk::open(&killed.0, options()) {
             Ok(disk) => {
@@ -214,7 +214,7 @@ fn a_flipped_bit_in_a_commit_slot_never_brings_back_an_older_state() {
         }
         fs::write(killed.file(), &flipped).unwrap();
         fs::remove_file(killed.0.join("high-water")).unwrap();
-        let without = store::check(&killed.0).map(|summary| summary.revision);
+        let without = phalanx_store::check(&killed.0).map(|summary| summary.revision);
         unnoticed_without_a_mark += usize::from(without.is_ok_and(|revision| revision < Revision(5)));
     }
     // A third of the newer slot's 128 bytes.
@@ -233,18 +233,18 @@ fn the_mark_is_checked_itself_and_made_where_there_is_none() {
         let mut flipped = whole.clone();
         flipped[at] ^= 1;
         fs::write(&mark, flipped).unwrap();
-        for refused in [Disk::open(&home.0, options()).err().unwrap(), store::check(&home.0).err().unwrap()] {
+        for refused in [Disk::open(&home.0, options()).err().unwrap(), phalanx_store::check(&home.0).err().unwrap()] {
             assert!(matches!(&refused, OpenError::Damaged { file, .. } if *file == mark), "byte {at}: {refused}");
         }
     }
     for length in [0, 10] {
         fs::write(&mark, &whole[..length]).unwrap();
-        for refused in [Disk::open(&home.0, options()).err().unwrap(), store::check(&home.0).err().unwrap()] {
+        for refused in [Disk::open(&home.0, options()).err().unwrap(), phalanx_store::check(&home.0).err().unwrap()] {
             assert!(matches!(&refused, OpenError::Damaged { file, .. } if *file == mark), "{length} bytes: {refused}");
         }
     }
     fs::remove_file(&mark).unwrap();
-    store::check(&home.0).unwrap();
+    phalanx_store::check(&home.0).unwrap();
     drop(home.open());
     assert_eq!(fs::read(&mark).unwrap(), whole);
 }
@@ -255,7 +255,7 @@ fn a_directory_in_use_is_refused_with_the_process_that_uses_it() {
     let store = home.open();
     let refused = Disk::open(&home.0, options()).err().unwrap();
     assert!(matches!(&refused, OpenError::Locked { pid: Some(pid), .. } if *pid == std::process::id()), "{refused}");
-    assert!(matches!(store::check(&home.0), Err(OpenError::Locked { .. })));
+    assert!(matches!(phalanx_store::check(&home.0), Err(OpenError::Locked { .. })));
     drop(store);
     home.open();
 }
@@ -350,7 +350,7 @@ fn check_names_the_record_with_a_flipped_byte() {
     create(&store, "b");
     commit(&store, put(pod("c"), Precondition::Absent, 123_454_321)).unwrap();
     drop(store);
-    let summary = store::check(&home.0).unwrap();
+    let summary = phalanx_store::check(&home.0).unwrap();
     assert_eq!((summary.revision, summary.objects, summary.sha256.len()), (Revision(3), 3, 64));
 
     let mut bytes = fs::read(home.file()).unwrap();
@@ -358,7 +358,7 @@ fn check_names_the_record_with_a_flipped_byte() {
         bytes[found + 4] ^= 1;
     }
     fs::write(home.file(), &bytes).unwrap();
-    let damaged = store::check(&home.0).unwrap_err();
+    let damaged = phalanx_store::check(&home.0).unwrap_err();
     let text = chain(&damaged);
     let expected = "is damaged: pods default/c: record 0 of the batch at revision 3 is damaged: its checksum";
     assert!(text.contains(expected), "{text}");
@@ -373,7 +373,7 @@ fn a_flipped_bit_anywhere_is_reported_or_changes_nothing() {
     let names = (0..100).map(|number| pod(&format!("pod-{number}")));
     store.commit(names.map(|key| put(key, Precondition::Absent, 0)).collect(), at(0)).unwrap();
     drop(store);
-    let (whole, bytes) = (store::check(&home.0).unwrap(), fs::read(home.file()).unwrap());
+    let (whole, bytes) = (phalanx_store::check(&home.0).unwrap(), fs::read(home.file()).unwrap());
     let random = Random::seeded(3);
     // Most of a young file is empty; what is in use stands at its beginning and where it is not zero.
     let used: Vec<usize> = (0..bytes.len()).filter(|&at| at < 512 || bytes[at] != 0).collect();
@@ -382,7 +382,7 @@ fn a_flipped_bit_anywhere_is_reported_or_changes_nothing() {
         let mut bytes = bytes.clone();
         bytes[used[random.below(used.len() as u64) as usize]] ^= 1 << random.below(8);
         fs::write(home.file(), &bytes).unwrap();
-        match store::check(&home.0) {
+        match phalanx_store::check(&home.0) {
             Ok(summary) => assert_eq!(summary, whole),
             Err(_) => reported += 1,
         }
@@ -408,12 +408,12 @@ fn check_tells_equal_contents_by_their_sum_whatever_the_log_looks_like() {
     drop(store);
     other.create();
     fs::copy(one.file(), other.file()).unwrap();
-    let before = store::check(&one.0).unwrap();
-    assert_eq!(before, store::check(&other.0).unwrap());
+    let before = phalanx_store::check(&one.0).unwrap();
+    assert_eq!(before, phalanx_store::check(&other.0).unwrap());
     let store = other.open();
     commit(&store, put(pod("a"), Precondition::At(Revision(40)), 7)).unwrap();
     drop(store);
-    assert_ne!(before.sha256, store::check(&other.0).unwrap().sha256);
+    assert_ne!(before.sha256, phalanx_store::check(&other.0).unwrap().sha256);
 }
 
 #[test]

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Revision;
-use proptest::prelude::*;
-use store::{
+use phalanx_store::{
     CompactedError, HistoryLimits, ListQuery, Op, Precondition, Store, StoreEvent, StoreKey, StoredObject, WriteRefusal,
 };
+use proptest::prelude::*;
 use world::{at, delete, put, value};
 
 /// What the map knows of an object.

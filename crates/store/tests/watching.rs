@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Revision;
-use store::{CompactedError, HistoryLimits, ListQuery, Op, Precondition, Store, StoreKey};
+use phalanx_store::{CompactedError, HistoryLimits, ListQuery, Op, Precondition, Store, StoreKey};
 use world::{at, commit, commit_at, create, delete, pod, pods, put};
 
 #[tokio::test]

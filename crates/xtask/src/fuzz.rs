@@ -15,7 +15,7 @@ cargo-fuzz is installed into the cache folder by itself.
 
 Inputs that reached something new are kept in fuzz/corpus for the next run, crashes in
 fuzz/artifacts. To make a crash a test, copy it to fuzz/seeds/TARGET/found-WHAT, which
-`cargo test -p testkit fuzz_seeds` replays.";
+`cargo test -p phalanx-testkit fuzz_seeds` replays.";
 
 /// Options of `cargo xtask fuzz`.
 #[derive(clap::Args)]

@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn lost_binds() -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["test", "--locked", "--package", "testkit", "--test", "it", "lost_binds::", "--", "--nocapture"])
+        .args(["test", "--locked", "--package", "phalanx-testkit", "--test", "it", "lost_binds::", "--", "--nocapture"])
         .env("PHALANX_EVERY_BIND", "1")
         .current_dir(crate::repository_root()?)
         .status()

@@ -147,13 +147,13 @@ fn check_layering(root: &Path) -> anyhow::Result<Vec<String>> {
     let rank: BTreeMap<&str, usize> = LAYERS.iter().enumerate().map(|(rank, name)| (*name, rank)).collect();
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
-        let name = package["name"].as_str().unwrap_or_default();
+        let name = crate_folder(&package["name"]);
         let Some(own) = rank.get(name) else {
             findings.push(format!("crates/{name}: not in the list of rooms (xtask tidy, LAYERS)"));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let used = dependency["name"].as_str().unwrap_or_default();
+            let used = crate_folder(&dependency["name"]);
             let is_dev = dependency["kind"].as_str() == Some("dev");
             if !is_dev && rank.get(used).is_some_and(|other| other >= own) {
                 findings.push(format!("crates/{name}/Cargo.toml: uses {used}, which lies below it"));
@@ -161,6 +161,12 @@ fn check_layering(root: &Path) -> anyhow::Result<Vec<String>> {
         }
     }
     Ok(findings)
+}
+
+/// The folder of a package below `crates`: packages are named `phalanx-…`, folders are not.
+fn crate_folder(package: &Value) -> &str {
+    let name = package.as_str().unwrap_or_default();
+    name.strip_prefix("phalanx-").unwrap_or(name)
 }
 
 fn check_rust_file(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {

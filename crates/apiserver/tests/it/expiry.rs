@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use apiserver::Identity;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;
+use phalanx_apiserver::Identity;
 use serde_json::{Value, json};
 use store::{Disk, DiskOptions, HistoryLimits, Store};
 use tokio::time::{Instant, sleep};

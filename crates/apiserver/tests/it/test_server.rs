@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use api::gates::Gates;
 use api::{Clock, Random, Timestamp};
-use apiserver::{ApiServer, BootstrapError, Config, Identity};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
+use phalanx_apiserver::{ApiServer, BootstrapError, Config, Identity};
 use serde_json::{Value, json};
 use store::{Committer, HistoryLimits, Store, WriterThread};
 use tokio::time::Instant;
@@ -109,7 +109,7 @@ impl TestServer {
     }
 
     /// A request as a plain HTTP client would send it.
-    pub async fn send(&self, request: Request<Bytes>) -> Response<apiserver::Body> {
+    pub async fn send(&self, request: Request<Bytes>) -> Response<phalanx_apiserver::Body> {
         self.server.clone().oneshot(request.map(http_body_util::Full::new)).await.unwrap()
     }
 
@@ -138,7 +138,7 @@ impl TestServer {
 }
 
 /// Code, answer, and the texts of the warnings.
-pub async fn read_response(response: Response<apiserver::Body>) -> (StatusCode, Value, Vec<String>) {
+pub async fn read_response(response: Response<phalanx_apiserver::Body>) -> (StatusCode, Value, Vec<String>) {
     let code = response.status();
     let text = |header: &http::HeaderValue| {
         let quoted = header.to_str().unwrap().strip_prefix("299 - \"").unwrap().strip_suffix('"').unwrap();

@@ -1,7 +1,7 @@
 //! Pods that change hands: adopted by selector, let go when their labels change, never counted twice.
 
 use api::views::{Condition, ObjectKey, PodView, View};
-use controllers::job::job_params::TRACKING_FINALIZER;
+use phalanx_controllers::job::job_params::TRACKING_FINALIZER;
 use runtime::PatchKind;
 use runtime::request::{patch, post};
 use serde_json::json;

@@ -11,10 +11,10 @@ use api::views::{
 };
 use api::{Clock, Random, Timestamp};
 use apiserver::{ApiServer, Identity};
-use controllers::job::job_params::TRACKING_FINALIZER;
-use controllers::{gc, job, podgroup_protection};
 use futures::FutureExt;
 use kube::Client;
+use phalanx_controllers::job::job_params::TRACKING_FINALIZER;
+use phalanx_controllers::{gc, job, podgroup_protection};
 use runtime::request;
 use runtime::{Cache, ListWatchConfig, PatchKind, Recorder, TokioClock, list_and_watch};
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ async fn with_restarts<F: Future<Output = ()>>(lives: Option<Random>, test: impl
 }
 
 async fn run_controllers(cluster: TestControllers, clock: Arc<dyn Clock>, recorder: Recorder) {
-    let metrics = controllers::Metrics::default();
+    let metrics = phalanx_controllers::Metrics::default();
     let collector = gc::GcContext::new(cluster.client.clone(), metrics.clone())
         .with_cache(&cluster.jobs)
         .with_cache(&cluster.pods)

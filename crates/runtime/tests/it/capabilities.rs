@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::Random;
 use api::views::{PodGroupView, View, WorkloadView};
-use runtime::{Capabilities, Reachability};
+use phalanx_runtime::{Capabilities, Reachability};
 use tokio::time::timeout;
 
 use crate::fake_server::FakeServer;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use api::views::{NodeView, PodView, View};
 use http::Request;
 use kube::client::Body;
-use runtime::request::Connection;
-use runtime::{Cache, ListWatchConfig, Reachability, list_and_watch, reconnecting};
+use phalanx_runtime::request::Connection;
+use phalanx_runtime::{Cache, ListWatchConfig, Reachability, list_and_watch, reconnecting};
 use tokio::time::{Instant, timeout};
 
 use crate::fake_server::{FakeServer, WatchEnd};

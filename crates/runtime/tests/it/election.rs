@@ -11,8 +11,8 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use kube::Client;
 use kube::client::Body;
-use runtime::TokioClock;
-use runtime::election::{Election, ElectionSettings, Fence, LeadershipState, release_lease};
+use phalanx_runtime::TokioClock;
+use phalanx_runtime::election::{Election, ElectionSettings, Fence, LeadershipState, release_lease};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -153,16 +153,16 @@ async fn a_process_that_slept_finds_its_fence_closed_before_any_timer_has_run() 
     let server = LeaseServer::default();
     let mut first = Candidate::start(&server, "first", 1);
     let fenced = first.fence.wrap(first.client.clone());
-    let write = async || runtime::request::put(&fenced, "/any", &json!({})).await;
+    let write = async || phalanx_runtime::request::put(&fenced, "/any", &json!({})).await;
     let refused = write().await.unwrap_err();
-    assert!(runtime::failure::message(&refused).contains("does not hold its lease"), "{refused}");
+    assert!(phalanx_runtime::failure::message(&refused).contains("does not hold its lease"), "{refused}");
     first.wait_for(LeadershipState::Leading(1), 2).await;
     assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Api(_))), "it reached the server");
     // `advance` moves the clock at once, as a stopped process would see it.
     advance(Duration::from_secs(11)).await;
     assert!(!first.fence.is_open());
     assert!(write().await.is_err_and(|error| matches!(error, kube::Error::Service(_))), "it stayed here");
-    assert!(runtime::request::get(&fenced, "/any").await.is_ok(), "reading does no harm");
+    assert!(phalanx_runtime::request::get(&fenced, "/any").await.is_ok(), "reading does no harm");
 }
 
 /// A write that began just before the fence closed had the 15 s of every request, and the lease only 5 s more.
@@ -180,7 +180,7 @@ async fn a_write_without_an_answer_is_given_up_before_the_lease_can_pass_to_anot
     let mut writes = tokio::task::JoinSet::new();
     while first.fence.is_open() {
         let fenced = fenced.clone();
-        writes.spawn(async move { (runtime::request::put(&fenced, "/any", &json!({})).await, Instant::now()) });
+        writes.spawn(async move { (phalanx_runtime::request::put(&fenced, "/any", &json!({})).await, Instant::now()) });
         sleep(Duration::from_millis(100)).await;
     }
     second.wait_for(LeadershipState::Leading(1), 10).await;
@@ -189,7 +189,7 @@ async fn a_write_without_an_answer_is_given_up_before_the_lease_can_pass_to_anot
     while let Some(ended) = writes.join_next().await {
         let (answer, at) = ended.unwrap();
         assert!(at + Duration::from_secs(2) < led_at, "given up at {at:?}, another leads since {led_at:?}");
-        assert!(runtime::failure::message(&answer.unwrap_err()).contains("lease"), "it says why");
+        assert!(phalanx_runtime::failure::message(&answer.unwrap_err()).contains("lease"), "it says why");
     }
 }
 
@@ -203,7 +203,7 @@ async fn a_slow_write_goes_on_while_the_lease_is_renewed() {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("{}")))
     });
     let fenced = first.fence.wrap(Client::new(slow, "default"));
-    let write = async || runtime::request::put(&fenced, "/any", &json!({})).await;
+    let write = async || phalanx_runtime::request::put(&fenced, "/any", &json!({})).await;
     assert!(write().await.is_ok());
     let (write, ()) = tokio::join!(write(), async {
         sleep(Duration::from_secs(1)).await;

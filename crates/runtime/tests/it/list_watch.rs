@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::Revision;
 use api::views::{ObjectKey, PodView};
-use runtime::{Cache, Cursor, ListWatchConfig, list_and_watch};
+use phalanx_runtime::{Cache, Cursor, ListWatchConfig, list_and_watch};
 use tokio::time::{Instant, timeout};
 
 use crate::fake_server::FakeServer;
@@ -223,7 +223,8 @@ async fn a_server_that_is_away_is_asked_again_with_growing_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_kind_that_is_not_served_there_is_nothing_until_it_is() {
-    let (server, reach, cache) = (FakeServer::default(), runtime::Reachability::default(), Cache::<PodView>::new(&[]));
+    let (server, reach, cache) =
+        (FakeServer::default(), phalanx_runtime::Reachability::default(), Cache::<PodView>::new(&[]));
     server.reply(404, "404 page not found");
     server.reply(200, &list(7, "", &[pod("a", 5)]));
     let watch = server.reply_watch();
@@ -245,7 +246,7 @@ async fn of_a_kind_that_is_not_served_there_is_nothing_until_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_out_of_reach_is_known_and_known_to_be_back() {
-    let (server, reach) = (FakeServer::default(), runtime::Reachability::default());
+    let (server, reach) = (FakeServer::default(), phalanx_runtime::Reachability::default());
     server.reply(503, "");
     server.reply(200, &list(7, "", &[]));
     let _watch = server.reply_watch();
@@ -291,7 +292,7 @@ async fn a_cache_catches_up_with_one_object_by_waiting_or_by_a_list() {
     assert_eq!(world.changes(1).await, "+a");
     world.server.take_requests();
     let (client, key) = (world.server.client(), ObjectKey::new("ns", "a"));
-    let catch_up = || runtime::request::catch_up(&client, &world.cache, &key);
+    let catch_up = || phalanx_runtime::request::catch_up(&client, &world.cache, &key);
 
     world.server.reply(200, &pod("a", 5));
     catch_up().await.unwrap();
@@ -347,13 +348,16 @@ async fn a_list_and_a_watch_without_an_answer_are_asked_for_again() {
 async fn a_request_without_an_answer_ends_and_says_so() {
     let server = FakeServer::default();
     let began = Instant::now();
-    let error = runtime::request::get(&server.client(), "/version").await.unwrap_err();
-    assert_eq!(began.elapsed(), runtime::request::DEADLINE);
-    assert_eq!(runtime::failure::message(&error), "no answer within 15 s");
-    assert!(runtime::is_retriable(&error) && runtime::is_uncertain(&error), "it may have been done or not");
+    let error = phalanx_runtime::request::get(&server.client(), "/version").await.unwrap_err();
+    assert_eq!(began.elapsed(), phalanx_runtime::request::DEADLINE);
+    assert_eq!(phalanx_runtime::failure::message(&error), "no answer within 15 s");
+    assert!(
+        phalanx_runtime::is_retriable(&error) && phalanx_runtime::is_uncertain(&error),
+        "it may have been done or not"
+    );
     // An answer that begins and does not end is none.
     let _never = server.reply_watch();
     let began = Instant::now();
-    assert!(runtime::request::get(&server.client(), "/version").await.is_err());
-    assert_eq!(began.elapsed(), runtime::request::DEADLINE);
+    assert!(phalanx_runtime::request::get(&server.client(), "/version").await.is_err());
+    assert_eq!(began.elapsed(), phalanx_runtime::request::DEADLINE);
 }

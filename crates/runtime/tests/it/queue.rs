@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use phalanx_runtime::{Backoff, QueueMetrics, WorkQueue};
 use prometheus_client::registry::Registry;
-use runtime::{Backoff, QueueMetrics, WorkQueue};
 use tokio::time::{Instant, timeout};
 
 fn queue() -> WorkQueue<&'static str> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Random, Timestamp};
-use runtime::{EventKind, ObjectRef, Recorder, TokioClock};
+use phalanx_runtime::{EventKind, ObjectRef, Recorder, TokioClock};
 use serde_json::Value;
 
 use crate::fake_server::FakeServer;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::views::ObjectKey;
-use scheduler::Config;
+use phalanx_scheduler::Config;
 use scheduler_core::PriorityMismatch;
 
 use crate::small_server::SmallServer;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use phalanx_scheduler::{Config, Metrics};
 use prometheus_client::registry::Registry;
-use scheduler::{Config, Metrics};
 
 use crate::small_server::SmallServer;
 use crate::walks::{settle, start_counting};

@@ -1,6 +1,6 @@
 //! Nodes that were given more pods than they have room for: this server looks at no bind.
 
-use scheduler::Config;
+use phalanx_scheduler::Config;
 
 use crate::small_server::SmallServer;
 use crate::walks::{settle, start};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::views::ObjectKey;
-use scheduler::{Config, CoreMode, NoScheduler, Query, QueryResponse, SchedulerHandle};
+use phalanx_scheduler::{Config, CoreMode, NoScheduler, Query, QueryResponse, SchedulerHandle};
 use scheduler_core::{QueueStatus, RemedyStatus, Unit};
 use serde_json::Value;
 

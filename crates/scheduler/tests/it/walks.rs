@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use api::views::ObjectKey;
 use api::{Random, Timestamp};
+use phalanx_scheduler::{BindMonitor, Config, CoreMode, Metrics, SchedulerContext, SchedulerHandle, run};
 use runtime::{Cache, Recorder, TokioClock};
-use scheduler::{BindMonitor, Config, CoreMode, Metrics, SchedulerContext, SchedulerHandle, run};
 use scheduler_core::{Unit, UnsupportedTerms};
 use serde_json::json;
 

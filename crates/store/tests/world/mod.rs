@@ -6,7 +6,7 @@ pub mod power;
 use std::sync::Arc;
 
 use api::{Revision, Timestamp};
-use store::{Document, ObjectWrite, Op, Precondition, Store, StoreKey, StoredMeta, StoredObject, WriteRefusal};
+use phalanx_store::{Document, ObjectWrite, Op, Precondition, Store, StoreKey, StoredMeta, StoredObject, WriteRefusal};
 
 /// What documents begin with: enough text that they are packed when they have come to rest.
 fn filled_head() -> String {
