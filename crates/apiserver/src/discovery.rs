@@ -1,18 +1,24 @@
-//! What is served, told to clients: group by group as ever, and in one document as newer clients ask for it.
+//! What the server says about itself: discovery, OpenAPI, and the extension API.
+//!
+//! In: the resources that are served. Out: documents built once at start. This file is discovery: a document for each
+//! group and version, and the aggregated form that newer clients request.
 
 mod aggregated; // one document for all groups
 mod legacy; // a document for each group and version
+pub(crate) mod openapi; // the API as OpenAPI documents
+pub(crate) mod static_document; // documents made once, served with an ETag
+pub(crate) mod extension_api; // other components of the process, below a path of their own
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, Response};
 
-use crate::body::Body;
-use crate::negotiation::{self, MediaRange};
-use crate::resource::Resource;
-use crate::static_document::StaticDocument;
-use crate::status::{ApiResult, Status};
+use crate::discovery::static_document::StaticDocument;
+use crate::request::negotiation::{self, MediaRange};
+use crate::resources::resource::Resource;
+use crate::response::body::Body;
+use crate::response::status::{ApiResult, Status};
 
 /// Every discovery document.
 pub(crate) struct Discovery {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::body::Body;
+use crate::response::body::Body;
 
 /// What is known about the health of the process; whoever runs a part reports on it. Clones are the same.
 #[derive(Clone, Default)]

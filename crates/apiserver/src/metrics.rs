@@ -14,9 +14,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use store::{ListQuery, Store};
 
-use crate::body::Body;
 use crate::request::Verb;
-use crate::resource::Resource;
+use crate::resources::resource::Resource;
+use crate::response::body::Body;
 
 /// Upstream's buckets of request durations, in seconds.
 const DURATION_BUCKETS: [f64; 23] = [

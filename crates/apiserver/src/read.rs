@@ -1,4 +1,13 @@
 //! Reads: stored bytes, put side by side. Objects are not decoded, unless a table is made of them.
+//!
+//! In: a get, list or watch with its options. Out: stored objects in the representation and version that was requested.
+//! Promises: a list is one revision; a watch is ordered and complete, or ends with 410.
+
+pub(crate) mod watch; // events as a stream of lines
+pub(crate) mod selection; // labels, fields and namespace that objects must have
+pub(crate) mod versions; // stored bytes in the requested version
+pub(crate) mod representation; // objects, their metadata alone, or rows of a table
+pub mod table; // objects as rows for people
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +19,12 @@ use futures::stream;
 use http::{Response, StatusCode};
 use store::{ListPage, ListQuery, StoredObject};
 
-use crate::body::Body;
-use crate::representation::ResponseEncoder;
+use crate::read::representation::ResponseEncoder;
+use crate::read::selection::Selection;
 use crate::request::VersionMatch;
-use crate::selection::Selection;
+use crate::response::body::Body;
+use crate::response::status::{ApiResult, Status};
 use crate::server::{Call, json_response};
-use crate::status::{ApiResult, Status};
 use crate::write;
 
 /// How long a read waits for the store to reach the version it asks for.

@@ -1,5 +1,10 @@
 //! The kinds that are served, one file each.
+//!
+//! In: the feature gates. Out: one `Resource` value per kind.
+//! Promises: the pipeline knows a kind only by its `Resource`; nothing else matches on a kind.
 
+pub mod resource; // what the pipeline knows about a kind
+pub mod object; // a document of any kind
 mod composite_pod_groups;
 mod cron_jobs;
 mod events;
@@ -18,7 +23,7 @@ mod properties; // what holds for every kind
 use api::gates::{Gate, Gates};
 
 use crate::request::Propagation;
-use crate::resource::{Resource, Strategy};
+use crate::resources::resource::{Resource, Strategy};
 
 /// Every kind, save those that a gate keeps away.
 pub(crate) fn all(gates: &Gates) -> Vec<Resource> {

@@ -21,21 +21,23 @@ use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use crate::audit::{AuditEntry, AuditSink};
-use crate::block_in_place::{self, BlockInPlace};
-use crate::body::Body;
-use crate::capacity::Capacity;
 use crate::discovery::Discovery;
-use crate::expiry::EVENT_TTL;
-use crate::extension_api::{self, ExtensionHandler};
+use crate::discovery::extension_api::{self, ExtensionHandler};
+use crate::discovery::openapi::{OpenApi, OpenApi2};
 use crate::health::Health;
-use crate::identity::{ANONYMOUS, Identity, IdentityService};
 use crate::metrics::{ExtraMetrics, Metrics};
-use crate::negotiation::{self, ExpectedKind, Representation};
-use crate::openapi::{OpenApi, OpenApi2};
+use crate::read::watch;
+use crate::request::block_in_place::{self, BlockInPlace};
+use crate::request::identity::{ANONYMOUS, Identity, IdentityService};
+use crate::request::negotiation::{self, ExpectedKind, Representation};
 use crate::request::{self, RequestInfo, RequestOptions, Route, Verb};
-use crate::resource::{Resource, Subresource};
-use crate::status::{ApiResult, Status};
-use crate::{binding, delete, eviction, patch, read, resources, watch, write};
+use crate::resources::resource::{Resource, Subresource};
+use crate::response::body::Body;
+use crate::response::status::{ApiResult, Status};
+use crate::write::capacity::Capacity;
+use crate::write::expiry::EVENT_TTL;
+use crate::write::{binding, delete, eviction, patch};
+use crate::{read, resources, write};
 
 /// The largest body that is read, as upstream.
 pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;

@@ -1,7 +1,21 @@
 //! A write from start to end; the same steps for every kind. Read this first.
 //!
-//! decode → draft spellings → strict check → conversion → defaults → mutating admission → prepare → validate → validating admission →
-//! commit.
+//! decode → draft spellings → strict check → conversion → defaults → mutating admission → prepare → validate →
+//! validating admission → commit.
+//!
+//! In: a request that creates, changes or deletes. Out: the stored object, or a `Status` with every cause.
+//! Promises: a patch, a binding and an eviction go through the same steps as an update; what fails leaves no trace.
+
+pub(crate) mod metadata; // the metadata that only the server sets
+pub(crate) mod admission; // rules that read the rest of the cluster
+pub(crate) mod encode; // object → stored bytes
+pub(crate) mod patch; // merge patches and JSON patches
+mod strategic_merge; // merge patches that know the structure of the kind
+pub(crate) mod delete; // deletion: at once, graceful, or pending on finalizers
+pub(crate) mod binding; // `pods/NAME/binding`
+pub(crate) mod eviction; // `pods/NAME/eviction`
+pub(crate) mod capacity; // how much of every node is allocated
+pub(crate) mod expiry; // objects with a time to live
 
 use std::sync::Arc;
 
@@ -11,16 +25,17 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use store::{ObjectWrite, Op, Precondition, StoredMeta, StoredObject, WriteRefusal};
 
-use crate::admission::{self, Attributes, Operation};
-use crate::body::Body;
-use crate::metadata::{self, NameSource};
-use crate::negotiation::ExpectedKind;
-use crate::object::ApiObject;
-use crate::representation::ResponseEncoder;
-use crate::resource::{Subresource, ValidationResult};
+use crate::read::representation::ResponseEncoder;
+use crate::read::versions;
+use crate::request::negotiation::ExpectedKind;
+use crate::request::strict;
+use crate::resources::object::ApiObject;
+use crate::resources::resource::{Subresource, ValidationResult};
+use crate::response::body::Body;
+use crate::response::status::{ApiResult, Status};
 use crate::server::{Call, json_response};
-use crate::status::{ApiResult, Status};
-use crate::{encode, strict, versions};
+use crate::write::admission::{Attributes, Operation};
+use crate::write::metadata::NameSource;
 
 /// How many names are drawn before a create gives up.
 const MAX_NAME_ATTEMPTS: usize = 8;

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ServedGroup, ServedVersion};
-use crate::resource::Resource;
+use crate::resources::resource::Resource;
 
 /// The group of the form.
 pub(super) const GROUP: &str = "apidiscovery.k8s.io";

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ServedGroup, ServedVersion};
-use crate::resource::{Resource, Subresource};
+use crate::resources::resource::{Resource, Subresource};
 
 /// Every document with its path.
 pub(super) fn documents(groups: &[ServedGroup<'_>]) -> Vec<(String, Value)> {

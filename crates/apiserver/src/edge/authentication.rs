@@ -5,7 +5,7 @@ use rustls::pki_types::CertificateDer;
 use subtle::ConstantTimeEq;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::identity::Identity;
+use crate::request::identity::Identity;
 
 const AUTHENTICATED: &str = "system:authenticated";
 

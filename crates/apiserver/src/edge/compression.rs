@@ -11,7 +11,7 @@ use futures::stream;
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body_util::BodyExt;
 
-use crate::body::Body;
+use crate::response::body::Body;
 use crate::server::LongRunning;
 
 /// Answers from this size on are compressed, as upstream.

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::edge::EdgeLimits;
 use crate::request::{self, Route, Verb};
-use crate::status::Status;
+use crate::response::status::Status;
 
 /// A request's right to be under way, given back when it is dropped.
 pub(super) type InFlightPermit = OwnedSemaphorePermit;

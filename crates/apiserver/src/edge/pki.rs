@@ -13,7 +13,7 @@ use store::disk::directory;
 
 use crate::edge::pki::certificate_pair::CertificatePair;
 use crate::edge::private_file;
-use crate::identity::Identity;
+use crate::request::identity::Identity;
 
 /// Names that the server's certificate always bears.
 const NAMES: [&str; 6] =

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::watch;
 
-use crate::body::Body;
 use crate::edge::activity::RequestGuard;
 use crate::edge::in_flight::InFlightPermit;
+use crate::response::body::Body;
 
 /// Frames are handed on in pieces of this size. HTTP/2 takes a frame whole before it asks whether the client has room,
 /// so a large frame would look taken when it is not.

@@ -14,15 +14,15 @@ use http::{Method, Request, Response, header};
 use tokio::sync::watch;
 use tower::{BoxError, Service};
 
-use crate::body::Body;
 use crate::edge::activity::ConnectionActivity;
 use crate::edge::in_flight::{InFlightLimiter, InFlightPermit};
 use crate::edge::response_body::ResponseBody;
 use crate::edge::slots::Slot;
 use crate::edge::{EdgeLimits, authentication, compression, request_body};
-use crate::identity::Identity;
+use crate::request::identity::Identity;
+use crate::response::body::Body;
+use crate::response::status::Status;
 use crate::server::{ApiServer, LongRunning};
-use crate::status::Status;
 
 /// What anybody may ask.
 const UNAUTHENTICATED_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/version/"];

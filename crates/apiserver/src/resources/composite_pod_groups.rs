@@ -6,8 +6,8 @@ use api::scheduling::{defaults, prepare};
 use k8s_openapi::api::scheduling::v1alpha3::CompositePodGroup;
 use serde::Deserialize;
 
-use crate::resource::{Resource, Strategy, Subresource};
-use crate::table;
+use crate::read::table;
+use crate::resources::resource::{Resource, Strategy, Subresource};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {

@@ -5,9 +5,9 @@ use api::batch::{cron_job, workload_ref};
 use api::conversion;
 
 use super::jobs::name_warning;
-use crate::object::ApiObject;
-use crate::resource::{Resource, Strategy, Subresource};
-use crate::table;
+use crate::read::table;
+use crate::resources::object::ApiObject;
+use crate::resources::resource::{Resource, Strategy, Subresource};
 
 /// Where the spec of the Jobs stands.
 const JOB_SPEC: &str = "/spec/jobTemplate/spec";

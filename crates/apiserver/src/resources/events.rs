@@ -3,9 +3,9 @@
 use api::conversion;
 use api::core::{defaults, validation};
 
-use crate::object::ApiObject;
-use crate::resource::{Resource, Strategy};
-use crate::table;
+use crate::read::table;
+use crate::resources::object::ApiObject;
+use crate::resources::resource::{Resource, Strategy};
 
 const STRATEGY: Strategy = Strategy {
     defaults: |event, gates| defaults::set_event_defaults(event.document_mut(), gates),

@@ -4,10 +4,10 @@ use api::batch::{defaults, prepare, validation, workload_ref};
 use api::conversion;
 use api::metadata::names;
 
-use crate::object::ApiObject;
+use crate::read::table;
 use crate::request::Propagation;
-use crate::resource::{Resource, Strategy, Subresource};
-use crate::table;
+use crate::resources::object::ApiObject;
+use crate::resources::resource::{Resource, Strategy, Subresource};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {

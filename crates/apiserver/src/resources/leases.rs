@@ -2,8 +2,8 @@
 
 use api::coordination;
 
-use crate::resource::{Resource, Strategy};
-use crate::table;
+use crate::read::table;
+use crate::resources::resource::{Resource, Strategy};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {

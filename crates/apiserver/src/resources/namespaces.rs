@@ -3,9 +3,9 @@
 use api::core::{defaults, validation};
 use serde_json::{Value, json};
 
-use crate::object::ApiObject;
-use crate::resource::{Resource, Strategy, Subresource};
-use crate::table;
+use crate::read::table;
+use crate::resources::object::ApiObject;
+use crate::resources::resource::{Resource, Strategy, Subresource};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {

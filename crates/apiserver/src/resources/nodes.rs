@@ -3,8 +3,8 @@
 use api::core::{defaults, validation};
 use serde_json::Value;
 
-use crate::resource::{Resource, Strategy, Subresource};
-use crate::table;
+use crate::read::table;
+use crate::resources::resource::{Resource, Strategy, Subresource};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {

@@ -5,8 +5,8 @@ use api::scheduling::validation::with_transition_times;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::Deserialize;
 
-use crate::resource::{Resource, Strategy, Subresource};
-use crate::table;
+use crate::read::table;
+use crate::resources::resource::{Resource, Strategy, Subresource};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {

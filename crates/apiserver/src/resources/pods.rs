@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodSt
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::object::ApiObject;
-use crate::resource::{Resource, Strategy, Subresource};
-use crate::table;
+use crate::read::table;
+use crate::resources::object::ApiObject;
+use crate::resources::resource::{Resource, Strategy, Subresource};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {

@@ -4,8 +4,8 @@ use api::scheduling::defaults;
 use api::scheduling::validation::priority_class;
 use serde_json::Value;
 
-use crate::resource::{Resource, Strategy};
-use crate::table;
+use crate::read::table;
+use crate::resources::resource::{Resource, Strategy};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {

@@ -9,8 +9,8 @@ use api::{Random, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::object::ApiObject;
-use crate::resource::Resource;
+use crate::resources::object::ApiObject;
+use crate::resources::resource::Resource;
 
 /// Texts that mean something somewhere, and some that never do.
 const TEXTS: [&str; 44] = [

@@ -4,7 +4,7 @@ use api::conversion;
 use api::scheduling::prepare;
 use api::scheduling::validation::workload;
 
-use crate::resource::{Resource, Strategy};
+use crate::resources::resource::{Resource, Strategy};
 
 pub(super) fn resource() -> Resource {
     let strategy = Strategy {

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::edge::pki::PkiError;
-use crate::identity::Identity;
+use crate::request::identity::Identity;
 
 /// A certificate and the key to it.
 #[derive(Clone)]

@@ -1,0 +1,52 @@
+//! The strict check: fields that the schema does not know, fields that stand there twice, and values of the wrong type.
+
+use api::schema;
+
+use crate::request::FieldValidation;
+use crate::resources::object::ApiObject;
+use crate::resources::resource::Resource;
+use crate::response::status::{ApiResult, Status};
+use crate::server::Call;
+
+/// So many fields are named; a refusal is for people.
+const MAX_REPORTED: usize = 100;
+
+/// Tidies a document (unknown fields go, the rest is in its form afterwards) and says so or refuses, as asked. `duplicates` were noticed when it
+/// was read. Values of the wrong type are always refused, all of them at once.
+pub(crate) fn check(
+    call: &Call<'_>,
+    object: &mut ApiObject,
+    duplicates: &[String],
+    warnings: &mut Vec<String>,
+) -> ApiResult<()> {
+    let Call { resource, info, .. } = *call;
+    let findings = schema::check(resource.group, &info.version, resource.kind, object.document_mut());
+    if !findings.type_errors.is_empty() {
+        let texts: Vec<String> = findings.type_errors.iter().take(MAX_REPORTED).map(ToString::to_string).collect();
+        return Err(undecodable(resource, &info.version, &texts.join("; ")));
+    }
+    if findings.unknown.is_empty() && duplicates.is_empty() {
+        return Ok(());
+    }
+    let unknown = findings.unknown.iter().map(|path| format!("unknown field \"{path}\""));
+    let duplicate = duplicates.iter().map(|path| format!("duplicate field \"{path}\""));
+    let mut texts = unknown.chain(duplicate).take(MAX_REPORTED);
+    match info.options.field_validation {
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            warnings.extend(texts);
+            Ok(())
+        }
+        FieldValidation::Strict => {
+            let first = texts.next().unwrap_or_default();
+            let why = texts.fold(format!("strict decoding error: {first}"), |why, text| why + ", " + &text);
+            Err(undecodable(resource, &info.version, &why))
+        }
+    }
+}
+
+/// The refusal of an object that its type cannot hold.
+pub fn undecodable(resource: &Resource, version: &str, why: &str) -> Status {
+    let kind = resource.kind;
+    Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+}

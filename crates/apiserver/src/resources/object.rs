@@ -1,0 +1,168 @@
+//! An object of any kind: its document, with the typed form decoded where a rule needs it.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use store::StoredObject;
+
+use crate::request::duplicates;
+
+/// A document whose top and whose `metadata` are JSON objects.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiObject(Value);
+
+/// Why bytes are no object.
+#[derive(Debug, thiserror::Error)]
+pub enum MalformedObject {
+    /// There is nothing.
+    #[error("the body is empty")]
+    Empty,
+    /// Not JSON, or nested too deeply.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// JSON, but not of the shape `{"metadata": {…}}`.
+    #[error("json: cannot unmarshal {0} into Go value of type {1}")]
+    Shape(&'static str, &'static str),
+}
+
+impl ApiObject {
+    /// Reads a document; a missing `metadata` becomes an empty one. Nesting is bounded by the parser.
+    pub fn parse(bytes: &[u8]) -> Result<ApiObject, MalformedObject> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(MalformedObject::Empty);
+        }
+        ApiObject::new(serde_json::from_slice(bytes)?)
+    }
+
+    /// The same, and the paths of the fields that stand there more than once. The last one counts.
+    pub fn parse_with_duplicates(bytes: &[u8]) -> Result<(ApiObject, Vec<String>), MalformedObject> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(MalformedObject::Empty);
+        }
+        let (document, duplicates) = duplicates::parse(bytes)?;
+        Ok((ApiObject::new(document)?, duplicates))
+    }
+
+    /// Takes a document; a missing `metadata` becomes an empty one.
+    pub fn new(mut document: Value) -> Result<ApiObject, MalformedObject> {
+        let shape = json_type(&document);
+        let Value::Object(top) = &mut document else { return Err(MalformedObject::Shape(shape, "object")) };
+        match top.get("metadata") {
+            Some(Value::Object(_)) => {}
+            None | Some(Value::Null) => drop(top.insert("metadata".to_owned(), Value::Object(Map::new()))),
+            Some(other) => return Err(MalformedObject::Shape(json_type(other), "v1.ObjectMeta")),
+        }
+        Ok(ApiObject(document))
+    }
+
+    /// Reads what the store holds.
+    pub fn from_stored(stored: &StoredObject) -> ApiObject {
+        ApiObject::parse(&stored.bytes()).expect("the store holds only documents that this server wrote")
+    }
+
+    /// The whole document.
+    pub fn document(&self) -> &Value {
+        &self.0
+    }
+
+    /// The whole document, to be changed. It must stay an object with an object `metadata`.
+    pub fn document_mut(&mut self) -> &mut Value {
+        &mut self.0
+    }
+
+    /// The fields at the top.
+    pub fn top(&self) -> &Map<String, Value> {
+        self.0.as_object().expect("an object's document is a JSON object")
+    }
+
+    /// The fields at the top, to be changed.
+    pub fn top_mut(&mut self) -> &mut Map<String, Value> {
+        self.0.as_object_mut().expect("an object's document is a JSON object")
+    }
+
+    /// `metadata`.
+    pub fn metadata(&self) -> &Map<String, Value> {
+        self.0["metadata"].as_object().expect("an object's metadata is a JSON object")
+    }
+
+    /// `metadata`, to be changed.
+    pub fn metadata_mut(&mut self) -> &mut Map<String, Value> {
+        self.0["metadata"].as_object_mut().expect("an object's metadata is a JSON object")
+    }
+
+    /// What stands at the place of a field error: `spec.rules[0].values`.
+    pub fn get_path(&self, path: &str) -> Option<&Value> {
+        let pointer = path.replace(['.', '['], "/").replace(']', "");
+        self.0.pointer(&format!("/{pointer}"))
+    }
+
+    /// A text somewhere in the document; empty when there is none.
+    pub fn text(&self, path: &[&str]) -> &str {
+        path.iter().fold(&self.0, |value, &name| &value[name]).as_str().unwrap_or_default()
+    }
+
+    /// `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.text(&["metadata", "name"])
+    }
+
+    /// `metadata.namespace`.
+    pub fn namespace(&self) -> &str {
+        self.text(&["metadata", "namespace"])
+    }
+
+    /// `metadata.uid`.
+    pub fn uid(&self) -> &str {
+        self.text(&["metadata", "uid"])
+    }
+
+    /// `metadata.finalizers`.
+    pub fn finalizers(&self) -> impl Iterator<Item = &str> {
+        self.0["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// Whether deletion was asked for.
+    pub fn is_deleting(&self) -> bool {
+        self.metadata().contains_key("deletionTimestamp")
+    }
+
+    /// The typed form. Fails when a value has a form that the type cannot hold.
+    pub fn typed<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        T::deserialize(&self.0)
+    }
+
+    /// The typed form of one part; its default when the part is missing.
+    pub fn typed_part<'a, T: Deserialize<'a> + Default>(&'a self, part: &str) -> Result<T, serde_json::Error> {
+        self.0.get(part).map_or_else(|| Ok(T::default()), T::deserialize)
+    }
+
+    /// Sets a field at the top from `other`, or removes it when `other` has none.
+    pub fn copy_field_from(&mut self, other: &ApiObject, part: &str) {
+        if self.top().get(part) == other.top().get(part) {
+            return;
+        }
+        match other.top().get(part) {
+            Some(value) => drop(self.top_mut().insert(part.to_owned(), value.clone())),
+            None => drop(self.top_mut().remove(part)),
+        }
+    }
+
+    /// Sets a field of the metadata from `other`, or removes it when `other` has none.
+    pub fn copy_metadata_field_from(&mut self, other: &ApiObject, field: &str) {
+        match other.metadata().get(field) {
+            Some(value) => drop(self.metadata_mut().insert(field.to_owned(), value.clone())),
+            None => drop(self.metadata_mut().remove(field)),
+        }
+    }
+}
+
+/// What the API calls the type of a JSON value.
+fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

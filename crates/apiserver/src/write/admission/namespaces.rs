@@ -1,0 +1,37 @@
+//! The life of namespaces: nothing is made in one that is not there or on its way out, and some never go.
+
+use store::StoredObject;
+
+use super::{Attributes, Operation, is_resource};
+use crate::resources::object::ApiObject;
+use crate::response::status::{ApiResult, Status};
+use crate::server::Call;
+
+/// Namespaces that the system itself lives in.
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
+
+/// An object is made only in a namespace that is there and stays.
+pub(super) fn require_active_namespace(attributes: &Attributes<'_>, object: &mut ApiObject) -> ApiResult<()> {
+    let call = attributes.call;
+    if attributes.operation != Operation::Create || !call.resource.namespaced {
+        return Ok(());
+    }
+    let namespaces = call.state.resource("", "namespaces").expect("namespaces are served");
+    let name = call.namespace();
+    match call.state.store.get(&namespaces.key("", name)) {
+        None => Err(Status::not_found(namespaces, name)),
+        Some(namespace) if namespace.meta.deleting => {
+            Err(Status::namespace_terminating(call.resource, object.name(), name))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Some namespaces cannot be deleted.
+pub(super) fn validate_delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
+    let name = stored.key.name.as_str();
+    if is_resource(call, "", "namespaces") && IMMORTAL.contains(&name) {
+        return Err(Status::forbidden(call.resource, name, "this namespace may not be deleted"));
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Priority: pods and groups name a class, and have its priority; without a name they have the default.
+
+use std::fmt::Display;
+
+use api::gates::Gate;
+use api::scheduling::validation::priority_class::SYSTEM_CLASSES;
+use serde::Deserialize;
+use serde_json::Value;
+use store::{ListQuery, StoredObject};
+
+use super::{Attributes, Operation, is_resource};
+use crate::read::selection::stored_field;
+use crate::resources::object::ApiObject;
+use crate::resources::resource::Resource;
+use crate::response::status::{ApiResult, Status};
+use crate::server::Call;
+
+/// A class as far as admission reads it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PriorityClass {
+    #[serde(default)]
+    value: i32,
+    #[serde(default = "preempts")]
+    preemption_policy: String,
+    #[serde(skip)]
+    name: String,
+}
+
+const PREEMPTS: &str = "PreemptLowerPriority";
+
+fn preempts() -> String {
+    PREEMPTS.to_owned()
+}
+
+/// A kind of group that has a priority: its plural, what messages call it, and the gate without which it has none.
+struct GroupKind(&'static str, &'static str, Gate);
+
+const GROUP_KINDS: [GroupKind; 2] = [
+    GroupKind("podgroups", "pod group", Gate::GenericWorkload),
+    GroupKind("compositepodgroups", "composite pod group", Gate::CompositePodGroup),
+];
+
+/// The class of this name; without a name the global default (the lowest of several), or priority 0.
+fn class_of(call: &Call<'_>, object: &ApiObject) -> ApiResult<PriorityClass> {
+    let name = object.text(&["spec", "priorityClassName"]);
+    let nothing = || PriorityClass { value: 0, preemption_policy: preempts(), name: String::new() };
+    if name.is_empty() {
+        return Ok(global_defaults(call).into_iter().min_by_key(|class| class.value).unwrap_or_else(nothing));
+    }
+    if let Some(stored) = call.state.store.get(&priority_classes(call).key("", name)) {
+        return Ok(read_class(&stored));
+    }
+    let why = format!("no PriorityClass with name {name} was found");
+    Err(Status::forbidden(call.resource, object.name(), &why))
+}
+
+fn priority_classes<'a>(call: &Call<'a>) -> &'a Resource {
+    call.state.resource("scheduling.k8s.io", "priorityclasses").expect("priority classes are served")
+}
+
+fn global_defaults(call: &Call<'_>) -> Vec<PriorityClass> {
+    let query = ListQuery::all(&priority_classes(call).store_name);
+    let listed = call.state.store.list(&query, &mut |stored| stored_field(&stored.meta, "globalDefault") == "true");
+    listed.expect("the present is never gone").items.iter().map(|stored| read_class(stored)).collect()
+}
+
+fn read_class(stored: &StoredObject) -> PriorityClass {
+    let class: PriorityClass = serde_json::from_slice(&stored.bytes()).expect("a stored class was judged");
+    PriorityClass { name: stored.key.name.clone(), ..class }
+}
+
+/// A pod's priority is that of its class, never its own word.
+pub(super) fn admit_pod(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
+    let call = attributes.call;
+    if !is_resource(call, "", "pods") || !pod.document()["spec"].is_object() {
+        return Ok(());
+    }
+    match (attributes.operation, attributes.old) {
+        (Operation::Create, _) => {}
+        (Operation::Update, Some(old)) => {
+            for field in ["priority", "preemptionPolicy"] {
+                if pod.document()["spec"][field].is_null() && !old.document()["spec"][field].is_null() {
+                    pod.document_mut()["spec"][field] = old.document()["spec"][field].clone();
+                }
+            }
+            return Ok(());
+        }
+        _ => return Ok(()),
+    }
+    let class = class_of(call, pod)?;
+    let refuse = |field: &str, given: &Value, computed: &dyn Display| {
+        let why = not_provided(field, given, "pod", computed);
+        Err(Status::forbidden(call.resource, pod.name(), &why))
+    };
+    let spec = &pod.document()["spec"];
+    if !spec["priority"].is_null() && spec["priority"] != class.value {
+        return refuse("integer value of priority", &spec["priority"], &class.value);
+    }
+    let policy = class.preemption_policy.as_str();
+    if !spec["preemptionPolicy"].is_null() && spec["preemptionPolicy"] != policy {
+        return refuse("string value of PreemptionPolicy", &spec["preemptionPolicy"], &policy);
+    }
+    write_class(pod, &class, true);
+    Ok(())
+}
+
+/// A group's priority is that of its class; a given one must agree with it.
+pub(super) fn admit_group(attributes: &Attributes<'_>, group: &mut ApiObject) -> ApiResult<()> {
+    let call = attributes.call;
+    let known = GROUP_KINDS.iter().find(|kind| is_resource(call, "scheduling.k8s.io", kind.0));
+    let Some(GroupKind(_, kind, gate)) = known.filter(|_| attributes.operation == Operation::Create) else {
+        return Ok(());
+    };
+    let gates = &call.state.gates;
+    if !gates.enabled(*gate) || !group.document()["spec"].is_object() {
+        return Ok(());
+    }
+    let class = class_of(call, group)?;
+    let spec = &group.document()["spec"];
+    if !spec["priority"].is_null() && spec["priority"] != class.value {
+        let why = format!(
+            "priority set in the {kind} ({}) must match the priority computed ({}) based on the priority class set in \
+             the spec",
+            spec["priority"], class.value
+        );
+        return Err(Status::forbidden(call.resource, group.name(), &why));
+    }
+    let with_policy = gates.enabled(Gate::PodGroupPreemptionPolicy);
+    let (given, policy) = (&spec["preemptionPolicy"], class.preemption_policy.as_str());
+    if with_policy && !given.is_null() && given != policy {
+        let why = not_provided("string value of PreemptionPolicy", given, kind, &policy);
+        return Err(Status::forbidden(call.resource, group.name(), &why));
+    }
+    write_class(group, &class, with_policy);
+    Ok(())
+}
+
+/// What is said of a field that only the class decides.
+fn not_provided(field: &str, given: &Value, kind: &str, computed: &dyn Display) -> String {
+    let given = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+    format!(
+        "the {field} ({given}) must not be provided in {kind} spec; priority admission controller computed {computed} \
+         from the given PriorityClass name"
+    )
+}
+
+fn write_class(object: &mut ApiObject, class: &PriorityClass, with_policy: bool) {
+    let spec = &mut object.document_mut()["spec"];
+    spec["priority"] = class.value.into();
+    if !class.name.is_empty() {
+        spec["priorityClassName"] = class.name.as_str().into();
+    }
+    if with_policy {
+        spec["preemptionPolicy"] = class.preemption_policy.as_str().into();
+    }
+}
+
+/// The system's own classes stay.
+pub(super) fn validate_delete(call: &Call<'_>, stored: &StoredObject) -> ApiResult<()> {
+    let name = stored.key.name.as_str();
+    if is_resource(call, "scheduling.k8s.io", "priorityclasses")
+        && SYSTEM_CLASSES.iter().any(|(system, _)| *system == name)
+    {
+        return Err(Status::forbidden(call.resource, name, "this is a system priority class and cannot be deleted"));
+    }
+    Ok(())
+}
+
+/// At most one class is what pods without a class get.
+pub(super) fn validate_single_global_default(attributes: &Attributes<'_>, object: &ApiObject) -> ApiResult<()> {
+    let call = attributes.call;
+    if !is_resource(call, "scheduling.k8s.io", "priorityclasses") || object.document()["globalDefault"] != true {
+        return Ok(());
+    }
+    match global_defaults(call).into_iter().find(|class| class.name != object.name()) {
+        None => Ok(()),
+        Some(other) => {
+            let why = format!("PriorityClass {} is already marked as default. Only one default can exist", other.name);
+            Err(Status::forbidden(call.resource, object.name(), &why))
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Runtime classes: how a node runs a pod. None are kept here, so a pod that names one names none that there is.
+
+use super::{Attributes, Operation, is_resource};
+use crate::resources::object::ApiObject;
+use crate::response::status::{ApiResult, Status};
+
+/// Refuses a new pod that asks for a runtime class.
+pub(super) fn reject_runtime_class(attributes: &Attributes<'_>, pod: &mut ApiObject) -> ApiResult<()> {
+    let call = attributes.call;
+    if attributes.operation != Operation::Create || !is_resource(call, "", "pods") {
+        return Ok(());
+    }
+    match pod.document()["spec"]["runtimeClassName"].as_str() {
+        None => Ok(()),
+        Some(class) => {
+            let why = format!("pod rejected: RuntimeClass \"{class}\" not found");
+            Err(Status::forbidden(call.resource, pod.name(), &why))
+        }
+    }
+}
