@@ -7,31 +7,15 @@
 //! Never: decides inside I/O; keeps anything in memory that a restart would miss.
 
 pub mod run; // the loop: changes to keys, keys to reconcile; read this first
-pub mod observe; // what the caches say about one Job
+pub mod observe; // what the caches have about one Job
 pub mod next_step; // the decision: one write, in creation order
-pub mod scheduling; // the Workload and PodGroup the pods belong to
-pub mod settings; // who is to have them at all
-pub mod owner_chain; // the owners of a Job up to the root, one of whom made the Workload
-pub mod owner_cache; // asks for them
-pub mod workload_ref; // Jobs that name the Workload themselves
-pub mod removal; // objects of ours that have to go
-pub mod expected_count; // how many pods a gang can still have
-pub mod server_compat; // what a server that is not ours may lack of that
-pub mod claims; // which pods are the Job's
-pub mod expectations; // whether the cache shows them all
-pub mod pods; // which pods are missing or too many, and what a new one looks like
-pub mod backoff; // how long failures hold up new pods
-pub mod retries; // the same for each index by itself
-pub mod job_outcome; // whether the Job has reached its end
-pub mod success_policy; // when fewer indexes than all are enough
-pub mod status; // the counts, the conditions, and which pods may go
-pub mod group_condition; // what it says about its group
-pub mod tally; // what the pods add up to
-pub mod pod_outcome; // what the end of a pod means
-pub mod failure_policy; // what the Job's own rules say about it
-pub mod indexes; // `0-3,5`
-pub mod job_params; // what the Job asks for, and wire names
-pub mod execute; // does what was decided
+pub mod execute; // executes it
+pub mod scheduling; // Workload and PodGroup
+pub mod pods; // pods to adopt, release, create or delete
+pub mod policy; // outcomes of pods and of the Job
+pub mod status; // counts, conditions, finalizers to remove
+pub mod settings; // which Jobs get scheduling objects
+pub mod job_params; // the Job's spec with defaults, and wire names
 pub mod metrics; // what is counted
 
 #[cfg(test)]

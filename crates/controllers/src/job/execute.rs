@@ -19,11 +19,11 @@ use thiserror::Error;
 use workloadbuilder::group_annotations::PARENT_COMPOSITE_POD_GROUP_ANNOTATION;
 
 use super::JobContext;
-use super::claims::is_abandoned;
-use super::expected_count::ExpectedCountUpdate;
 use super::job_params::{JobParams, has_tracking_finalizer};
 use super::next_step::NextStep;
 use super::observe::JobSnapshot;
+use super::pods::claims::is_abandoned;
+use super::scheduling::expected_count::ExpectedCountUpdate;
 use super::scheduling::{ManagedObject, MinCountUpdate};
 use super::status::JobEvent;
 

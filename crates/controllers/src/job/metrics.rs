@@ -12,9 +12,9 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use runtime::CacheChange;
 
-use super::indexes::Indexes;
 use super::job_params::{has_tracking_finalizer, is_terminating};
 use super::next_step::NextStep;
+use super::status::indexes::Indexes;
 
 /// The counters of the Job controller. Clones count into the same.
 #[derive(Clone, Debug, Default)]

@@ -9,17 +9,17 @@ use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
 use workloadbuilder::BuildError;
 
 use super::Config;
-use super::backoff;
-use super::expected_count::{self, ExpectedCountUpdate};
-use super::job_outcome::{deadline_in, job_outcome};
 use super::job_params::{JobParams, has_tracking_finalizer, is_active, is_finished, is_managed_by_others};
 use super::observe::JobSnapshot;
+use super::pods::backoff;
+use super::pods::retries::IndexRetries;
 use super::pods::{PodPlan, PodSlot, plan};
-use super::retries::IndexRetries;
+use super::policy::job_outcome::{deadline_in, job_outcome};
+use super::scheduling::expected_count::{self, ExpectedCountUpdate};
+use super::scheduling::server_compat::adapt_to_server;
 use super::scheduling::{Fallback, JoinedGroup, ManagedObject, MinCountUpdate, Scheduling, scheduling};
-use super::server_compat::adapt_to_server;
+use super::status::tally::Tally;
 use super::status::{JobEvaluation, JobEvent, next_status, pods_to_remove_finalizer};
-use super::tally::Tally;
 
 /// The next write. The variants stand in creation order, and each is decided from what the earlier ones left in the
 /// API, so a crash between any two resumes where it stopped.

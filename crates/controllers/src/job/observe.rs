@@ -8,10 +8,10 @@ use api::views::{JobView, MetaView, ObjectKey, OwnerRef, PodGroupView, PodPhase,
 use jiff::SignedDuration;
 
 use super::JobContext;
-use super::claims::{claim, uncontrolled};
-use super::owner_cache::OwnerCache;
-use super::owner_chain::{CachedOwnerChain, controller_ref};
-use super::pod_outcome::finished_at;
+use super::pods::claims::{claim, uncontrolled};
+use super::policy::pod_outcome::finished_at;
+use super::scheduling::owner_cache::OwnerCache;
+use super::scheduling::owner_chain::{CachedOwnerChain, controller_ref};
 use super::scheduling::{ManagementMode, management_mode, workload_owners};
 use super::settings::GroupsLabel;
 

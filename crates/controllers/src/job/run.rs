@@ -7,16 +7,16 @@ use futures::future::{join4, join5};
 use runtime::{CacheChange, Capabilities, Cursor, Pace, WorkQueue, WorkResult, wait_for_clock_step};
 
 use super::JobContext;
-use super::claims::adopters;
 use super::execute::{AfterStep, StepError, execute, is_job_gone, record_warning, remove_tracking_finalizers};
-use super::expectations::Expectations;
-use super::group_condition::scheduler_conditions;
 use super::job_params::{has_tracking_finalizer, is_managed_by_others, is_ready, restarts};
 use super::metrics::SyncAttempt;
 use super::next_step::{NextStep, next_step};
 use super::observe::observe;
-use super::owner_cache::OwnerCache;
+use super::pods::claims::adopters;
+use super::pods::expectations::Expectations;
+use super::scheduling::owner_cache::OwnerCache;
 use super::settings::GroupsLabel;
+use super::status::group_condition::scheduler_conditions;
 
 /// A Job that takes more steps than this in a row lets others go first.
 const MAX_STEPS: usize = 32;

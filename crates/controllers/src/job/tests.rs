@@ -28,9 +28,9 @@ use super::Config;
 use super::job_params::{FAILURES_KEY, IGNORED_FAILURES_KEY, INDEX_KEY, TRACKING_FINALIZER};
 use super::next_step::{NextStep, next_step};
 use super::observe::{CountedPods, JobSnapshot};
-use super::owner_chain::{CachedOwnerChain, OwnerChain, OwnerLookup};
 use super::pods::PodSlot;
-use super::retries::IndexFailures;
+use super::pods::retries::IndexFailures;
+use super::scheduling::owner_chain::{CachedOwnerChain, OwnerChain, OwnerLookup};
 
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

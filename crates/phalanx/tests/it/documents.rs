@@ -44,7 +44,7 @@ fn the_guide_to_jobs_names_every_setting_label_annotation_condition_and_the_life
         controllers::job::job_params::MANAGED_BY_ANNOTATION,
         controllers::job::scheduling::Fallback::CONDITION,
         controllers::job::scheduling::Fallback::BLOCKED_CONDITION,
-        controllers::job::group_condition::GROUP_SCHEDULED,
+        controllers::job::status::group_condition::GROUP_SCHEDULED,
         api::views::PodGroupView::AFTER_MIN_COUNT_ANNOTATION,
         api::views::PodGroupView::EXPECTED_COUNT_ANNOTATION,
     ] {

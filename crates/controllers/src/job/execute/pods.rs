@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::{AfterStep, StepError, record_normal, record_warning, uid_precondition};
 use crate::job::JobContext;
-use crate::job::claims::may_adopt;
 use crate::job::job_params::{TRACKING_FINALIZER, has_tracking_finalizer};
 use crate::job::observe::JobSnapshot;
+use crate::job::pods::claims::may_adopt;
 use crate::job::pods::{PodFactory, PodSlot, job_owner};
 use crate::job::scheduling::JoinedGroup;
 

@@ -6,9 +6,9 @@ use api::Random;
 use serde_json::json;
 
 use super::*;
-use crate::job::indexes::Indexes;
 use crate::job::job_params::{JobParams, has_tracking_finalizer, is_active, is_finished};
-use crate::job::pod_outcome::finished_at;
+use crate::job::policy::pod_outcome::finished_at;
+use crate::job::status::indexes::Indexes;
 
 struct CrashingCluster {
     job: JobView,

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::job::job_params::JobParams;
-use crate::job::tally::Tally;
+use crate::job::status::tally::Tally;
 
 const EXTREMES: [i32; 5] = [i32::MIN, -1, 0, 1, i32::MAX];
 

@@ -6,8 +6,8 @@ use k8s_openapi::api::scheduling::v1beta1::{PodGroup, Workload};
 
 use super::*;
 use crate::job::ChildOwners;
-use crate::job::owner_chain::{CachedOwnerChain, OwnerChain, OwnerLookup};
 use crate::job::pods::{PodFactory, PodSlot};
+use crate::job::scheduling::owner_chain::{CachedOwnerChain, OwnerChain, OwnerLookup};
 use crate::job::scheduling::{ManagementMode, TEMPLATE_ANNOTATION, management_mode};
 
 pub(super) fn gang(min_count: Option<i32>) -> JobBuilder {

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::batch::v1::{SuccessPolicy, SuccessPolicyRule};
 
-use super::indexes::Indexes;
+use crate::job::status::indexes::Indexes;
 
 /// The position of the first rule that is met by the indexes that succeeded.
 pub fn first_met(policy: &SuccessPolicy, completed: &Indexes, completions: i32) -> Option<usize> {

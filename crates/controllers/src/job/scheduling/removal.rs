@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use api::views::{Condition, PodGroupView, View};
 
-use super::Config;
-use super::observe::JobSnapshot;
-use super::scheduling::{ManagedObject, is_ours};
-use super::settings::OnSuspend;
+use super::objects::{ManagedObject, is_ours};
+use crate::job::Config;
+use crate::job::observe::JobSnapshot;
+use crate::job::settings::OnSuspend;
 
 /// Whether the Job has to do without objects of ours for now.
 pub fn must_delete_objects(observed: &JobSnapshot, config: &Config) -> bool {

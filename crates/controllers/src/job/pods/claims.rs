@@ -9,7 +9,7 @@ use api::selector::ParsedLabelSelector;
 use api::views::{JobView, ObjectKey, PodView};
 use runtime::Cache;
 
-use super::job_params::{is_finished, is_managed_by_others};
+use crate::job::job_params::{is_finished, is_managed_by_others};
 
 /// A Job's pods, and those that change hands.
 #[derive(Clone, Debug, Default)]

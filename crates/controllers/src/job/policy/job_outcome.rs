@@ -7,10 +7,10 @@ use api::Timestamp;
 use api::views::{Condition, JobView, PodPhase, PodView};
 use jiff::SignedDuration;
 
-use super::job_params::{CompletionMode, JobParams, PerIndexLimits, restarts};
 use super::pod_outcome::PodOutcome;
 use super::success_policy::first_met;
-use super::tally::Tally;
+use crate::job::job_params::{CompletionMode, JobParams, PerIndexLimits, restarts};
+use crate::job::status::tally::Tally;
 
 /// Why a Job ends.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use api::Timestamp;
 use api::views::{PodPhase, PodView};
 use runtime::Backoff;
 
-use super::job_params::JobParams;
-use super::observe::CountedPods;
-use super::pod_outcome::{PodOutcome, failed_before_deletion, finished_at};
+use crate::job::job_params::JobParams;
+use crate::job::observe::CountedPods;
+use crate::job::policy::pod_outcome::{PodOutcome, failed_before_deletion, finished_at};
 
 /// How long the replacement of failed pods still has to wait; zero when nothing holds it back. A Job that limits the
 /// failures of each index has a wait for each of them instead (`retries`).

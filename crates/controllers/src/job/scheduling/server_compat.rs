@@ -12,9 +12,9 @@ use api::views::{Condition, PodGroupView, PodView, WorkloadView};
 use k8s_openapi::api::scheduling::v1beta1::PodGroupTemplate;
 use workloadbuilder::BuildError;
 
-use super::job_params::is_active;
-use super::observe::JobSnapshot;
-use super::scheduling::{Fallback, JoinedGroup, Scheduling, compile, is_ours};
+use super::objects::{Fallback, JoinedGroup, Scheduling, compile, is_ours};
+use crate::job::job_params::is_active;
+use crate::job::observe::JobSnapshot;
 
 /// Reason of condition and event where the server kept less than it was sent.
 const FIELDS_DROPPED: &str = "FieldsDropped";

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use api::views::{JobView, PodGroupView, PodPhase};
 use k8s_openapi::api::scheduling::v1beta1::PodGroup;
 
-use super::job_params::JobParams;
-use super::observe::JobSnapshot;
-use super::pods::PodPlan;
-use super::scheduling::{Scheduling, is_ours};
-use super::tally::Tally;
+use super::objects::{Scheduling, is_ours};
+use crate::job::job_params::JobParams;
+use crate::job::observe::JobSnapshot;
+use crate::job::pods::PodPlan;
+use crate::job::status::tally::Tally;
 
 /// An expected count to be written to a PodGroup of ours.
 #[derive(Clone, Debug)]

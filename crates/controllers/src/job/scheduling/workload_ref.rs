@@ -9,11 +9,11 @@ use std::sync::Arc;
 use api::views::PodGroupView;
 use workloadbuilder::BuildError;
 
-use super::observe::JobSnapshot;
-use super::scheduling::{
+use super::objects::{
     Fallback, JoinedGroup, ManagedObject, ManagementMode, MinCountUpdate, Scheduling, is_created_by_us,
     min_count_to_set, pod_group, template_of,
 };
+use crate::job::observe::JobSnapshot;
 
 /// Finds the group of the Workload that the Job names. What cannot be resolved is waited for: pods outside the group
 /// would be what nobody asked for.

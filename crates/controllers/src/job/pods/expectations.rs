@@ -12,10 +12,10 @@ use api::views::{JobView, MetaView, PodView, View};
 use runtime::request::get;
 use serde::Deserialize;
 
-use super::JobContext;
 use super::claims::list_path;
-use super::execute::StepError;
-use super::observe::is_controlled_by;
+use crate::job::JobContext;
+use crate::job::execute::StepError;
+use crate::job::observe::is_controlled_by;
 
 /// The uids of those Jobs.
 #[derive(Debug, Default)]

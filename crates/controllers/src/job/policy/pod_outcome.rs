@@ -5,7 +5,7 @@ use api::views::{Condition, PodPhase, PodView};
 use jiff::SignedDuration;
 
 use super::failure_policy::{FailurePolicyAction, MatchedRule, first_match};
-use super::job_params::{FAILURES_KEY, JobParams};
+use crate::job::job_params::{FAILURES_KEY, JobParams};
 
 /// What the end of a pod means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

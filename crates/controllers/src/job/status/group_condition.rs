@@ -5,11 +5,11 @@ use std::sync::Arc;
 use api::Timestamp;
 use api::views::{Condition, JobStatusView, PodGroupView};
 
-use super::expected_count;
-use super::job_params::is_active;
-use super::observe::JobSnapshot;
-use super::scheduling::Scheduling;
-use super::status::{JobEvaluation, set_condition};
+use super::next_status::{JobEvaluation, set_condition};
+use crate::job::job_params::is_active;
+use crate::job::observe::JobSnapshot;
+use crate::job::scheduling::Scheduling;
+use crate::job::scheduling::expected_count;
 
 /// Type of the condition on a Job that says what its group waits for.
 pub const GROUP_SCHEDULED: &str = "PodGroupScheduled";

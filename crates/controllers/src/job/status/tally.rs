@@ -6,8 +6,8 @@ use std::sync::Arc;
 use api::views::{JobView, PodView};
 
 use super::indexes::Indexes;
-use super::job_params::{CompletionMode, JobParams, has_tracking_finalizer, is_active, is_ready, is_terminating};
-use super::pod_outcome::PodOutcome;
+use crate::job::job_params::{CompletionMode, JobParams, has_tracking_finalizer, is_active, is_ready, is_terminating};
+use crate::job::policy::pod_outcome::PodOutcome;
 
 /// A Job's pods, sorted by what they mean for its counts.
 ///

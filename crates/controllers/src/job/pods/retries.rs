@@ -11,9 +11,9 @@ use api::Timestamp;
 use api::views::PodView;
 use runtime::Backoff;
 
-use super::job_params::{FAILURES_KEY, IGNORED_FAILURES_KEY, JobParams, has_tracking_finalizer};
-use super::pod_outcome::{PodOutcome, annotation_count, failed_before_deletion, finished_at};
-use super::tally::Tally;
+use crate::job::job_params::{FAILURES_KEY, IGNORED_FAILURES_KEY, JobParams, has_tracking_finalizer};
+use crate::job::policy::pod_outcome::{PodOutcome, annotation_count, failed_before_deletion, finished_at};
+use crate::job::status::tally::Tally;
 
 /// How often an index has failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

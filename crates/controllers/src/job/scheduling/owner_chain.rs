@@ -13,7 +13,7 @@ use api::Timestamp;
 use api::views::{MetaView, OwnerRef};
 use runtime::Backoff;
 
-use super::settings::is_cron_job;
+use crate::job::settings::is_cron_job;
 
 /// No more owners than this are looked at. Real trees have three levels; this is for those that somebody builds to be deep.
 pub const MAX_OWNERS: usize = 8;

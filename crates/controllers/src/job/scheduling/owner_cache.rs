@@ -13,12 +13,12 @@ use runtime::failure::message;
 use runtime::request::read_meta;
 use runtime::{Cache, is_retriable};
 
-use super::JobContext;
-use super::execute::{StepError, record_warning};
-use super::job_params::{is_finished, is_managed_by_others};
-use super::observe::workloads_of;
+use super::objects::{ManagementMode, management_mode};
 use super::owner_chain::{CachedOwnerChain, OwnerChain, OwnerLookup, controller_ref, name_of};
-use super::scheduling::{ManagementMode, management_mode};
+use crate::job::JobContext;
+use crate::job::execute::{StepError, record_warning};
+use crate::job::job_params::{is_finished, is_managed_by_others};
+use crate::job::observe::workloads_of;
 
 /// What is known of the parents of Jobs.
 #[derive(Debug, Default)]

@@ -1,0 +1,482 @@
+//! Which Workload and PodGroup a Job's pods belong to, and what has to be written before there can be pods.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::batch::scheduling::{JobIntent, item_for_job};
+use api::gates::{Gate, Gates};
+use api::views::{Condition, JobView, MetaView, OwnerRef, PodGroupView, View, WorkloadView};
+use k8s_openapi::api::scheduling::v1beta1::{PodGroup, PodGroupTemplate, Workload};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use workloadbuilder::group_annotations::GroupAnnotations;
+use workloadbuilder::groups::{GroupTemplate, find_template, templates};
+use workloadbuilder::recompile::diff;
+use workloadbuilder::{BuildError, BuildOptions, Builder, names};
+
+use super::expected_count;
+use super::owner_chain::{CachedOwnerChain, name_of};
+use super::removal;
+use super::workload_ref::named_group;
+use crate::job::Config;
+use crate::job::job_params::{CONTROLLER_NAME, MANAGED_BY_ANNOTATION};
+use crate::job::observe::{JobSnapshot, is_controlled_by};
+use crate::job::pods::job_owner;
+use crate::job::settings::{ChildOwners, GROUPS_LABEL, GroupsLabel, wants_objects};
+
+/// Names the template of the parent's Workload that this Job is an instance of; its presence delegates the PodGroup.
+pub use workloadbuilder::group_annotations::GROUP_TEMPLATE_ANNOTATION as TEMPLATE_ANNOTATION;
+
+/// Which of the scheduling objects are the Job controller's to look after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManagementMode {
+    /// A root Job: both.
+    ManageBoth,
+    /// A child whose parent made the Workload and asked the child for the PodGroup.
+    ManagePodGroupOnly,
+    /// The Job names a Workload of somebody else, whose group its pods join.
+    JoinNamed,
+    /// Somebody else brings the PodGroup along, or nobody wants one.
+    ManageNone,
+}
+
+/// Decides who looks after the scheduling objects of `job`.
+pub fn management_mode(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> ManagementMode {
+    let brings_group = job.spec.template.scheduling_group.is_some();
+    if !gates.enabled(Gate::WorkloadWithJob)
+        || brings_group
+        || GroupsLabel::of(&job.metadata) == Some(GroupsLabel::Disabled)
+    {
+        return ManagementMode::ManageNone;
+    }
+    if gates.enabled(Gate::JobWorkloadRef) && job.spec.workload_ref.is_some() {
+        return ManagementMode::JoinNamed;
+    }
+    match job.metadata.controller().filter(|owner| child_owners.include(owner)) {
+        None => ManagementMode::ManageBoth,
+        Some(_) if links(job).is_some() => ManagementMode::ManagePodGroupOnly,
+        Some(_) => ManagementMode::ManageNone,
+    }
+}
+
+/// Why a Job compiles to no Workload and PodGroup of its own, for people; `None` where it does.
+pub fn no_objects_reason(job: &JobView, gates: &Gates, child_owners: &ChildOwners) -> Option<String> {
+    let owner = job.metadata.controller().map(name_of).unwrap_or_default();
+    match management_mode(job, gates, child_owners) {
+        ManagementMode::ManageBoth => None,
+        ManagementMode::JoinNamed => Some("its pods join the PodGroup of the Workload in spec.workloadRef".to_owned()),
+        ManagementMode::ManagePodGroupOnly => {
+            let template = links(job).map(|links| links.template).filter(|name| !name.is_empty());
+            let template = template.map(|name| format!("template {name}")).unwrap_or_else(|| "a template".to_owned());
+            Some(format!(
+                "{owner} controls it, and its PodGroup is made from {template} of the Workload of {owner} or of an owner of that"
+            ))
+        }
+        ManagementMode::ManageNone if !gates.enabled(Gate::WorkloadWithJob) => {
+            Some(format!("the feature gate {} is off", Gate::WorkloadWithJob.name()))
+        }
+        ManagementMode::ManageNone if job.spec.template.scheduling_group.is_some() => {
+            Some("its pod template names a PodGroup of its own".to_owned())
+        }
+        ManagementMode::ManageNone if GroupsLabel::of(&job.metadata) == Some(GroupsLabel::Disabled) => {
+            Some(format!("its label {GROUPS_LABEL} says disabled"))
+        }
+        ManagementMode::ManageNone => Some(format!("{owner} controls it and looks after its group")),
+    }
+}
+
+/// Whom the Workload to look for names as its `controllerRef`. A child has several, of which the first counts that there is
+/// a Workload for.
+// Upstream: only the Workload of the parent is found, so that a child in a tree of three levels has none.
+pub fn workload_owners(job: &JobView, mode: ManagementMode, owner_chain: Option<&CachedOwnerChain>) -> Vec<OwnerRef> {
+    match mode {
+        ManagementMode::ManageNone | ManagementMode::JoinNamed => Vec::new(),
+        ManagementMode::ManageBoth => vec![OwnerRef {
+            api_version: JobView::RESOURCE.api_version(),
+            kind: JobView::RESOURCE.kind.to_owned(),
+            name: job.metadata.name.clone(),
+            uid: job.metadata.uid.clone(),
+            ..OwnerRef::default()
+        }],
+        ManagementMode::ManagePodGroupOnly => match owner_chain {
+            Some(known) => known.chain.owners().to_vec(),
+            None => job.metadata.controller().cloned().into_iter().collect(),
+        },
+    }
+}
+
+/// The group that new pods join.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JoinedGroup {
+    /// The PodGroup's name.
+    pub name: String,
+    /// The reference by which the group is the pods' second owner: where our own garbage collector runs, and only of a
+    /// group that is deleted together with the Job.
+    pub owner: Option<OwnerReference>,
+    /// What the server did not keep of the group, or of what belongs to it.
+    pub fallback: Option<Fallback>,
+}
+
+impl JoinedGroup {
+    /// A group that is no owner of its pods.
+    pub(super) fn without_owner(group: &PodGroupView) -> JoinedGroup {
+        JoinedGroup { name: group.metadata.name.clone(), owner: None, fallback: None }
+    }
+}
+
+/// Why the pods are not scheduled as the Job asks: they are plain, or their group lacks something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// CamelCase reason of condition and event.
+    pub reason: &'static str,
+    /// Text for people.
+    pub message: String,
+}
+
+impl Fallback {
+    /// Type of the condition on the Job.
+    pub const CONDITION: &str = "SchedulingFallback";
+    /// Type of the condition on a Job that waits instead.
+    pub const BLOCKED_CONDITION: &str = "SchedulingBlocked";
+    /// Reason of a child that waits for the Workload of an owner.
+    pub const PARENT_NOT_FOUND: &str = "ParentWorkloadNotFound";
+
+    /// Whether the Job's status says so already.
+    pub fn is_in_status(&self, job: &JobView) -> bool {
+        let noted = |condition: &Condition| condition.reason == self.reason && condition.message == self.message;
+        let mut conditions = job.status.conditions.iter();
+        conditions
+            .any(|condition| condition.kind == Fallback::CONDITION && condition.status == "True" && noted(condition))
+    }
+}
+
+/// What stands between a Job and its pods.
+#[derive(Clone, Debug)]
+pub enum Scheduling {
+    /// An object of ours has to go.
+    NeedsRemoval(ManagedObject),
+    /// There is no Workload yet: this one is to be created.
+    NeedsWorkload(Box<Workload>),
+    /// There is no PodGroup yet: this one is to be created.
+    NeedsPodGroup(Box<PodGroup>),
+    /// The Job's size moved on and an object we made has to follow.
+    NeedsMinCount(MinCountUpdate),
+    /// What the Job asks for cannot be had here or is not there yet; once it is, the Job is woken.
+    Blocked(Fallback),
+    /// Whose Workload is to be looked for could not be asked. Nothing is made and nothing said until it could.
+    OwnersUnknown,
+    /// Pods join this group.
+    Join(JoinedGroup),
+    /// Pods are plain, because the Job has no group or, with a reason, because it cannot be told which.
+    Plain(Option<Fallback>),
+}
+
+/// A `minCount` to be written to one of our objects.
+#[derive(Clone, Debug)]
+pub struct MinCountUpdate {
+    /// The object.
+    pub object: ManagedObject,
+    /// Its new value.
+    pub min_count: i32,
+}
+
+/// An object that this controller made and may write to. Its Workload has one template.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // The variants are the kinds.
+pub enum ManagedObject {
+    Workload(Arc<WorkloadView>),
+    PodGroup(Arc<PodGroupView>),
+}
+
+impl ManagedObject {
+    /// Its metadata.
+    pub fn meta(&self) -> &MetaView {
+        match self {
+            ManagedObject::Workload(workload) => &workload.metadata,
+            ManagedObject::PodGroup(group) => &group.metadata,
+        }
+    }
+}
+
+/// Finds the Job's group, or the next write on the way to it.
+pub fn scheduling(observed: &JobSnapshot, gates: &Gates, config: &Config) -> Result<Scheduling, BuildError> {
+    match management_mode(&observed.job, gates, &config.child_owners) {
+        ManagementMode::ManageNone => Ok(Scheduling::Plain(None)),
+        ManagementMode::JoinNamed => named_group(observed),
+        mode => match removal::next_to_delete(observed, config) {
+            Some(made) => Ok(Scheduling::NeedsRemoval(made)),
+            None if removal::must_delete_objects(observed, config) => Ok(Scheduling::Plain(None)),
+            None => own_group(observed, mode, gates, config),
+        },
+    }
+}
+
+/// The same for a Job whose group is its own.
+fn own_group(
+    observed: &JobSnapshot,
+    mode: ManagementMode,
+    gates: &Gates,
+    config: &Config,
+) -> Result<Scheduling, BuildError> {
+    let may_create = removal::may_create(observed, config);
+    let wants = || wants_objects(&observed.job, observed.namespace_label, gates, config);
+    let workload = match (&observed.workloads[..], mode) {
+        ([], ManagementMode::ManageBoth) if may_create && wants() => {
+            return Ok(Scheduling::NeedsWorkload(Box::new(compile(&observed.job, gates)?)));
+        }
+        ([], ManagementMode::ManagePodGroupOnly) if may_create || observed.owner_chain.is_none() => {
+            return Ok(blocked_on_owner(observed.owner_chain.as_deref()));
+        }
+        ([], _) => return Ok(missing_object("Workload", wants() && asks_for_gang(&observed.job, gates))),
+        ([workload], _) => workload,
+        (several, _) => return Ok(ambiguous("AmbiguousWorkload", several)),
+    };
+    let Some(template) = template_of(&observed.job, workload, mode) else {
+        let message = no_template_message(&observed.job, workload, mode);
+        return Ok(Scheduling::Plain(Some(Fallback { reason: "UnsupportedWorkload", message })));
+    };
+    if mode == ManagementMode::ManageBoth
+        && let Some(min_count) = workload_min_count(&observed.job, workload, gates)?
+    {
+        return Ok(Scheduling::NeedsMinCount(MinCountUpdate {
+            object: ManagedObject::Workload(workload.clone()),
+            min_count,
+        }));
+    }
+    let group = match &observed.pod_groups[..] {
+        [] if may_create => {
+            let group = pod_group(&observed.job, workload, template, mode)?;
+            return Ok(Scheduling::NeedsPodGroup(Box::new(group)));
+        }
+        [] => return Ok(missing_object("PodGroup", template.scheduling_policy.gang.is_some())),
+        [group] => group,
+        several => return Ok(ambiguous("AmbiguousPodGroup", several)),
+    };
+    // The group follows the template it was made from, which is the Workload's whoever made that.
+    if let Some(min_count) = min_count_to_set(template, group)
+        && is_ours(&group.metadata, &observed.job)
+    {
+        return Ok(Scheduling::NeedsMinCount(MinCountUpdate {
+            object: ManagedObject::PodGroup(group.clone()),
+            min_count,
+        }));
+    }
+    Ok(Scheduling::Join(JoinedGroup {
+        owner: (config.own_gc && is_deleted_with_job(group, observed)).then(|| non_controller_owner(&**group)),
+        ..JoinedGroup::without_owner(group)
+    }))
+}
+
+/// Parents mostly come with their Workload, but a child may be seen first.
+fn blocked_on_owner(owner_chain: Option<&CachedOwnerChain>) -> Scheduling {
+    let Some(CachedOwnerChain { chain: lineage, .. }) = owner_chain else { return Scheduling::OwnersUnknown };
+    let (owns, which) = match lineage.owners() {
+        [parent] => ("owns this Job and sees to its group", name_of(parent)),
+        _ => ("own this Job and see to its group", "one of them".to_owned()),
+    };
+    let message = format!(
+        "there is no Workload of {lineage}, which {owns}: create a Workload that names {which} in spec.controllerRef, or \
+         make the Job without the annotation {TEMPLATE_ANNOTATION}{}",
+        lineage.gap_message()
+    );
+    Scheduling::Blocked(Fallback { reason: Fallback::PARENT_NOT_FOUND, message })
+}
+
+/// A Job with pods whose Workload or PodGroup is not there, or not any more: none is made now (`removal::may_create`), and
+/// pods that come from now on are plain. One that was to be a gang says so.
+fn missing_object(kind: &str, is_gang: bool) -> Scheduling {
+    let reason = if kind == "Workload" { "WorkloadMissing" } else { "PodGroupMissing" };
+    let message = format!(
+        "there is no {kind} of this Job, which was to be scheduled as a gang, and none is made while the Job has pods: \
+         suspend it until it has none and resume it, or delete and recreate it"
+    );
+    Scheduling::Plain(is_gang.then_some(Fallback { reason, message }))
+}
+
+fn asks_for_gang(job: &JobView, gates: &Gates) -> bool {
+    let intent = JobIntent::from(job);
+    let policy = intent.scheduling.and_then(|scheduling| scheduling.scheduling_policy.as_ref());
+    intent.is_auto_gang(gates) || policy.is_some_and(|policy| policy.gang.is_some())
+}
+
+/// Why no template of the Workload is the Job's, and what to do about it.
+fn no_template_message(job: &JobView, workload: &WorkloadView, mode: ManagementMode) -> String {
+    let name = &workload.metadata.name;
+    let known = templates(&workload.spec).into_iter().filter(|template| matches!(template, GroupTemplate::Pods(_)));
+    let known: Vec<&str> = known.map(GroupTemplate::name).collect();
+    let known = if known.is_empty() { "none for pods".to_owned() } else { known.join(", ") };
+    match links(job).filter(|_| mode == ManagementMode::ManagePodGroupOnly) {
+        Some(links) => format!(
+            "annotation {TEMPLATE_ANNOTATION}: Workload {name} has no template {:?} for pods; it has {known}",
+            links.template
+        ),
+        None => format!(
+            "Workload {name} has no single template for the pods of this Job; it has {known}: leave one, at the top"
+        ),
+    }
+}
+
+/// Whether the garbage collector deletes the group together with the Job: this controller made it for the Job, and its
+/// other owners go with the Job too. A group that outlives the Job would keep the Job's pods, whose second owner it is.
+fn is_deleted_with_job(group: &PodGroupView, observed: &JobSnapshot) -> bool {
+    let job = &observed.job;
+    let is_job = |owner: &OwnerRef| owner.uid == job.metadata.uid;
+    let own_workload = observed
+        .workloads
+        .iter()
+        .find(|workload| is_ours(&workload.metadata, job) && workload.metadata.owner_references.iter().all(is_job));
+    let goes = |owner: &OwnerRef| is_job(owner) || own_workload.is_some_and(|own| own.metadata.uid == owner.uid);
+    is_ours(&group.metadata, job) && group.metadata.owner_references.iter().all(goes)
+}
+
+/// The `minCount` of the template where the group, which is a gang too, has another.
+pub(super) fn min_count_to_set(template: &PodGroupTemplate, group: &PodGroupView) -> Option<i32> {
+    let wanted = template.scheduling_policy.gang.as_ref()?.min_count;
+    group.min_count().filter(|held| *held != wanted).map(|_| wanted)
+}
+
+/// The Workload and PodGroup that a root Job with this spec would get; `None` where somebody else brings the group.
+/// For tools that show what would be made, without a server: `workload_uid` stands in for the one it would assign.
+pub fn compile_objects(job: &JobView, workload_uid: &str) -> Result<Option<(Workload, PodGroup)>, BuildError> {
+    let gates = Gates::default();
+    let mode = management_mode(job, &gates, &ChildOwners::default());
+    if mode != ManagementMode::ManageBoth {
+        return Ok(None);
+    }
+    let workload = compile(job, &gates)?;
+    let owner = OwnerRef { uid: job.metadata.uid.clone(), controller: true, ..OwnerRef::default() };
+    let metadata = MetaView {
+        name: workload.metadata.name.clone().unwrap_or_default(),
+        namespace: job.metadata.namespace.clone(),
+        uid: workload_uid.to_owned(),
+        annotations: managed_by().into_iter().collect(),
+        owner_references: vec![owner],
+        ..MetaView::default()
+    };
+    let stored = WorkloadView { metadata, spec: workload.spec.clone() };
+    let template = template_of(job, &stored, mode).expect("a Job compiles to one template");
+    let group = pod_group(job, &stored, template, mode)?;
+    Ok(Some((workload, group)))
+}
+
+/// The Workload of a root Job.
+pub(super) fn compile(job: &JobView, gates: &Gates) -> Result<Workload, BuildError> {
+    let options = BuildOptions {
+        name: names::workload_name(&job.metadata.name, &job.metadata.uid),
+        namespace: job.metadata.namespace.clone(),
+        owner: Some(job_owner(job)),
+        ..BuildOptions::default()
+    };
+    let mut workload = Builder::new(item_for_job(JobIntent::from(job).with_gates(gates)), options).build_workload()?;
+    workload.metadata.annotations = Some(managed_by());
+    Ok(workload)
+}
+
+/// The PodGroup made from a template as the server holds it, so that what the server dropped stays dropped.
+pub(super) fn pod_group(
+    job: &JobView,
+    workload: &WorkloadView,
+    template: &PodGroupTemplate,
+    mode: ManagementMode,
+) -> Result<PodGroup, BuildError> {
+    let key = &workload.metadata;
+    let metadata =
+        ObjectMeta { name: Some(key.name.clone()), namespace: Some(key.namespace.clone()), ..ObjectMeta::default() };
+    let stored = Workload { metadata, spec: workload.spec.clone() };
+    // A child leaves the Workload to its parent, and tells its group from those of its siblings by its uid. The group of
+    // a Workload that Jobs name is no Job's own. A user's Workload outlives the Job, the group made from it does not.
+    let (instance, owner, group_owners) = match mode {
+        ManagementMode::JoinNamed => ("", None, vec![non_controller_owner(workload)]),
+        ManagementMode::ManageBoth if is_ours(&workload.metadata, job) => {
+            ("", Some(job_owner(job)), vec![non_controller_owner(workload)])
+        }
+        ManagementMode::ManageBoth => ("", Some(job_owner(job)), Vec::new()),
+        _ => (job.metadata.uid.as_str(), Some(job_owner(job)), Vec::new()),
+    };
+    let options = BuildOptions { owner, group_owners, ..BuildOptions::default() };
+    let name = names::group_name(&key.name, &template.name, instance);
+    let mut group = Builder::from_workload(stored, options).build_pod_group(&name, &template.name)?;
+    if mode == ManagementMode::ManagePodGroupOnly {
+        group.spec.parent_composite_pod_group_name = links(job).and_then(|links| links.parent);
+    }
+    let mut annotations = managed_by();
+    const EXPECTED_AFTER_MIN_COUNT: &str = PodGroupView::AFTER_MIN_COUNT_ANNOTATION;
+    if let Some(later) =
+        job.metadata.annotations.get(EXPECTED_AFTER_MIN_COUNT).filter(|_| mode != ManagementMode::JoinNamed)
+    {
+        annotations.insert(EXPECTED_AFTER_MIN_COUNT.to_owned(), later.clone());
+    }
+    // A gang waits for no more pods than that, and a domain is chosen for as many.
+    let is_counted = group.spec.scheduling_policy.gang.is_some() || group.spec.scheduling_constraints.is_some();
+    if mode != ManagementMode::JoinNamed && is_counted {
+        annotations
+            .insert(PodGroupView::EXPECTED_COUNT_ANNOTATION.to_owned(), expected_count::initial_count(job).to_string());
+    }
+    group.metadata.annotations = Some(annotations);
+    Ok(group)
+}
+
+/// What the Job's parent, if it has one, says about the Job's group.
+fn links(job: &JobView) -> Option<GroupAnnotations> {
+    GroupAnnotations::read(|key| job.metadata.annotations.get(key).map(String::as_str))
+}
+
+/// The template for this Job's pods: the only one or, for a child, the one it names, at whatever depth.
+// Upstream: only templates at the top are found, so that a child cannot belong to a group of groups.
+pub(super) fn template_of<'a>(
+    job: &JobView,
+    workload: &'a WorkloadView,
+    mode: ManagementMode,
+) -> Option<&'a PodGroupTemplate> {
+    let pods = |template| match template {
+        GroupTemplate::Pods(template) => Some(template),
+        GroupTemplate::Composite(_) => None,
+    };
+    match (mode, links(job)) {
+        (ManagementMode::ManagePodGroupOnly, Some(links)) if !links.template.is_empty() => {
+            find_template(&workload.spec, &links.template).and_then(pods)
+        }
+        (ManagementMode::ManagePodGroupOnly, _) => templates(&workload.spec).into_iter().find_map(pods),
+        _ => <[_; 1]>::try_from(templates(&workload.spec)).ok().and_then(|[only]| pods(only)),
+    }
+}
+
+/// The `minCount` the Workload should have, if it is ours and has another.
+fn workload_min_count(job: &JobView, workload: &WorkloadView, gates: &Gates) -> Result<Option<i32>, BuildError> {
+    if !is_ours(&workload.metadata, job) {
+        return Ok(None);
+    }
+    let counts = diff(&workload.spec, &compile(job, gates)?.spec).counts;
+    Ok(counts.first().map(|gang| gang.count))
+}
+
+/// Whether this controller made the object for this Job. Objects of others are used, never written (S000-40).
+pub(super) fn is_ours(meta: &MetaView, job: &JobView) -> bool {
+    is_controlled_by(meta, &job.metadata.uid) && is_created_by_us(meta)
+}
+
+/// Whether this controller made the object, for whichever Job.
+pub(super) fn is_created_by_us(meta: &MetaView) -> bool {
+    meta.annotations.get(MANAGED_BY_ANNOTATION).is_some_and(|maker| maker == CONTROLLER_NAME)
+}
+
+fn managed_by() -> BTreeMap<String, String> {
+    BTreeMap::from([(MANAGED_BY_ANNOTATION.to_owned(), CONTROLLER_NAME.to_owned())])
+}
+
+fn ambiguous<V: View>(reason: &'static str, several: &[Arc<V>]) -> Scheduling {
+    let names: Vec<&str> = several.iter().map(|object| object.meta().name.as_str()).collect();
+    let message = format!("several {}s are for this Job: {}", V::RESOURCE.kind, names.join(", "));
+    Scheduling::Plain(Some(Fallback { reason, message }))
+}
+
+/// An owner that neither manages the object nor waits for it.
+fn non_controller_owner<V: View>(owner: &V) -> OwnerReference {
+    OwnerReference {
+        api_version: V::RESOURCE.api_version(),
+        kind: V::RESOURCE.kind.to_owned(),
+        name: owner.meta().name.clone(),
+        uid: owner.meta().uid.clone(),
+        controller: None,
+        block_owner_deletion: None,
+    }
+}

@@ -1,0 +1,304 @@
+//! The status a Job should have, and the pods that may be let go because it has it.
+//!
+//! A pod's end is counted exactly once, however often the controller dies (KEP-2307): the end is first *recorded* in the
+//! status (its uid among the uncounted, or its index among the completed), then the pod loses the tracking finalizer,
+//! and only when that is seen the uid moves into the count. Each of these is one write; a crash between any two leaves a
+//! state from which the next write follows.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use api::Timestamp;
+use api::views::{Condition, JobStatusView, PodView, UncountedPodsView};
+
+use super::group_condition::{is_waiting_for_placement, set_group_condition};
+use super::tally::{RecordedIndexes, Tally, recorded_uids, succeeded_first};
+use crate::job::job_params::{CompletionMode, JobParams, has_tracking_finalizer};
+use crate::job::observe::JobSnapshot;
+use crate::job::pods::retries::IndexRetries;
+use crate::job::policy::job_outcome::JobOutcome;
+use crate::job::policy::pod_outcome::PodOutcome;
+use crate::job::scheduling::{Fallback, JoinedGroup, Scheduling};
+
+/// Something worth an event once the status that says so is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobEvent {
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// CamelCase reason.
+    pub reason: String,
+    /// Text for people.
+    pub message: String,
+}
+
+impl JobEvent {
+    fn normal(reason: &str, message: &str) -> JobEvent {
+        JobEvent { warning: false, reason: reason.to_owned(), message: message.to_owned() }
+    }
+
+    fn warning(reason: &str, message: impl Into<String>) -> JobEvent {
+        JobEvent { warning: true, reason: reason.to_owned(), message: message.into() }
+    }
+}
+
+/// What was made of a Job and its pods, from which its status follows.
+#[derive(Debug)]
+pub struct JobEvaluation<'a> {
+    /// What it asks for.
+    pub params: &'a JobParams<'a>,
+    /// What its pods add up to.
+    pub tally: &'a Tally,
+    /// Pods that are still needed although they failed.
+    pub retries: &'a IndexRetries,
+    /// Its end, if it has come to one.
+    pub outcome: Option<&'a JobOutcome>,
+}
+
+impl JobEvaluation<'_> {
+    /// What the pod's end means for the counts; `None` while it has not come to one.
+    fn pod_outcome(&self, pod: &PodView) -> Option<PodOutcome> {
+        self.outcome.map_or_else(|| self.params.pod_outcome(pod), |verdict| verdict.pod_outcome(self.params, pod))
+    }
+}
+
+/// The status that follows from what was observed, and what to tell people when it is written. `scheduling` is what was
+/// found of the Job's group; a Job that is decided or goes away needs none, and what its status says of it stays: it may
+/// be why it came to that.
+pub fn next_status(
+    observed: &JobSnapshot,
+    evaluation: &JobEvaluation<'_>,
+    scheduling: Option<&Scheduling>,
+) -> (JobStatusView, Vec<JobEvent>) {
+    let (job, now) = (&observed.job, whole_seconds(observed.now));
+    let JobEvaluation { params: shape, tally, outcome: verdict, .. } = *evaluation;
+    let mut status = job.status.clone();
+    let mut news = Vec::new();
+    start_or_suspend(&mut status, shape, verdict, now, &mut news);
+    if let Some(scheduling) = scheduling {
+        set_fallback_condition(&mut status, scheduling, now, &mut news);
+        set_group_condition(&mut status, observed, evaluation, scheduling, now);
+    }
+    // A suspended Job waits for no place, and one that has succeeded had it.
+    if shape.suspended || verdict.is_some_and(|verdict| verdict.succeeded) {
+        status.conditions.retain(|condition| !is_waiting_for_placement(condition));
+    }
+    let all_recorded = count_and_record(&mut status, observed, evaluation);
+    status.active = tally.active.len() as i32;
+    status.ready = Some(tally.ready);
+    status.terminating = Some(tally.terminating.len() as i32);
+    let settled = all_recorded && tally.active.is_empty() && tally.terminating.is_empty();
+    if let Some(verdict) = verdict {
+        let settled = settled && !observed.pods.iter().any(|pod| has_tracking_finalizer(pod));
+        finish(&mut status, shape, verdict, settled, now, &mut news);
+    }
+    (status, news)
+}
+
+/// Pods that may be let go, at most one batch: their end is in the written status, or never will be.
+pub fn pods_to_remove_finalizer(observed: &JobSnapshot, evaluation: &JobEvaluation<'_>) -> Vec<Arc<PodView>> {
+    let job = &observed.job;
+    let JobEvaluation { params: shape, retries, .. } = *evaluation;
+    let uids = recorded_uids(job);
+    let indexes = RecordedIndexes::of(job, shape);
+    let is_free = |pod: &PodView| {
+        let recorded_uid = || uids.contains(pod.metadata.uid.as_str());
+        match evaluation.pod_outcome(pod) {
+            Some(_) if !shape.is_countable(pod) => true,
+            Some(PodOutcome::Succeeded) => {
+                recorded_uid() || shape.index_of(pod).is_some_and(|index| indexes.contain(index))
+            }
+            Some(PodOutcome::Failed | PodOutcome::FailedIndex) => recorded_uid(),
+            Some(PodOutcome::Ignored | PodOutcome::Disrupted) => !retries.needs_pod(shape, pod),
+            Some(PodOutcome::Stopped) => true,
+            // A Job that is being deleted releases the rest.
+            None => recorded_uid() || job.metadata.is_deleting(),
+        }
+    };
+    let free = observed.pods.iter().filter(|pod| has_tracking_finalizer(pod) && is_free(pod));
+    free.take(shape.max_pods_per_sync).cloned().collect()
+}
+
+/// `startTime` runs while the Job may have pods; a suspended Job has none, and a resumed one starts again.
+fn start_or_suspend(
+    status: &mut JobStatusView,
+    params: &JobParams<'_>,
+    outcome: Option<&JobOutcome>,
+    now: Timestamp,
+    news: &mut Vec<JobEvent>,
+) {
+    let was_suspended = Condition::is_true(&status.conditions, "Suspended");
+    if params.suspended && outcome.is_none() {
+        if set_condition(&mut status.conditions, "Suspended", "True", "JobSuspended", "Job suspended", now) {
+            news.push(JobEvent::normal("Suspended", "Job suspended"));
+        }
+        status.start_time = None;
+    } else if was_suspended && outcome.is_none() {
+        set_condition(&mut status.conditions, "Suspended", "False", "JobResumed", "Job resumed", now);
+        news.push(JobEvent::normal("Resumed", "Job resumed"));
+        status.start_time = Some(now);
+    } else if status.start_time.is_none() && !(params.suspended && params.completions == Some(0)) {
+        // A Job that ends was started, if only to find that nothing was to be done; unless it was never to start.
+        status.start_time = Some(now);
+    }
+}
+
+/// Says on the Job itself why its pods are not scheduled as a group (S000-36, S000-39, S000-43).
+fn set_fallback_condition(
+    status: &mut JobStatusView,
+    scheduling: &Scheduling,
+    now: Timestamp,
+    news: &mut Vec<JobEvent>,
+) {
+    let conditions = &mut status.conditions;
+    let (kind, told) = match scheduling {
+        Scheduling::Blocked(waits) => (Fallback::BLOCKED_CONDITION, Some(waits)),
+        Scheduling::Plain(fallback) => (Fallback::CONDITION, fallback.as_ref()),
+        Scheduling::Join(JoinedGroup { fallback: lost, .. }) => (Fallback::CONDITION, lost.as_ref()),
+        _ => (Fallback::CONDITION, None),
+    };
+    if let Some(Fallback { reason, message }) = told {
+        let is_said = conditions.iter().any(|held| {
+            let same = held.reason == *reason && without_numbers(&held.message) == without_numbers(message);
+            held.kind == kind && held.status == "True" && same
+        });
+        if set_condition(conditions, kind, "True", reason, message, now) && !is_said {
+            news.push(JobEvent::warning(reason, message));
+        }
+    }
+    let resolved = match scheduling {
+        Scheduling::Join(JoinedGroup { fallback: None, .. }) => Some("new pods join their PodGroup"),
+        Scheduling::Plain(None) => Some("the Job is to have no group"),
+        _ => None,
+    };
+    if let Some(message) = resolved.filter(|_| Condition::is_true(conditions, Fallback::CONDITION)) {
+        set_condition(conditions, Fallback::CONDITION, "False", "Resolved", message, now);
+    }
+    let goes_on = matches!(scheduling, Scheduling::Join(_) | Scheduling::Plain(_));
+    if goes_on {
+        // A child that was seen before its parent's Workload has nothing to tell afterwards.
+        conditions.retain(|held| held.kind != Fallback::BLOCKED_CONDITION || held.reason != Fallback::PARENT_NOT_FOUND);
+    }
+    if goes_on && Condition::is_true(conditions, Fallback::BLOCKED_CONDITION) {
+        set_condition(conditions, Fallback::BLOCKED_CONDITION, "False", "Resolved", "the Job waits for nothing", now);
+    }
+}
+
+/// A text that is the same while only its counts change, which is no news.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
+/// Moves ends along: uids whose pod was let go into the counts, new ends into the records. True if all found room.
+fn count_and_record(status: &mut JobStatusView, observed: &JobSnapshot, evaluation: &JobEvaluation<'_>) -> bool {
+    let JobEvaluation { params: shape, retries, .. } = *evaluation;
+    let held: Vec<&Arc<PodView>> = observed.pods.iter().filter(|pod| has_tracking_finalizer(pod)).collect();
+    let mut uncounted = status.uncounted_terminated_pods.take().unwrap_or_default();
+    count_recorded_pods(status, &mut uncounted, &held);
+
+    let mut indexes = RecordedIndexes::of(&observed.job, shape);
+    let recorded = recorded_uids(&observed.job);
+    let is_new = |pod: &&&Arc<PodView>| shape.is_countable(pod) && !recorded.contains(pod.metadata.uid.as_str());
+    let ends = held.iter().filter(is_new).filter_map(|pod| Some((*pod, evaluation.pod_outcome(pod)?)));
+    let ends: Vec<_> = ends.filter(|(pod, _)| !retries.needs_pod(shape, pod)).collect();
+    let mut all_recorded = true;
+    for (pod, end) in succeeded_first(&ends) {
+        let has_room = uncounted.succeeded.len() + uncounted.failed.len() < shape.max_uncounted_pods;
+        match end {
+            // The index says it all, in no room.
+            PodOutcome::Succeeded if shape.completion_mode != CompletionMode::NonIndexed => {}
+            PodOutcome::Succeeded if has_room => uncounted.succeeded.push(pod.metadata.uid.clone()),
+            PodOutcome::Failed | PodOutcome::FailedIndex if has_room => uncounted.failed.push(pod.metadata.uid.clone()),
+            PodOutcome::Ignored | PodOutcome::Disrupted | PodOutcome::Stopped => {}
+            PodOutcome::Succeeded | PodOutcome::Failed | PodOutcome::FailedIndex => {
+                all_recorded = false;
+                continue;
+            }
+        }
+        indexes.record(shape, pod, end);
+    }
+    if let CompletionMode::Indexed { .. } = shape.completion_mode {
+        status.succeeded = indexes.completed.len();
+        status.completed_indexes = indexes.completed.to_string();
+        status.failed_indexes = shape.per_index_limits.map(|_| indexes.failed.to_string());
+    }
+    all_recorded &= uncounted == UncountedPodsView::default();
+    status.uncounted_terminated_pods = Some(uncounted);
+    all_recorded
+}
+
+/// A recorded pod that is no longer held is counted.
+fn count_recorded_pods(status: &mut JobStatusView, uncounted: &mut UncountedPodsView, held: &[&Arc<PodView>]) {
+    let held: BTreeSet<&str> = held.iter().map(|pod| pod.metadata.uid.as_str()).collect();
+    let let_go = |uids: &mut Vec<String>| {
+        let before = uids.len();
+        uids.retain(|uid| held.contains(uid.as_str()));
+        (before - uids.len()) as i32
+    };
+    status.succeeded = status.succeeded.saturating_add(let_go(&mut uncounted.succeeded));
+    status.failed = status.failed.saturating_add(let_go(&mut uncounted.failed));
+}
+
+/// Writes the interim condition at once and the final one when no pod is left to count.
+fn finish(
+    status: &mut JobStatusView,
+    params: &JobParams<'_>,
+    outcome: &JobOutcome,
+    settled: bool,
+    now: Timestamp,
+    news: &mut Vec<JobEvent>,
+) {
+    let JobOutcome { reason, message, .. } = outcome;
+    set_condition(&mut status.conditions, outcome.interim_condition(), "True", reason, message, now);
+    if !settled {
+        return;
+    }
+    set_condition(&mut status.conditions, outcome.final_condition(), "True", reason, message, now);
+    if !outcome.succeeded {
+        news.push(JobEvent::warning(reason, message));
+        return;
+    }
+    status.completion_time = Some(now);
+    if params.completions.is_some_and(|completions| status.succeeded > completions) {
+        news.push(JobEvent::warning(
+            "TooManySucceededPods",
+            "Too many succeeded pods running after completion count reached",
+        ));
+    }
+    news.push(JobEvent::normal("Completed", "Job completed"));
+}
+
+/// Sets a condition; false if it already said so. Its time is that of its status: other words for the same are no
+/// transition.
+pub(super) fn set_condition(
+    conditions: &mut Vec<Condition>,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> bool {
+    let held = conditions.iter().position(|condition| condition.kind == kind);
+    if let Some(held) = held.map(|position| &conditions[position])
+        && (held.status.as_str(), held.reason.as_str(), held.message.as_str()) == (status, reason, message)
+    {
+        return false;
+    }
+    let same = held.map(|position| &conditions[position]).filter(|held| held.status == status);
+    let condition = Condition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: same.and_then(|held| held.last_transition_time).or(Some(now)),
+    };
+    match held {
+        Some(position) => conditions[position] = condition,
+        None => conditions.push(condition),
+    }
+    true
+}
+
+/// Objects carry whole seconds; a status that kept more would never equal the one that was written.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
