@@ -7,10 +7,11 @@
 //! Never: shipped.
 
 pub mod test_cluster; // a control plane for one test
+pub mod virtual_time; // the paused clock and the environment of a seed
 pub mod builders; // manifests in a line
 pub mod fault; // what goes wrong between a part and the server
 pub mod fuzz; // what the fuzz targets check
 
 pub use builders::{JobBuilder, PodBuilder, job, pod};
-pub use simulator::on_virtual_time as on_paused_clock;
 pub use test_cluster::{RecordedWrite, TestCluster, is_on_kube, on_shared_test_cluster, on_test_cluster, seeds};
+pub use virtual_time::on_paused_clock;

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use self::kube_control_plane::{KubeControlPlane, Tenancy};
 pub use self::shared::on_shared_test_cluster;
 use crate::fault::{FaultRule, Faults, RuleId};
+use crate::virtual_time;
 
 /// Every resource the server keeps, by its name in the store.
 const RESOURCES: [&str; 9] = [
@@ -43,7 +44,7 @@ const RESOURCES: [&str; 9] = [
 /// What it does begins with [`Home::start`].
 pub fn on_test_cluster<T>(scenario: impl Future<Output = T>) -> T {
     if !kube_control_plane::is_chosen() {
-        return simulator::on_virtual_time(scenario);
+        return crate::on_paused_clock(scenario);
     }
     let _alone = kube_control_plane::lock_exclusive();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -73,7 +74,7 @@ pub struct TestCluster {
 enum TestBackend {
     Embedded {
         plane: Box<ControlPlane>,
-        world: ControlPlaneEnvironment,
+        environment: ControlPlaneEnvironment,
     },
     /// Shared with other tests, or not.
     Kube(Arc<KubeControlPlane>),
@@ -158,7 +159,7 @@ impl TestCluster {
 
     /// The same on a day of the test's own.
     pub async fn starting_at(origin: &str, seed: u64, config: Config) -> TestCluster {
-        // Whoever chose the other home must not take this for a test of it.
+        // A run that selects the real control plane must not take this for a test of it.
         assert!(
             !kube_control_plane::is_chosen(),
             "this test runs on the embedded home alone: leave it out where PHALANX_HOME=kube"
@@ -166,12 +167,13 @@ impl TestCluster {
         let origin: Timestamp = origin.parse().expect("a time");
         // History is what tests look at: none of it may be forgotten.
         let limits = HistoryLimits { max_history_bytes: 4 << 30, max_history_age: Duration::from_secs(1 << 30) };
-        let world = simulator::world(seed, origin, limits);
+        let environment = virtual_time::environment(seed, origin, limits);
         let faults = Faults::default();
         let config = Config { client_wrapper: Some(faults.client_wrapper(config.client_wrapper)), ..config };
-        let plane = ControlPlane::start(world.clone(), config).await.expect("an empty in-memory home can always start");
+        let plane =
+            ControlPlane::start(environment.clone(), config).await.expect("an empty in-memory home can always start");
         TestCluster {
-            backend: TestBackend::Embedded { plane: Box::new(plane), world },
+            backend: TestBackend::Embedded { plane: Box::new(plane), environment },
             faults,
             namespace: DEFAULT_NAMESPACE.to_owned(),
             initial_starts: 0,
@@ -205,7 +207,7 @@ impl TestCluster {
     /// The time objects carry.
     pub fn now(&self) -> Timestamp {
         match &self.backend {
-            TestBackend::Embedded { world, .. } => world.clock.now(),
+            TestBackend::Embedded { environment, .. } => environment.clock.now(),
             TestBackend::Kube(kube) => kube.now(),
         }
     }
@@ -338,15 +340,15 @@ impl TestCluster {
     /// Every write there was, in order; on kube, every one since the start, and of a home that is shared only those in its
     /// namespace.
     pub fn history(&self) -> Vec<RecordedWrite> {
-        let world = match &self.backend {
-            TestBackend::Embedded { world, .. } => world,
+        let environment = match &self.backend {
+            TestBackend::Embedded { environment, .. } => environment,
             TestBackend::Kube(kube) if self.namespace == DEFAULT_NAMESPACE => return kube.history(|_| true),
             TestBackend::Kube(kube) => {
                 return kube.history(|change| change.object["metadata"]["namespace"] == *self.namespace);
             }
         };
         let mut changes: Vec<RecordedWrite> =
-            RESOURCES.iter().flat_map(|resource| history_of(world, resource)).collect();
+            RESOURCES.iter().flat_map(|resource| history_of(environment, resource)).collect();
         changes.sort_by_key(|change| change.revision);
         changes
     }
@@ -365,9 +367,9 @@ impl TestCluster {
 }
 
 /// Every write to one resource, as the store keeps them.
-fn history_of(world: &ControlPlaneEnvironment, resource: &str) -> Vec<RecordedWrite> {
+fn history_of(environment: &ControlPlaneEnvironment, resource: &str) -> Vec<RecordedWrite> {
     let name: Arc<str> = resource.into();
-    let mut watcher = world.store.watch(&name, Revision::ZERO).expect("a test's history is never cut");
+    let mut watcher = environment.store.watch(&name, Revision::ZERO).expect("a test's history is never cut");
     let mut changes = Vec::new();
     // `next` is ready at once while history is left, so one poll is enough.
     while let Some(batch) = futures::FutureExt::now_or_never(watcher.next()) {

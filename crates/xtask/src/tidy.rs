@@ -11,7 +11,7 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 
 /// The rooms in layer order: a crate uses only crates before its own (dev-dependencies aside).
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 13] = [
     "workloadbuilder",
     "api",
     "store",
@@ -22,7 +22,6 @@ const LAYERS: [&str; 14] = [
     "scheduler",
     "nodes",
     "controlplane",
-    "simulator",
     "phalanx",
     "testkit",
     "xtask",

@@ -33,7 +33,7 @@ impl CreateOptions {
 /// Checks one input.
 pub fn check(input: &[u8]) -> FuzzOutcome {
     let Some((head, body)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
-    simulator::on_virtual_time(async {
+    crate::on_paused_clock(async {
         let asked = CheckedServer::new(HistoryLimits::default());
         match create(&asked, *head, Bytes::copy_from_slice(body)).await {
             Some((path, created)) => {

@@ -34,7 +34,7 @@ impl ListOptions {
 /// Checks one input.
 pub fn check(input: &[u8]) -> FuzzOutcome {
     static SERVER_WITH_PODS: LazyLock<(CheckedServer, u64)> =
-        LazyLock::new(|| simulator::on_virtual_time(server_with_pods()));
+        LazyLock::new(|| crate::on_paused_clock(server_with_pods()));
     let (asked, now) = &*SERVER_WITH_PODS;
     let Some((&[letter, form], token)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
     let encoded = |text: &[u8]| -> String { text.iter().map(|byte| format!("{byte:02x}")).collect() };
@@ -46,7 +46,7 @@ pub fn check(input: &[u8]) -> FuzzOutcome {
     if token.is_empty() {
         return FuzzOutcome::Refused; // No token at all: the list begins at its beginning.
     }
-    simulator::on_virtual_time(follow_pages(asked, &ListOptions::from_bits(form), &token))
+    crate::on_paused_clock(follow_pages(asked, &ListOptions::from_bits(form), &token))
 }
 
 async fn follow_pages(server: &CheckedServer, form: &ListOptions, token: &str) -> FuzzOutcome {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_list_has_a_past_of_which_a_part_is_gone() {
-        simulator::on_virtual_time(async {
+        crate::on_paused_clock(async {
             let (asked, now) = server_with_pods().await;
             assert!(items(&asked.get("/api/v1/pods").await).len() >= 3);
             let exact = |at: u64| format!("/api/v1/pods?resourceVersion={at}&resourceVersionMatch=Exact");

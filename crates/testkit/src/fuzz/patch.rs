@@ -47,7 +47,7 @@ impl PatchOptions {
 /// Checks one input.
 pub fn check(input: &[u8]) -> FuzzOutcome {
     let Some((&[letter, version, form], patch)) = input.split_first_chunk() else { return FuzzOutcome::Refused };
-    simulator::on_virtual_time(async {
+    crate::on_paused_clock(async {
         let asked = CheckedServer::new(HistoryLimits::default());
         let (path, before) = make_object(&asked, letter, version).await;
         let form = PatchOptions::from_bits(form);

@@ -95,9 +95,9 @@ fn value_of<'a>(field: &str, name: &'a str) -> Option<&'a str> {
 
 /// The names that the server lists; `None` when it refuses.
 fn list_names(option: &str, text: &str) -> Option<Vec<String>> {
-    static SERVER: LazyLock<CheckedServer> = LazyLock::new(|| simulator::on_virtual_time(server_with_pods()));
+    static SERVER: LazyLock<CheckedServer> = LazyLock::new(|| crate::on_paused_clock(server_with_pods()));
     let path = format!("/api/v1/namespaces/default/pods?{option}={}", percent_encoded(text));
-    let answer = simulator::on_virtual_time(SERVER.get(&path));
+    let answer = crate::on_paused_clock(SERVER.get(&path));
     let items = answer.value["items"].as_array()?;
     Some(items.iter().map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect())
 }

@@ -22,7 +22,7 @@ const NODES: u32 = 16;
 /// `PHALANX_HOME=kube` on a control plane that it shares with the tests beside it.
 pub fn on_shared_test_cluster<T>(scenario: impl AsyncFnOnce(TestCluster) -> T) -> T {
     if !kube_control_plane::is_chosen() {
-        return simulator::on_virtual_time(async {
+        return crate::on_paused_clock(async {
             let home = TestCluster::with_config(SEED, Config::for_cluster(Cluster::default_of(NODES))).await;
             scenario(home.in_new_namespace("lab").await).await
         });

@@ -9,9 +9,8 @@ use api::{Random, Timestamp};
 use controlplane::{Component, Config};
 use nodes::cluster::Cluster;
 use serde_json::json;
-use simulator::on_virtual_time;
 use testkit::fault::{Fault, FaultRule, writes};
-use testkit::{RecordedWrite, TestCluster, is_on_kube, job, on_test_cluster, pod};
+use testkit::{RecordedWrite, TestCluster, is_on_kube, job, on_paused_clock, on_test_cluster, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// What a scheduler that starts has for gangs that the one before left half bound.
@@ -206,7 +205,7 @@ fn count_complete(home: &TestCluster) -> usize {
 // Shows: S004-66
 #[test]
 fn gangs_that_want_most_of_the_cluster_all_finish_beside_everything_else() {
-    on_virtual_time(async {
+    on_paused_clock(async {
         let alone = TestCluster::embedded(7, Cluster::default_of(2)).await;
         let begun = alone.now();
         alone.create(&gang("alone")).await;

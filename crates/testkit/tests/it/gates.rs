@@ -123,9 +123,9 @@ fn a_job_of_which_the_setting_makes_no_gang_changes_its_size() {
     });
 }
 
-/// A control plane on a world that may have been lived in before.
-async fn start(world: &ControlPlaneEnvironment, gates: Gates) -> ControlPlane {
-    ControlPlane::start(world.clone(), config(gates)).await.unwrap()
+/// A control plane on a environment that may have been lived in before.
+async fn start(environment: &ControlPlaneEnvironment, gates: Gates) -> ControlPlane {
+    ControlPlane::start(environment.clone(), config(gates)).await.unwrap()
 }
 
 async fn wait_until(plane: &ControlPlane, what: &str, holds: impl Fn(&ControlPlane) -> bool) {
@@ -169,7 +169,7 @@ async fn delete_pod(plane: &ControlPlane, name: &str) {
 fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
     on_paused_clock(async {
         let origin = "2026-01-01T00:00:00Z".parse().unwrap();
-        let world = simulator::world(9, origin, store::HistoryLimits::default());
+        let environment = testkit::virtual_time::environment(9, origin, store::HistoryLimits::default());
         let long = |name: &str| job(name).pods(2).gang().annotate("phalanx.dev/run-seconds", "100000");
         let off = Gates::default().with(Gate::WorkloadWithJob, false);
         let groups_of = |plane: &ControlPlane, name: &str| {
@@ -181,14 +181,14 @@ fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
             pods.iter().filter(|pod| pod.metadata.name.starts_with(name) && pod.node_name().is_some()).count() == 2
         };
 
-        let plane = start(&world, off).await;
+        let plane = start(&environment, off).await;
         post_job(&plane, &long("early").build()).await;
         post_job(&plane, &long("held").spec("suspend", true).build()).await;
         wait_until(&plane, "plain pods run", |plane| running(plane, "early")).await;
         assert!(plane.caches().workloads.all().is_empty() && plane.caches().pod_groups.all().is_empty());
         plane.stop().await;
 
-        let plane = start(&world, Gates::default()).await;
+        let plane = start(&environment, Gates::default()).await;
         post_job(&plane, &long("fresh").build()).await;
         post_job(&plane, &long("stored").spec("suspend", true).build()).await;
         wait_until(&plane, "the new gang runs", |plane| running(plane, "fresh")).await;
@@ -197,7 +197,7 @@ fn objects_come_while_the_feature_is_on_and_jobs_with_pods_are_left_alone() {
         assert_eq!(groups_of(&plane, "early"), 0, "its pods are there already");
         plane.stop().await;
 
-        let plane = start(&world, off).await;
+        let plane = start(&environment, off).await;
         post_job(&plane, &long("late").build()).await;
         send(&plane, "PATCH", "/stored", &json!({"spec": {"suspend": false}})).await;
         wait_until(&plane, "plain pods run again", |plane| running(plane, "late") && running(plane, "stored")).await;

@@ -129,14 +129,14 @@ fn api_form(yaml: &str) -> Value {
 fn while_groups_are_switched_off_their_pods_are_placed_alone() {
     on_paused_clock(async {
         let origin = "2026-01-01T00:00:00Z".parse().unwrap();
-        let world = simulator::world(9, origin, store::HistoryLimits::default());
+        let environment = testkit::virtual_time::environment(9, origin, store::HistoryLimits::default());
         let config = |gates: Gates| Config { gates, ..Config::for_cluster(Cluster::default_of(1)) };
         let off = Gate::ALL.into_iter().fold(Gates::default(), |gates, gate| gates.with(gate, false));
         let bound =
             |plane: &ControlPlane| plane.caches().pods.all().iter().filter(|pod| pod.node_name().is_some()).count();
         let wait = async || tokio::time::sleep(MINUTE).await;
 
-        let plane = ControlPlane::start(world.clone(), config(Gates::default())).await.unwrap();
+        let plane = ControlPlane::start(environment.clone(), config(Gates::default())).await.unwrap();
         let group = json!({"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 12}}}});
         send(&plane, &format!("{SCHEDULING}/podgroups"), &group).await;
         for index in 0..12 {
@@ -147,12 +147,12 @@ fn while_groups_are_switched_off_their_pods_are_placed_alone() {
         assert_eq!(bound(&plane), 0, "there is room for eight of twelve");
         plane.stop().await;
 
-        let plane = ControlPlane::start(world.clone(), config(off)).await.unwrap();
+        let plane = ControlPlane::start(environment.clone(), config(off)).await.unwrap();
         wait().await;
         assert_eq!(bound(&plane), 8, "each pod that fits is placed");
         plane.stop().await;
 
-        let plane = ControlPlane::start(world, config(Gates::default())).await.unwrap();
+        let plane = ControlPlane::start(environment, config(Gates::default())).await.unwrap();
         wait().await;
         assert_eq!(plane.caches().pod_groups.all().len(), 1, "the group is there again");
         assert_eq!(bound(&plane), 8, "what runs goes on");

@@ -40,10 +40,10 @@ struct SettableClockPlane {
 impl SettableClockPlane {
     async fn start() -> SettableClockPlane {
         let origin = Timestamp::from_second(NEW_YEAR * 60).unwrap();
-        let world = simulator::world(5, origin, HistoryLimits::default());
-        let clock = Arc::new(SettableClock { inner: world.clock.clone(), ahead_seconds: 0.into() });
-        let world = ControlPlaneEnvironment { clock: clock.clone(), ..world };
-        let plane = ControlPlane::start(world, Config::for_cluster(Cluster::default_of(1))).await.unwrap();
+        let environment = testkit::virtual_time::environment(5, origin, HistoryLimits::default());
+        let clock = Arc::new(SettableClock { inner: environment.clock.clone(), ahead_seconds: 0.into() });
+        let environment = ControlPlaneEnvironment { clock: clock.clone(), ..environment };
+        let plane = ControlPlane::start(environment, Config::for_cluster(Cluster::default_of(1))).await.unwrap();
         SettableClockPlane { clock, plane }
     }
 

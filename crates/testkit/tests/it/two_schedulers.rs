@@ -10,9 +10,8 @@ use controlplane::{Component, Config, Health, RemoteComponents};
 use nodes::cluster::Cluster;
 use runtime::TokioClock;
 use serde_json::Value;
-use simulator::on_virtual_time;
 use testkit::fault::{Fault, FaultRule, writes};
-use testkit::{RecordedWrite, TestCluster, job, on_test_cluster};
+use testkit::{RecordedWrite, TestCluster, job, on_paused_clock, on_test_cluster};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const THIRTY_SECONDS: Duration = Duration::from_secs(30);
@@ -114,7 +113,7 @@ fn of_two_schedulers_that_give_away_the_same_room_one_gets_it() {
 
 #[test]
 fn where_the_server_looks_at_no_bind_the_pod_that_was_bound_last_makes_way() {
-    on_virtual_time(async {
+    on_paused_clock(async {
         let config = Config { check_capacity: false, ..Config::for_cluster(Cluster::default_of(1)) };
         let home = TestCluster::with_config(3, config).await;
         let _second = start_bind_race(&home).await;
@@ -125,7 +124,7 @@ fn where_the_server_looks_at_no_bind_the_pod_that_was_bound_last_makes_way() {
 
 #[test]
 fn two_gangs_in_the_same_room_end_with_one_whole_and_the_other_without_a_pod() {
-    on_virtual_time(async {
+    on_paused_clock(async {
         let config = Config { check_capacity: false, ..Config::for_cluster(Cluster::default_of(1)) };
         let home = TestCluster::with_config(5, config).await;
         let _second = second_scheduler(&home).await;
