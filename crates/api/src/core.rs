@@ -4,5 +4,5 @@ pub mod defaults; // what is filled in when a field is left out
 mod image; // the name of an image, and whether it may move
 mod pod_level_resources; // resources of a pod as a whole
 pub mod prepare; // fields of features that are off are dropped
-pub mod requests; // what a pod takes from its node
+pub use types::requests;
 pub mod validation; // what may be written, and what may change

@@ -1,12 +1,10 @@
-//! Kubernetes kinds as Phalanx reads, completes and judges them.
+//! The rules of Kubernetes kinds: defaults, validation, conversion, and what Jobs request from the scheduler.
 //!
 //! In: documents and typed objects of `k8s-openapi`.
-//! Out: views, defaulted documents, field errors, builder items.
+//! Out: defaulted documents, field errors, builder items.
 //! Promises: pure functions; validation names every error with its field path and never stops at the first.
 //! Never: I/O, async, a clock or randomness of its own.
 
-pub mod views; // kinds as control loops read them; read this first
-pub mod gates; // which features are on
 pub mod metadata; // what holds for every kind: names, labels, owners
 pub mod schema; // which fields a kind has, and of what type
 pub mod protobuf; // objects in protobuf, read as documents
@@ -19,20 +17,9 @@ pub mod coordination; // Leases: rules
 pub mod policy; // budgets of disruptions: rules
 pub mod conversion; // older forms and drafts, to and from the present one
 pub mod cron; // when a CronJob is due
-pub mod small_map; // small maps that take no more room than their entries
-pub mod interned_str; // texts that repeat, in little room
-pub mod quantity; // amounts of resources
-pub mod clock; // the time, as an argument
-pub mod random; // randomness, as an argument
-pub mod revision; // versions of objects and of the store
-pub mod uid; // identities of objects, in little room
 
-pub use clock::{Clock, Timestamp};
-pub use gates::{Gate, Gates};
-pub use interned_str::InternedStr;
-pub use random::Random;
-pub use revision::Revision;
-pub use small_map::SmallMap;
-pub use uid::Uid;
+// The shared types, so that a crate that needs rules has one name for both.
+pub use types::{Clock, Gate, Gates, InternedStr, Random, Revision, SmallMap, Timestamp, Uid};
+pub use types::{clock, gates, interned_str, quantity, random, revision, small_map, uid, views};
 
 pub use workloadbuilder::field;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::Random;
+use types::Random;
 
 /// Doubles from `initial` up to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

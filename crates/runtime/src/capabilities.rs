@@ -5,11 +5,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Random;
-use api::views::ResourceRef;
 use kube::{Client, Error};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+use types::Random;
+use types::views::ResourceRef;
 
 use crate::backoff::Backoff;
 use crate::discovery::{self, ApiGroup, ApiResourceList, GroupVersion};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use api::{Clock, Timestamp};
 use tokio::time::{Instant, sleep};
+use types::{Clock, Timestamp};
 
 /// How often two clocks are compared.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);

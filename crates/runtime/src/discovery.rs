@@ -1,9 +1,9 @@
 //! What a server says it serves, as far as it is read.
 
-use api::views::ObjectKey;
 use kube::{Client, Error};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use types::views::ObjectKey;
 
 use crate::failure::is_not_found;
 use crate::request;

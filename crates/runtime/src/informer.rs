@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::Revision;
-use api::views::{Index, ObjectKey, View};
 use tokio::sync::Notify;
+use types::Revision;
+use types::views::{Index, ObjectKey, View};
 
 /// Every object of one kind, in key order, with indexes and a log of changes. Cloning shares the cache.
 pub struct Cache<V: View>(Arc<CacheInner<V>>);
@@ -466,7 +466,7 @@ impl<V: View> Drop for Cursor<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::views::{MetaView, PodSpecView, PodView};
+    use types::views::{MetaView, PodSpecView, PodView};
 
     fn pod(name: &str, node: &str, revision: u64) -> PodView {
         let metadata = MetaView {

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::views::{MetaView, ObjectKey, View};
-use api::{Random, Revision};
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
@@ -13,6 +11,8 @@ use kube::core::{Request, Status};
 use kube::{Client, Error};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use types::views::{MetaView, ObjectKey, View};
+use types::{Random, Revision};
 
 use crate::backoff::Backoff;
 use crate::failure::{is_expired, is_not_found, message};

@@ -11,14 +11,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::clock::rfc3339;
-use api::views::{OwnerRef, View};
-use api::{Clock, Random, Timestamp};
 use futures::future::join_all;
 use kube::{Client, Error};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Notify;
+use types::clock::rfc3339;
+use types::views::{OwnerRef, View};
+use types::{Clock, Random, Timestamp};
 
 use crate::backoff::Backoff;
 use crate::failure::{is_not_found, is_retriable};

@@ -8,8 +8,6 @@
 
 use std::time::Duration;
 
-use api::Revision;
-use api::views::{MetaView, ObjectKey, View};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
@@ -17,6 +15,8 @@ use kube::client::Body;
 use kube::core::Status;
 use kube::{Client, Error};
 use serde::{Deserialize, Serialize};
+use types::Revision;
+use types::views::{MetaView, ObjectKey, View};
 
 use crate::failure::is_not_found;
 use crate::informer::Cache;

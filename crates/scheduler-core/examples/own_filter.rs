@@ -7,14 +7,14 @@
 
 use std::sync::Arc;
 
-use api::Timestamp;
-use api::views::{NodeView, PodView, View};
 use phalanx_scheduler_core::profile::FilterPlugin;
 use phalanx_scheduler_core::{
     Class, ClusterChange, ClusterEvents, Config, Core, DecisionAction, Filter, LoadAssumption, NO_LIMIT, NodeRef,
     PluginKind, PodSpecFields, Profile, ReadSet, Reason, declarations,
 };
 use serde_json::json;
+use types::Timestamp;
+use types::views::{NodeView, PodView, View};
 
 const ASKS: &str = "example.com/licence";
 const OFFERS: &str = "example.com/licences";

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use api::SmallMap;
-use api::views::PodView;
 use k8s_openapi::api::core::v1 as core;
 use rustc_hash::FxHashMap;
+use types::SmallMap;
+use types::views::PodView;
 
 use crate::cluster::{Cluster, Effect, NodeIndex, full_name};
 use crate::cluster_events::ClusterEvents;

@@ -15,8 +15,8 @@ mod topology; // nodes by the value of a label
 
 use std::collections::BTreeMap;
 
-use api::views::NodeView;
 use rustc_hash::FxHashMap;
+use types::views::NodeView;
 
 pub(crate) use dirty::{NodeChangeKind, TouchedNode};
 pub(crate) use images::full_name;

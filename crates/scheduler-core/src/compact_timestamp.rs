@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::Timestamp;
+use types::Timestamp;
 
 /// The time so much later; the last there is where that is beyond all times.
 pub(crate) fn saturating_add(time: Timestamp, pause: Duration) -> Timestamp {

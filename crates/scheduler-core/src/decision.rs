@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView};
+use types::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView};
 
 use crate::overcommit::Overcommit;
 use crate::profile::Profile;

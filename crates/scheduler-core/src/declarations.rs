@@ -4,13 +4,13 @@
 //! make room. A filter whose word is wrong places pods where they may not be, or leaves them waiting for ever. Whoever
 //! writes one checks it in a test of theirs.
 
-use api::quantity::Quantity;
-use api::views::{ContainerView, ImageView, NodeView, PodView, PortView};
-use api::{Random, SmallMap};
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration,
 };
 use thiserror::Error;
+use types::quantity::Quantity;
+use types::views::{ContainerView, ImageView, NodeView, PodView, PortView};
+use types::{Random, SmallMap};
 
 use crate::classes::Class;
 use crate::cluster::{Cluster, NodeIndex};
@@ -266,14 +266,14 @@ impl ClusterGenerator<'_> {
         pod.spec.node_name = ["", "node", "elsewhere"][self.random.below(3) as usize].to_owned();
         pod.spec.node_selector = self.selector();
         pod.spec.tolerations = (0..self.random.below(3)).map(|_| self.toleration()).collect();
-        let affinity = (self.random.below(3) == 0).then(|| api::views::AffinityView {
+        let affinity = (self.random.below(3) == 0).then(|| types::views::AffinityView {
             node_affinity: Some(NodeAffinity {
                 required_during_scheduling_ignored_during_execution: Some(NodeSelector {
                     node_selector_terms: vec![self.term()],
                 }),
                 ..NodeAffinity::default()
             }),
-            ..api::views::AffinityView::default()
+            ..types::views::AffinityView::default()
         });
         pod.spec.affinity = affinity.map(Box::new);
         pod

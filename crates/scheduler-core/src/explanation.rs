@@ -1,6 +1,6 @@
 //! All that can be said about a unit right now, and about the queue.
 
-use api::Timestamp;
+use types::Timestamp;
 
 use crate::decision::Unit;
 use crate::placement_report::PlacementReport;

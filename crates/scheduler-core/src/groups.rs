@@ -7,8 +7,8 @@ mod run; // which of the members that succeeded count
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::views::{ObjectKey, OwnerRef, quorum};
 use rustc_hash::FxHashMap;
+use types::views::{ObjectKey, OwnerRef, quorum};
 
 pub(crate) use self::composites::{Composites, ParentObstacle};
 pub(crate) use self::members::{PendingMembers, PlacedMembers};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use api::core::requests;
+use types::requests;
 
 use crate::cluster::{Cluster, NodeIndex, ResourceId};
 use crate::filters::NodeResourcesFit;

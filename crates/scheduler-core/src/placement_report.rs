@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::Timestamp;
+use types::Timestamp;
 
 use crate::classes::{ClassId, Classes};
 use crate::cluster::{Cluster, NodeIndex, OccupiedDomains, TopologyId};

@@ -3,8 +3,8 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use api::views::{ObjectKey, PodPhase, PodView};
 use rustc_hash::{FxHashMap, FxHasher};
+use types::views::{ObjectKey, PodPhase, PodView};
 
 use crate::classes::ClassId;
 use crate::cluster::NodeIndex;

@@ -11,9 +11,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::Timestamp;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
+use types::Timestamp;
 
 use crate::classes::ClassId;
 use crate::compact_timestamp::{CompactTimestamp, saturating_add};
@@ -522,7 +522,7 @@ impl Queue {
 mod tests {
     use std::sync::Arc;
 
-    use api::views::PodView;
+    use types::views::PodView;
 
     use super::*;
     use crate::pods::Pods;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::views::ObjectKey;
+use types::views::ObjectKey;
 
 use crate::decision::Unit;
 use crate::remedies::RemedyStatus;

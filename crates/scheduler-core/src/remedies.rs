@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::Timestamp;
-use api::clock::rfc3339;
-use api::core::requests;
-use api::views::ObjectKey;
+use types::Timestamp;
+use types::clock::rfc3339;
+use types::requests;
+use types::views::ObjectKey;
 
 use crate::decision::ChosenDomain;
 
@@ -240,7 +240,7 @@ fn names(leaving: &[Blocker]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Blocker, Remedy, ResourceShortfall};
-    use api::views::ObjectKey;
+    use types::views::ObjectKey;
 
     #[test]
     fn those_who_leave_are_named_and_many_are_counted() {

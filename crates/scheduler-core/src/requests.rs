@@ -1,9 +1,9 @@
 //! What one pod takes from its node: resources, host ports, and the stand-in amounts scores use.
 
-use api::SmallMap;
-use api::quantity::Quantity;
-use api::views::{ContainerView, PodSpecView};
 use smallvec::SmallVec;
+use types::SmallMap;
+use types::quantity::Quantity;
+use types::views::{ContainerView, PodSpecView};
 
 use crate::cluster::{Cluster, MAX_REQUEST, ResourceId};
 use crate::names::NameId;
@@ -219,8 +219,8 @@ fn raise_to(floor: &mut Amounts, other: &Amounts) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use api::views::{PodView, View};
     use serde_json::json;
+    use types::views::{PodView, View};
 
     use super::Usage;
     use crate::cluster::{Cluster, ResourceId};

@@ -13,7 +13,7 @@ mod counters; // what is counted
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::Timestamp;
+use types::Timestamp;
 
 use self::explain::ReportCache;
 use self::members::MembershipChange;

@@ -1,6 +1,6 @@
 //! What every filter and score says about every node for one pod: a decision taken apart.
 
-use api::views::{NodeView, PodView};
+use types::views::{NodeView, PodView};
 
 use crate::classes::{Class, Classes};
 use crate::cluster::{Cluster, NodeIndex};

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::Timestamp;
+use types::Timestamp;
 
 use crate::compact_timestamp::saturating_add;
 

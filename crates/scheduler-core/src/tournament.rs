@@ -110,7 +110,7 @@ fn largest(block: &Block) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use api::Random;
+    use types::Random;
 
     use super::{BLOCK, Tournament};
 

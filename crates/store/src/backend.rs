@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use api::Revision;
+use types::Revision;
 
 use crate::object::{Op, StoreKey, StoredObject};
 

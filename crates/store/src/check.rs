@@ -6,10 +6,10 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use api::Revision;
 use redb::Database;
 use redb::backends::FileBackend;
 use sha2::{Digest, Sha256};
+use types::Revision;
 
 use crate::disk::overlay::Overlay;
 use crate::disk::{DiskError, Log, OpenError, catch_panics, corrupted, directory, open_database};

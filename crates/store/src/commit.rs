@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::Revision;
+use types::Revision;
 
 use crate::backend::FreeSpace;
 use crate::object::{Document, Op, StoreKey, StoredMeta, StoredObject};

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use api::Timestamp;
 use tokio::sync::{mpsc, oneshot};
+use types::Timestamp;
 
 use crate::backend::BackendError;
 use crate::commit::{ObjectWrite, WriteRefusal};

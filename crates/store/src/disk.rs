@@ -17,9 +17,9 @@ use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use api::{Revision, Timestamp};
 use redb::backends::FileBackend;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableError};
+use types::{Revision, Timestamp};
 
 use self::checkpoint::CheckpointPass;
 use self::directory::{DirectoryLock, FreeSpaceProbe};

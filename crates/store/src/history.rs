@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::{Revision, Timestamp};
+use types::{Revision, Timestamp};
 
 use crate::object::{Op, StoreKey};
 use crate::watch::StoreEvent;

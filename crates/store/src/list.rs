@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use api::Revision;
-use api::views::ObjectKey;
+use types::Revision;
+use types::views::ObjectKey;
 
 use crate::object::StoredObject;
 use crate::store::Store;

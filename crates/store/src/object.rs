@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::views::ObjectKey;
-use api::{Revision, SmallMap, Timestamp, Uid};
 use bytes::Bytes;
+use types::views::ObjectKey;
+use types::{Revision, SmallMap, Timestamp, Uid};
 
 use crate::fields::SelectableFields;
 use crate::packing::DocumentBytes;

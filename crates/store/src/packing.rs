@@ -115,7 +115,7 @@ impl Dictionary {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use api::{Revision, Timestamp};
+    use types::{Revision, Timestamp};
 
     use super::*;
     use crate::commit::{ObjectWrite, Precondition};

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use api::views::ObjectKey;
-use api::{Revision, Timestamp};
 use tokio::sync::Notify;
+use types::views::ObjectKey;
+use types::{Revision, Timestamp};
 
 use crate::backend::LogRecord;
 use crate::history::{EventHistory, HistoryLimits};

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
-use api::{Revision, Timestamp};
 use tokio::sync::Notify;
+use types::{Revision, Timestamp};
 
 use crate::backend::{Backend, BackendError, FreeSpace, LogRecord, MemoryBackend};
 use crate::commit::{self, ObjectWrite, WriteRefusal};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use api::Revision;
 use tokio::sync::Notify;
+use types::Revision;
 
 use crate::list::CompactedError;
 use crate::object::{Op, StoredObject};

@@ -5,11 +5,11 @@ mod world;
 
 use std::sync::{Arc, Mutex};
 
-use api::Revision;
 use phalanx_store::{
     Backend, BackendError, CompactedError, HistoryLimits, ListQuery, LogRecord, Precondition, Store, StoreKey,
     StoredObject,
 };
+use types::Revision;
 use world::{at, commit, create, delete, pod, pods, put};
 
 /// Keeps batches in memory that outlives the store; fails when told to.

@@ -6,12 +6,12 @@ mod world;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use api::Revision;
 use futures::future::join_all;
 use phalanx_store::{
     Backend, BackendError, Committer, HistoryLimits, LogRecord, ObjectWrite, Precondition, Store, StoreKey,
     StoredObject, WriteRefusal,
 };
+use types::Revision;
 use world::{at, pod, put};
 
 /// Says when a commit has begun, and ends it when told how.

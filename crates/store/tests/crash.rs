@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use api::{Random, Revision};
 use phalanx_store::{
     Disk, DiskOptions, Document, HistoryLimits, ListQuery, ObjectWrite, Op, Precondition, Store, StoredMeta,
     StoredObject,
 };
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use types::{Random, Revision};
 use world::power::{SimulatedDisk, SyncBehavior};
 use world::{at, pod, pods};
 

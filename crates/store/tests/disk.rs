@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::{Random, Revision};
 use phalanx_store::{
     BackendError, Disk, DiskOptions, FreeSpace, HistoryLimits, ListQuery, ObjectWrite, OpenError, Precondition, Store,
     StoredMeta, WriteRefusal,
 };
 use redb::{Database, TableDefinition};
+use types::{Random, Revision};
 use world::power::{SimulatedDisk, SyncBehavior};
 use world::{at, commit, create, delete, pod, pods, put};
 

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Revision;
 use phalanx_store::{
     CompactedError, HistoryLimits, ListQuery, Op, Precondition, Store, StoreEvent, StoreKey, StoredObject, WriteRefusal,
 };
 use proptest::prelude::*;
+use types::Revision;
 use world::{at, delete, put, value};
 
 /// What the map knows of an object.

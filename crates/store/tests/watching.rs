@@ -6,8 +6,8 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Revision;
 use phalanx_store::{CompactedError, HistoryLimits, ListQuery, Op, Precondition, Store, StoreKey};
+use types::Revision;
 use world::{at, commit, commit_at, create, delete, pod, pods, put};
 
 #[tokio::test]

@@ -11,8 +11,9 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 
 /// The rooms in layer order: a crate uses only crates before its own (dev-dependencies aside).
-const LAYERS: [&str; 13] = [
+const LAYERS: &[&str] = &[
     "workloadbuilder",
+    "types",
     "api",
     "store",
     "apiserver",

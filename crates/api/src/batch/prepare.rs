@@ -6,8 +6,8 @@ use super::defaults::labels_from_template;
 use crate::core::prepare::drop_disabled_pod_spec_fields;
 use crate::gates::{Gate, Gates};
 
-/// Labels that a Job's pods carry: the Job's uid.
-pub const CONTROLLER_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
+pub use types::views::CONTROLLER_UID_LABEL;
+
 /// Labels that a Job's pods carry: the Job's name.
 pub const JOB_NAME_LABEL: &str = "batch.kubernetes.io/job-name";
 /// The older form of [`CONTROLLER_UID_LABEL`].

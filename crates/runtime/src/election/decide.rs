@@ -96,7 +96,7 @@ mod tests {
     fn only_a_change_of_holder_counts_as_a_transition() {
         let settings = ElectionSettings::new("lease", "us");
         let written = |record: Option<LeaseRecord>| {
-            let spec = record.unwrap_or_default().acquired(&settings, api::Timestamp::UNIX_EPOCH);
+            let spec = record.unwrap_or_default().acquired(&settings, types::Timestamp::UNIX_EPOCH);
             (spec["spec"]["leaseTransitions"].clone(), spec["metadata"]["resourceVersion"].clone())
         };
         assert_eq!(written(None), (json!(0), json!(null)));

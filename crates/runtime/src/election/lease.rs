@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use api::Timestamp;
-use api::clock::rfc3339_micros;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use types::Timestamp;
+use types::clock::rfc3339_micros;
 
 use super::ElectionSettings;
 

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Clock, Random};
 use kube::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use types::{Clock, Random};
 
 use super::decide::{LeaseAction, ObservedLease};
 use super::lease::LeaseRecord;

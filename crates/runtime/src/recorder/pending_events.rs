@@ -113,7 +113,7 @@ impl FairQueue {
 
 #[cfg(test)]
 mod tests {
-    use api::Timestamp;
+    use types::Timestamp;
 
     use super::super::ObjectRef;
     use super::*;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use api::Random;
-use api::views::{PodGroupView, View, WorkloadView};
 use phalanx_runtime::{Capabilities, Reachability};
 use tokio::time::timeout;
+use types::Random;
+use types::views::{PodGroupView, View, WorkloadView};
 
 use crate::fake_server::FakeServer;
 

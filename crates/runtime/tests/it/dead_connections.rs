@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use api::views::{NodeView, PodView, View};
 use http::Request;
 use kube::client::Body;
 use phalanx_runtime::request::Connection;
 use phalanx_runtime::{Cache, ListWatchConfig, Reachability, list_and_watch, reconnecting};
 use tokio::time::{Instant, timeout};
+use types::views::{NodeView, PodView, View};
 
 use crate::fake_server::{FakeServer, WatchEnd};
 

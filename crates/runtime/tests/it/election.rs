@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use api::{Random, Timestamp};
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
@@ -16,6 +15,7 @@ use phalanx_runtime::election::{Election, ElectionSettings, Fence, LeadershipSta
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, advance, sleep, timeout};
+use types::{Random, Timestamp};
 
 /// A server that has one Lease at most.
 #[derive(Clone, Default)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use api::Revision;
-use api::views::{ObjectKey, PodView};
 use phalanx_runtime::{Cache, Cursor, ListWatchConfig, list_and_watch};
 use tokio::time::{Instant, timeout};
+use types::Revision;
+use types::views::{ObjectKey, PodView};
 
 use crate::fake_server::FakeServer;
 

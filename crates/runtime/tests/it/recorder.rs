@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Random, Timestamp};
 use phalanx_runtime::{EventKind, ObjectRef, Recorder, TokioClock};
 use serde_json::Value;
+use types::{Random, Timestamp};
 
 use crate::fake_server::FakeServer;
 

@@ -1,6 +1,6 @@
 //! A node's fixed side: labels, taints, whether pods may come.
 
-use api::views::NodeView;
+use types::views::NodeView;
 
 use super::images::NodeImage;
 use crate::cluster_events::ClusterEvents;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use api::quantity::Quantity;
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
+use types::quantity::Quantity;
 
 use super::NodeIndex;
 use super::overflow_sums::OverflowSums;

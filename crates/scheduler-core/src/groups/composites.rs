@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use api::views::{CompositePodGroupView, ObjectKey};
 use rustc_hash::FxHashMap;
+use types::views::{CompositePodGroupView, ObjectKey};
 
 use super::GroupId;
 

@@ -1,6 +1,6 @@
 //! Who stands in the queue, and how.
 
-use api::Timestamp;
+use types::Timestamp;
 
 use super::{IncompleteReason, Queue, QueueOrder, UnitId, UnitQueueState};
 use crate::explanation::QueueStatus;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use api::Timestamp;
+use types::Timestamp;
 
 use crate::compact_timestamp::saturating_add;
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Timestamp;
-use api::views::PodView;
+use types::Timestamp;
+use types::views::PodView;
 
 use super::Core;
 use crate::classes::ClassId;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use api::views::{Condition, ObjectKey, PodGroupView};
+use types::views::{Condition, ObjectKey, PodGroupView};
 
 use super::Core;
 use crate::classes::ClassId;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::views::{NodeView, ObjectKey, PodView};
+use types::views::{NodeView, ObjectKey, PodView};
 
 use super::Core;
 use super::members::MembershipChange;

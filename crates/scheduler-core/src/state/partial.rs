@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use api::Timestamp;
+use types::Timestamp;
 
 use super::Core;
 use crate::compact_timestamp::CompactTimestamp;

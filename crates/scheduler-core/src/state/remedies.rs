@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Timestamp;
 use rustc_hash::FxHashMap;
+use types::Timestamp;
 
 use super::Core;
 use crate::compact_timestamp::saturating_add;
@@ -259,7 +259,7 @@ fn root_owner_of(group: &TrackedGroup) -> RootOwner {
         Some(owner) => (owner.kind.to_lowercase(), &owner.name),
         None => ("podgroup".to_owned(), &group.key.name),
     };
-    RootOwner { kind, key: api::views::ObjectKey::new(group.key.namespace.as_str(), name.as_str()) }
+    RootOwner { kind, key: types::views::ObjectKey::new(group.key.namespace.as_str(), name.as_str()) }
 }
 
 fn group_blocker(group: &TrackedGroup, pods_count: usize) -> Blocker {

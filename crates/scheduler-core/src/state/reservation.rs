@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::Timestamp;
-use api::clock::rfc3339;
+use types::Timestamp;
+use types::clock::rfc3339;
 
 use super::Core;
 use crate::cluster::ReservedCapacity;

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use api::Timestamp;
-use api::views::PodView;
+use types::Timestamp;
+use types::views::PodView;
 
 use super::Core;
 use crate::cluster::NodeIndex;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::views::{ObjectKey, PodView};
 use insta::assert_snapshot;
+use types::views::{ObjectKey, PodView};
 
 use super::text_cluster::TextCluster;
 use crate::{DecisionAction, QueueStatus, RemedyStatus, Unit, UnitExplanation};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use api::views::{NodeView, ObjectKey, PodView, View};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use types::views::{NodeView, ObjectKey, PodView, View};
 
 use super::text_cluster::TextCluster;
 use crate::{Config, Profile, Survey, Unit};
@@ -278,7 +278,7 @@ fn no_pause_is_too_long_for_the_core() {
             world.decide();
             world.core.find_remedies(world.now, usize::MAX);
             world.now += second;
-            assert!(world.core.next_at().is_none_or(|at| at >= api::Timestamp::UNIX_EPOCH));
+            assert!(world.core.next_at().is_none_or(|at| at >= types::Timestamp::UNIX_EPOCH));
         }
         world.apply("delete g-0; pod g-3 group=g gpu=2");
         world.decide();

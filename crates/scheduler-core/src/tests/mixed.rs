@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use api::views::ObjectKey;
 use insta::assert_snapshot;
+use types::views::ObjectKey;
 
 use super::text_cluster::{TextCluster, decide_text};
 use crate::{Config, DecisionAction, Refusal, Unit};

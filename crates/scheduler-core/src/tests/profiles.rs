@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use api::Timestamp;
-use api::views::{NodeView, PodView, View};
 use serde_json::{Value, json};
+use types::Timestamp;
+use types::views::{NodeView, PodView, View};
 
 use crate::classes::Classes;
 use crate::cluster::Cluster;

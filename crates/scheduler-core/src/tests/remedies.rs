@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use api::views::{ObjectKey, PodView};
 use proptest::prelude::*;
+use types::views::{ObjectKey, PodView};
 
 use super::properties::{ModelGroup, PropertyRun, PropertyStep, most_that_fit, plain, steps};
 use crate::{

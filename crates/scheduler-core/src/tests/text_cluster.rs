@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::Timestamp;
-use api::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView, View};
 use serde_json::{Value, json};
+use types::Timestamp;
+use types::views::{CompositePodGroupView, NodeView, ObjectKey, PodGroupView, PodView, View};
 
 use crate::{BindOutcome, ClusterChange, Config, Core, Decision, DecisionAction};
 

@@ -8,8 +8,8 @@
 //! any more. The batch of the commit that a step is part of lies behind the end of the pass, so the log always holds
 //! the last revision.
 
-use api::Revision;
 use redb::{ReadableTable, Table};
+use types::Revision;
 
 use super::DiskError;
 use super::record::BatchReader;

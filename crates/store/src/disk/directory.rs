@@ -6,8 +6,8 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use api::Revision;
 use redb::backends::FileBackend;
+use types::Revision;
 
 use super::high_water::{self, HighWaterMark};
 use super::{DiskError, OpenError};

@@ -5,8 +5,8 @@
 //! an honest disk holds, and without a sync of its own: it survives the end of the process, and after a power failure
 //! it may be a few revisions old, which makes it a weaker check and never a false one.
 
-use api::Revision;
 use redb::StorageBackend;
+use types::Revision;
 
 use super::{DiskError, corrupted};
 

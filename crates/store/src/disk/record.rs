@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use api::{Revision, Timestamp, Uid};
 use bytes::Bytes;
+use types::{Revision, Timestamp, Uid};
 
 use crate::backend::LogRecord;
 use crate::fields::intern_name;

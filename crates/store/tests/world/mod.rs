@@ -5,8 +5,8 @@ pub mod power;
 
 use std::sync::Arc;
 
-use api::{Revision, Timestamp};
 use phalanx_store::{Document, ObjectWrite, Op, Precondition, Store, StoreKey, StoredMeta, StoredObject, WriteRefusal};
+use types::{Revision, Timestamp};
 
 /// What documents begin with: enough text that they are packed when they have come to rest.
 fn filled_head() -> String {

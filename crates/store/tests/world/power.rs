@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use api::Random;
 use redb::StorageBackend;
+use types::Random;
 
 /// What a disk writes in one go.
 const SECTOR_BYTES: usize = 512;

@@ -6,11 +6,13 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::meta::{Condition, Index, MetaView, OwnerRef, tight};
-use crate::batch::prepare::CONTROLLER_UID_LABEL;
 use crate::interned_str::InternedStr;
 use crate::quantity::Quantity;
 use crate::small_map::SmallMap;
 use crate::views::view;
+
+/// Label of a Job's pods with the Job's uid.
+pub const CONTROLLER_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -1,7 +1,7 @@
 //! What is kept of objects that have ended, and that nothing is lost of others.
 #![allow(clippy::unwrap_used)]
 
-use phalanx_api::views::{JobView, PodView, View};
+use phalanx_types::views::{JobView, PodView, View};
 use serde_json::{Value, json};
 
 /// The view before and after it let go of what nobody reads.

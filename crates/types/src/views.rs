@@ -23,9 +23,9 @@ pub use meta::{Condition, Index, MetaView, ObjectKey, OwnerRef, ResourceRef, Vie
 pub use namespace::{NamespaceSpecView, NamespaceStatusView, NamespaceView};
 pub use node::{ImageView, NodeSpecView, NodeStatusView, NodeView};
 pub use pod::{
-    AffinityView, ContainerRunningView, ContainerStateView, ContainerStatusView, ContainerTerminatedView,
-    ContainerView, PodPhase, PodSpecView, PodStatusView, PodView, PortView, ResourcesView, SchedulingGateView,
-    SchedulingGroupView,
+    AffinityView, CONTROLLER_UID_LABEL, ContainerRunningView, ContainerStateView, ContainerStatusView,
+    ContainerTerminatedView, ContainerView, PodPhase, PodSpecView, PodStatusView, PodView, PortView, ResourcesView,
+    SchedulingGateView, SchedulingGroupView,
 };
 pub use pod_disruption_budget::{PodDisruptionBudgetStatusView, PodDisruptionBudgetView};
 pub use pod_group::{PodGroupSpecView, PodGroupStatusView, PodGroupView, quorum};
