@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use scheduler::QueryResponse;
+use scheduler::query::types::{EXPLAIN_PATH, QUEUE_PATH};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::metrics::Metrics;
@@ -31,7 +32,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// What the scheduler answers.
-const SCHEDULER_PATHS: [&str; 2] = ["/queue", "/explain"];
+const SCHEDULER_PATHS: [&str; 2] = [QUEUE_PATH, EXPLAIN_PATH];
 
 /// Answers on `listener` for ever.
 pub async fn serve(listener: TcpListener, ctx: HealthContext) {
@@ -96,9 +97,8 @@ async fn respond<B>(ctx: &HealthContext, request: &Request<B>) -> Response<Body>
     }
     let asked = if request.method() == Method::GET { ctx.queries.answer(path, query).await } else { None };
     match asked {
-        Some(QueryResponse::Document(document)) => response(StatusCode::OK, "application/json", document.to_string()),
-        Some(QueryResponse::Error(code, why)) => {
-            response(StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST), PLAIN_TEXT, why + "\n")
+        Some(QueryResponse { code, body }) => {
+            response(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), "application/json", body)
         }
         None => response(StatusCode::NOT_FOUND, PLAIN_TEXT, "404 page not found\n".to_owned()),
     }

@@ -18,6 +18,6 @@ impl SchedulerQueries {
     /// The answer to `/queue` or `/explain?…`; none for any other path, and where no scheduler is part of the process.
     pub async fn answer(&self, path: &str, query: &str) -> Option<QueryResponse> {
         let inquiry = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        inquiry.answer(path, query).await
+        inquiry.respond(path, query).await
     }
 }

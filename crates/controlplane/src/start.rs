@@ -68,10 +68,8 @@ fn served_kinds(gates: &Gates, caches: &Caches) -> BTreeSet<CachedKind> {
 }
 
 fn extension_response(reply: QueryResponse) -> ExtensionResponse {
-    match reply {
-        QueryResponse::Document(document) => ExtensionResponse::Document(document),
-        QueryResponse::Error(code, why) => ExtensionResponse::Refused(code, why),
-    }
+    let QueryResponse { code, body } = reply;
+    ExtensionResponse { code, body }
 }
 
 /// A running control plane. Dropping it stops it, though [`ControlPlane::stop`] alone says when.

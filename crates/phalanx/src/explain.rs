@@ -202,7 +202,7 @@ mod tests {
         let told: Value = serde_json::from_str(&run(&home, "job a -o json").await.unwrap()).unwrap();
         let refusal = &told["scheduler"]["units"][0]["refusal"];
         assert_eq!((&refusal["proven"], &refusal["nearest"]["missing"]), (&true.into(), &8.into()), "{told:#}");
-        let ways = refusal["waysOut"].as_array().unwrap();
+        let ways = refusal["remedies"].as_array().unwrap();
         assert_eq!(ways.iter().map(|way| way["text"].as_str().unwrap()).collect::<Vec<_>>(), REMEDIES);
         assert_eq!((&ways[0]["type"], &ways[0]["minCount"]), (&"LowerMinCount".into(), &64.into()));
 
@@ -210,10 +210,13 @@ mod tests {
         let queue = api_request::get(client, &format!("{root}/queue"), api_request::JSON).await.unwrap();
         let unit = &queue["units"][0];
         assert_eq!((&unit["state"], &unit["position"], &unit["pods"]), (&"Waiting".into(), &1.into(), &72.into()));
-        assert!(unit["reason"].as_str().unwrap().starts_with("gang of 72 does not fit"), "{queue:#}");
+        assert!(unit["message"].as_str().unwrap().starts_with("gang of 72 does not fit"), "{queue:#}");
         let of_job =
             api_request::get(client, &format!("{root}/explain?kind=job&name=a"), api_request::JSON).await.unwrap();
-        assert_eq!((&of_job["kind"], &of_job["units"][0]["state"]), (&"SchedulerExplanation".into(), &"Waits".into()));
+        assert_eq!(
+            (&of_job["kind"], &of_job["units"][0]["state"]),
+            (&"SchedulerExplanation".into(), &"Waiting".into())
+        );
         for (path, code) in
             [("/explain?kind=pod&name=nobody", 404), ("/explain?kind=node&name=a", 400), ("/other", 404)]
         {
@@ -247,15 +250,15 @@ mod tests {
         home.apply(&long).await.unwrap();
         tokio::time::sleep(Duration::from_secs(30)).await;
         let told: Value = serde_json::from_str(&run(&home, "job a -o json").await.unwrap()).unwrap();
-        let part = &told["parts"][0];
+        let part = &told["groups"][0];
         assert_eq!(told["kind"], "Explanation");
         assert_eq!((&part["minCount"], &part["pods"]["running"]), (&64.into(), &64.into()), "{told:#}");
-        let place = &part["places"][0];
+        let place = &part["domains"][0];
         assert_eq!((&place["nodes"], &place["pods"]), (&8.into(), &64.into()), "{told:#}");
-        assert!(told["answer"].as_str().unwrap().starts_with("placed on 8 nodes in topology.kubernetes.io/rack="));
-        let why = &told["scheduler"]["units"][0]["placed"];
+        assert!(told["summary"].as_str().unwrap().starts_with("placed on 8 nodes in topology.kubernetes.io/rack="));
+        let why = &told["scheduler"]["units"][0]["placement"];
         assert_eq!((&why["domain"]["feasible"], &why["domain"]["domains"]), (&2.into(), &2.into()), "{told:#}");
-        assert!(why["keptSince"].is_string(), "it was worked out when it was decided: {told:#}");
+        assert!(why["recordedAt"].is_string(), "it was worked out when it was decided: {told:#}");
         let pods =
             api_request::list(&home.connection.client, "/api/v1/namespaces/default/pods", &[], api_request::JSON)
                 .await

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Timestamp;
 use api::views::{Condition, JobView, MetaView, NodeView, PodGroupView, PodView, WorkloadView};
+use scheduler::query::types::UnitKind;
 use scheduler_core::Unit;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -94,13 +95,14 @@ impl ObservedEvent {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    about: String,
+    /// The object: `job.batch/trainer`.
+    object: String,
     namespace: String,
-    /// The answer in one line.
-    answer: String,
+    /// The result in one line.
+    summary: String,
     conditions: Vec<ReportedCondition>,
     /// The groups concerned, and pods that have none.
-    parts: Vec<GroupExplanation>,
+    groups: Vec<GroupExplanation>,
     /// What a scheduler says, if one was asked.
     scheduler: Option<SchedulerResponse>,
     events: Vec<ReportedEvent>,
@@ -115,11 +117,13 @@ struct GroupExplanation {
     min_count: Option<i32>,
     topology_key: Option<String>,
     priority: Option<i32>,
-    answer: String,
+    /// The result in one line.
+    summary: String,
     pods: PodCounts,
     conditions: Vec<ReportedCondition>,
-    places: Vec<DomainPlacement>,
-    complaints: Vec<PendingMessage>,
+    /// Where the pods are, by domain.
+    domains: Vec<DomainPlacement>,
+    pending_messages: Vec<PendingMessage>,
 }
 
 #[derive(Debug, Serialize)]
@@ -165,10 +169,10 @@ impl Explanation {
     /// Weighs the evidence, and what a scheduler said to it.
     pub fn from_evidence(evidence: &Evidence, response: Option<SchedulerResponse>) -> Explanation {
         let (label, meta) = evidence.subject.label_and_meta();
-        let groups = evidence.groups_concerned();
-        let mut parts: Vec<GroupExplanation> =
-            groups.iter().map(|group| evidence.explain_group(group, response.as_ref())).collect();
-        parts.extend(evidence.explain_ungrouped_pods());
+        let pod_groups = evidence.groups_concerned();
+        let mut groups: Vec<GroupExplanation> =
+            pod_groups.iter().map(|group| evidence.explain_group(group, response.as_ref())).collect();
+        groups.extend(evidence.explain_ungrouped_pods());
         let conditions: &[Condition] = match &evidence.subject {
             Subject::Job(job) => &job.status.conditions,
             Subject::Pod(pod) => &pod.status.conditions,
@@ -176,13 +180,13 @@ impl Explanation {
             Subject::Workload(_) | Subject::Group(_) => &[],
         };
         Explanation {
-            about: format!("{label}/{}", meta.name),
+            object: format!("{label}/{}", meta.name),
             namespace: meta.namespace.clone(),
-            answer: evidence.answer(&parts, response.as_ref()),
+            summary: evidence.summary(&groups, response.as_ref()),
             conditions: conditions.iter().map(ReportedCondition::from_condition).collect(),
-            events: evidence.events_concerned(&groups),
+            events: evidence.events_concerned(&pod_groups),
             scheduler: response,
-            parts,
+            groups,
         }
     }
 
@@ -198,11 +202,11 @@ impl Explanation {
 
     /// For people.
     pub fn text(&self, now: Timestamp) -> String {
-        let mut lines = vec![format!("{} in namespace {}", self.about, self.namespace), self.answer.clone()];
+        let mut lines = vec![format!("{} in namespace {}", self.object, self.namespace), self.summary.clone()];
         lines.extend(self.conditions.iter().map(|said| format!("  {}", said.text(now))));
-        for part in &self.parts {
+        for group in &self.groups {
             lines.push(String::new());
-            lines.extend(part.lines(&self.answer, now));
+            lines.extend(group.lines(&self.summary, now));
         }
         if let Some(told) = self.scheduler.as_ref().map(SchedulerResponse::lines).filter(|told| !told.is_empty()) {
             lines.push(String::new());
@@ -270,21 +274,21 @@ impl Evidence {
         let pods: Vec<&PodView> =
             self.pods.iter().filter(|pod| pod.group_name() == Some(&group.metadata.name)).collect();
         let topology_key = group.topology_key().map(str::to_owned);
-        let mut part = GroupExplanation {
+        let mut explanation = GroupExplanation {
             title: format!("podgroup {}", group.metadata.name),
             policy: if group.min_count().is_some() { "Gang" } else { "Basic" }.to_owned(),
             min_count: group.min_count(),
             priority: group.spec.priority,
-            answer: String::new(),
+            summary: String::new(),
             pods: PodCounts::of(&pods),
             conditions: group.status.conditions.iter().map(ReportedCondition::from_condition).collect(),
-            places: self.domain_placements(&pods, topology_key.as_deref()),
-            complaints: pending_messages(&pods),
+            domains: self.domain_placements(&pods, topology_key.as_deref()),
+            pending_messages: pending_messages(&pods),
             topology_key,
         };
-        let told = response.and_then(|told| told.waiting_reason("podgroup", &group.metadata.name));
-        part.answer = part.group_answer(told);
-        part
+        let told = response.and_then(|told| told.waiting_reason(UnitKind::PodGroup, &group.metadata.name));
+        explanation.summary = explanation.group_summary(told);
+        explanation
     }
 
     /// Pods of the subject that belong to no group there is.
@@ -304,11 +308,11 @@ impl Evidence {
             min_count: None,
             topology_key: None,
             priority: None,
-            answer: counts.text(),
+            summary: counts.text(),
             pods: counts,
             conditions: Vec::new(),
-            places: self.domain_placements(&pods, None),
-            complaints: pending_messages(&pods),
+            domains: self.domain_placements(&pods, None),
+            pending_messages: pending_messages(&pods),
         })
     }
 
@@ -339,22 +343,22 @@ impl Evidence {
         found.unwrap_or_else(|| format!("node {node}"))
     }
 
-    fn answer(&self, parts: &[GroupExplanation], response: Option<&SchedulerResponse>) -> String {
-        let of_parts = || parts.iter().map(|part| part.answer.as_str()).collect::<Vec<_>>().join("; ");
+    fn summary(&self, groups: &[GroupExplanation], response: Option<&SchedulerResponse>) -> String {
+        let of_groups = || groups.iter().map(|group| group.summary.as_str()).collect::<Vec<_>>().join("; ");
         match &self.subject {
-            Subject::Group(_) | Subject::Workload(_) if parts.is_empty() => {
+            Subject::Group(_) | Subject::Workload(_) if groups.is_empty() => {
                 "waits: no PodGroup has been made from it yet".to_owned()
             }
-            Subject::Group(_) | Subject::Workload(_) => of_parts(),
-            Subject::Job(job) => job_answer(job).unwrap_or_else(|| match parts {
+            Subject::Group(_) | Subject::Workload(_) => of_groups(),
+            Subject::Job(job) => job_summary(job).unwrap_or_else(|| match groups {
                 [] => "waits: its controller has made no pods yet".to_owned(),
-                _ => of_parts(),
+                _ => of_groups(),
             }),
-            Subject::Pod(pod) => self.pod_answer(pod, response),
+            Subject::Pod(pod) => self.pod_summary(pod, response),
         }
     }
 
-    fn pod_answer(&self, pod: &PodView, response: Option<&SchedulerResponse>) -> String {
+    fn pod_summary(&self, pod: &PodView, response: Option<&SchedulerResponse>) -> String {
         if let Some(node) = pod.node_name() {
             let key = self.groups_concerned().first().and_then(|group| group.topology_key().map(str::to_owned));
             return format!("{:?} on node {node}, {}", pod.status.phase, self.domain(node, key.as_deref()));
@@ -369,8 +373,8 @@ impl Evidence {
             }
             // Pods of a group that is not complete have no condition.
             group => {
-                let of_group = || response?.waiting_reason("podgroup", group?);
-                let of_pod = || response?.waiting_reason("pod", &pod.metadata.name);
+                let of_group = || response?.waiting_reason(UnitKind::PodGroup, group?);
+                let of_pod = || response?.waiting_reason(UnitKind::Pod, &pod.metadata.name);
                 let said = pending_message(pod).map(|message| format!("waits: {message}"));
                 said.or_else(of_pod).or_else(of_group).unwrap_or_else(|| NO_SCHEDULER_RESPONSE.to_owned())
             }
@@ -417,7 +421,7 @@ impl Evidence {
 }
 
 /// What the Job itself has to say, where that is the end of the matter.
-fn job_answer(job: &JobView) -> Option<String> {
+fn job_summary(job: &JobView) -> Option<String> {
     let holds = |kind: &str| job.status.conditions.iter().find(|held| held.kind == kind && held.status == "True");
     if let Some(failed) = holds("Failed").or_else(|| holds("FailureTarget")) {
         return Some(format!("failed: {}: {}", failed.reason, failed.message));
@@ -452,7 +456,7 @@ fn pending_messages(pods: &[&PodView]) -> Vec<PendingMessage> {
 
 impl GroupExplanation {
     /// `told` is what a scheduler says to the question.
-    fn group_answer(&self, scheduler_answer: Option<String>) -> String {
+    fn group_summary(&self, scheduler_answer: Option<String>) -> String {
         let verdict = self.conditions.iter().find(|said| said.kind == INITIALLY_SCHEDULED);
         let PodCounts { placed, waiting, .. } = self.pods;
         let (unfinished, ended) = (self.pods.unfinished(), self.pods.ended_text());
@@ -486,7 +490,7 @@ impl GroupExplanation {
 
     /// `placed on 8 nodes in rack=r1`.
     fn placement_text(&self) -> String {
-        match self.places.as_slice() {
+        match self.domains.as_slice() {
             [place] => format!("placed on {} in {}", counted(place.nodes, "node"), place.domain),
             places => {
                 let nodes = places.iter().map(|place| place.nodes).sum();
@@ -495,7 +499,7 @@ impl GroupExplanation {
         }
     }
 
-    fn lines(&self, shown_answer: &str, now: Timestamp) -> Vec<String> {
+    fn lines(&self, shown_summary: &str, now: Timestamp) -> Vec<String> {
         let mut traits = vec![match self.min_count {
             Some(count) => format!("gang of {count}"),
             None => self.policy.to_lowercase(),
@@ -503,12 +507,12 @@ impl GroupExplanation {
         traits.extend(self.topology_key.as_ref().map(|key| format!("all in one {key}")));
         traits.extend(self.priority.map(|priority| format!("priority {priority}")));
         let mut lines = vec![format!("{}: {}", self.title, traits.join(", "))];
-        if self.answer != shown_answer && self.answer != self.pods.text() {
-            lines.push(format!("  {}", self.answer));
+        if self.summary != shown_summary && self.summary != self.pods.text() {
+            lines.push(format!("  {}", self.summary));
         }
         lines.push(format!("  {}", self.pods.text()));
         lines.extend(self.conditions.iter().map(|said| format!("  {}", said.text(now))));
-        lines.extend(self.places.iter().map(|place| {
+        lines.extend(self.domains.iter().map(|place| {
             let place_word = if self.pods.unfinished() == 0 { "were in" } else { "in" };
             format!(
                 "  {place_word} {}: {} on {}",
@@ -517,7 +521,7 @@ impl GroupExplanation {
                 counted(place.nodes, "node")
             )
         }));
-        lines.extend(self.complaints.iter().map(|complaint| match complaint.pods {
+        lines.extend(self.pending_messages.iter().map(|complaint| match complaint.pods {
             1 => format!("  pod {} says: {}", complaint.example, complaint.message),
             count => format!("  {count} pods, such as {}, say: {}", complaint.example, complaint.message),
         }));

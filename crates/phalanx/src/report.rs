@@ -153,7 +153,7 @@ impl RunReport<'_> {
             "refusal": work.refusal.as_ref().map(|refusal| json!({
                 "message": refusal.message(),
                 "proven": refusal.proven,
-                "waysOut": remedies(refusal),
+                "remedies": remedies(refusal),
             })),
             "pods": pods.collect::<Vec<_>>(),
         })

@@ -1,13 +1,16 @@
-//! Asks a scheduler about units: the one of the server, or one at an address; where none answers, a core of our own.
+//! Client of the scheduler's query API: of the API server, or at an address. Where no scheduler responds, a scheduler core
+//! in this process explains the units.
 
 use std::sync::Arc;
 
 use api::views::{NodeView, PodGroupView, PodView, View};
 use kube::{Client, Config, Error};
-use scheduler::document;
+use scheduler::query::error::QueryErrorCode;
+use scheduler::query::types::{
+    EXPLAIN_PATH, ExplainResponse, SERVER_ROOT, TargetKind, UnitKind, UnitReference, UnitReport, UnitState,
+};
 use scheduler_core::Unit;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::client::Connection;
 use crate::command_error::CommandError;
@@ -15,55 +18,45 @@ use crate::kinds::ServedKinds;
 use crate::local_core::{self, ClusterObjects};
 use crate::{api_request, deadline};
 
-/// Where the server of Phalanx has what its scheduler answers.
-const SERVER_PATH: &str = "/apis/phalanx.dev/v1alpha1";
-
-/// What a scheduler says.
+/// What a scheduler reports.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerResponse {
-    /// Who says it.
+    /// Which scheduler it is, for people.
     pub source: String,
-    /// A document for each unit that is known there.
-    pub units: Vec<Value>,
+    /// A report for each unit that it knows.
+    pub units: Vec<UnitReport>,
 }
 
 impl SchedulerResponse {
-    /// For people, a line each.
+    /// The response for people, one line each.
     pub fn lines(&self) -> Vec<String> {
-        let texts: Vec<Vec<&str>> = self.units.iter().map(text).filter(|lines| !lines.is_empty()).collect();
+        let texts: Vec<&Vec<String>> =
+            self.units.iter().map(|unit| &unit.text).filter(|text| !text.is_empty()).collect();
         if texts.is_empty() {
             return Vec::new();
         }
         let mut lines = vec![format!("scheduling, {}", self.source)];
-        for text in texts {
-            lines.extend(text.into_iter().map(|line| format!("  {line}")));
-        }
+        lines.extend(texts.into_iter().flatten().map(|line| format!("  {line}")));
         lines
     }
-}
 
-impl SchedulerResponse {
-    /// What is said of a group that waits, or of a pod: `podgroup` or `pod`, and its name. Of a pod of a group its group's.
-    pub fn waiting_reason(&self, kind: &str, name: &str) -> Option<String> {
-        let is_meant = |unit: &&Value| {
-            let told_kind = unit["unit"]["kind"].as_str().unwrap_or_default();
-            told_kind.eq_ignore_ascii_case(kind) && unit["unit"]["name"] == name
+    /// Why a PodGroup or pod waits. The report of a group member is about the group.
+    pub fn waiting_reason(&self, kind: UnitKind, name: &str) -> Option<String> {
+        let is_wanted = |unit: &&UnitReport| {
+            let UnitReference { kind: unit_kind, name: unit_name, .. } = &unit.unit;
+            *unit_kind == kind && unit_name == name
         };
-        let unit = self.units.iter().find(is_meant)?;
-        let refused = unit["refusal"]["message"].as_str().map(|message| format!("waits: {message}"));
-        let set_aside = unit["why"].as_str().map(|why| format!("is not placed: {why}"));
-        let fits = (unit["state"] == "FitsNow").then(|| "is about to be placed: it fits now".to_owned());
-        refused.or(set_aside).or(fits)
+        let unit = self.units.iter().find(is_wanted)?;
+        let refused = unit.refusal.as_ref().map(|refusal| format!("waits: {}", refusal.message));
+        let excluded = unit.exclusion_message.as_ref().map(|message| format!("is not placed: {message}"));
+        let fits = (unit.state == UnitState::FitsNow).then(|| "is about to be placed: it fits now".to_owned());
+        refused.or(excluded).or(fits)
     }
 }
 
-fn text(unit: &Value) -> Vec<&str> {
-    unit["text"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
-}
-
-/// Asks about `units`: at `address` if there is one, else the server's own scheduler. Where no scheduler answers, the whole
-/// cluster is listed and a core of our own is asked.
+/// Queries the scheduler about `units`: the one at `address` if given, else that of the API server. If none responds, the
+/// whole cluster is listed and explained by a scheduler core in this process.
 pub async fn query_scheduler(
     units: &[Unit],
     connection: &Connection,
@@ -74,49 +67,53 @@ pub async fn query_scheduler(
     if units.is_empty() {
         return Ok(None);
     }
-    let (asked, root, source) = match address {
+    let (scheduler_client, root, source) = match address {
         Some(address) => (
             deadline::with_deadline(client_at(address)?, connection.request_timeout.0),
             "",
             format!("as the scheduler at {address} sees it"),
         ),
-        None => (client.clone(), SERVER_PATH, "as the server's scheduler sees it".to_owned()),
+        None => (client.clone(), SERVER_ROOT, "as the server's scheduler sees it".to_owned()),
     };
-    match query_units(units, &asked, root).await {
+    match query_units(units, &scheduler_client, root).await {
         Ok(units) => return Ok(Some(SchedulerResponse { source, units })),
         Err(error) if address.is_some() => {
             eprintln!("note: the scheduler at {} does not answer: {error}", address.unwrap_or_default());
         }
-        // Any other server than ours, or ours without a scheduler.
+        // Not a Phalanx server, or one without a scheduler.
         Err(Error::Api(status)) if matches!(status.code, 403 | 404 | 405 | 503) => {}
         Err(error) => return Err(error.into()),
     }
-    let Some(everything) = list_cluster(client, kinds).await? else { return Ok(None) };
-    let explained = local_core::explain(&everything, units);
+    let Some(cluster) = list_cluster(client, kinds).await? else { return Ok(None) };
+    let explanations = local_core::explain(&cluster, units);
     let source = "worked out here from all nodes and pods: no scheduler was asked".to_owned();
-    Ok(Some(SchedulerResponse { source, units: explained.iter().map(document::unit).collect() }))
+    let units = explanations.iter().map(scheduler::query::unit_report).collect();
+    Ok(Some(SchedulerResponse { source, units }))
 }
 
-/// What the scheduler below `root` says about each of the units.
-async fn query_units(units: &[Unit], client: &Client, root: &str) -> Result<Vec<Value>, Error> {
-    let mut told = Vec::new();
+/// The reports of the scheduler below `root` about each of the units.
+async fn query_units(units: &[Unit], client: &Client, root: &str) -> Result<Vec<UnitReport>, Error> {
+    let mut reports = Vec::new();
     for unit in units {
         let kind = match unit {
-            Unit::Group(_) => "podgroup",
-            Unit::Pod(_) => "pod",
+            Unit::Group(_) => TargetKind::PodGroup,
+            Unit::Pod(_) => TargetKind::Pod,
         };
         let key = unit.key();
-        let query = api_request::query(&[("kind", kind), ("namespace", &key.namespace), ("name", &key.name)]);
-        match api_request::get(client, &format!("{root}/explain{query}"), api_request::JSON).await {
-            Ok(mut document) => {
-                told.extend(document["units"].as_array_mut().map(std::mem::take).unwrap_or_default());
+        let parameters =
+            api_request::query(&[("kind", kind.parameter()), ("namespace", &key.namespace), ("name", &key.name)]);
+        match api_request::get(client, &format!("{root}{EXPLAIN_PATH}{parameters}"), api_request::JSON).await {
+            Ok(document) => {
+                let response: ExplainResponse = serde_json::from_value(document).map_err(Error::SerdeError)?;
+                reports.extend(response.units);
             }
-            // It answers, and does not know this one: its pods have ended, perhaps.
-            Err(Error::Api(status)) if status.code == 404 && status.message.contains("knows nothing of") => {}
+            // The scheduler runs and does not know this unit: its pods may have ended.
+            Err(Error::Api(status))
+                if QueryErrorCode::from_reason(&status.reason) == Some(QueryErrorCode::UnitNotFound) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(told)
+    Ok(reports)
 }
 
 /// A client for the plain HTTP of a scheduler.

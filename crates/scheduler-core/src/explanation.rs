@@ -4,6 +4,7 @@ use types::Timestamp;
 
 use crate::decision::Unit;
 use crate::placement_report::PlacementReport;
+use crate::pods::ExclusionReason;
 use crate::refusal::{Refusal, RefusalCause};
 use crate::remedies::RemedyStatus;
 
@@ -22,7 +23,7 @@ pub struct UnitExplanation {
     /// It would be placed if it were its turn.
     pub fits_now: bool,
     /// Why the pod that was asked about is not to be placed at all.
-    pub exclusion: Option<&'static str>,
+    pub exclusion: Option<ExclusionReason>,
     /// Why the pods that have a place are where they are.
     pub placement: Option<PlacementReport>,
 }
@@ -107,8 +108,8 @@ impl UnitExplanation {
         if let Some(queued) = &self.queued {
             lines.push(format!("{} {}", self.unit, queued.text()));
         }
-        if let Some(why) = self.exclusion {
-            lines.push(format!("{} is not placed: {why}", self.unit));
+        if let Some(reason) = self.exclusion {
+            lines.push(format!("{} is not placed: {}", self.unit, reason.text()));
         }
         if self.fits_now {
             lines.push("it fits now".to_owned());

@@ -59,6 +59,7 @@ pub use explanation::{QueueStatus, QueuedUnit, UnitExplanation};
 pub use filters::{Filter, LoadAssumption, NO_LIMIT, PluginKind, Reason};
 pub use overcommit::Overcommit;
 pub use placement_report::{DomainChoice, NodeChoice, PlacementReport};
+pub use pods::ExclusionReason;
 pub use profile::Profile;
 pub use queue::counts::{IncomingCounts, QueueEvent, SubQueue, SubQueueCounts};
 pub use reads::{PodSpecFields, ReadSet};

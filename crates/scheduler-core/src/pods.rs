@@ -95,7 +95,7 @@ impl Stage {
 
 /// Why a pod is not to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExclusionReason {
+pub enum ExclusionReason {
     /// It is being deleted, or not yet or no longer known.
     Deleting,
     /// It has scheduling gates.
@@ -108,6 +108,20 @@ pub(crate) enum ExclusionReason {
     PriorityMismatch,
     /// It demands something of its place which no plugin looks at.
     Unsupported,
+}
+
+impl ExclusionReason {
+    /// The reason for people, about "it", the pod.
+    pub fn text(self) -> &'static str {
+        match self {
+            ExclusionReason::Deleting => "it is being deleted",
+            ExclusionReason::Gated => "it has scheduling gates",
+            ExclusionReason::OtherScheduler => "another scheduler places it",
+            ExclusionReason::OtherOwner => "its group belongs to another owner",
+            ExclusionReason::PriorityMismatch => "its priority is not that of its group",
+            ExclusionReason::Unsupported => "it demands something of its place that this scheduler does not look at",
+        }
+    }
 }
 
 /// What a view says about where its pod stands.

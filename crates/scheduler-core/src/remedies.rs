@@ -148,19 +148,6 @@ impl RemedyReport {
 }
 
 impl Remedy {
-    /// One word for it, for machines.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Remedy::LowerMinCount { .. } => "LowerMinCount",
-            Remedy::OtherKey { .. } => "OtherKey",
-            Remedy::NoKey { .. } => "NoKey",
-            Remedy::WaitFor { .. } => "WaitFor",
-            Remedy::ReservationEnds { .. } => "HoldEnds",
-            Remedy::AddNodes { .. } => "AddNodes",
-            Remedy::LargerNodes { .. } => "LargerNodes",
-        }
-    }
-
     pub(crate) fn is_about_nodes(&self) -> bool {
         matches!(self, Remedy::AddNodes { .. } | Remedy::LargerNodes { .. })
     }

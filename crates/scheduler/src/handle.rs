@@ -12,6 +12,9 @@ const MAX_PENDING_REQUESTS: usize = 16;
 
 /// The scheduler's standing refusals, for whoever wants to read them, and a way to ask it. Cloning shares them.
 ///
+/// This is the only place where refusals are stored. The core does not keep them, conditions, Events, metrics and `/queue`
+/// read them here, and the status tracker remembers only what it last wrote to the server.
+///
 /// A unit is in here from the decision that refused it (or a rest of its pods) until one that places it, or until it
 /// is gone.
 #[derive(Clone, Debug, Default)]

@@ -20,8 +20,7 @@ pub mod publish; // when a refusal or a success is worth a write (pure)
 pub mod degraded; // whether a gang still has its minCount (pure)
 pub mod conditions; // the documents of those writes (pure)
 pub mod handle; // what is refused right now, and answers to whoever asks
-pub mod query; // questions as paths, for those who ask from outside
-pub mod document; // explanations and the queue as JSON (pure)
+pub mod query; // the query API: /queue and /explain
 pub mod metrics; // what is counted
 pub mod configuration; // kube-scheduler's file, read as it is (pure)
 mod builder; // all of it for whoever brings filters of their own

@@ -1,19 +1,27 @@
-//! `/explain` and `/queue`: questions as paths, answers as documents. How they travel is no concern of this room.
+//! The query API: `/queue` and `/explain`, as typed requests and responses. Transport is the caller's part.
+
+pub mod types; // the responses, field by field; clients use them too
+pub mod error; // failed requests and their codes
+mod convert; // from the core's values to the responses (pure)
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use api::views::{MetaView, ObjectKey, PodGroupView, PodView};
 use runtime::Cache;
 use scheduler_core::Unit;
-use serde_json::Value;
+use serde::Serialize;
 
-use crate::document;
+pub use self::convert::unit_report;
+use self::error::{ErrorResponse, QueryErrorCode};
+use self::types::{EXPLAIN_PATH, ExplainResponse, ExplainTarget, QUEUE_PATH, QueueResponse, TargetKind};
 use crate::handle::{NoScheduler, SchedulerHandle};
 
-/// How many pods of a Job that belong to no group are explained.
+/// How many pods without a group are explained for one Job.
 const MAX_UNGROUPED_PODS: usize = 16;
 
-/// Answers questions about the scheduler of this process.
+/// Handles queries about the scheduler of this process.
 #[derive(Clone)]
 pub struct Query {
     /// The scheduler.
@@ -24,102 +32,80 @@ pub struct Query {
     pub pod_groups: Cache<PodGroupView>,
 }
 
-/// What is answered.
-#[derive(Clone, Debug, PartialEq)]
-pub enum QueryResponse {
-    /// This document.
-    Document(Value),
-    /// Nothing, because of that; with the code of HTTP for it.
-    Error(u16, String),
-}
-
-/// What is asked about.
+/// A response as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ExplainTarget {
-    kind: TargetKind,
-    key: ObjectKey,
+pub struct QueryResponse {
+    /// HTTP status code.
+    pub code: u16,
+    /// JSON: a response of [`types`], or an [`ErrorResponse`].
+    pub body: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TargetKind {
-    Job,
-    PodGroup,
-    Pod,
-}
-
-impl TargetKind {
-    fn name(self) -> &'static str {
-        match self {
-            TargetKind::Job => "job",
-            TargetKind::PodGroup => "podgroup",
-            TargetKind::Pod => "pod",
-        }
+impl QueryResponse {
+    fn new<T: Serialize>(result: &Result<T, ErrorResponse>) -> QueryResponse {
+        let (code, body) = match result {
+            Ok(response) => (200, serde_json::to_string(response)),
+            Err(error) => (error.code, serde_json::to_string(error)),
+        };
+        QueryResponse { code, body: body.expect("responses have string keys and no floats") }
     }
 }
 
 impl Query {
-    /// The answer to `/queue` or `/explain?kind=…&namespace=…&name=…`; none for any other path.
-    pub async fn answer(&self, path: &str, query: &str) -> Option<QueryResponse> {
+    /// Responds to `/queue` and to `/explain?kind=…&namespace=…&name=…`. `None`: another path.
+    pub async fn respond(&self, path: &str, parameters: &str) -> Option<QueryResponse> {
         match path {
-            "/queue" => Some(self.queue().await),
-            "/explain" => Some(match ExplainTarget::read(query) {
-                Ok(about) => self.explain(&about).await,
-                Err(why) => QueryResponse::Error(400, why),
-            }),
+            QUEUE_PATH => Some(QueryResponse::new(&self.queue().await)),
+            EXPLAIN_PATH => Some(QueryResponse::new(&match parse_target(parameters) {
+                Ok(target) => self.explain(target).await,
+                Err(message) => Err(ErrorResponse::new(QueryErrorCode::InvalidRequest, message)),
+            })),
             _ => None,
         }
     }
 
-    async fn queue(&self) -> QueryResponse {
+    /// The queue.
+    pub async fn queue(&self) -> Result<QueueResponse, ErrorResponse> {
         let revision = self.pods.revision();
-        match self.handle.queue().await {
-            Ok(queue) => {
-                let waiting = self.handle.refusals();
-                QueryResponse::Document(document::queue(revision, &queue, |unit| {
-                    waiting.get(unit).map(|refusal| refusal.plain_message())
-                }))
-            }
-            Err(NoScheduler) => no_scheduler(),
-        }
+        let units = self.handle.queue().await.map_err(no_scheduler)?;
+        Ok(convert::queue_response(revision, &units, &self.handle.refusals()))
     }
 
-    async fn explain(&self, about: &ExplainTarget) -> QueryResponse {
-        // The scheduler takes in all that the caches have before it answers, so every answer has seen this revision.
+    /// The units of `target`.
+    pub async fn explain(&self, target: ExplainTarget) -> Result<ExplainResponse, ErrorResponse> {
+        // The scheduler observes everything in the caches before it responds, so the response includes this revision.
         let revision = self.pods.revision();
-        let (units, cut) = self.units(about);
-        let mut explained = Vec::new();
+        let (units, truncated) = self.units(&target);
+        let mut explanations = Vec::new();
         for unit in units {
             let placed = self.placed_pods(&unit);
-            match self.handle.explain(unit, placed).await {
-                Ok(one) => explained.extend(one),
-                Err(NoScheduler) => return no_scheduler(),
-            }
+            explanations.extend(self.handle.explain(unit, placed).await.map_err(no_scheduler)?);
         }
-        if explained.is_empty() {
-            let ExplainTarget { kind, key } = about;
-            return QueryResponse::Error(404, format!("the scheduler knows nothing of {} {key}", kind.name()));
+        if explanations.is_empty() {
+            let message = format!("{target}: not known to the scheduler");
+            return Err(ErrorResponse::new(QueryErrorCode::UnitNotFound, message));
         }
-        QueryResponse::Document(document::explanation(revision, about.kind.name(), &about.key, &explained, cut))
+        Ok(convert::explain_response(revision, target, &explanations, truncated))
     }
 
-    /// The units a question is about, and whether there are more.
-    fn units(&self, about: &ExplainTarget) -> (Vec<Unit>, bool) {
-        let key = &about.key;
-        match about.kind {
-            TargetKind::PodGroup => (vec![Unit::Group(key.clone())], false),
-            TargetKind::Pod => (vec![Unit::Pod(key.clone())], false),
+    /// The units of an object, and whether it has more.
+    fn units(&self, target: &ExplainTarget) -> (Vec<Unit>, bool) {
+        let key = target.object_key();
+        match target.kind {
+            TargetKind::PodGroup => (vec![Unit::Group(key)], false),
+            TargetKind::Pod => (vec![Unit::Pod(key)], false),
             TargetKind::Job => {
-                let groups = self.pod_groups.all().into_iter().filter(|group| is_of_job(&group.metadata, key));
+                let groups = self.pod_groups.all().into_iter().filter(|group| is_of_job(&group.metadata, &key));
                 let mut units: Vec<Unit> = groups.map(|group| Unit::Group(group.metadata.key())).collect();
-                let loose = |pod: &Arc<PodView>| {
-                    is_of_job(&pod.metadata, key) && pod.group_name().is_none() && !pod.is_finished()
+                let is_ungrouped = |pod: &Arc<PodView>| {
+                    is_of_job(&pod.metadata, &key) && pod.group_name().is_none() && !pod.is_finished()
                 };
-                let mut pods: Vec<Unit> =
-                    self.pods.all().into_iter().filter(loose).map(|pod| Unit::Pod(pod.metadata.key())).collect();
-                let cut = pods.len() > MAX_UNGROUPED_PODS;
+                let ungrouped = self.pods.all().into_iter().filter(is_ungrouped);
+                let mut pods: Vec<Unit> = ungrouped.map(|pod| Unit::Pod(pod.metadata.key())).collect();
+                let truncated = pods.len() > MAX_UNGROUPED_PODS;
                 pods.truncate(MAX_UNGROUPED_PODS);
                 units.append(&mut pods);
-                (units, cut)
+                (units, truncated)
             }
         }
     }
@@ -139,46 +125,23 @@ fn is_of_job(meta: &MetaView, job: &ObjectKey) -> bool {
     owned && meta.namespace == job.namespace
 }
 
-fn no_scheduler() -> QueryResponse {
-    QueryResponse::Error(
-        503,
-        "no scheduler runs in this process right now: ask the one that holds the Lease".to_owned(),
-    )
+fn no_scheduler(NoScheduler: NoScheduler) -> ErrorResponse {
+    let message = "no scheduler runs in this process now: query the process that holds the Lease";
+    ErrorResponse::new(QueryErrorCode::NoScheduler, message)
 }
 
-impl ExplainTarget {
-    fn read(query: &str) -> Result<ExplainTarget, String> {
-        let value = |wanted: &str| {
-            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value).filter(|value| !value.is_empty())
-        };
-        let kind = match value("kind").unwrap_or_default().to_lowercase().as_str() {
-            "job" | "jobs" => TargetKind::Job,
-            "podgroup" | "podgroups" => TargetKind::PodGroup,
-            "pod" | "pods" => TargetKind::Pod,
-            _ => return Err("ask with kind=job, podgroup or pod, namespace=… and name=…".to_owned()),
-        };
-        let name = value("name").ok_or("ask with name=…")?;
-        Ok(ExplainTarget { kind, key: ObjectKey::new(value("namespace").unwrap_or("default"), name) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn questions_name_a_kind_and_an_object() {
-        let read = |query: &str| ExplainTarget::read(query).map(|about| format!("{} {}", about.kind.name(), about.key));
-        for (query, want) in [
-            ("kind=job&name=a", Ok("job default/a")),
-            ("name=a&kind=PodGroup&namespace=n", Ok("podgroup n/a")),
-            ("kind=pods&name=a&namespace=", Ok("pod default/a")),
-            ("kind=node&name=a", Err("ask with kind=job, podgroup or pod, namespace=… and name=…")),
-            ("kind=pod", Err("ask with name=…")),
-            ("", Err("ask with kind=job, podgroup or pod, namespace=… and name=…")),
-        ] {
-            assert_eq!(read(query), want.map(str::to_owned).map_err(str::to_owned), "{query}");
-        }
-    }
+/// Reads `kind=…&namespace=…&name=…`. The default namespace is `default`.
+fn parse_target(parameters: &str) -> Result<ExplainTarget, &'static str> {
+    let value = |wanted: &str| {
+        let mut pairs = parameters.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value).filter(|value| !value.is_empty())
+    };
+    let kind = match value("kind").unwrap_or_default().to_lowercase().as_str() {
+        "job" | "jobs" => TargetKind::Job,
+        "podgroup" | "podgroups" => TargetKind::PodGroup,
+        "pod" | "pods" => TargetKind::Pod,
+        _ => return Err("parameter kind: must be job, podgroup or pod"),
+    };
+    let name = value("name").ok_or("parameter name: required")?;
+    Ok(ExplainTarget::new(kind, &ObjectKey::new(value("namespace").unwrap_or("default"), name)))
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
-use serde_json::Value;
 
 use crate::response::body::Body;
 use crate::response::status::{ApiResult, Status};
@@ -14,13 +13,13 @@ use crate::server::json_response;
 /// Below this they answer.
 const ROOT: &str = "/apis/phalanx.dev/v1alpha1";
 
-/// What somebody else in the process answers.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ExtensionResponse {
-    /// This document.
-    Document(Value),
-    /// Nothing, because of that; with its code of HTTP.
-    Refused(u16, String),
+/// The response of an extension, sent as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtensionResponse {
+    /// HTTP status code.
+    pub code: u16,
+    /// JSON; for an error a `Status`.
+    pub body: String,
 }
 
 /// Answers the rest of a path with its query; none where nothing is there.
@@ -33,10 +32,10 @@ pub(crate) async fn respond(others: &ExtensionHandler, request: &Parts) -> Optio
         return Some(Err(Status::method_not_allowed()));
     }
     Some(match others(rest, request.uri.query().unwrap_or_default()).await {
-        Some(ExtensionResponse::Document(document)) => {
-            Ok(json_response(StatusCode::OK, Body::whole(document.to_string().into())))
+        Some(ExtensionResponse { code, body }) => {
+            let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            Ok(json_response(code, Body::whole(body.into())))
         }
-        Some(ExtensionResponse::Refused(code, why)) => Err(Status::from_code(code, why)),
         None => Err(Status::unknown_path()),
     })
 }
@@ -51,11 +50,12 @@ mod tests {
     #[test]
     fn others_answer_reads_below_their_own_path_and_nowhere_else() {
         let others: ExtensionHandler = Arc::new(|path, _| {
-            let answer = match path {
-                "/queue" => Some(ExtensionResponse::Document(Value::Null)),
-                "/explain" => Some(ExtensionResponse::Refused(503, "nobody is there".to_owned())),
+            let code = match path {
+                "/queue" => Some(200),
+                "/explain" => Some(503),
                 _ => None,
             };
+            let answer = code.map(|code| ExtensionResponse { code, body: "{}".to_owned() });
             std::future::ready(answer).boxed()
         });
         for (method, path, want) in [

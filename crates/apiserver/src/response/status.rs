@@ -75,18 +75,6 @@ impl Status {
         status
     }
 
-    /// A refusal with this code, such as 503: whoever would answer is not there.
-    pub fn from_code(code: u16, message: impl Into<String>) -> Status {
-        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let reason = match code {
-            StatusCode::BAD_REQUEST => "BadRequest",
-            StatusCode::NOT_FOUND => "NotFound",
-            StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
-            _ => "",
-        };
-        Status::plain(code, reason, message)
-    }
-
     /// 405: the resource does not have this verb.
     pub fn method_not_allowed() -> Status {
         let message = "the server does not allow this method on the requested resource";

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use api::views::View;
+use scheduler::query::types::{ExclusionCode, RefusalCode, RefusalReport, UnitReference, UnitReport, UnitState};
 
 fn view<V: View>(document: Value) -> V {
     V::decode(document.to_string().as_bytes()).unwrap()
@@ -92,7 +93,7 @@ fn the_answer_names_what_is_waited_for() {
         ),
         ("no pods", evidence(job(none.clone()), no, no), "waits: its controller has made no pods yet"),
     ] {
-        assert_eq!(Explanation::from_evidence(&evidence, None).answer, want, "{case}");
+        assert_eq!(Explanation::from_evidence(&evidence, None).summary, want, "{case}");
     }
 }
 
@@ -138,8 +139,28 @@ fn pods_that_have_ended_are_told_apart_from_those_that_are_placed_or_wait() {
         let evidence = evidence(Subject::Group(view(gang.clone())), std::slice::from_ref(&gang), &pods);
         let explanation = Explanation::from_evidence(&evidence, None);
         let told = explanation.text("2026-01-01T00:00:00Z".parse().unwrap());
-        assert_eq!(explanation.answer, answer, "{case}");
+        assert_eq!(explanation.summary, answer, "{case}");
         assert!(told.contains(&format!("\n  {counts}\n")), "{case}: {told}");
+    }
+}
+
+fn refusal() -> RefusalReport {
+    RefusalReport {
+        code: RefusalCode::Incomplete,
+        message: String::new(),
+        pod_message: String::new(),
+        required: 3,
+        pods: 1,
+        placed: 0,
+        fits: 0,
+        nodes: 0,
+        proven: true,
+        can_fit_later: false,
+        reasons: BTreeMap::new(),
+        nearest: None,
+        domains: Vec::new(),
+        remedies: None,
+        remedies_truncated: false,
     }
 }
 
@@ -148,25 +169,43 @@ fn pods_that_have_ended_are_told_apart_from_those_that_are_placed_or_wait() {
 fn what_a_scheduler_says_to_the_question_is_the_answer_where_no_condition_is() {
     let group = json!({"metadata": {"name": "g", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}});
     let member = pod(json!({"schedulingGroup": {"podGroupName": "g"}}), json!({}));
-    let refused = |kind: &str, name: &str| json!({"unit": {"kind": kind, "name": name}, "state": "Waits", "refusal": {"message": "1 of 3 exist"}});
+    let report = |kind: UnitKind, name: &str, state: UnitState| UnitReport {
+        unit: UnitReference { kind, namespace: "d".to_owned(), name: name.to_owned() },
+        state,
+        exclusion_reason: None,
+        exclusion_message: None,
+        queue: None,
+        refusal: None,
+        placement: None,
+        text: Vec::new(),
+    };
+    let refused = |kind: UnitKind, name: &str| UnitReport {
+        refusal: Some(RefusalReport { message: "1 of 3 exist".to_owned(), ..refusal() }),
+        ..report(kind, name, UnitState::Waiting)
+    };
     let of_pod = |pod: Value| Subject::Pod(Box::new(view(pod)));
     let groups = std::slice::from_ref(&group);
     let about_group = || evidence(Subject::Group(view(group.clone())), groups, std::slice::from_ref(&member));
     let about_member = || evidence(of_pod(member.clone()), groups, std::slice::from_ref(&member));
     let about_pod = || evidence(of_pod(pod(json!({}), json!({}))), &[], &[]);
-    let (of_group, of_pod) = (refused("PodGroup", "g"), refused("Pod", "p"));
-    let aside = json!({"unit": {"kind": "Pod", "name": "p"}, "state": "NotPlacedByUs", "why": "it is gated"});
-    let fits = json!({"unit": {"kind": "PodGroup", "name": "g"}, "state": "FitsNow"});
+    let (of_group, of_pod) = (refused(UnitKind::PodGroup, "g"), refused(UnitKind::Pod, "p"));
+    let excluded = UnitReport {
+        exclusion_reason: Some(ExclusionCode::Gated),
+        exclusion_message: Some("it is gated".to_owned()),
+        ..report(UnitKind::Pod, "p", UnitState::Excluded)
+    };
+    let fits = report(UnitKind::PodGroup, "g", UnitState::FitsNow);
+    let idle = report(UnitKind::PodGroup, "g", UnitState::Idle);
     for (case, evidence, told, want) in [
         ("a group", about_group(), of_group.clone(), "waits: 1 of 3 exist"),
         ("a pod of it", about_member(), of_group, "waits: 1 of 3 exist"),
-        ("a pod that is not placed with it", about_member(), aside, "is not placed: it is gated"),
+        ("a pod that is not placed with it", about_member(), excluded, "is not placed: it is gated"),
         ("a pod alone", about_pod(), of_pod, "waits: 1 of 3 exist"),
         ("a group whose turn it is", about_group(), fits, "is about to be placed: it fits now"),
-        ("nothing to say", about_group(), json!({"unit": {"kind": "PodGroup", "name": "g"}}), NO_SCHEDULER_RESPONSE),
+        ("nothing to say", about_group(), idle, NO_SCHEDULER_RESPONSE),
     ] {
         let told = SchedulerResponse { source: "here".to_owned(), units: vec![told] };
-        assert_eq!(Explanation::from_evidence(&evidence, Some(told)).answer, want, "{case}");
+        assert_eq!(Explanation::from_evidence(&evidence, Some(told)).summary, want, "{case}");
     }
 }
 

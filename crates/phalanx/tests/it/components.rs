@@ -127,7 +127,8 @@ async fn parts_of_their_own_run_a_gang_and_outlive_their_server() {
     let asked = ["explain", "job/too-large", "--scheduler", &format!("http://{metrics}"), "--kubeconfig", &kubeconfig];
     let said = text(&super::phalanx(&asked).stdout);
     assert!(said.contains("as the scheduler at http://") && said.contains("  lower minCount to 16"), "{said}");
-    assert!(http_get(metrics, "/explain?kind=job&name=nobody").starts_with("HTTP/1.1 404"));
+    let unknown = http_get(metrics, "/explain?kind=job&name=nobody");
+    assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("\"reason\":\"UnitNotFound\""), "{unknown}");
 
     let address = up.address.clone();
     assert_eq!(up.stop(), Some(0));

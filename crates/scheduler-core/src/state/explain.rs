@@ -13,7 +13,7 @@ use crate::cluster::{NodeIndex, TopologyId};
 use crate::decision::{DecisionAction, Unit};
 use crate::explanation::{QueuedUnit, UnitExplanation};
 use crate::placement_report::{self, PlacedClass, PlacementReport};
-use crate::pods::{ExclusionReason, PodId, Stage};
+use crate::pods::{PodId, Stage};
 use crate::queue::UnitId;
 use crate::refusal::{Refusal, RefusalCause};
 use crate::remedies::RemedyStatus;
@@ -112,7 +112,10 @@ impl Core {
                 (self.unit_of(id).0, Some(self.pods.get(id).stage))
             }
         };
-        let aside = aside.and_then(exclusion_text);
+        let aside = aside.and_then(|stage| match stage {
+            Stage::Excluded(reason) => Some(reason),
+            _ => None,
+        });
         let name = self.name_of(unit);
         let mut explained = UnitExplanation {
             unit: name,
@@ -231,17 +234,4 @@ impl Core {
             UnitId::Group(id) => Unit::Group(self.groups.get(id).key.clone()),
         }
     }
-}
-
-/// Why a pod is not to be placed at all.
-fn exclusion_text(stage: Stage) -> Option<&'static str> {
-    let Stage::Excluded(why) = stage else { return None };
-    Some(match why {
-        ExclusionReason::Deleting => "it is being deleted",
-        ExclusionReason::Gated => "it has scheduling gates",
-        ExclusionReason::OtherScheduler => "another scheduler places it",
-        ExclusionReason::OtherOwner => "its group belongs to another owner",
-        ExclusionReason::PriorityMismatch => "its priority is not that of its group",
-        ExclusionReason::Unsupported => "it demands something of its place that this scheduler does not look at",
-    })
 }

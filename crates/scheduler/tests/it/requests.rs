@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use api::views::ObjectKey;
-use phalanx_scheduler::{Config, CoreMode, NoScheduler, Query, QueryResponse, SchedulerHandle};
+use phalanx_scheduler::query::error::{ErrorResponse, QueryErrorCode};
+use phalanx_scheduler::{Config, CoreMode, NoScheduler, Query, SchedulerHandle};
 use scheduler_core::{QueueStatus, RemedyStatus, Unit};
 use serde_json::Value;
 
@@ -89,7 +90,7 @@ async fn a_core_on_its_own_thread_answers_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_from_outside_get_documents_or_a_code() {
+async fn queries_get_typed_responses_or_an_error_with_a_code() {
     let server = crowded();
     let (pods, pod_groups) = (server.pods.clone(), server.pod_groups.clone());
     let handle = start(&server, Config::default());
@@ -97,31 +98,37 @@ async fn questions_from_outside_get_documents_or_a_code() {
     let revision = pods.revision().to_string();
     let query_handler = Query { handle, pods, pod_groups };
     let found = async |path: &str, query: &str| -> Value {
-        match query_handler.answer(path, query).await {
-            Some(QueryResponse::Document(document)) => document,
-            other => panic!("{path}?{query}: {other:?}"),
-        }
+        let response = query_handler.respond(path, query).await.unwrap();
+        assert_eq!(response.code, 200, "{path}?{query}: {}", response.body);
+        serde_json::from_str(&response.body).unwrap()
     };
     let group = found("/explain", "kind=podgroup&namespace=ns&name=g").await;
-    assert_eq!(group["units"][0]["refusal"]["waysOut"][0]["type"], "LowerMinCount", "{group:#}");
+    assert_eq!(group["units"][0]["state"], "Waiting");
+    assert_eq!(group["units"][0]["refusal"]["code"], "DoesNotFit");
+    assert_eq!(group["units"][0]["refusal"]["remedies"][0]["type"], "LowerMinCount", "{group:#}");
     let member = found("/explain", "kind=pod&namespace=ns&name=a").await;
     assert_eq!(member["units"][0]["unit"]["name"], "g", "a member waits with its group");
     let placed = found("/explain", "kind=pod&namespace=ns&name=x").await;
-    assert_eq!(placed["units"][0]["placed"]["nodes"][0]["node"], "n", "{placed:#}");
+    assert_eq!(placed["units"][0]["placement"]["nodes"][0]["node"], "n", "{placed:#}");
     let queue = found("/queue", "").await;
-    assert_eq!(queue["units"][0]["state"], "Waiting");
-    // A client that has seen a pod at this revision knows that the answer has seen it, too.
+    assert_eq!(
+        (&queue["units"][0]["state"], &queue["units"][0]["refusalCode"]),
+        (&"Waiting".into(), &"DoesNotFit".into())
+    );
+    // The response includes every change of a pod up to this revision.
     assert_eq!(
         (&queue["resourceVersion"], &group["resourceVersion"]),
         (&revision.as_str().into(), &revision.as_str().into())
     );
-    let refused = |reply: Option<QueryResponse>| match reply {
-        Some(QueryResponse::Error(code, _)) => code,
-        other => panic!("{other:?}"),
+    let failed = async |handler: &Query, path: &str, query: &str| {
+        let response = handler.respond(path, query).await.unwrap();
+        let error: ErrorResponse = serde_json::from_str(&response.body).unwrap();
+        (response.code, error.reason)
     };
-    assert_eq!(refused(query_handler.answer("/explain", "kind=job&namespace=ns&name=nobody").await), 404);
-    assert_eq!(refused(query_handler.answer("/explain", "").await), 400);
-    assert_eq!(query_handler.answer("/secrets", "").await, None);
-    let nobody = Query { handle: SchedulerHandle::default(), ..query_handler.clone() };
-    assert_eq!(refused(nobody.answer("/queue", "").await), 503);
+    let unknown = failed(&query_handler, "/explain", "kind=job&namespace=ns&name=nobody").await;
+    assert_eq!(unknown, (404, QueryErrorCode::UnitNotFound));
+    assert_eq!(failed(&query_handler, "/explain", "").await, (400, QueryErrorCode::InvalidRequest));
+    assert_eq!(query_handler.respond("/secrets", "").await, None);
+    let without_scheduler = Query { handle: SchedulerHandle::default(), ..query_handler.clone() };
+    assert_eq!(failed(&without_scheduler, "/queue", "").await, (503, QueryErrorCode::NoScheduler));
 }

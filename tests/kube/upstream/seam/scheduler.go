@@ -140,8 +140,8 @@ func VerifyAttempts(context *testutils.TestContext, namespace, group string, wan
 		return fmt.Errorf("our scheduler does not know PodGroup %s", group)
 	}
 	for _, unit := range answer.Units {
-		if unit.Queue.Tries != wanted {
-			return fmt.Errorf("PodGroup %s was tried %d times, expected %d", group, unit.Queue.Tries, wanted)
+		if unit.Queue.Attempts != wanted {
+			return fmt.Errorf("PodGroup %s was tried %d times, expected %d", group, unit.Queue.Attempts, wanted)
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ type explanation struct {
 	Units           []struct {
 		State string `json:"state"`
 		Queue struct {
-			Tries int `json:"tries"`
+			Attempts int `json:"attempts"`
 		} `json:"queue"`
 	} `json:"units"`
 }
@@ -242,7 +242,7 @@ func hasVerdict(context *testutils.TestContext, pod *v1.Pod) wait.ConditionWithC
 
 func waits(answer explanation) bool {
 	for _, unit := range answer.Units {
-		if unit.State == "Waits" {
+		if unit.State == "Waiting" {
 			return true
 		}
 	}
