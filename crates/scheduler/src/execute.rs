@@ -14,10 +14,11 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use kube::{Client, Error};
-use runtime::{Cache, Pace, PatchKind, is_conflict, is_not_found, request};
+use runtime::{Cache, Pace, PatchKind, failure, is_conflict, is_not_found, request};
 use scheduler_core::{Placement, PodRef, Release};
 use serde_json::json;
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use crate::bind::bind;
 use crate::conditions::{self, ConditionsPatch, DISRUPTION_TARGET};
@@ -48,18 +49,26 @@ pub(crate) struct WriteLimits {
 pub(crate) enum FinishedWrite {
     /// A bind; the placement names the node that the pod is on where it did not fail.
     Bind(Placement, Result<(), Error>),
-    /// The release of a pod.
-    Release(PodRef, Result<(), Error>),
+    /// The release of a pod. If it failed and the pod stays, the core decides again.
+    Release,
     /// A PodGroup's condition.
     GroupCondition(ObjectKey, Result<(), Error>),
     /// A pod's condition.
     PodCondition(ObjectKey, Result<(), Error>),
 }
 
+/// A bind that waits for a free place.
+#[derive(Debug)]
+struct PendingBind {
+    placement: Placement,
+    span: Span,
+}
+
 /// A release that waits for a free place.
 #[derive(Debug)]
 struct PendingRelease {
     pod: PodRef,
+    span: Span,
     /// The pod as it was last seen.
     cached: Option<Arc<PodView>>,
     message: String,
@@ -71,7 +80,7 @@ pub(crate) struct WriteQueue {
     client: Client,
     limits: WriteLimits,
     /// Binds that wait for a free place, oldest decision first.
-    pending_binds: VecDeque<Placement>,
+    pending_binds: VecDeque<PendingBind>,
     /// Releases that do.
     pending_releases: VecDeque<PendingRelease>,
     /// Since when there are many of both.
@@ -103,19 +112,24 @@ impl WriteQueue {
         }
     }
 
-    /// Binds `placements`, as soon as there is room.
-    pub(crate) fn bind(&mut self, placements: Vec<Placement>) {
+    /// Binds `placements`, as soon as there is room. Each bind is a child of the decision's span.
+    pub(crate) fn bind(&mut self, placements: Vec<Placement>, decision: &Span) {
         self.binding.extend(placements.iter().map(|placement| (placement.pod.clone(), None)));
-        self.pending_binds.extend(placements);
+        self.pending_binds.extend(placements.into_iter().map(|placement| {
+            let Placement { pod, node, .. } = &placement;
+            let span = tracing::debug_span!(parent: decision, "bind", %pod, %node);
+            PendingBind { placement, span }
+        }));
         self.start_binds();
     }
 
     /// Takes pods away, and says on each why, as soon as there is room. `seen` are the pods as they were last seen.
-    pub(crate) fn release(&mut self, release: Release, seen: &Cache<PodView>, now: Timestamp) {
+    pub(crate) fn release(&mut self, release: Release, seen: &Cache<PodView>, now: Timestamp, decision: &Span) {
         let message = release.message();
         let waiting = |member: PodRef| {
             let seen = seen.get(&member.pod);
-            PendingRelease { pod: member, cached: seen, message: message.clone(), now }
+            let span = tracing::debug_span!(parent: decision, "release", pod = %member.pod);
+            PendingRelease { pod: member, span, cached: seen, message: message.clone(), now }
         };
         self.pending_releases.extend(release.pods.into_iter().map(waiting));
         self.start_releases();
@@ -209,7 +223,7 @@ impl WriteQueue {
                 }
                 self.start_binds();
             }
-            FinishedWrite::Release(..) => {
+            FinishedWrite::Release => {
                 self.releases -= 1;
                 self.start_releases();
             }
@@ -221,7 +235,7 @@ impl WriteQueue {
 
     fn start_binds(&mut self) {
         while self.binds.len() < self.limits.binds
-            && let Some(mut placement) = self.pending_binds.pop_front()
+            && let Some(PendingBind { mut placement, span }) = self.pending_binds.pop_front()
         {
             let now = Instant::now();
             self.binding.insert(placement.pod.clone(), Some(now));
@@ -229,9 +243,16 @@ impl WriteQueue {
             let client = self.client.clone();
             let write = async move {
                 let outcome = bind(&client, &placement).await.map(|node| placement.node = node);
+                match &outcome {
+                    Ok(()) => tracing::debug!("bound"),
+                    Err(error) => {
+                        let Placement { pod, node, .. } = &placement;
+                        tracing::info!("pod {pod}: bind to {node} failed: {}", failure::message(error));
+                    }
+                }
                 FinishedWrite::Bind(placement, outcome)
             };
-            self.in_flight.push(write.boxed());
+            self.in_flight.push(write.instrument(span).boxed());
         }
     }
 
@@ -241,12 +262,15 @@ impl WriteQueue {
         {
             self.releases += 1;
             let client = self.client.clone();
-            let PendingRelease { pod: member, cached: seen, message, now } = waiting;
+            let PendingRelease { pod: member, span, cached: seen, message, now } = waiting;
             let write = async move {
-                let outcome = release(&client, &member, seen, &message, now).await;
-                FinishedWrite::Release(member, outcome)
+                match release(&client, &member, seen, &message, now).await {
+                    Ok(()) => tracing::debug!("released"),
+                    Err(error) => tracing::warn!("pod {}: not released: {}", member.pod, failure::message(&error)),
+                }
+                FinishedWrite::Release
             };
-            self.in_flight.push(write.boxed());
+            self.in_flight.push(write.instrument(span).boxed());
         }
     }
 }
@@ -322,7 +346,7 @@ mod tests {
             WriteQueue::new(unresponsive_client(), WriteLimits { binds: 8, group_conditions: 16, pod_conditions: 4 });
         let start = Timestamp::UNIX_EPOCH;
         let mut look = |binds: std::ops::Range<usize>, now: Timestamp| {
-            writes.bind(placements(binds.start, binds.end));
+            writes.bind(placements(binds.start, binds.end), &Span::none());
             writes.update_congestion(now);
             let (groups, pods) = (writes.limits.group_conditions, writes.limits.pod_conditions);
             (writes.pace(now), writes.allowed(groups, now), writes.allowed(pods, now))

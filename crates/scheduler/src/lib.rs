@@ -13,6 +13,7 @@ mod decide; // the seam to the core: in place, or on a thread of its own
 mod execute; // binds and other writes, each kind with its own limit
 mod bind; // one bind, until the server has said what became of it
 mod bind_monitor; // how long binds have been under way
+mod decision_span; // the tracing span of a decision
 mod attempts; // binds under way, as they are counted
 mod announce; // conditions and events for what is bound and what is refused
 mod status_tracker; // what the shell knows about each group: how many are bound, what was last said

@@ -17,6 +17,7 @@ use crate::announce::Announcer;
 use crate::attempts::{BindAttempt, BindAttempts};
 use crate::bind_monitor::BindMonitor;
 use crate::decide::{CoreDriver, CoreMode, DecisionRecord};
+use crate::decision_span::DecisionSpans;
 use crate::execute::{FinishedWrite, WriteLimits, WriteQueue};
 use crate::handle::{SchedulerHandle, SchedulerRequest};
 use crate::metrics::{AttemptResult, Metrics};
@@ -135,6 +136,7 @@ struct Shell {
     status_tracker: StatusTracker,
     by_groups: bool,
     announcer: Announcer,
+    spans: DecisionSpans,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     monitor: BindMonitor,
@@ -183,6 +185,7 @@ impl Shell {
                 pause: config.refusal_pause,
                 ignores_terms: config.core.unsupported_terms == UnsupportedTerms::Ignore,
             },
+            spans: DecisionSpans::new(),
             clock,
             metrics,
             monitor,
@@ -191,6 +194,7 @@ impl Shell {
 
     /// Tells the core everything that changed: nodes and groups first, so that pods find them.
     fn observe_changes(&mut self) {
+        self.spans.revision = self.announcer.pods.revision();
         while let Ok(asked) = self.requests.try_recv() {
             self.core.request(asked);
         }
@@ -252,12 +256,15 @@ impl Shell {
     }
 
     fn execute(&mut self, DecisionRecord { decision, profile, tries }: DecisionRecord) {
+        let span = self.spans.next(&decision, tries);
+        let _entered = span.enter();
         let Decision { unit, action: verdict, unplaced, .. } = decision;
         let refused = match verdict {
             DecisionAction::Bind(placements) => {
+                tracing::debug!("binding {} pods", placements.len());
                 let attempt = BindAttempt { unit: unit.clone(), profile, tries, began: self.clock.now() };
                 self.attempts.begin(attempt, &placements);
-                self.writes.bind(placements);
+                self.writes.bind(placements, &span);
                 self.metrics.binding(self.attempts.len());
                 unplaced
             }
@@ -268,12 +275,13 @@ impl Shell {
                     ReleaseReason::HalfBound { .. } => self.announcer.gang_released(unit.key(), &release.message()),
                     ReleaseReason::Overcommit(_) => self.announcer.overcommit_released(unit.key(), &release.message()),
                 }
-                self.writes.release(release, &self.announcer.pods, self.clock.now());
+                self.writes.release(release, &self.announcer.pods, self.clock.now(), &span);
                 return;
             }
         };
         match refused {
             Some(refusal) => {
+                tracing::debug!("refused: {}", refusal.plain_message());
                 self.announcer.handle.set_refusal(unit.clone(), refusal);
                 self.status_tracker.dirty.insert(unit);
             }
@@ -330,12 +338,7 @@ impl Shell {
         let retry_at = self.clock.now() + RETRY_AFTER;
         match done {
             FinishedWrite::Bind(placement, outcome) => self.finish_bind(placement, outcome),
-            // The core asks again if the pod stays.
-            FinishedWrite::Release(member, outcome) => {
-                if let Err(error) = outcome {
-                    tracing::warn!("pod {}: not released: {}", member.pod, failure::message(&error));
-                }
-            }
+            FinishedWrite::Release => {}
             FinishedWrite::GroupCondition(key, outcome) => {
                 let retry = outcome.is_err_and(|error| worth_retrying("podgroup", &key, &error));
                 self.status_tracker.group_condition_written(key, retry.then_some(retry_at));
@@ -349,9 +352,6 @@ impl Shell {
     }
 
     fn finish_bind(&mut self, placement: Placement, outcome: Result<(), kube::Error>) {
-        if let Err(error) = &outcome {
-            tracing::info!("pod {}: bind to {} failed: {}", placement.pod, placement.node, failure::message(error));
-        }
         let created = self.announcer.pods.get(&placement.pod).and_then(|pod| pod.metadata.creation_timestamp);
         let ended = if outcome.is_ok() { AttemptResult::Scheduled } else { AttemptResult::Error };
         self.attempts.end(&placement.pod, ended, created, self.clock.now(), &self.metrics);

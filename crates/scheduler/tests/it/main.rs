@@ -6,4 +6,5 @@ mod group_life; // gangs after they were bound
 mod overcommit; // nodes that were given too many pods
 mod metrics; // what is counted
 mod requests; // what would help, in conditions and to whoever asks
+mod spans; // decisions in the log
 mod walks; // what happens to groups and pods
