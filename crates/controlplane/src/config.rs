@@ -79,6 +79,8 @@ pub struct Config {
     pub pod_gc: controllers::podgc::Config,
     /// Settings of the scheduler.
     pub scheduler: scheduler::Config,
+    /// Settings of the simulated kubelets.
+    pub nodes: nodes::Config,
     /// How long Events live after their last write. The server's; no concern of parts of a cluster.
     pub event_ttl: Duration,
     /// Whether a bind is refused that would take more of a node than there is. The server's.
@@ -107,6 +109,7 @@ impl Config {
             job: controllers::job::Config::default(),
             pod_gc: controllers::podgc::Config::default(),
             scheduler: scheduler::Config::default(),
+            nodes: nodes::Config::default(),
             event_ttl: apiserver::EVENT_TTL,
             check_capacity: true,
             audit: None,

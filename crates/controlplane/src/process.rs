@@ -171,7 +171,7 @@ impl Process {
             nodes: self.caches.nodes.clone(),
             clock: self.clock.clone(),
             recorder,
-            config: nodes::Config::default(),
+            config: self.config.nodes,
         };
         self.spawn("Nodes/kubelets".to_owned(), nodes::run(parts));
     }

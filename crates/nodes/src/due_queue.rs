@@ -9,7 +9,7 @@ use api::{Revision, Timestamp};
 use runtime::{Backoff, CacheChange};
 
 use crate::cluster::SIMULATED_LABEL;
-use crate::pod_lifecycle::{self, KubeletAction, PodRuntimeState};
+use crate::pod_lifecycle::{self, KubeletAction, PodDefaults, PodRuntimeState};
 use crate::status::{self, PodWrite};
 
 /// Who does what next. The same changes at the same times give the same tasks in the same order.
@@ -22,6 +22,7 @@ pub(crate) struct DueQueue {
     /// When a pod is due; equal times go by key.
     due: BTreeSet<(Timestamp, ObjectKey)>,
     backoff: Backoff,
+    defaults: PodDefaults,
 }
 
 #[derive(Debug)]
@@ -63,8 +64,8 @@ pub(crate) enum TaskOutcome {
 
 impl DueQueue {
     /// An agenda that knows no pods; failed writes are done again after `backoff`.
-    pub fn new(backoff: Backoff) -> DueQueue {
-        DueQueue { nodes: BTreeSet::new(), pods: BTreeMap::new(), due: BTreeSet::new(), backoff }
+    pub fn new(backoff: Backoff, defaults: PodDefaults) -> DueQueue {
+        DueQueue { nodes: BTreeSet::new(), pods: BTreeMap::new(), due: BTreeSet::new(), backoff, defaults }
     }
 
     /// Takes in a change of a node. Only whether it is simulated matters.
@@ -113,7 +114,7 @@ impl DueQueue {
             let (_, key) = self.due.pop_first()?;
             let entry = self.pods.get_mut(&key).expect("only known pods are due");
             entry.due = None;
-            let Some(step) = pod_lifecycle::next_step(&entry.pod, &entry.state) else { continue };
+            let Some(step) = pod_lifecycle::next_step(&entry.pod, &entry.state, &self.defaults) else { continue };
             entry.writing = true;
             let write = status::write(&entry.pod, &step.action, &entry.state, now);
             return Some(KubeletTask { pod: Arc::clone(&entry.pod), action: step.action, write, begun: now });
@@ -157,7 +158,7 @@ impl DueQueue {
     /// Puts a pod in its place among those that are due.
     fn reschedule(&mut self, key: &ObjectKey) {
         let Some(entry) = self.pods.get_mut(key) else { return };
-        let due = if self.nodes.contains(&entry.pod.spec.node_name) { entry.next_at() } else { None };
+        let due = if self.nodes.contains(&entry.pod.spec.node_name) { entry.next_at(&self.defaults) } else { None };
         if due == entry.due {
             return;
         }
@@ -189,11 +190,11 @@ impl PodEntry {
         }
     }
 
-    fn next_at(&self) -> Option<Timestamp> {
+    fn next_at(&self, defaults: &PodDefaults) -> Option<Timestamp> {
         if self.writing || self.pod.metadata.resource_version < self.written {
             return None;
         }
-        pod_lifecycle::next_step(&self.pod, &self.state).map(|step| step.at.max(self.not_before))
+        pod_lifecycle::next_step(&self.pod, &self.state, defaults).map(|step| step.at.max(self.not_before))
     }
 }
 
@@ -209,7 +210,8 @@ mod tests {
     }
 
     fn agenda() -> DueQueue {
-        let mut agenda = DueQueue::new(Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30) });
+        let backoff = Backoff { initial: Duration::from_secs(1), max: Duration::from_secs(30) };
+        let mut agenda = DueQueue::new(backoff, PodDefaults::default());
         agenda.observe_node(&node("true"));
         agenda
     }
@@ -236,7 +238,8 @@ mod tests {
 
     #[test]
     fn pods_on_other_nodes_are_left_alone_until_the_node_is_known() {
-        let mut agenda = DueQueue::new(Backoff { initial: Duration::ZERO, max: Duration::ZERO });
+        let backoff = Backoff { initial: Duration::ZERO, max: Duration::ZERO };
+        let mut agenda = DueQueue::new(backoff, PodDefaults::default());
         agenda.observe_pod(&changed(bound("Never")), second(1));
         agenda.observe_node(&node("false"));
         assert_eq!(agenda.next_due(), None);

@@ -6,9 +6,9 @@ use api::Timestamp;
 use api::views::{PodPhase, PodView};
 use runtime::Backoff;
 
-/// How long the containers run, in seconds; unset means 1, or for ever where they are always restarted.
+/// How long the containers run: a number of seconds, or `forever`. Without it, [`PodDefaults`] holds.
 pub const RUN_SECONDS: &str = "phalanx.dev/run-seconds";
-/// How the containers end; unset means 0.
+/// The exit code of the containers. Without it, [`PodDefaults`] holds.
 pub const EXIT_CODE: &str = "phalanx.dev/exit-code";
 /// Time from the bind to Running, in seconds; unset means 0.
 pub const START_SECONDS: &str = "phalanx.dev/start-seconds";
@@ -24,6 +24,47 @@ pub const EXIT_CODE_KILLED: i32 = 137;
 const CRASH_BACKOFF: Backoff = Backoff { initial: Duration::from_secs(10), max: Duration::from_secs(300) };
 /// Also the kubelet's: a run this long ends the series of crashes.
 const CRASH_BACKOFF_RESET: Duration = Duration::from_secs(600);
+
+/// How long the containers of a pod run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunTime {
+    /// Until the pod is deleted.
+    Forever,
+    /// Then they end.
+    For(Duration),
+}
+
+impl RunTime {
+    /// Parses a number of seconds, or `forever`.
+    pub fn parse(text: &str) -> Option<RunTime> {
+        match text.trim() {
+            "forever" => Some(RunTime::Forever),
+            seconds => parse_seconds(seconds).map(RunTime::For),
+        }
+    }
+
+    fn duration(self) -> Option<Duration> {
+        match self {
+            RunTime::Forever => None,
+            RunTime::For(duration) => Some(duration),
+        }
+    }
+}
+
+/// What holds for pods without the annotations [`RUN_SECONDS`] and [`EXIT_CODE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodDefaults {
+    /// How long containers run. Those of a pod with `restartPolicy: Always` run forever: such a pod is a service.
+    pub run_time: RunTime,
+    /// The exit code of the containers.
+    pub exit_code: u8,
+}
+
+impl Default for PodDefaults {
+    fn default() -> PodDefaults {
+        PodDefaults { run_time: RunTime::For(Duration::from_secs(1)), exit_code: 0 }
+    }
+}
 
 /// What a kubelet knows of a pod beyond the pod itself. The wire has whole seconds, and says nothing of a pod that
 /// waits: these are exact, but do not outlive the process.
@@ -110,7 +151,7 @@ pub enum KubeletAction {
 }
 
 /// What `pod`, which is bound, does next; `None` while it has nothing to do but wait for others.
-pub fn next_step(pod: &PodView, state: &PodRuntimeState) -> Option<KubeletStep> {
+pub fn next_step(pod: &PodView, state: &PodRuntimeState, defaults: &PodDefaults) -> Option<KubeletStep> {
     let at_once = |act| Some(KubeletStep { at: state.first_seen, action: act });
     match (pod.metadata.is_deleting(), pod.is_finished()) {
         (true, true) if state.removed => return None,
@@ -123,7 +164,7 @@ pub fn next_step(pod: &PodView, state: &PodRuntimeState) -> Option<KubeletStep> 
         (false, true) => return None,
         (false, false) => {}
     }
-    let script = match SimulatedRun::of(pod) {
+    let script = match SimulatedRun::of(pod, defaults) {
         Ok(script) => script,
         Err(message) => return at_once(KubeletAction::Refuse { message }),
     };
@@ -146,12 +187,17 @@ pub fn next_step(pod: &PodView, state: &PodRuntimeState) -> Option<KubeletStep> 
 
 /// Which annotation of the pod asks for something that no simulated node can do, and why.
 pub fn bad_annotation(pod: &PodView) -> Option<String> {
-    SimulatedRun::of(pod).err()
+    SimulatedRun::of(pod, &PodDefaults::default()).err()
 }
 
 /// Whether the containers run, or are started again and again, until the pod is deleted.
-pub fn is_endless(pod: &PodView) -> bool {
-    SimulatedRun::of(pod).is_ok_and(|script| script.restarts || script.run.is_none())
+pub fn is_endless(pod: &PodView, defaults: &PodDefaults) -> bool {
+    SimulatedRun::of(pod, defaults).is_ok_and(|script| script.restarts || script.run.is_none())
+}
+
+/// Whether the containers, once started, run until the pod is deleted.
+pub fn runs_forever(pod: &PodView, defaults: &PodDefaults) -> bool {
+    SimulatedRun::of(pod, defaults).is_ok_and(|script| script.run.is_none())
 }
 
 /// A pod that has not started has nothing that could not listen.
@@ -188,12 +234,13 @@ struct SimulatedRun {
 }
 
 impl SimulatedRun {
-    fn of(pod: &PodView) -> Result<SimulatedRun, String> {
+    fn of(pod: &PodView, defaults: &PodDefaults) -> Result<SimulatedRun, String> {
         let always = !matches!(pod.spec.restart_policy.as_str(), "Never" | "OnFailure");
-        let exit_code = exit_code(pod)?;
+        let default_run = if always { RunTime::Forever } else { defaults.run_time };
+        let exit_code = exit_code(pod)?.unwrap_or(defaults.exit_code).into();
         Ok(SimulatedRun {
-            start: seconds(pod, START_SECONDS)?.unwrap_or_default(),
-            run: seconds(pod, RUN_SECONDS)?.or((!always).then_some(Duration::from_secs(1))),
+            start: annotation(pod, START_SECONDS, "a number of seconds", parse_seconds)?.unwrap_or_default(),
+            run: run_time(pod)?.unwrap_or(default_run).duration(),
             exit_code,
             restarts: always || (pod.spec.restart_policy == "OnFailure" && exit_code != 0),
         })
@@ -208,16 +255,27 @@ impl SimulatedRun {
     }
 }
 
-fn seconds(pod: &PodView, annotation: &str) -> Result<Option<Duration>, String> {
-    let Some(text) = pod.metadata.annotations.get(annotation) else { return Ok(None) };
-    let parsed = text.trim().parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    parsed.map(Some).ok_or_else(|| format!("annotation {annotation}: {text:?} is not a number of seconds"))
+fn run_time(pod: &PodView) -> Result<Option<RunTime>, String> {
+    annotation(pod, RUN_SECONDS, "a number of seconds or forever", RunTime::parse)
 }
 
-fn exit_code(pod: &PodView) -> Result<i32, String> {
-    let Some(text) = pod.metadata.annotations.get(EXIT_CODE) else { return Ok(0) };
-    let parsed = text.trim().parse::<u8>().map(i32::from);
-    parsed.map_err(|_| format!("annotation {EXIT_CODE}: {text:?} is not a number from 0 to 255"))
+fn exit_code(pod: &PodView) -> Result<Option<u8>, String> {
+    annotation(pod, EXIT_CODE, "a number from 0 to 255", |text| text.trim().parse().ok())
+}
+
+/// The value of the annotation `name`; `None` without it.
+fn annotation<T>(
+    pod: &PodView,
+    name: &str,
+    expected: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, String> {
+    let Some(text) = pod.metadata.annotations.get(name) else { return Ok(None) };
+    parse(text).map(Some).ok_or_else(|| format!("annotation {name}: {text:?} is not {expected}"))
+}
+
+fn parse_seconds(text: &str) -> Option<Duration> {
+    text.trim().parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
 /// `time` and a while; the end of time when that is too far.
@@ -235,7 +293,11 @@ mod tests {
     }
 
     fn step(pod: &PodView, state: &PodRuntimeState) -> String {
-        next_step(pod, state).map_or("nothing".to_owned(), |step| {
+        step_text(next_step(pod, state, &PodDefaults::default()))
+    }
+
+    fn step_text(step: Option<KubeletStep>) -> String {
+        step.map_or("nothing".to_owned(), |step| {
             format!("{:?} at {}", step.action, step.at.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64())
         })
     }
@@ -293,6 +355,37 @@ mod tests {
     }
 
     #[test]
+    fn defaults_hold_for_pods_without_annotations_and_run_time_not_for_services() {
+        let (forever, five) = (RunTime::Forever, RunTime::For(Duration::from_secs(5)));
+        for (policy, annotations, run_time, exit_code, want) in [
+            ("Never", "", five, 3, "Finish { exit_code: 3 } at 205"),
+            ("Never", "", forever, 3, "nothing"),
+            ("Never", "run=2 exit=0", five, 3, "Finish { exit_code: 0 } at 202"),
+            ("Never", "run=2", forever, 0, "Finish { exit_code: 0 } at 202"),
+            ("Never", "run=forever", five, 0, "nothing"),
+            ("OnFailure", "", five, 1, "Restart { exit_code: 1 } at 205"),
+            ("Always", "", five, 1, "nothing"),
+            ("Always", "run=2", five, 1, "Restart { exit_code: 1 } at 202"),
+        ] {
+            let pod = in_phase(annotated(policy, annotations), PodPhase::Running, 0);
+            let state = PodRuntimeState { started: Some(at(200.0)), ..PodRuntimeState::first_seen_at(at(100.0)) };
+            let defaults = PodDefaults { run_time, exit_code };
+            assert_eq!(step_text(next_step(&pod, &state, &defaults)), want, "{policy} {annotations} {defaults:?}");
+            assert_eq!(runs_forever(&pod, &defaults), want == "nothing", "{policy} {annotations}");
+            assert_eq!(is_endless(&pod, &defaults), want == "nothing" || want.starts_with("Restart"), "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_run_time_is_a_number_of_seconds_or_forever() {
+        assert_eq!(RunTime::parse("forever"), Some(RunTime::Forever));
+        assert_eq!(RunTime::parse("1.5"), Some(RunTime::For(Duration::from_millis(1500))));
+        for text in ["", "for ever", "-1", "1s", "NaN"] {
+            assert_eq!(RunTime::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn containers_wait_ten_seconds_doubling_up_to_five_minutes_for_their_next_start() {
         for (restarts, want) in [(1, 310), (2, 320), (3, 340), (6, 600), (60, 600)] {
             let mut pod = in_phase(annotated("OnFailure", "exit=1"), PodPhase::Running, restarts);
@@ -317,14 +410,16 @@ mod tests {
     #[test]
     fn malformed_annotations_fail_the_pod_and_say_why() {
         for (annotations, want) in [
-            ("run=soon", "annotation phalanx.dev/run-seconds: \"soon\" is not a number of seconds"),
-            ("run=-1", "annotation phalanx.dev/run-seconds: \"-1\" is not a number of seconds"),
-            ("run=", "annotation phalanx.dev/run-seconds: \"\" is not a number of seconds"),
+            ("run=soon", "annotation phalanx.dev/run-seconds: \"soon\" is not a number of seconds or forever"),
+            ("run=-1", "annotation phalanx.dev/run-seconds: \"-1\" is not a number of seconds or forever"),
+            ("run=", "annotation phalanx.dev/run-seconds: \"\" is not a number of seconds or forever"),
+            ("start=forever", "annotation phalanx.dev/start-seconds: \"forever\" is not a number of seconds"),
             ("start=NaN", "annotation phalanx.dev/start-seconds: \"NaN\" is not a number of seconds"),
             ("start=1e30", "annotation phalanx.dev/start-seconds: \"1e30\" is not a number of seconds"),
             ("exit=256", "annotation phalanx.dev/exit-code: \"256\" is not a number from 0 to 255"),
         ] {
-            let step = next_step(&annotated("Never", annotations), &PodRuntimeState::first_seen_at(at(100.0)));
+            let state = PodRuntimeState::first_seen_at(at(100.0));
+            let step = next_step(&annotated("Never", annotations), &state, &PodDefaults::default());
             let want = KubeletStep { at: at(100.0), action: KubeletAction::Refuse { message: want.to_owned() } };
             assert_eq!(step, Some(want), "{annotations}");
         }

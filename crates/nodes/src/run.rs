@@ -12,7 +12,7 @@ use runtime::request::{self, PatchKind, WriteResponse};
 use runtime::{Backoff, Cache, EventKind, ObjectRef, Recorder, is_conflict, is_not_found, is_retriable};
 
 use crate::due_queue::{DueQueue, KubeletTask, TaskOutcome};
-use crate::pod_lifecycle::KubeletAction;
+use crate::pod_lifecycle::{KubeletAction, PodDefaults};
 use crate::status::PodWrite;
 
 /// What the kubelets work with.
@@ -38,12 +38,14 @@ pub struct Config {
     pub writes_in_flight: usize,
     /// How long a failed write waits before it is done again.
     pub backoff: Backoff,
+    /// What holds for pods without annotations.
+    pub pod_defaults: PodDefaults,
 }
 
 impl Default for Config {
     fn default() -> Config {
         let backoff = Backoff { initial: Duration::from_millis(500), max: Duration::from_secs(30) };
-        Config { writes_in_flight: 64, backoff }
+        Config { writes_in_flight: 64, backoff, pod_defaults: PodDefaults::default() }
     }
 }
 
@@ -55,7 +57,7 @@ pub async fn run(ctx: KubeletContext) {
     let KubeletContext { client, pods, nodes, clock, recorder, config } = ctx;
     let mut pod_changes = pods.subscribe();
     let mut node_changes = nodes.subscribe();
-    let mut agenda = DueQueue::new(config.backoff);
+    let mut agenda = DueQueue::new(config.backoff, config.pod_defaults);
     let mut writes = FuturesUnordered::new();
     loop {
         let now = clock.now();

@@ -218,7 +218,7 @@ async fn a_malformed_annotation_fails_the_pod_and_warns() {
     server.bind("a", "Never", json!({"phalanx.dev/run-seconds": "soon"}));
     insta::assert_snapshot!(server.writes_within(60).await, @r#"
     0.0 a Failed  restarts=null exit=null
-    0.0 event "Warning" "annotation phalanx.dev/run-seconds: \"soon\" is not a number of seconds"
+    0.0 event "Warning" "annotation phalanx.dev/run-seconds: \"soon\" is not a number of seconds or forever"
     "#);
 }
 

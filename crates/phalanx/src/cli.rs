@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use nodes::pod_lifecycle::RunTime;
+
 use crate::manifest::Problem;
 use crate::{apply, compile, components, config, delete, explain, get, logs, print, run, store_check, up, wait};
 
@@ -145,6 +147,9 @@ pub struct RunArgs {
     /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub nodes: Option<u32>,
+    /// How long pods run that have no annotation for it: a number, or forever [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_run_time)]
+    pub run_seconds: Option<RunTime>,
     /// Features to switch on or off, such as CompositePodGroup=false
     #[arg(long, value_name = "NAME=BOOL,…", value_delimiter = ',')]
     pub feature_gates: Vec<String>,
@@ -206,7 +211,7 @@ pub fn main() -> ExitCode {
         Command::Controllers(args) => components::controllers(&args),
         Command::Nodes(args) => components::nodes(&args),
         Command::Config => {
-            print!("{}", config::DEFAULTS);
+            print!("{}", config::default_file());
             EXIT_DONE
         }
         Command::Store(StoreCommand::Check { data_dir }) => store_check::command(&data_dir),
@@ -236,6 +241,11 @@ pub fn report_problems(problems: &[Problem]) -> u8 {
 /// Reads a length of time such as `1h30m`; nothing, less and more than ten years is refused.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     api::clock::parse_duration_setting(text).ok_or_else(|| "write it like 90s, 5m or 1h30m; at most 87600h".to_owned())
+}
+
+/// Parses the value of `--run-seconds`.
+pub fn parse_run_time(text: &str) -> Result<RunTime, String> {
+    RunTime::parse(text).ok_or_else(|| "must be a number of seconds, or forever".to_owned())
 }
 
 /// An error with what caused it, and what caused that.

@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use controlplane::health_listener::{self, HealthContext};
 use controlplane::{Component, Config, Controller, CoreMode, Health, RemoteComponents};
 use nodes::cluster::Cluster;
+use nodes::pod_lifecycle::RunTime;
 use runtime::election;
 use scheduler::configuration::LeaderElection;
 use tokio::net::TcpListener;
@@ -154,6 +155,9 @@ pub struct NodesArgs {
     /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub nodes: Option<u32>,
+    /// How long pods run that have no annotation for it: a number, or forever [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = cli::parse_run_time)]
+    pub run_seconds: Option<RunTime>,
 }
 
 /// A controller, as the command line names it.
@@ -212,7 +216,7 @@ pub fn scheduler(args: &SchedulerArgs) -> u8 {
             name => format!("phalanx-scheduler-{name}"),
         };
         config.election = args.election.settings(&lease)?.and_then(|settings| {
-            let said = &file.kube_scheduler.leader_election;
+            let said = &file.scheduler.configuration.leader_election;
             said.leader_elect.then(|| with_leader_election(said, settings, args.election.lease.is_some()))
         });
         Ok(config)
@@ -250,16 +254,20 @@ pub fn controllers(args: &ControllersArgs) -> u8 {
 /// `phalanx nodes`: returns the exit code.
 pub fn nodes(args: &NodesArgs) -> u8 {
     run_component(&args.component, |file, gates| {
-        let cluster = match (&args.cluster, args.nodes, &file.cluster) {
+        let cluster = match (&args.cluster, args.nodes, &file.nodes.cluster) {
             (Some(path), _, _) | (None, None, Some(path)) => run::cluster_from(path)?,
             (None, Some(0), _) => Cluster::default(),
             (None, Some(count), _) => Cluster::default_of(count),
             (None, None, None) => {
-                let count = file.node_count.and_then(|count| u32::try_from(count).ok());
+                let count = file.nodes.count.and_then(|count| u32::try_from(count).ok());
                 Cluster::default_of(count.unwrap_or(run::DEFAULT_NODES))
             }
         };
-        Ok(Config { components: [Component::Nodes].into(), ..file.plane(gates, cluster) })
+        let mut config = Config { components: [Component::Nodes].into(), ..file.plane(gates, cluster) };
+        if let Some(run_time) = args.run_seconds {
+            config.nodes.pod_defaults.run_time = run_time;
+        }
+        Ok(config)
     })
 }
 
@@ -283,11 +291,8 @@ fn settings(
     args: &ComponentArgs,
     config: impl FnOnce(&Configuration, Gates) -> Result<Config, CommandError>,
 ) -> Result<Config, CommandError> {
-    let file = match &args.config {
-        Some(file) => Configuration::read(file)?,
-        None => Configuration::default(),
-    };
-    let gates = gates::resolve(&args.feature_gates, &file.feature_gates).map_err(CommandError::usage)?;
+    let file = Configuration::read_or_default(args.config.as_deref())?;
+    let gates = gates::resolve(&args.feature_gates, &file.server.feature_gates).map_err(CommandError::usage)?;
     config(&file, gates)
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::views::{JobView, ObjectKey, PodPhase, PodView};
+use nodes::pod_lifecycle::{self, PodDefaults};
 use scheduler_core::RefusalCause;
 
 use crate::progress::{ClusterSnapshot, TrackedWork};
@@ -22,6 +23,8 @@ pub struct ClusterFacts {
     pub priority_classes: BTreeSet<String>,
     /// Why the server refuses the pods of Jobs, by the uid of the Job.
     pub refused_templates: BTreeMap<String, String>,
+    /// What holds for pods without annotations.
+    pub pod_defaults: PodDefaults,
 }
 
 /// What keeps the Job from getting pods, or its pods from running.
@@ -48,7 +51,7 @@ pub fn of_job(job: &JobView, pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> O
     if let Some(why) = refused.filter(|_| !has_all_pods(job, pods)) {
         return Some(format!("its pods cannot be created: {why}"));
     }
-    of_pods(pods, seen)
+    of_pods(pods, seen).or_else(|| of_endless_job(job, pods, seen))
 }
 
 /// A `spec.workloadRef` that matches no Workload: the Job controller creates no pods until one appears.
@@ -71,22 +74,33 @@ pub fn of_pods(pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> Option<String> 
         let has_hope = |pod: &Arc<PodView>| of_waiting_pod(pod, seen).is_none() && !seen.is_refused(pod);
         return (!waiting().any(has_hope)).then_some(obstacle);
     }
-    let asks = pods.iter().find_map(|pod| nodes::pod_lifecycle::bad_annotation(pod))?;
+    let asks = pods.iter().find_map(|pod| pod_lifecycle::bad_annotation(pod))?;
     Some(format!("no node can run its pods: {asks}"))
 }
 
-/// Whether the pod runs, or is started again and again, until it is deleted.
-pub fn is_endless(pod: &PodView) -> bool {
-    !pod.is_finished() && nodes::pod_lifecycle::is_endless(pod)
+/// Pods outside Jobs, when all unfinished ones run until they are deleted, or are restarted until then.
+pub fn of_endless(pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> Option<String> {
+    let defaults = &seen.facts.pod_defaults;
+    let mut unfinished = pods.iter().filter(|pod| !pod.is_finished()).peekable();
+    let first = unfinished.peek()?;
+    let why = match first.spec.restart_policy.as_str() {
+        "Never" | "OnFailure" if pod_lifecycle::runs_forever(first, defaults) => RUNS_FOREVER.to_owned(),
+        policy => format!("restartPolicy {policy}: it never ends by itself; with Never it ends once"),
+    };
+    let runs = |pod: &Arc<PodView>| pod.status.phase == PodPhase::Running && pod_lifecycle::is_endless(pod, defaults);
+    unfinished.all(runs).then_some(why)
 }
 
-/// Pods outside Jobs of which all that are left run for ever.
-pub fn of_endless(pods: &[Arc<PodView>]) -> Option<String> {
+/// A Job without a deadline whose unfinished pods all run forever.
+fn of_endless_job(job: &JobView, pods: &[Arc<PodView>], seen: &ClusterSnapshot) -> Option<String> {
+    let defaults = &seen.facts.pod_defaults;
     let mut unfinished = pods.iter().filter(|pod| !pod.is_finished()).peekable();
-    let first = unfinished.peek()?.spec.restart_policy.to_string();
-    let run_for_ever = unfinished.all(|pod| pod.status.phase == PodPhase::Running && is_endless(pod));
-    run_for_ever.then(|| format!("restartPolicy {first}: it never ends by itself; with Never it ends once"))
+    let has_end = job.spec.active_deadline_seconds.is_some() || unfinished.peek().is_none();
+    let runs = |pod: &Arc<PodView>| pod.status.phase == PodPhase::Running && pod_lifecycle::runs_forever(pod, defaults);
+    (!has_end && has_all_pods(job, pods) && unfinished.all(runs)).then(|| RUNS_FOREVER.to_owned())
 }
+
+const RUNS_FOREVER: &str = "its pods run forever (annotation phalanx.dev/run-seconds, or --run-seconds)";
 
 fn of_waiting_pod(pod: &PodView, seen: &ClusterSnapshot) -> Option<String> {
     let scheduler = pod.spec.scheduler_name.as_str();

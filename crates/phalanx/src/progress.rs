@@ -6,6 +6,7 @@ use std::sync::Arc;
 use api::Timestamp;
 use api::cron::{Schedule, time_zone};
 use api::views::{Condition, CronJobView, JobView, MetaView, ObjectKey, PodGroupView, PodPhase, PodView};
+use nodes::pod_lifecycle;
 use scheduler_core::{Refusal, Unit};
 
 use crate::obstacles::{self, ClusterFacts};
@@ -72,6 +73,8 @@ pub struct TrackedWork {
     pub schedule: Option<String>,
     /// Whether more pods of it may be created without any change of the manifests.
     pub creates_pods: bool,
+    /// Whether pods of it end by themselves and free their capacity.
+    pub frees_capacity: bool,
 }
 
 /// Basic, or all or nothing.
@@ -146,12 +149,6 @@ impl TrackedWork {
     pub fn pods_on_nodes(&self) -> usize {
         self.pods.iter().filter(|pod| pod.node_name().is_some() && !pod.is_finished()).count()
     }
-
-    /// Whether some of its pods will end by themselves and make room.
-    fn will_free_capacity(&self) -> bool {
-        let occupies = |pod: &&Arc<PodView>| pod.node_name().is_some() && !pod.is_finished();
-        self.pods.iter().filter(occupies).any(|pod| self.kind == "Job" || !obstacles::is_endless(pod))
-    }
 }
 
 /// How the whole ends.
@@ -221,7 +218,7 @@ pub fn ending(works: &[TrackedWork]) -> Option<RunEnding> {
     if works.iter().all(|work| work.state.is_finished()) {
         return Some(RunEnding::Finished);
     }
-    let nothing_runs = !works.iter().any(TrackedWork::will_free_capacity);
+    let nothing_runs = !works.iter().any(|work| work.frees_capacity);
     let is_stuck = |work: &TrackedWork| work.obstacle.is_some() || work.refusal.as_ref().is_some_and(|it| it.proven);
     let mut left = works.iter().filter(|work| !work.state.is_finished());
     (nothing_runs && left.all(is_stuck)).then_some(RunEnding::Stuck)
@@ -255,13 +252,18 @@ fn work_of_job(job: &JobView, pods: Vec<Arc<PodView>>, seen: &ClusterSnapshot) -
     let obstacle = if state.is_finished() { None } else { obstacles::of_job(job, &pods, seen) };
     let creates_pods = !state.is_finished() && obstacle.is_none() && !obstacles::has_all_pods(job, &pods);
     let work = describe("Job", &job.metadata, group.map(Arc::as_ref), pods, state, wanted, seen);
-    TrackedWork { failure, obstacle, creates_pods, ..work }
+    // A container that is restarted does not last: the Job counts restarts against its limit.
+    let ends = |pod: &PodView| {
+        job.spec.active_deadline_seconds.is_some() || !pod_lifecycle::runs_forever(pod, &seen.facts.pod_defaults)
+    };
+    let frees_capacity = any_on_node(&work.pods, ends);
+    TrackedWork { failure, obstacle, creates_pods, frees_capacity, ..work }
 }
 
 fn work_of_group(group: &PodGroupView, pods: Vec<Arc<PodView>>, seen: &ClusterSnapshot) -> TrackedWork {
     let wanted = pods.len().max(group.min_count().unwrap_or(0).max(0) as usize);
     let state = state_of_finished(&pods, wanted).unwrap_or_else(|| state_of_pods(&pods));
-    let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods));
+    let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods, seen));
     let obstacle = if state.is_finished() { None } else { obstacle() };
     let failure = failure_of_pods(&pods, state);
     TrackedWork { obstacle, failure, ..describe("PodGroup", &group.metadata, Some(group), pods, state, wanted, seen) }
@@ -270,7 +272,7 @@ fn work_of_group(group: &PodGroupView, pods: Vec<Arc<PodView>>, seen: &ClusterSn
 fn work_of_pod(pod: Arc<PodView>, seen: &ClusterSnapshot) -> TrackedWork {
     let pods = vec![pod.clone()];
     let state = state_of_finished(&pods, 1).unwrap_or_else(|| state_of_pods(&pods));
-    let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods));
+    let obstacle = || obstacles::of_pods(&pods, seen).or_else(|| obstacles::of_endless(&pods, seen));
     let obstacle = if state.is_finished() { None } else { obstacle() };
     let failure = failure_of_pods(&pods, state);
     TrackedWork { obstacle, failure, ..describe("Pod", &pod.metadata, None, pods, state, 1, seen) }
@@ -296,7 +298,7 @@ fn failure_of_pods(pods: &[Arc<PodView>], state: WorkState) -> Option<String> {
     let failed = pods.iter().find(|pod| state == WorkState::Failed && pod.status.phase == PodPhase::Failed)?;
     let ends = failed.status.container_statuses.iter().filter_map(|container| container.state.terminated.as_ref());
     let code = ends.map(|end| end.exit_code).find(|code| *code != 0);
-    let how = nodes::pod_lifecycle::bad_annotation(failed).or_else(|| Some(format!("exit code {}", code?)));
+    let how = pod_lifecycle::bad_annotation(failed).or_else(|| Some(format!("exit code {}", code?)));
     Some(format!("pod {}: {}", failed.metadata.name, how.unwrap_or_else(|| "it did not start".to_owned())))
 }
 
@@ -320,6 +322,7 @@ fn describe(
     let group_refusal = group_key.and_then(|key| seen.waiting.get(&Unit::Group(key)));
     let pod_refusal = || pods.iter().find_map(|pod| seen.waiting.get(&Unit::Pod(pod.metadata.key())));
     let refusal = group_refusal.or_else(pod_refusal).filter(|_| !state.is_finished()).cloned();
+    let ends = |pod: &PodView| !pod_lifecycle::is_endless(pod, &seen.facts.pod_defaults);
     TrackedWork {
         title,
         namespace: metadata.namespace.clone(),
@@ -333,10 +336,16 @@ fn describe(
         obstacle: None,
         schedule: None,
         creates_pods: false,
+        frees_capacity: any_on_node(&pods, ends),
         group_name,
         state,
         pods,
     }
+}
+
+/// Whether `holds` is true of a pod that has a node and has not ended.
+fn any_on_node(pods: &[Arc<PodView>], holds: impl Fn(&PodView) -> bool) -> bool {
+    pods.iter().any(|pod| pod.node_name().is_some() && !pod.is_finished() && holds(pod))
 }
 
 fn state_of_pods(pods: &[Arc<PodView>]) -> WorkState {

@@ -65,11 +65,9 @@ pub fn command(args: &RunArgs) -> u8 {
 
 /// Options over file over defaults.
 fn config(args: &RunArgs) -> Result<Config, CommandError> {
-    let file = match &args.config {
-        Some(file) => Configuration::read(file)?,
-        None => Configuration::default(),
-    };
-    let gates = gates::resolve(&args.feature_gates, &file.feature_gates).map_err(CommandError::usage)?;
+    let mut file = Configuration::read_or_default(args.config.as_deref())?;
+    file.nodes.run_seconds = args.run_seconds.unwrap_or(file.nodes.run_seconds);
+    let gates = gates::resolve(&args.feature_gates, &file.server.feature_gates).map_err(CommandError::usage)?;
     let chosen = resolve_cluster(args.cluster.as_deref(), args.nodes, &file)?;
     Ok(file.plane(gates, chosen.unwrap_or_else(|| Cluster::default_of(DEFAULT_NODES))))
 }
@@ -109,11 +107,11 @@ pub fn resolve_cluster(
     configuration: &Configuration,
 ) -> Result<Option<Cluster>, Vec<Problem>> {
     let from_count = |count: u64| Cluster::default_of(u32::try_from(count).unwrap_or(u32::MAX));
-    match (path, count, &configuration.cluster) {
+    match (path, count, &configuration.nodes.cluster) {
         (Some(path), _, _) => cluster_from(path).map(Some),
         (None, Some(count), _) => Ok(Some(Cluster::default_of(count))),
         (None, None, Some(path)) => cluster_from(path).map(Some),
-        (None, None, None) => Ok(configuration.node_count.map(from_count)),
+        (None, None, None) => Ok(configuration.nodes.count.map(from_count)),
     }
 }
 
@@ -132,6 +130,7 @@ pub fn cluster_from(file: &Path) -> Result<Cluster, Vec<Problem>> {
 
 async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
     let started = Instant::now();
+    let pod_defaults = config.nodes.pod_defaults;
     let profiles = &config.scheduler.core.profiles;
     let scheduler_names = profiles.iter().map(|profile| profile.scheduler_name.clone()).collect();
     let plane = match ControlPlane::start(world(), config).await {
@@ -151,6 +150,7 @@ async fn run(args: &RunArgs, manifests: &[Manifest], config: Config) -> u8 {
         scheduler_names,
         priority_classes: priority_classes(&plane).await,
         refused_templates: refused_templates(&plane).await,
+        pod_defaults,
     };
     let outcome = watch_until_ended(&plane, surroundings, ended_jobs, started + args.timeout).await;
     let nodes = plane.caches().nodes.all();

@@ -13,6 +13,7 @@ use apiserver::edge::private_file;
 use clap::{Args, ValueEnum};
 use controlplane::up::{ServerProcess, UpError, UpSettings};
 use controlplane::{Component, NodeDifferences};
+use nodes::pod_lifecycle::RunTime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::up::settings::SettingsError;
@@ -50,6 +51,9 @@ pub struct UpArgs {
     /// Number of nodes: 96 cpu, 1Ti memory, 8 nvidia.com/gpu each, racks of 8, zones of 64 [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub nodes: Option<u32>,
+    /// How long pods run that have no annotation for it: a number, or forever [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = cli::parse_run_time)]
+    pub run_seconds: Option<RunTime>,
     /// Parts that are left out, so that others can do their work
     #[arg(long, value_name = "PART,…", value_delimiter = ',')]
     pub without: Vec<OmittedComponent>,

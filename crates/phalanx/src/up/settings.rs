@@ -29,36 +29,23 @@ pub enum SettingsError {
 
 /// Options over file over defaults.
 pub fn resolve(args: &UpArgs) -> Result<UpSettings, SettingsError> {
-    let file = match &args.config {
-        Some(file) => Configuration::read(file).map_err(SettingsError::Input)?,
-        None => Configuration::default(),
-    };
-    let listen_text = args.listen.as_deref().unwrap_or(&file.listen);
+    let mut file = Configuration::read_or_default(args.config.as_deref()).map_err(SettingsError::Input)?;
+    file.nodes.run_seconds = args.run_seconds.unwrap_or(file.nodes.run_seconds);
+    let listen_text = args.listen.as_deref().unwrap_or(&file.server.listen);
     let (listen, host) = listen(listen_text)?;
     let (cluster, first_nodes) = cluster(args, &file).map_err(SettingsError::Input)?;
-    let gates = gates::resolve(&args.feature_gates, &file.feature_gates).map_err(SettingsError::Usage)?;
+    let gates = gates::resolve(&args.feature_gates, &file.server.feature_gates).map_err(SettingsError::Usage)?;
     let mut plane = file.plane(gates, cluster);
     plane.components.retain(|part| !args.without.iter().any(|left_out| left_out.component() == *part));
     plane.audit = args.audit_log.as_deref().map(audit).transpose()?;
     Ok(UpSettings {
         data: if args.in_memory { DataLocation::Memory } else { DataLocation::Directory(args.data_dir.clone()) },
         listen,
-        certificate_names: file.names.into_iter().chain(host).collect(),
-        history: store::HistoryLimits {
-            max_history_bytes: (file.max_history_mebibytes << 20) as usize,
-            max_history_age: file.max_history_age,
-        },
+        history: file.server.history_limits(),
+        limits: file.server.edge_limits(),
+        certificate_names: file.server.cert_sans.into_iter().chain(host).collect(),
         // A shipped program cannot be made to lie: the check that plants this loss kills a debug build.
         acknowledge_early: cfg!(debug_assertions) && std::env::var_os("PHALANX_TEST_ACK_EARLY").is_some(),
-        limits: apiserver::edge::EdgeLimits {
-            max_connections: file.max_connections as usize,
-            max_reads: file.max_requests_in_flight as usize,
-            max_writes: file.max_mutating_requests_in_flight as usize,
-            max_watches: file.max_watches as usize,
-            request_timeout: file.request_timeout,
-            drain_timeout: file.drain_timeout,
-            ..apiserver::edge::EdgeLimits::default()
-        },
         first_nodes,
         plane,
     })

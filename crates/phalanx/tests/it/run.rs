@@ -273,6 +273,29 @@ fn settings_of_a_file_are_taken_and_options_win_over_them() {
 }
 
 #[test]
+fn run_time_and_exit_code_come_from_annotation_option_file_and_default_in_this_order() {
+    let plain = job("a", "backoffLimit: 0", "", "");
+    let annotated = job("a", "backoffLimit: 0", "annotations: {phalanx.dev/run-seconds: '0'}", "");
+    let dir = TestDir::new("run-pod-defaults");
+    let file = configuration(&dir, "nodes: {runSeconds: forever, exitCode: 7}\n");
+    let forever = "job/a: cannot finish: its pods run forever (annotation phalanx.dev/run-seconds, or --run-seconds)";
+    for (case, manifest, options, code, want) in [
+        ("default", &plain, &[][..], 0, "1 done"),
+        ("file", &plain, &["--config", &file], 1, forever),
+        ("option over file", &plain, &["--config", &file, "--run-seconds", "0"], 1, "exit code 7"),
+        ("option", &plain, &["--run-seconds", "forever"], 1, forever),
+        ("annotation over option and file", &annotated, &["--config", &file, "--run-seconds", "forever"], 1, "code 7"),
+        ("annotation", &job("a", "", "annotations: {phalanx.dev/run-seconds: forever}", ""), &[], 1, forever),
+        ("bad option", &plain, &["--run-seconds", "soon"], 2, "must be a number of seconds, or forever"),
+    ] {
+        let output = text_to(&[&["run", "-"], options].concat(), manifest);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{case}: {errors}");
+        assert!(errors.contains(want) && !errors.contains("time ran out"), "{case}: {errors}");
+    }
+}
+
+#[test]
 fn a_bad_configuration_file_exits_2_with_every_problem_and_runs_nothing() {
     let dir = TestDir::new("run-bad-settings");
     let file = configuration(&dir, "scheduler:\n  unsupportedTerms: maybe\n  lisen: x\n");

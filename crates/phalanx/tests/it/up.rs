@@ -462,7 +462,7 @@ fn bad_options_and_files_exit_2_before_anything_starts() {
     let config = dir.path("config.yaml");
     std::fs::write(&config, "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nserver:\n  lisen: x\n").unwrap();
     let absurd = dir.path("absurd.yaml");
-    let text = "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nscheduler:\n  holdFor: 100000000h\n";
+    let text = "apiVersion: phalanx.dev/v1alpha1\nkind: Configuration\nscheduler:\n  maxReservation: 100000000h\n";
     std::fs::write(&absurd, text).unwrap();
     for (arguments, part) in [
         (&["--feature-gates", "NoSuchGate=true"][..], "GenericWorkload, WorkloadWithJob"),
@@ -472,7 +472,7 @@ fn bad_options_and_files_exit_2_before_anything_starts() {
         (&["--config", &config], "config.yaml:4: server.lisen: unknown field"),
         (
             &["--config", &absurd],
-            "absurd.yaml:4: scheduler.holdFor: Invalid value: \"100000000h\": must be a duration from",
+            "absurd.yaml:4: scheduler.maxReservation: Invalid value: \"100000000h\": must be a duration from",
         ),
         (&["--config", "/nowhere/config.yaml"], "/nowhere/config.yaml"),
         (&["--without", "everything"], "scheduler"),

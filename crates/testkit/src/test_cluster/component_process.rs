@@ -26,7 +26,7 @@ apiVersion: phalanx.dev/v1alpha1
 kind: Configuration
 controllers:
   podBackoff: 1s
-  podBackoffMax: 1m
+  maxPodBackoff: 1m
 ";
 
 /// A running part. Dropping it kills the process.

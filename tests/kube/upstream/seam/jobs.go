@@ -54,7 +54,7 @@ controllers:
 func jobSettings() string {
 	backoff := jobcontroller.DefaultJobPodFailureBackOff
 	longest := max(jobcontroller.MaxJobPodFailureBackOff, backoff)
-	return fmt.Sprintf("  podBackoff: %s\n  podBackoffMax: %s\n  jobSyncBatch: %s\n  maxPodsPerSync: %d\n  maxUncountedPods: %d\n",
+	return fmt.Sprintf("  podBackoff: %s\n  maxPodBackoff: %s\n  jobSyncBatchPeriod: %s\n  maxPodsPerSync: %d\n  maxUncountedPods: %d\n",
 		milliseconds(backoff), milliseconds(longest), milliseconds(jobcontroller.SyncJobBatchPeriod),
 		jobcontroller.MaxPodCreateDeletePerSync, jobcontroller.MaxUncountedPods)
 }
