@@ -5,13 +5,15 @@
 //! and written by hand.
 
 mod checked_server; // one server, and what every answer must be
-mod kinds; // a letter for every kind
+mod kinds; // a letter and an object for every kind
 pub mod body; // a new object
 pub mod patch; // a change of a stored object
 pub mod selector; // which objects a list is about
 pub mod continue_token; // where a list goes on
 pub mod store_file; // the file of the store
 mod in_memory_file; // a file in memory
+
+pub use kinds::sample_object;
 
 /// What became of an input that no check complains about. Seeds say in their names which one they expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

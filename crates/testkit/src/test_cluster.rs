@@ -1,7 +1,8 @@
 //! A control plane for one test. Embedded: in one process, on the paused clock, seeded. On kube: the real programs and our
 //! parts as processes, on the wall clock.
 
-mod objects; // what lives in a home's namespace
+mod kinds; // the kinds of objects, as the server lists them
+mod objects; // the objects in the cluster's namespace
 mod kubelet; // what only a kubelet may say of a pod, said by the test
 mod shared; // one real control plane for tests that run side by side
 mod kube_control_plane; // the real control plane
@@ -26,19 +27,6 @@ use self::kube_control_plane::{KubeControlPlane, Tenancy};
 pub use self::shared::on_shared_test_cluster;
 use crate::fault::{FaultRule, Faults, RuleId};
 use crate::virtual_time;
-
-/// Every resource the server keeps, by its name in the store.
-const RESOURCES: [&str; 9] = [
-    "namespaces",
-    "nodes",
-    "pods",
-    "events",
-    "batch/cronjobs",
-    "batch/jobs",
-    "scheduling.k8s.io/priorityclasses",
-    "scheduling.k8s.io/workloads",
-    "scheduling.k8s.io/podgroups",
-];
 
 /// Runs a test where this process was told to: on the clock that jumps, or with `PHALANX_HOME=kube` on the wall clock.
 /// What it does begins with [`Home::start`].
@@ -101,6 +89,11 @@ impl RecordedWrite {
     /// The object's name.
     pub fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    /// The object's namespace; empty for a cluster-scoped kind.
+    pub fn namespace(&self) -> &str {
+        self.object["metadata"]["namespace"].as_str().unwrap_or_default()
     }
 }
 
@@ -284,17 +277,13 @@ impl TestCluster {
 
     /// Creates the object of a manifest.
     pub async fn try_create(&self, manifest: &Value) -> Result<Value, kube::Error> {
-        let plural = match manifest["kind"].as_str() {
-            Some("CronJob") => "cronjobs",
-            Some("Job") => "jobs",
-            Some("Pod") => "pods",
-            Some("PodGroup") => "podgroups",
-            Some("Workload") => "workloads",
-            other => panic!("no path for kind {other:?}"),
-        };
+        let resource = kinds::all().iter().find(|resource| manifest["kind"] == resource.kind);
+        let resource = resource.unwrap_or_else(|| panic!("the server does not serve {}", manifest["kind"]));
         let mut manifest = manifest.clone();
-        manifest["metadata"]["namespace"] = self.namespace.as_str().into();
-        self.request("POST", &self.path(plural), &manifest).await
+        if resource.namespaced {
+            manifest["metadata"]["namespace"] = self.namespace.as_str().into();
+        }
+        self.request("POST", &kinds::collection_in(resource, &self.namespace), &manifest).await
     }
 
     /// Sends a request with a JSON body and reads a JSON answer.
@@ -337,25 +326,27 @@ impl TestCluster {
         }
     }
 
-    /// Every write there was, in order; on kube, every one since the start, and of a home that is shared only those in its
-    /// namespace.
+    /// Every write to every kind that the server serves, in order. On the real control plane: those since the start,
+    /// without the ones in the namespaces of the control plane itself, and on a shared one only those in the namespace of
+    /// this test.
     pub fn history(&self) -> Vec<RecordedWrite> {
-        let environment = match &self.backend {
-            TestBackend::Embedded { environment, .. } => environment,
-            TestBackend::Kube(kube) if self.namespace == DEFAULT_NAMESPACE => return kube.history(|_| true),
+        let (plane, environment) = match &self.backend {
+            TestBackend::Embedded { plane, environment } => (plane, environment),
             TestBackend::Kube(kube) => {
-                return kube.history(|change| change.object["metadata"]["namespace"] == *self.namespace);
+                let is_shared = self.namespace != DEFAULT_NAMESPACE;
+                return kube.history(|write| if is_shared { write.namespace() == self.namespace } else { true });
             }
         };
-        let mut changes: Vec<RecordedWrite> =
-            RESOURCES.iter().flat_map(|resource| history_of(environment, resource)).collect();
-        changes.sort_by_key(|change| change.revision);
-        changes
+        let resources = kinds::stored(plane.server().resources());
+        let mut writes: Vec<RecordedWrite> =
+            resources.flat_map(|resource| history_of(environment, &resource.store_name)).collect();
+        writes.sort_by_key(|write| write.revision);
+        writes
     }
 
     /// The whole history as text, one write a line.
     pub fn transcript(&self) -> String {
-        let line = |change: &RecordedWrite| format!("{} {} {}\n", change.revision, change.resource, change.object);
+        let line = |write: &RecordedWrite| format!("{} {} {}\n", write.revision, write.resource, write.object);
         self.history().iter().map(line).collect()
     }
 
@@ -366,22 +357,21 @@ impl TestCluster {
     }
 }
 
-/// Every write to one resource, as the store keeps them.
-fn history_of(environment: &ControlPlaneEnvironment, resource: &str) -> Vec<RecordedWrite> {
-    let name: Arc<str> = resource.into();
-    let mut watcher = environment.store.watch(&name, Revision::ZERO).expect("a test's history is never cut");
-    let mut changes = Vec::new();
+/// Every write to one resource, as the store has them.
+fn history_of(environment: &ControlPlaneEnvironment, resource: &Arc<str>) -> Vec<RecordedWrite> {
+    let mut watcher = environment.store.watch(resource, Revision::ZERO).expect("a test's history is never compacted");
+    let mut writes = Vec::new();
     // `next` is ready at once while history is left, so one poll is enough.
     while let Some(batch) = futures::FutureExt::now_or_never(watcher.next()) {
-        for event in batch.expect("a test's history is never cut") {
-            changes.push(RecordedWrite {
+        for event in batch.expect("a test's history is never compacted") {
+            writes.push(RecordedWrite {
                 revision: event.object.revision,
-                resource: resource.to_owned(),
+                resource: resource.to_string(),
                 created: event.previous.is_none(),
                 deleted: event.op == Op::Delete,
-                object: serde_json::from_slice(&event.object.bytes()).expect("the store keeps JSON"),
+                object: serde_json::from_slice(&event.object.bytes()).expect("the store contains JSON"),
             });
         }
     }
-    changes
+    writes
 }

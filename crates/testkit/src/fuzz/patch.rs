@@ -11,20 +11,6 @@ use super::FuzzOutcome;
 use super::checked_server::{CheckedResponse, CheckedServer};
 use super::{body, kinds};
 
-/// An object of each kind, as the target `body` reads it.
-const OBJECTS: [&[u8]; 10] = [
-    include_bytes!("../../../../fuzz/seeds/body/accepted-priorityclass"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-event"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-podgroup"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-job"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-cronjob"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-node"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-compositepodgroup"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-pod"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-namespace"),
-    include_bytes!("../../../../fuzz/seeds/body/accepted-workload"),
-];
-
 /// How a patch is sent, by the low bits of one byte.
 struct PatchOptions {
     /// Bits 0 and 1.
@@ -74,10 +60,8 @@ pub fn check(input: &[u8]) -> FuzzOutcome {
 /// Makes the kind's object in its first version. Returns where it is in the version asked for, and what it looks like.
 async fn make_object(server: &CheckedServer, letter: u8, version: u8) -> (String, CheckedResponse) {
     let resource = kinds::resource(&server.inner, letter);
-    let known = |object: &&&[u8]| std::ptr::eq(kinds::resource(&server.inner, object[0]), resource);
-    let object = OBJECTS.iter().find(known).expect("there is an object of each kind");
-    let (head, body) = object.split_first_chunk().expect("a seed of the target `body`");
-    let made = body::create(server, *head, Bytes::from_static(body)).await;
+    let (head, body) = kinds::object(resource);
+    let made = body::create(server, head, Bytes::from_static(body)).await;
     let (_, made) = made.expect("the seeds of the target `body` that are named accepted are accepted");
     let collection = kinds::collection(resource, kinds::version(resource, version));
     let path = format!("{collection}/{}", made.text("/metadata/name"));

@@ -181,10 +181,19 @@ impl KubeControlPlane {
     /// Returns once the record has all that the caches show.
     pub async fn wait_until_recorded(&self) {
         let caches = self.caches();
-        self.recorder.wait_for_revision("pods", newest_revision(&caches.pods)).await;
-        self.recorder.wait_for_revision("batch/jobs", newest_revision(&caches.jobs)).await;
-        self.recorder.wait_for_revision("scheduling.k8s.io/workloads", newest_revision(&caches.workloads)).await;
-        self.recorder.wait_for_revision("scheduling.k8s.io/podgroups", newest_revision(&caches.pod_groups)).await;
+        for (resource, revision) in [
+            ("nodes", newest_revision(&caches.nodes)),
+            ("namespaces", newest_revision(&caches.namespaces)),
+            ("pods", newest_revision(&caches.pods)),
+            ("batch/cronjobs", newest_revision(&caches.cron_jobs)),
+            ("batch/jobs", newest_revision(&caches.jobs)),
+            ("policy/poddisruptionbudgets", newest_revision(&caches.budgets)),
+            ("scheduling.k8s.io/workloads", newest_revision(&caches.workloads)),
+            ("scheduling.k8s.io/podgroups", newest_revision(&caches.pod_groups)),
+            ("scheduling.k8s.io/compositepodgroups", newest_revision(&caches.composite_pod_groups)),
+        ] {
+            self.recorder.wait_for_revision(resource, revision).await;
+        }
     }
 
     /// Every write since the start that is wanted, in order.

@@ -7,7 +7,7 @@ use api::views::{Condition, JobView, PodGroupView, PodPhase, PodView, View, Work
 use runtime::Cache;
 use serde_json::{Value, json};
 
-use super::TestCluster;
+use super::{TestCluster, kinds};
 
 /// How long a simple thing may take where nothing else is to be done.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -20,15 +20,13 @@ impl TestCluster {
         &self.namespace
     }
 
-    /// The path of what follows a plural in the namespace: `jobs`, `jobs/train`, `pods/a/status`.
+    /// The path of a plural in the namespace and what follows it: `jobs`, `jobs/train`, `pods/a/status`.
     pub fn path(&self, of: &str) -> String {
-        let group = match of.split(['/', '?']).next() {
-            Some("jobs" | "cronjobs") => "/apis/batch/v1",
-            Some("workloads" | "podgroups") => "/apis/scheduling.k8s.io/v1beta1",
-            Some("pods" | "events") => "/api/v1",
-            other => panic!("no path for {other:?}"),
-        };
-        format!("{group}/namespaces/{}/{of}", self.namespace)
+        let plural_bytes = of.find(['/', '?']).unwrap_or(of.len());
+        let (plural, rest) = of.split_at(plural_bytes);
+        let resource = kinds::all().iter().find(|resource| resource.plural == plural);
+        let resource = resource.unwrap_or_else(|| panic!("the server does not serve {plural}"));
+        format!("{}{rest}", kinds::collection_in(resource, &self.namespace))
     }
 
     /// Reads what is at [`Home::path`]; panics when it is not there.

@@ -1,10 +1,11 @@
-//! Every write on a real server, as its watches tell.
+//! Every write on a real server, as its watches report it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::Revision;
+use apiserver::Resource;
 use futures::AsyncBufReadExt;
 use http::Request;
 use kube::Client;
@@ -12,12 +13,12 @@ use runtime::{is_not_found, request};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::{RESOURCES, RecordedWrite};
+use super::{RecordedWrite, kinds};
 
 const POLL: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What was written since it began. Dropping it ends it.
+/// The writes since its start. Dropping it stops its watches.
 pub struct WriteRecorder {
     state: Arc<Mutex<RecorderState>>,
     /// One watch for each resource.
@@ -27,31 +28,26 @@ pub struct WriteRecorder {
 #[derive(Default)]
 struct RecorderState {
     writes: Vec<RecordedWrite>,
-    /// How far the watch of each resource has come.
+    /// The revision up to which each resource is recorded.
     revisions: BTreeMap<&'static str, Revision>,
 }
 
 impl WriteRecorder {
-    /// Begins with what is written after now.
+    /// Records every write from now on to the kinds that our server serves and this server has.
     pub async fn start(client: &Client) -> WriteRecorder {
         let state = Arc::new(Mutex::new(RecorderState::default()));
         let mut tasks = JoinSet::new();
-        for resource in RESOURCES {
-            let path = path_of(resource);
-            let bytes = match request::get(client, &format!("{path}?limit=1")).await {
-                // Of a kind that the server does not have nothing is ever written.
-                Err(error) if is_not_found(&error) => continue,
-                answer => answer.unwrap_or_else(|error| panic!("{path}: {error}")),
-            };
-            let listed: Value = serde_json::from_slice(&bytes).expect("a list");
-            let from = revision_of(&listed);
-            tasks.spawn(watch_forever(client.clone(), resource, path, from, state.clone()));
+        for resource in kinds::all() {
+            let Some((path, from)) = list_revision(client, resource).await else { continue };
+            let name: &'static str = &resource.store_name;
+            lock(&state).revisions.insert(name, from);
+            tasks.spawn(watch_forever(client.clone(), name, path, from, state.clone()));
         }
         WriteRecorder { state, _tasks: tasks }
     }
 
-    /// Returns once every write to `resource` up to `revision` is here.
-    pub async fn wait_for_revision(&self, resource: &'static str, revision: Revision) {
+    /// Returns once every write to `resource` up to `revision` is recorded.
+    pub async fn wait_for_revision(&self, resource: &str, revision: Revision) {
         while lock(&self.state).revisions.get(resource).is_none_or(|reached| *reached < revision) {
             if revision == Revision::ZERO {
                 return;
@@ -60,12 +56,13 @@ impl WriteRecorder {
         }
     }
 
-    /// What is wanted of it, in order.
-    pub fn writes(&self, wanted: impl Fn(&RecordedWrite) -> bool) -> Vec<RecordedWrite> {
-        let mut changes: Vec<RecordedWrite> =
-            lock(&self.state).writes.iter().filter(|change| wanted(change)).cloned().collect();
-        changes.sort_by_key(|change| change.revision);
-        changes
+    /// The recorded writes for which `is_wanted` holds, in order. Writes in the namespaces of the control plane itself
+    /// are left out: its Leases change every few seconds, whatever a test does.
+    pub fn writes(&self, is_wanted: impl Fn(&RecordedWrite) -> bool) -> Vec<RecordedWrite> {
+        let is_wanted = |write: &&RecordedWrite| !write.namespace().starts_with("kube-") && is_wanted(write);
+        let mut writes: Vec<RecordedWrite> = lock(&self.state).writes.iter().filter(is_wanted).cloned().collect();
+        writes.sort_by_key(|write| write.revision);
+        writes
     }
 }
 
@@ -73,15 +70,19 @@ fn lock(state: &Mutex<RecorderState>) -> MutexGuard<'_, RecorderState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `batch/jobs` is served at `/apis/batch/v1/jobs`.
-fn path_of(resource: &str) -> String {
-    match resource.split_once('/') {
-        None => format!("/api/v1/{resource}"),
-        Some((group @ "scheduling.k8s.io", plural @ ("workloads" | "podgroups"))) => {
-            format!("/apis/{group}/v1beta1/{plural}")
-        }
-        Some((group, plural)) => format!("/apis/{group}/v1/{plural}"),
+/// The path of all objects of a kind and the revision of their list, in the first version that the server has; `None` if
+/// it has none.
+async fn list_revision(client: &Client, resource: &Resource) -> Option<(String, Revision)> {
+    for version in resource.served_versions() {
+        let path = kinds::collection(resource, version);
+        let bytes = match request::get(client, &format!("{path}?limit=1")).await {
+            Err(error) if is_not_found(&error) => continue,
+            result => result.unwrap_or_else(|error| panic!("{path}: {error}")),
+        };
+        let list: Value = serde_json::from_slice(&bytes).expect("a list is JSON");
+        return Some((path, revision_of(&list)));
     }
+    None
 }
 
 fn revision_of(object: &Value) -> Revision {
@@ -89,7 +90,7 @@ fn revision_of(object: &Value) -> Revision {
     Revision(text.parse().unwrap_or_default())
 }
 
-/// Watches for ever, from where the watch before ended.
+/// Watches without end. Each watch starts where the last one ended.
 async fn watch_forever(
     client: Client,
     resource: &'static str,
@@ -100,12 +101,12 @@ async fn watch_forever(
     let mut last = from;
     loop {
         let request = Request::get(format!("{path}?watch=1&allowWatchBookmarks=true&resourceVersion={last}"));
-        let request = request.body(Vec::new()).expect("a well-formed request");
+        let request = request.body(Vec::new()).expect("the request is well-formed");
         if let Ok(body) = client.request_stream(request).await {
             let mut lines = body.lines();
             while let Some(Ok(line)) = futures::StreamExt::next(&mut lines).await {
-                let event: Value = serde_json::from_str(&line).expect("an event of a watch");
-                assert!(event["type"] != "ERROR", "{resource}: the watch lost its place: {}", event["object"]);
+                let event: Value = serde_json::from_str(&line).expect("each line of a watch is an event");
+                assert!(event["type"] != "ERROR", "{resource}: the watch has expired: {}", event["object"]);
                 last = last.max(revision_of(&event["object"]));
                 record_event(&state, resource, last, event);
             }

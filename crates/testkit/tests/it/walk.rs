@@ -119,11 +119,29 @@ fn walk_one_gang_job() {
     }
 }
 
-/// Every write of a walk, which only the embedded home keeps byte by byte.
+/// Creates an object of every kind that the server serves. Returns for each its name and the name of its kind in the
+/// store.
+async fn create_every_kind(home: &TestCluster) -> Vec<(String, String)> {
+    let mut created = Vec::new();
+    let mut resources = home.plane().server().resources().to_vec();
+    // A default PriorityClass changes what is admitted after it.
+    resources.sort_by_key(|resource| resource.kind == "PriorityClass");
+    for resource in &resources {
+        let (path, mut object) = testkit::fuzz::sample_object(resource);
+        object["metadata"]["name"] = format!("sample-{}", resource.qualified().replace('.', "-")).into();
+        let object = home.request("POST", &path, &object).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+        created.push((resource.store_name.to_string(), name(&object).to_owned()));
+    }
+    created
+}
+
+/// Every write of a walk and of what the controllers do with an object of every kind.
 fn transcript(seed: u64) -> String {
     on_paused_clock(async {
         let home = TestCluster::embedded(seed, Cluster::default_of(16)).await;
         walk(&home).await;
+        create_every_kind(&home).await;
+        home.advance(Duration::from_secs(60)).await;
         home.transcript()
     })
 }
@@ -132,6 +150,24 @@ fn transcript(seed: u64) -> String {
 fn the_same_seed_writes_the_same_bytes() {
     let (first, second) = (transcript(7), transcript(7));
     assert!(first == second, "same seed, same binary, same bytes: {}", first_difference(&first, &second));
+    for resource in ["coordination.k8s.io/leases", "scheduling.k8s.io/compositepodgroups"] {
+        assert!(first.contains(&format!(" {resource} ")), "the transcript has no {resource}");
+    }
+}
+
+#[test]
+fn history_contains_objects_of_every_served_kind() {
+    on_paused_clock(async {
+        let home = TestCluster::embedded(7, Cluster::default_of(1)).await;
+        let created = create_every_kind(&home).await;
+        let history = home.history();
+        for (resource, name) in created {
+            let is_in_history = |write: &RecordedWrite| write.resource == resource && write.name() == name;
+            assert!(history.iter().any(|write| is_in_history(write) && write.created), "{resource} {name}");
+        }
+        let revisions: Vec<u64> = history.iter().map(|write| write.revision.0).collect();
+        assert_eq!(revisions, (1..=revisions.len() as u64).collect::<Vec<_>>(), "the history has every revision");
+    });
 }
 
 #[test]
