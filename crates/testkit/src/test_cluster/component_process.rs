@@ -125,8 +125,8 @@ fn guarded_command() -> Command {
     let variable = |name: &str| {
         std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: `cargo xtask kube test` does that"))
     };
-    let mut command = Command::new(variable("PHALANX_XTASK"));
-    command.args(["kube", "guard", "--parent", &std::process::id().to_string(), "--"]).arg(variable("PHALANX_BIN"));
+    let mut command = Command::new(variable("PHALANX_GUARD"));
+    command.args(["guard-child", &std::process::id().to_string()]).arg(variable("PHALANX_BIN"));
     command
 }
 

@@ -1,0 +1,301 @@
+//! The scheduler's decisions alone, no API: milliseconds per group for each shape.
+//!
+//! All nodes, groups and pods are made first, and kept as the scheduler's caches keep them; then they are shown to the core.
+//! Then each `next` is timed by itself; telling the core that a bind went well, and showing it the bound pod as the watch
+//! would, is timed apart. Each case has a process of its own, so that its memory is its own, too.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use api::quantity::Quantity;
+use api::views::{ContainerView, MetaView, NodeView, ObjectKey, PodGroupView, PodView, SchedulingGroupView};
+use api::{SmallMap, Timestamp};
+use k8s_openapi::api::scheduling::v1beta1::{
+    BasicSchedulingPolicy, GangSchedulingPolicy, PodGroupSchedulingConstraints, TopologyConstraint,
+};
+use scheduler_core::{BindOutcome, ClusterChange, Config, Core, DecisionAction};
+
+use crate::pod_life::{peak_mb_of, resident_mb_of};
+use crate::scheduling_cases::{CasePolicy, NAMESPACE, RACK, SchedulingCase, rack};
+
+mod instructions; // counted under valgrind, and held against those that were kept
+
+/// Options of `cargo xtask bench core`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run only this case, such as gang-1000x3, tas-750x4, single-10000-of-50, single-10000-behind-10000 or
+    /// gang-3x1000@50000; other sizes are named alike
+    #[arg(long)]
+    pub case: Option<String>,
+    /// Count instructions under valgrind instead of measuring time: the machine's load does not matter to them
+    #[arg(long)]
+    pub instructions: bool,
+    /// Compare the instructions with those in this file, and fail where they are a tenth more or less
+    #[arg(long, requires = "instructions", value_name = "FILE")]
+    pub check: Option<std::path::PathBuf>,
+    /// Also write one JSON object a line to this file
+    #[arg(long)]
+    pub json: Option<std::path::PathBuf>,
+}
+
+const CASES: [&str; 21] = [
+    "gang-1000x3",
+    "gang-3000x3",
+    "gang-3x1000",
+    "gang-9x1000",
+    "basic-1000x3",
+    "basic-3000x3",
+    "basic-3x1000",
+    "basic-9x1000",
+    "tas-750x4",
+    "tas-3x1000",
+    "single-10000",
+    "single-10000-behind-10000",
+    "single-10000-of-50",
+    "single-10000-of-500",
+    "gang-1000x3@50000",
+    "gang-10000x3@50000",
+    "gang-3x1000@50000",
+    "tas-750x4@50000",
+    "tas-3x1000@50000",
+    "single-10000@50000",
+    "single-500000@50000",
+];
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.instructions {
+        return instructions::run(args.case.as_deref(), args.check.as_deref());
+    }
+    let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
+    println!("{HEADING}");
+    if let Some(case) = &args.case {
+        let measured = measure(&case.parse()?)?;
+        println!("{measured}");
+        return json.map_or(Ok(()), |mut file| Ok(writeln!(file, "{}", measured.to_json())?));
+    }
+    for name in CASES {
+        println!("{}", measure_in_child_process(&name.parse()?, json.as_mut())?);
+    }
+    Ok(())
+}
+
+const HEADING: &str = "case                         mean ms    p50 ms    p99 ms    max ms    observe µs    pods/s  total s   rss MB  core MB";
+
+/// Measures one case in a process of its own, and returns its row.
+fn measure_in_child_process(case: &SchedulingCase, json: Option<&mut File>) -> anyhow::Result<String> {
+    let scratch = supervisor::ScratchDir::new("bench-core")?;
+    let file = scratch.path().join("case.json");
+    let output = Command::new(std::env::current_exe()?)
+        .args(["bench", "core", "--case", &case.name, "--json"])
+        .arg(&file)
+        .stderr(Stdio::inherit())
+        .output()?;
+    ensure!(output.status.success(), "{case}: {}", output.status);
+    if let Some(all) = json {
+        all.write_all(&std::fs::read(&file)?)?;
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().last().unwrap_or_default().to_owned())
+}
+
+struct CoreMeasurement {
+    case: SchedulingCase,
+    decision_times: Vec<Duration>,
+    observe_time: Duration,
+    /// What the core takes, where the system tells. Names of nodes in the views of bound pods are in it.
+    core_mb: Option<f64>,
+}
+
+/// All objects, as the caches of the scheduler's shell keep them: each once, shared with whom it is shown to.
+struct CoreInput {
+    nodes: Vec<Arc<NodeView>>,
+    groups: Vec<Arc<PodGroupView>>,
+    blocked: Vec<Arc<PodView>>,
+    pods: BTreeMap<ObjectKey, Arc<PodView>>,
+}
+
+impl CoreInput {
+    fn of(case: &SchedulingCase) -> CoreInput {
+        let pods = (0..case.groups).flat_map(|group| (0..case.pods_per_group).map(move |index| (group, index)));
+        let pods = pods.map(|(group, index)| Arc::new(pod(case, group, index)));
+        CoreInput {
+            nodes: (0..case.nodes).map(|index| Arc::new(node(index))).collect(),
+            groups: (0..case.groups).filter_map(|group| pod_group(case, group)).map(Arc::new).collect(),
+            blocked: (0..case.blocked).map(|index| Arc::new(blocked_pod(index))).collect(),
+            pods: pods.map(|pod| (pod.metadata.key(), pod)).collect(),
+        }
+    }
+
+    fn observe_all(&self, core: &mut Core) {
+        let nodes = self.nodes.iter().map(|node| ClusterChange::Node { old: None, new: Some(Arc::clone(node)) });
+        let groups =
+            self.groups.iter().map(|group| ClusterChange::PodGroup { old: None, new: Some(Arc::clone(group)) });
+        let pods = self.blocked.iter().chain(self.pods.values());
+        let pods = pods.map(|pod| ClusterChange::Pod { old: None, new: Some(Arc::clone(pod)) });
+        nodes.chain(groups).chain(pods).for_each(|change| core.observe(change));
+    }
+}
+
+fn measure(case: &SchedulingCase) -> anyhow::Result<CoreMeasurement> {
+    let now = Timestamp::UNIX_EPOCH;
+    let mut views = CoreInput::of(case);
+    let own_mb = memory_mb(resident_mb_of);
+    let mut core = Core::new(Config::default());
+    views.observe_all(&mut core);
+    let (mut decides, mut observing, mut bound, mut refused) = (Vec::new(), Duration::ZERO, 0, 0);
+    loop {
+        let started = Instant::now();
+        let decision = core.next(now);
+        let took = started.elapsed();
+        let Some(decision) = decision else { break };
+        decides.push(took);
+        let DecisionAction::Bind(placements) = decision.action else {
+            refused += 1;
+            continue;
+        };
+        bound += placements.len();
+        for placement in placements {
+            let kept = views.pods.get_mut(&placement.pod).context("a pod that was shown is bound")?;
+            let mut new = (**kept).clone();
+            new.spec.node_name = placement.node;
+            let new = Arc::new(new);
+            let old = std::mem::replace(kept, Arc::clone(&new));
+            let change = ClusterChange::Pod { old: Some(Arc::clone(&old)), new: Some(new) };
+            let started = Instant::now();
+            core.settled(BindOutcome::Bound { pod: placement.pod, uid: placement.uid }, now);
+            core.observe(change);
+            observing += started.elapsed();
+        }
+    }
+    ensure!(bound == case.pods(), "{bound} pods were placed, not all {}", case.pods());
+    // Each once: nothing that happened meanwhile could have helped them.
+    ensure!(refused == case.blocked, "{refused} refusals of {} pods that fit nowhere", case.blocked);
+    decides.sort_unstable();
+    let core_mb = memory_mb(resident_mb_of).zip(own_mb).map(|(all, own)| all - own);
+    Ok(CoreMeasurement { case: case.clone(), decision_times: decides, observe_time: observing, core_mb })
+}
+
+impl CoreMeasurement {
+    /// The smallest time that at least `percent` of the decisions did not exceed.
+    fn percentile(&self, percent: usize) -> f64 {
+        let rank = (self.decision_times.len() * percent).div_ceil(100).max(1);
+        self.decision_times.get(rank - 1).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    }
+
+    fn seconds(&self) -> f64 {
+        (self.decision_times.iter().sum::<Duration>() + self.observe_time).as_secs_f64()
+    }
+
+    fn mean(&self) -> f64 {
+        self.decision_times.iter().sum::<Duration>().as_secs_f64() * 1e3 / self.decision_times.len().max(1) as f64
+    }
+
+    fn observe_us_per_pod(&self) -> f64 {
+        self.observe_time.as_secs_f64() * 1e6 / self.case.pods().max(1) as f64
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "case": self.case.name,
+            "system": "core",
+            "nodes": self.case.nodes,
+            "pods": self.case.pods(),
+            "groups": if self.case.policy == CasePolicy::Single { 0 } else { self.case.groups },
+            "seconds": self.seconds(),
+            "pods_per_second": self.case.pods() as f64 / self.seconds(),
+            "decide_ms_mean": self.mean(),
+            "decide_ms_p50": self.percentile(50),
+            "decide_ms_p99": self.percentile(99),
+            "rss_mb": memory_mb(peak_mb_of),
+            "core_mb": self.core_mb,
+            "observe_us_per_pod": self.observe_us_per_pod(),
+        })
+    }
+}
+
+impl fmt::Display for CoreMeasurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [mean, p50, p99, max] =
+            [self.mean(), self.percentile(50), self.percentile(99), self.percentile(100)].map(|ms| format!("{ms:.4}"));
+        let (observe, rate) = (self.observe_us_per_pod(), self.case.pods() as f64 / self.seconds());
+        write!(f, "{:<26} {mean:>9} {p50:>9} {p99:>9} {max:>9} ", self.case)?;
+        let [rss, core] = [memory_mb(peak_mb_of), self.core_mb].map(|mb| mb.unwrap_or(f64::NAN));
+        write!(f, "{observe:>13.2} {rate:>9.0} {:>8.3} {rss:>8.0} {core:>8.0}", self.seconds())
+    }
+}
+
+/// Memory of this process, where the system tells.
+fn memory_mb(which: impl Fn(&Path) -> anyhow::Result<f64>) -> Option<f64> {
+    which(Path::new("/proc/self/status")).ok()
+}
+
+fn node(index: usize) -> NodeView {
+    let mut node = NodeView::default();
+    node.metadata.name = format!("node-{index:05}");
+    node.metadata.labels = SmallMap::from([
+        ("kubernetes.io/hostname".to_owned(), node.metadata.name.clone()),
+        ("topology.kubernetes.io/zone".to_owned(), rack(index).replace("rack", "zone")),
+        (RACK.to_owned(), rack(index)),
+    ]);
+    node.status.allocatable = SmallMap::from([
+        ("cpu".to_owned(), Quantity::whole(4)),
+        ("memory".to_owned(), Quantity::whole(32 << 30)),
+        ("pods".to_owned(), Quantity::whole(110)),
+    ]);
+    node
+}
+
+fn meta(name: String) -> MetaView {
+    MetaView { uid: format!("uid-{name}"), name, namespace: NAMESPACE.to_owned(), ..MetaView::default() }
+}
+
+fn pod_group(case: &SchedulingCase, group: usize) -> Option<PodGroupView> {
+    let mut view = PodGroupView { metadata: meta(SchedulingCase::group_name(group)), ..PodGroupView::default() };
+    match case.policy {
+        CasePolicy::Single => return None,
+        CasePolicy::Basic => view.spec.scheduling_policy.basic = Some(BasicSchedulingPolicy::default()),
+        CasePolicy::Gang | CasePolicy::GangInRack => {
+            let gang = GangSchedulingPolicy { min_count: case.pods_per_group as i32 };
+            view.spec.scheduling_policy.gang = Some(gang);
+        }
+    }
+    if case.policy == CasePolicy::GangInRack {
+        let topology = Some(vec![TopologyConstraint { key: RACK.to_owned() }]);
+        view.spec.scheduling_constraints = Some(PodGroupSchedulingConstraints { topology });
+    }
+    Some(view)
+}
+
+fn pod(case: &SchedulingCase, group: usize, index: usize) -> PodView {
+    let mut pod = PodView { metadata: meta(SchedulingCase::pod_name(group, index)), ..PodView::default() };
+    pod.spec.scheduler_name = "default-scheduler".into();
+    if case.policy != CasePolicy::Single {
+        pod.spec.scheduling_group =
+            Some(SchedulingGroupView { pod_group_name: Some(SchedulingCase::group_name(group)) });
+    }
+    let milli_cpu = case.milli_cpu(group * case.pods_per_group + index);
+    pod.spec.containers = vec![container(Quantity::milli(milli_cpu))];
+    pod
+}
+
+/// Wants more than any node has.
+fn blocked_pod(index: usize) -> PodView {
+    let mut pod = PodView { metadata: meta(format!("blocked-{index:05}")), ..PodView::default() };
+    pod.spec.scheduler_name = "default-scheduler".into();
+    pod.spec.priority = Some(1_000);
+    pod.spec.containers = vec![container(Quantity::whole(5))];
+    pod
+}
+
+fn container(cpu: Quantity) -> ContainerView {
+    let mut container = ContainerView::default();
+    container.resources.requests =
+        SmallMap::from([("cpu".to_owned(), cpu), ("memory".to_owned(), Quantity::whole(100 << 20))]);
+    container
+}

@@ -1,0 +1,303 @@
+//! The same groups on one real kube-apiserver and etcd, kube-scheduler and ours in turn, then on our own server.
+//!
+//! Nodes, groups and pods are made first, then the scheduler under test is started; the clock runs from its readiness to
+//! the last bind that a watcher of ours sees. How long a decision takes is what each scheduler says of itself.
+
+mod load; // nodes, groups and pods, made and taken away
+mod measurement_window; // what the real server did meanwhile
+mod schedulers; // the schedulers, and how they are asked about themselves
+mod embedded; // everything in one process of ours
+mod summary; // medians of all rounds, and how the systems compare
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use supervisor::kubernetes::{self, ControlPlaneConfig, KubeControlPlane};
+
+use crate::scheduling_cases::{CasePolicy, SchedulingCase};
+use load::CreationTime;
+use measurement_window::{MeasurementWindow, ServerPids, WindowStart};
+use schedulers::{DecisionHistogram, RunningScheduler};
+
+/// Options of `cargo xtask bench kube`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run only this case; other sizes than the usual ones are named alike
+    #[arg(long)]
+    pub case: Option<String>,
+    /// Measure only these systems
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub systems: Vec<SchedulingSystem>,
+    /// The program; built first with `cargo build --release`
+    #[arg(long, default_value = "target/release/phalanx")]
+    pub phalanx: PathBuf,
+    /// Folder for data directories and logs; it should lie on a disk, not in memory
+    #[arg(long, default_value = "target/bench-kube")]
+    pub folder: PathBuf,
+    /// How often each case is measured on each system, the systems in turn; then medians are compared
+    #[arg(long, default_value_t = 1)]
+    pub rounds: usize,
+    /// Also write one JSON object a line to this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SchedulingSystem {
+    /// Nobody decides: 64 workers post binds as fast as the real server takes them
+    Bare,
+    /// kube-scheduler on the real server
+    KubeScheduler,
+    /// Ours on the real server
+    Phalanx,
+    /// Ours on our own durable server, pods posted directly, from the first create to the last bind
+    PhalanxEmbedded,
+    /// The same, but the pods come from gang Jobs and run on simulated nodes
+    PhalanxJobs,
+}
+
+impl SchedulingSystem {
+    const ALL: [SchedulingSystem; 5] = [
+        SchedulingSystem::Bare,
+        SchedulingSystem::KubeScheduler,
+        SchedulingSystem::Phalanx,
+        SchedulingSystem::PhalanxEmbedded,
+        SchedulingSystem::PhalanxJobs,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            SchedulingSystem::Bare => "bare",
+            SchedulingSystem::KubeScheduler => "kube-scheduler",
+            SchedulingSystem::Phalanx => "phalanx",
+            SchedulingSystem::PhalanxEmbedded => "phalanx-embedded",
+            SchedulingSystem::PhalanxJobs => "phalanx-jobs",
+        }
+    }
+
+    fn uses_kube_apiserver(self) -> bool {
+        matches!(self, SchedulingSystem::Bare | SchedulingSystem::KubeScheduler | SchedulingSystem::Phalanx)
+    }
+
+    /// Whether it says anything about this case.
+    fn supports(self, case: &SchedulingCase) -> bool {
+        match self {
+            SchedulingSystem::PhalanxJobs => case.policy == CasePolicy::Gang,
+            _ => true,
+        }
+    }
+}
+
+const CASES: [&str; 6] = ["single-10000", "gang-1000x3", "gang-3x1000", "basic-1000x3", "tas-750x4", "tas-3x1000"];
+
+/// What one system did with one case.
+pub struct SchedulingRow {
+    system: SchedulingSystem,
+    case: SchedulingCase,
+    /// From the scheduler's readiness (our own server: from the first create) to the last bind.
+    seconds: f64,
+    /// From the scheduler's start to its readiness.
+    ready_seconds: Option<f64>,
+    /// How long making groups and pods took; part of `seconds` on our own server.
+    create_seconds: f64,
+    decisions: Option<DecisionHistogram>,
+    rss_mb: Option<f64>,
+    /// On the real server.
+    window: Option<MeasurementWindow>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let systems = if args.systems.is_empty() { SchedulingSystem::ALL.to_vec() } else { args.systems.clone() };
+    let names = args.case.as_deref().map_or(CASES.to_vec(), |case| vec![case]);
+    let cases: Vec<SchedulingCase> = names.into_iter().map(str::parse).collect::<Result<_, _>>()?;
+    let mut json = args.json.as_ref().map(File::create).transpose().context("the file for --json")?;
+    std::fs::create_dir_all(&args.folder)?;
+    println!(
+        "{:<14} {:<17} {:>8} {:>9} {:>11} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>10}",
+        "case",
+        "system",
+        "seconds",
+        "pods/s",
+        "decide ms",
+        "p50 ms",
+        "p99 ms",
+        "rss MB",
+        "ready s",
+        "first s",
+        "server s",
+        "creates/s"
+    );
+    let mut rows = Vec::new();
+    let mut tell = |row: SchedulingRow| -> anyhow::Result<()> {
+        println!("{}", row.text());
+        if let Some(file) = &mut json {
+            writeln!(file, "{}", row.to_json())?;
+        }
+        rows.push(row);
+        Ok(())
+    };
+    measure_on_kube(args, &cases, &systems, &mut tell)?;
+    for case in cases.iter().flat_map(|case| std::iter::repeat_n(case, args.rounds)) {
+        for system in systems.iter().filter(|system| !system.uses_kube_apiserver() && system.supports(case)) {
+            tell(embedded::measure(args, *system, case)?)?;
+        }
+    }
+    print!("{}", summary::text(&rows));
+    Ok(())
+}
+
+type RowSink<'a> = dyn FnMut(SchedulingRow) -> anyhow::Result<()> + 'a;
+
+fn measure_on_kube(
+    args: &Args,
+    cases: &[SchedulingCase],
+    systems: &[SchedulingSystem],
+    tell: &mut RowSink<'_>,
+) -> anyhow::Result<()> {
+    let wanted: Vec<SchedulingSystem> = systems.iter().copied().filter(|system| system.uses_kube_apiserver()).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    // As in upstream's own benchmark.
+    let plan = ControlPlaneConfig {
+        disabled_admission: vec!["ServiceAccount", "TaintNodesByCondition", "Priority"],
+        ..ControlPlaneConfig::default()
+    };
+    let mut programs = plan.required_programs();
+    programs.push("kube-scheduler");
+    if !kubernetes::ensure_programs(&programs)? {
+        println!("the real programs are not there and cannot be built here: nothing is measured beside them");
+        return Ok(());
+    }
+    let mut control_plane = KubeControlPlane::start("bench-kube", &plan)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let client = runtime.block_on(control_plane.client())?;
+    let server = ServerPids::of(&control_plane)?;
+    let mut nodes = 0;
+    for case in cases {
+        if nodes != case.nodes {
+            eprintln!("making {} nodes", case.nodes);
+            anyhow::ensure!(nodes == 0, "all cases of one run need the same number of nodes");
+            runtime.block_on(load::create_nodes(&client, case.nodes))?;
+            nodes = case.nodes;
+        }
+        let round = || wanted.iter().filter(|system| system.supports(case));
+        for system in (0..args.rounds).flat_map(|_| round()) {
+            eprintln!("{case} on {}", system.name());
+            let made = runtime.block_on(load::create_objects(&client, case))?;
+            let before = runtime.block_on(WindowStart::now(&client, server))?;
+            let row = match system {
+                SchedulingSystem::Bare => runtime.block_on(measure_bare_binds(&client, case, &made, before))?,
+                _ => {
+                    let start = || RunningScheduler::start(args, *system, &mut control_plane, &plan);
+                    measure_scheduler(&runtime, &client, *system, case, &made, before, start)?
+                }
+            };
+            control_plane.stop_program("kube-scheduler");
+            tell(row)?;
+            runtime.block_on(load::delete_objects(&client, case))?;
+        }
+    }
+    Ok(())
+}
+
+/// Binds by hand: what the server can take.
+async fn measure_bare_binds(
+    client: &::kube::Client,
+    case: &SchedulingCase,
+    made: &CreationTime,
+    before: WindowStart,
+) -> anyhow::Result<SchedulingRow> {
+    let watching = tokio::spawn(load::BindWatch::from_now(client).await?.wait_for(case.pods()));
+    let (started, cpu) = (Instant::now(), before.cpu()?);
+    load::bind_all(client, case).await?;
+    let seen = watching.await??;
+    Ok(SchedulingRow {
+        system: SchedulingSystem::Bare,
+        case: case.clone(),
+        seconds: seen.last.duration_since(started).as_secs_f64(),
+        ready_seconds: None,
+        create_seconds: made.seconds,
+        decisions: None,
+        rss_mb: None,
+        window: Some(before.finish(client, started, cpu, seen).await?),
+    })
+}
+
+fn measure_scheduler(
+    runtime: &tokio::runtime::Runtime,
+    client: &::kube::Client,
+    system: SchedulingSystem,
+    case: &SchedulingCase,
+    made: &CreationTime,
+    before: WindowStart,
+    start: impl FnOnce() -> anyhow::Result<RunningScheduler>,
+) -> anyhow::Result<SchedulingRow> {
+    let binds = runtime.block_on(load::BindWatch::from_now(client))?;
+    // Polled from now on, so that the last bind is seen when it comes.
+    let watching = runtime.spawn(binds.wait_for(case.pods()));
+    let started = Instant::now();
+    let scheduler = start()?;
+    let ready = runtime.block_on(scheduler.wait_until_ready())?;
+    let cpu = before.cpu()?;
+    let seen = runtime.block_on(watching)??;
+    let window = Some(runtime.block_on(before.finish(client, ready, cpu, seen))?);
+    let decisions = runtime.block_on(scheduler.decisions(case))?;
+    let rss_mb = Some(scheduler.peak_mb()?);
+    let seconds = seen.last.saturating_duration_since(ready).as_secs_f64();
+    let ready_seconds = Some(ready.duration_since(started).as_secs_f64());
+    let create_seconds = made.seconds;
+    Ok(SchedulingRow { system, case: case.clone(), seconds, ready_seconds, create_seconds, decisions, rss_mb, window })
+}
+
+impl SchedulingRow {
+    fn pods_per_second(&self) -> f64 {
+        self.case.pods() as f64 / self.seconds
+    }
+
+    fn text(&self) -> String {
+        let number =
+            |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+        let decisions = self.decisions.as_ref();
+        format!(
+            "{:<14} {:<17} {:>8.2} {:>9.0} {:>11} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>10.0}",
+            self.case,
+            self.system.name(),
+            self.seconds,
+            self.pods_per_second(),
+            number(decisions.map(DecisionHistogram::mean_ms), 4),
+            number(decisions.map(|decisions| decisions.percentile_ms(50)), 2),
+            number(decisions.map(|decisions| decisions.percentile_ms(99)), 2),
+            number(self.rss_mb, 0),
+            number(self.ready_seconds, 1),
+            number(self.window.as_ref().map(|window| window.first_bind_seconds), 2),
+            number(self.window.as_ref().map(|window| window.apiserver_cpu_seconds), 2),
+            self.case.pods() as f64 / self.create_seconds,
+        )
+    }
+
+    fn to_json(&self) -> Value {
+        let decisions = self.decisions.as_ref();
+        json!({
+            "case": self.case.name,
+            "system": self.system.name(),
+            "nodes": self.case.nodes,
+            "pods": self.case.pods(),
+            "groups": if self.case.policy == CasePolicy::Single { 0 } else { self.case.groups },
+            "seconds": self.seconds,
+            "pods_per_second": self.pods_per_second(),
+            "decide_ms_mean": decisions.map(DecisionHistogram::mean_ms),
+            "decide_ms_p50": decisions.map(|decisions| decisions.percentile_ms(50)),
+            "decide_ms_p99": decisions.map(|decisions| decisions.percentile_ms(99)),
+            "rss_mb": self.rss_mb,
+            "ready_seconds": self.ready_seconds,
+            "creates_per_second": self.case.pods() as f64 / self.create_seconds,
+            "window": self.window.as_ref().map(MeasurementWindow::to_json),
+        })
+    }
+}

@@ -1,0 +1,280 @@
+//! Our filters and scores, held against those of the real kube-scheduler: `cargo xtask conformance scheduler`.
+//!
+//! The real plugins are asked through a small Go program (tests/kube/scheduler) that links them. Both sides get the same
+//! configuration, nodes, running pods and pending pod. They must have the same filters and weights, every filter must say
+//! the same about every node in the same words, and every score must give the same points. Questions that once got
+//! different answers are kept in tests/kube/scheduler/kept.jsonl with what the real plugins said, and a test asks them again.
+
+mod generated_clusters; // what is asked
+mod end_to_end; // the same with the real scheduler on the real control plane
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+
+use anyhow::{Context, ensure};
+use api::field::Path;
+use api::views::{NodeView, PodView, View};
+use scheduler::KubeSchedulerConfiguration;
+use scheduler_core::Survey;
+use scheduler_core::profile::Profile;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use supervisor::kubernetes;
+
+use crate::builder::CaseGenerator;
+use crate::go_program::GoProgram;
+
+/// Options of `cargo xtask conformance scheduler`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What chooses the clusters
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How many clusters are asked about
+    #[arg(long, default_value_t = 2000)]
+    pub cases: usize,
+    /// For how many clusters the real control plane runs, and where kube-scheduler binds the pod is compared
+    #[arg(long, default_value_t = 0)]
+    pub end_to_end: usize,
+    /// Add what differs to the kept cases
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// So many differences are told in full.
+const MAX_REPORTED: usize = 5;
+const REGRESSIONS_FILE: &str = "tests/kube/scheduler/kept.jsonl";
+
+/// What is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PluginQuery {
+    configuration: Value,
+    nodes: Vec<Value>,
+    pods: Vec<Value>,
+    pod: Value,
+}
+
+/// What one side says; by node and plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PluginResponse {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    error: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    gate: String,
+    filters: BTreeSet<String>,
+    weights: BTreeMap<String, i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejected: Option<PluginVerdict>,
+    verdicts: BTreeMap<String, BTreeMap<String, PluginVerdict>>,
+    scores: BTreeMap<String, BTreeMap<String, i64>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PluginVerdict {
+    code: String,
+    reasons: BTreeSet<String>,
+}
+
+/// A question with what the real plugins said.
+#[derive(Serialize, Deserialize)]
+struct RegressionCase {
+    question: PluginQuery,
+    theirs: PluginResponse,
+}
+
+/// Compares, tells, and fails where there is a difference.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !kubernetes::has_go()? {
+        return Ok(());
+    }
+    let draw = CaseGenerator::seeded(args.seed);
+    let mut questions: Vec<PluginQuery> = read_regressions()?.into_iter().map(|kept| kept.question).collect();
+    questions.extend((0..args.cases).map(|_| generated_clusters::random_query(&draw)));
+    let answers = query_plugins(&questions)?;
+    let (mut counts, mut differing, mut told) = (ComparisonCounts::default(), Vec::new(), Vec::new());
+    for (question, theirs) in questions.iter().zip(answers) {
+        counts.add(&theirs, question.nodes.len());
+        let differences = differences(&our_response(question)?, &theirs);
+        if !differences.is_empty() {
+            if told.len() < MAX_REPORTED {
+                told.push(format!("{}\n  {}", serde_json::to_string(question)?, differences.join("\n  ")));
+            }
+            differing.push(RegressionCase { question: question.clone(), theirs });
+        }
+    }
+    println!("{} clusters: {}, {} differ", questions.len(), counts.summary(), differing.len());
+    if args.keep {
+        append_regressions(&differing)?;
+    }
+    ensure!(differing.is_empty(), "the real plugins say otherwise:\n{}", told.join("\n"));
+    counts.ensure_coverage(questions.len())?;
+    end_to_end::run(args.seed, args.end_to_end)
+}
+
+/// How much was compared.
+#[derive(Default)]
+struct ComparisonCounts {
+    pairs: usize,
+    refused: BTreeMap<String, usize>,
+    scored: BTreeMap<String, usize>,
+}
+
+impl ComparisonCounts {
+    fn add(&mut self, theirs: &PluginResponse, nodes: usize) {
+        self.pairs += nodes;
+        for filter in theirs.verdicts.values().flat_map(BTreeMap::keys) {
+            *self.refused.entry(filter.clone()).or_default() += 1;
+        }
+        for (score, _) in theirs.scores.values().flatten().filter(|(_, points)| **points != 0) {
+            *self.scored.entry(score.clone()).or_default() += 1;
+        }
+    }
+
+    fn summary(&self) -> String {
+        let list = |counts: &BTreeMap<String, usize>| {
+            counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+        };
+        format!("{} nodes; refused by {}; points from {}", self.pairs, list(&self.refused), list(&self.scored))
+    }
+
+    /// A generator that never meets a plugin shows nothing about it.
+    fn ensure_coverage(&self, questions: usize) -> anyhow::Result<()> {
+        let enough =
+            |counts: &BTreeMap<String, usize>, name: &str| counts.get(name).is_some_and(|n| n * 20 >= questions);
+        let (filters, weights) = names(&Profile::default());
+        for filter in &filters {
+            ensure!(enough(&self.refused, filter), "{filter} hardly refused anything: the generator shows nothing");
+        }
+        for score in weights.keys() {
+            ensure!(enough(&self.scored, score), "{score} hardly gave points: the generator shows nothing");
+        }
+        Ok(())
+    }
+}
+
+/// What we say.
+fn our_response(question: &PluginQuery) -> anyhow::Result<PluginResponse> {
+    let configuration = match KubeSchedulerConfiguration::read(&question.configuration, &Path::default()) {
+        Ok(configuration) => configuration,
+        Err(errors) => {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            return Ok(PluginResponse { error: errors.join("; "), ..PluginResponse::default() });
+        }
+    };
+    let pod = PodView::decode(&serde_json::to_vec(&question.pod)?)?;
+    let nodes = question.nodes.iter().map(|node| Ok(NodeView::decode(&serde_json::to_vec(node)?)?));
+    let nodes: Vec<NodeView> = nodes.collect::<anyhow::Result<_>>()?;
+    let pods = question.pods.iter().map(|pod| Ok(PodView::decode(&serde_json::to_vec(pod)?)?));
+    let pods: Vec<PodView> = pods.collect::<anyhow::Result<_>>()?;
+    let mut profiles = configuration.profiles.iter();
+    let profile = profiles.find(|profile| pod.spec.scheduler_name == profile.scheduler_name);
+    let profile = profile.context("the pod's profile is there")?;
+    let survey = Survey::of(profile, &nodes, &pods, &pod);
+    let feasible = survey.nodes.iter().filter(|node| node.slots > 0);
+    let highest = feasible.map(|node| node.total).max();
+    let chosen = survey.nodes.iter().find(|node| Some(&node.node) == survey.best.as_ref()).map(|node| node.total);
+    ensure!(chosen == highest, "{:?} is chosen, and the best have {highest:?}", survey.best);
+    Ok(response_from_survey(profile, &survey))
+}
+
+fn response_from_survey(profile: &Profile, survey: &Survey) -> PluginResponse {
+    let (filters, weights) = names(profile);
+    let mut said = PluginResponse { filters, weights, ..PluginResponse::default() };
+    if !survey.admitted {
+        "gated".clone_into(&mut said.gate);
+    }
+    for node in &survey.nodes {
+        for objection in &node.objections {
+            let code = if objection.even_when_empty { "UnschedulableAndUnresolvable" } else { "Unschedulable" };
+            let verdict = PluginVerdict { code: code.to_owned(), reasons: objection.reasons.iter().cloned().collect() };
+            said.verdicts.entry(node.node.clone()).or_default().insert(objection.filter.clone(), verdict);
+        }
+        if node.slots > 0 {
+            let mut scores: BTreeMap<_, _> = node.scores.iter().cloned().collect();
+            scores.insert("total".to_owned(), node.total);
+            said.scores.insert(node.node.clone(), scores);
+        }
+    }
+    said
+}
+
+/// The filters of a profile, and its scores with their weights.
+fn names(profile: &Profile) -> (BTreeSet<String>, BTreeMap<String, i64>) {
+    let filters = profile.filters.iter().map(|filter| filter.name().to_owned()).collect();
+    let scores = profile.scores.iter().map(|(score, weight)| (score.name().to_owned(), *weight)).collect();
+    (filters, scores)
+}
+
+/// Where the two differ, in words.
+fn differences(ours: &PluginResponse, theirs: &PluginResponse) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut compare = |what: String, ours: String, theirs: String| {
+        if ours != theirs {
+            found.push(format!("{what}: ours {ours}, theirs {theirs}"));
+        }
+    };
+    compare("error".to_owned(), ours.error.clone(), theirs.error.clone());
+    compare("filters".to_owned(), format!("{:?}", ours.filters), format!("{:?}", theirs.filters));
+    compare("weights".to_owned(), format!("{:?}", ours.weights), format!("{:?}", theirs.weights));
+    compare("gated".to_owned(), (!ours.gate.is_empty()).to_string(), (!theirs.gate.is_empty()).to_string());
+    if theirs.rejected.is_some() {
+        // Upstream: terms that exclude each other are refused once for all nodes; here each node is refused by itself.
+        compare("feasible".to_owned(), format!("{:?}", ours.scores.keys()), "[]".to_owned());
+        return found;
+    }
+    let nodes: BTreeSet<_> = ours.verdicts.keys().chain(theirs.verdicts.keys()).collect();
+    for node in nodes {
+        let verdicts =
+            |answer: &PluginResponse| format!("{:?}", answer.verdicts.get(node).cloned().unwrap_or_default());
+        compare(format!("verdicts on {node}"), verdicts(ours), verdicts(theirs));
+    }
+    compare("feasible".to_owned(), format!("{:?}", ours.scores.keys()), format!("{:?}", theirs.scores.keys()));
+    for (node, theirs) in &theirs.scores {
+        let Some(ours) = ours.scores.get(node) else { continue };
+        // Whoever has no say gives 0.
+        let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+        for name in names {
+            let points = |scores: &BTreeMap<String, i64>| scores.get(name).copied().unwrap_or(0).to_string();
+            compare(format!("{name} on {node}"), points(ours), points(theirs));
+        }
+    }
+    found
+}
+
+fn read_regressions() -> anyhow::Result<Vec<RegressionCase>> {
+    let file = supervisor::repository_root()?.join(REGRESSIONS_FILE);
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    text.lines().map(|line| serde_json::from_str(line).with_context(|| file.display().to_string())).collect()
+}
+
+fn append_regressions(differing: &[RegressionCase]) -> anyhow::Result<()> {
+    let file = supervisor::repository_root()?.join(REGRESSIONS_FILE);
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file)?;
+    differing.iter().try_for_each(|kept| Ok(writeln!(file, "{}", serde_json::to_string(kept)?)?))
+}
+
+/// All answers of the real plugins, in order.
+fn query_plugins(questions: &[PluginQuery]) -> anyhow::Result<Vec<PluginResponse>> {
+    eprintln!("building the real plugins, which takes some minutes the first time");
+    let answers: Vec<PluginResponse> = GoProgram::build("./scheduler", "scheduler-plugins")?.query(questions)?;
+    ensure!(answers.len() == questions.len(), "{} of {} questions were answered", answers.len(), questions.len());
+    Ok(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::{differences, our_response, read_regressions};
+
+    #[test]
+    fn questions_that_once_got_different_answers_get_the_same_now() {
+        let kept = read_regressions().unwrap();
+        assert!(!kept.is_empty());
+        for case in kept {
+            let found = differences(&our_response(&case.question).unwrap(), &case.theirs);
+            assert_eq!(found, Vec::<String>::new(), "{}", serde_json::to_string(&case.question).unwrap());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The same clusters on the real control plane: where kube-scheduler binds the pod is among our best nodes.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use ::kube::Client;
+use anyhow::{Context, bail, ensure};
+use http::Method;
+use runtime::request;
+use serde_json::{Value, json};
+use supervisor::kubernetes::{self, ControlPlaneConfig, KubeControlPlane};
+
+use super::{PluginQuery, generated_clusters, our_response};
+use crate::api_server::requests::send;
+use crate::builder::CaseGenerator;
+
+const NODES: &str = "/api/v1/nodes";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const POLL: Duration = Duration::from_millis(50);
+/// Nodes and pods reach kube-scheduler by watches of their own; nothing says when it has seen all of them.
+const SETTLE: Duration = Duration::from_millis(300);
+/// How long kube-scheduler may take for one pod, a busy machine included.
+const DECISION_TIMEOUT_SECONDS: u64 = 60;
+
+/// Lets kube-scheduler place the pods of `cases` clusters. With fewer than a hundred nodes it looks at all of them.
+pub(super) fn run(seed: u64, cases: usize) -> anyhow::Result<()> {
+    let plan = ControlPlaneConfig { scheduler: true, ..ControlPlaneConfig::default() };
+    if cases == 0 || !kubernetes::ensure_programs(&plan.required_programs())? {
+        return Ok(());
+    }
+    let mut control_plane = KubeControlPlane::start("scheduler", &plan)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let draw = CaseGenerator::seeded(seed);
+    let (mut number, mut placed, mut refused, mut unlike) = (0, 0, 0, Vec::new());
+    while placed + refused < cases {
+        control_plane.check_running()?;
+        number += 1;
+        let question = with_unique_names(&generated_clusters::random_server_query(&draw), number)?;
+        let asked = runtime.block_on(async {
+            let client = control_plane.client().await?;
+            let asked = schedule_on_kube(&client, &question).await;
+            delete_all(&client).await?;
+            asked
+        })?;
+        let Some((node, stored)) = asked else { continue };
+        let best = best_nodes(&stored)?;
+        let agreed = match &node {
+            Some(node) => best.contains(node),
+            None => best.is_empty(),
+        };
+        *(if node.is_some() { &mut placed } else { &mut refused }) += 1;
+        if !agreed {
+            unlike.push(format!("bound to {node:?}, our best are {best:?}: {}", serde_json::to_string(&stored)?));
+        }
+    }
+    println!("{placed} pods bound by kube-scheduler and {refused} refused, {} unlike ours", unlike.len());
+    ensure!(placed * 2 >= cases, "hardly any pod was bound: the generator shows nothing");
+    ensure!(unlike.is_empty(), "kube-scheduler does otherwise:\n{}", unlike.join("\n"));
+    Ok(())
+}
+
+/// The same with names that no other question has, so that what kube-scheduler remembers of one does not reach the next.
+fn with_unique_names(question: &PluginQuery, number: usize) -> anyhow::Result<PluginQuery> {
+    let mut text = serde_json::to_string(question)?;
+    for prefix in ["n", "r"] {
+        for at in 0..20 {
+            text = text.replace(&format!("\"{prefix}{at}\""), &format!("\"q{number}-{prefix}{at}\""));
+        }
+    }
+    Ok(serde_json::from_str(&text.replace("\"pending\"", &format!("\"q{number}-pending\"")))?)
+}
+
+/// Our best nodes for the pod.
+fn best_nodes(question: &PluginQuery) -> anyhow::Result<BTreeSet<String>> {
+    let said = our_response(question)?;
+    ensure!(said.error.is_empty(), "{}", said.error);
+    let total = |scores: &std::collections::BTreeMap<String, i64>| scores.get("total").copied().unwrap_or(0);
+    let most = said.scores.values().map(total).max();
+    let best = said.scores.iter().filter(|(_, scores)| Some(total(scores)) == most);
+    Ok(best.map(|(node, _)| node.clone()).collect())
+}
+
+/// The node that kube-scheduler chose, none where it refused, with everything as the server stored it. `None` where the
+/// server does not take the pod.
+async fn schedule_on_kube(
+    client: &Client,
+    question: &PluginQuery,
+) -> anyhow::Result<Option<(Option<String>, PluginQuery)>> {
+    for node in &question.nodes {
+        request::post(client, NODES, node).await?;
+        // Admission taints every new node as not ready, whatever its conditions say.
+        let path = format!("{NODES}/{}", node["metadata"]["name"].as_str().context("a node has a name")?);
+        let taints = json!({"spec": {"taints": node["spec"]["taints"]}});
+        request::patch(client, &path, request::PatchKind::Merge, &taints).await?;
+    }
+    for pod in &question.pods {
+        // One that the server refuses is one less.
+        send(client, Method::POST, PODS, serde_json::to_vec(pod)?).await?;
+    }
+    tokio::time::sleep(SETTLE).await;
+    let (nodes, pods) = (items(client, NODES).await?, items(client, PODS).await?);
+    let made = send(client, Method::POST, PODS, serde_json::to_vec(&question.pod)?).await?;
+    if !made.is_accepted() {
+        return Ok(None);
+    }
+    let pod = made.object.context("a created pod is answered")?;
+    let pending = format!("{PODS}/{}", pod["metadata"]["name"].as_str().context("a pod has a name")?);
+    let stored = PluginQuery { configuration: question.configuration.clone(), nodes, pods, pod };
+    let deadline = Instant::now() + Duration::from_secs(DECISION_TIMEOUT_SECONDS);
+    loop {
+        let pod: Value = serde_json::from_slice(&request::get(client, &pending).await?)?;
+        if let Some(node) = pod["spec"]["nodeName"].as_str() {
+            return Ok(Some((Some(node.to_owned()), stored)));
+        }
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        if conditions.any(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False") {
+            return Ok(Some((None, stored)));
+        }
+        if Instant::now() > deadline {
+            bail!("kube-scheduler said nothing about a pod for {DECISION_TIMEOUT_SECONDS} s");
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+async fn items(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
+    let list: Value = serde_json::from_slice(&request::get(client, path).await?)?;
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
+/// An empty cluster for the next one.
+async fn delete_all(client: &Client) -> anyhow::Result<()> {
+    for path in [PODS, NODES] {
+        let options = json!({"gracePeriodSeconds": 0});
+        let gone = send(client, Method::DELETE, path, serde_json::to_vec(&options)?).await?;
+        ensure!(gone.is_accepted(), "{path}: {}", gone.message);
+    }
+    Ok(())
+}

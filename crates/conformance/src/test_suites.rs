@@ -1,0 +1,294 @@
+//! What is checked against the real control plane: `cargo xtask kube test`.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use serde_json::Value;
+use supervisor::guard::GUARD_VARIABLE;
+use supervisor::kubernetes::{ControlPlaneConfig, GENERIC_WORKLOAD, KubeControlPlane, VERSION, ensure_programs};
+
+use crate::{api_server, builder, cron, scheduler_plugins};
+
+/// Options of `cargo xtask kube test`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only this suite (may be given several times)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<KubeSuite>,
+    /// How many cases of the suite api are asked
+    #[arg(long, default_value_t = api_server::CASES)]
+    cases: usize,
+}
+
+/// A suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KubeSuite {
+    /// The same questions to the real kube-apiserver and to ours
+    Api,
+    /// What the real controllers make of Jobs, and what we do
+    Builder,
+    /// Schedules as the library behind CronJobs reads them, and as we do
+    Cron,
+    /// What the filters and scores of the real kube-scheduler say, and ours
+    Scheduler,
+    /// One gang Job from submission to its end, with our parts on the real control plane
+    Walk,
+    /// All or nothing, with our parts on the real control plane
+    Gangs,
+    /// Our scheduler killed between two binds, binds without an answer, two schedulers at once, on the real control plane
+    Schedulers,
+    /// Our controllers killed again and again while Jobs are under way, on the real control plane
+    Restarts,
+    /// What upstream tests of Jobs, CronJobs and what they leave, with our parts on the real control plane
+    Jobs,
+    /// Plain Jobs, with our parts on a real control plane that has no groups
+    Bare,
+    /// Jobs that ask for a topology, with our parts on a real control plane that drops it
+    Partial,
+}
+
+impl KubeSuite {
+    /// The tests of `testkit` that run on both homes, by parts of their names; none for a suite of another kind.
+    fn test_filters(self) -> &'static [&'static str] {
+        match self {
+            KubeSuite::Api | KubeSuite::Builder | KubeSuite::Cron | KubeSuite::Scheduler => &[],
+            KubeSuite::Walk => &["walk::walk_one_gang_job"],
+            KubeSuite::Gangs => &[
+                "gangs::",
+                "pod_groups::gangs_wait_for_group_quorum_and_room_and_do_not_block_each_other",
+                "pod_groups::a_waiting_gang_wakes_when_a_node_opens_a_pod_leaves_or_fewer_are_wanted",
+                "pod_groups::of_gangs_that_wait_for_the_same_room_the_one_that_came_first_is_next",
+                "pod_groups::pods_beyond_min_count_are_placed_when_there_is_room_for_them",
+                "gang_runs::",
+                "evictions::",
+                "composites::a_child_of_a_composite_gang_does_not_start_alone",
+                "pod_groups::a_pod_that_has_to_be_apart_from_others_waits_with_its_gang_and_says_so",
+                "gang_life::a_running_gang_that_lacks_a_pod_says_so_until_it_has_it_again",
+                "gang_life::a_gang_that_was_whole_keeps_its_pods_when_the_scheduler_starts_anew",
+            ],
+            KubeSuite::Schedulers => &[
+                "gang_life::a_gang_whose_scheduler_died_between_two_binds_is_completed",
+                "gang_life::a_gang_that_can_no_longer_be_completed_is_released_and_starts_as_a_whole",
+                "two_schedulers::of_two_schedulers_that_give_away_the_same_room_one_gets_it",
+                "lost_binds::",
+            ],
+            KubeSuite::Restarts => &["kills::"],
+            KubeSuite::Jobs => &[
+                "job_counts::",
+                "job_failures::",
+                "job_indexes::",
+                "job_suspend::",
+                "job_owners::",
+                "job_groups::",
+                "job_objects::",
+                "job_leftovers::",
+                "cron_home::",
+            ],
+            KubeSuite::Bare => &["bare::"],
+            KubeSuite::Partial => &["partial::"],
+        }
+    }
+
+    /// Controllers whose work is done by ours, as `Home` starts them for these tests.
+    fn replaced_controllers(self) -> &'static [&'static str] {
+        match self {
+            KubeSuite::Jobs => &[
+                "job-controller",
+                "cronjob-controller",
+                "ttl-after-finished-controller",
+                "pod-garbage-collector-controller",
+                "podgroup-protection-controller",
+            ],
+            _ => &["job-controller"],
+        }
+    }
+
+    /// How many tests run at a time: those that share a home mostly wait for the clock on the wall.
+    fn test_threads(self) -> usize {
+        if self == KubeSuite::Jobs { 24 } else { 1 }
+    }
+
+    /// What the control plane leaves off.
+    fn disabled_gates(self) -> &'static [&'static str] {
+        match self {
+            KubeSuite::Api
+            | KubeSuite::Builder
+            | KubeSuite::Cron
+            | KubeSuite::Scheduler
+            | KubeSuite::Walk
+            | KubeSuite::Gangs
+            | KubeSuite::Schedulers
+            | KubeSuite::Restarts
+            | KubeSuite::Jobs => &[],
+            KubeSuite::Bare => &[GENERIC_WORKLOAD],
+            // The second hangs on the first.
+            KubeSuite::Partial => &["TopologyAwareWorkloadScheduling", "CompositePodGroup"],
+        }
+    }
+}
+
+/// Runs every suite; the first that fails ends it.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let chosen = |suite: &&KubeSuite| args.only.is_empty() || args.only.contains(suite);
+    let suites: Vec<KubeSuite> = KubeSuite::value_variants().iter().filter(chosen).copied().collect();
+    if suites.contains(&KubeSuite::Api) {
+        run_api(args.cases)?;
+    }
+    if suites.contains(&KubeSuite::Builder) {
+        run_builder()?;
+    }
+    if suites.contains(&KubeSuite::Cron) {
+        run_cron()?;
+    }
+    if suites.contains(&KubeSuite::Scheduler) {
+        run_scheduler()?;
+    }
+    if suites.iter().all(|suite| suite.test_filters().is_empty())
+        || !ensure_programs(&control_plane_config(KubeSuite::Walk).required_programs())?
+    {
+        return Ok(());
+    }
+    let built = TestBinaries::build()?;
+    // Those that need the same control plane share one.
+    let needs = |suite: KubeSuite| (suite.disabled_gates(), suite.replaced_controllers(), suite.test_threads());
+    for alike in suites.chunk_by(|one, next| needs(*one) == needs(*next)) {
+        let tests: Vec<&str> = alike.iter().flat_map(|suite| suite.test_filters()).copied().collect();
+        if !tests.is_empty() {
+            run_tests(&built, &tests, alike[0])?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares the API with the real one, as CI does.
+fn run_api(cases: usize) -> anyhow::Result<()> {
+    api_server::run(&api_server::Args { seed: 1, cases, kind: Vec::new(), out: None, json: None, clients: 24 })
+}
+
+/// Compares what is compiled with what the real controllers make, as CI does.
+fn run_builder() -> anyhow::Result<()> {
+    builder::run(&builder::Args { seed: 1, jobs: 200, trees: 600 })
+}
+
+/// Compares the reading of schedules, as CI does.
+fn run_cron() -> anyhow::Result<()> {
+    cron::run(&cron::Args { seed: 1, cases: 2000 })
+}
+
+/// Compares filters and scores, as CI does.
+fn run_scheduler() -> anyhow::Result<()> {
+    scheduler_plugins::run(&scheduler_plugins::Args { seed: 1, cases: 2000, end_to_end: 100, keep: false })
+}
+
+/// Whether a suite runs this test, as `module::name`, on the real control plane.
+pub fn runs_on_kube(test: &str) -> bool {
+    KubeSuite::value_variants().iter().flat_map(|suite| suite.test_filters()).any(|part| test.contains(part))
+}
+
+/// Our programs.
+struct TestBinaries {
+    phalanx: PathBuf,
+    test: PathBuf,
+}
+
+impl TestBinaries {
+    fn build() -> anyhow::Result<TestBinaries> {
+        let phalanx = cargo_build(&["build", "--workspace", "--bin", "phalanx"], "phalanx", "bin")?;
+        let test = cargo_build(&["test", "--workspace", "--test", "it", "--no-run"], "testkit", "test")?;
+        Ok(TestBinaries { phalanx, test })
+    }
+}
+
+/// The real control plane, whose Jobs, pods and nodes are for our parts.
+fn control_plane_config(suite: KubeSuite) -> ControlPlaneConfig {
+    let without_controllers = suite.replaced_controllers().to_vec();
+    ControlPlaneConfig {
+        controllers: true,
+        disabled_controllers: without_controllers,
+        disabled_gates: suite.disabled_gates(),
+        ..ControlPlaneConfig::default()
+    }
+}
+
+/// Runs tests of `testkit` on a real control plane, with our parts as processes.
+///
+/// Here the clock is the one on the wall, and many tests share two cores: those that fail have one more try, each alone on
+/// a new control plane, and that is told.
+fn run_tests(built: &TestBinaries, tests: &[&str], suite: KubeSuite) -> anyhow::Result<()> {
+    for name in tests {
+        ensure!(count_tests(&built.test, name)? > 0, "no test is named {name}");
+    }
+    let failed = run_tests_once(built, tests, suite, &[&format!("--test-threads={}", suite.test_threads())])?;
+    for name in failed {
+        println!("once more, alone: {name}");
+        let again = run_tests_once(built, &[&name], suite, &["--test-threads=1", "--exact"])?;
+        ensure!(again.is_empty(), "{name} failed twice on the real control plane");
+    }
+    Ok(())
+}
+
+/// Runs tests on a control plane of their own, and returns those that failed.
+fn run_tests_once(
+    built: &TestBinaries,
+    tests: &[&str],
+    suite: KubeSuite,
+    options: &[&str],
+) -> anyhow::Result<Vec<String>> {
+    let TestBinaries { phalanx, test } = built;
+    let mut control_plane = KubeControlPlane::start("kube-test", &control_plane_config(suite))?;
+    println!("kube-apiserver {} is up at https://{}", VERSION, control_plane.address());
+    let mut running = Command::new(test)
+        .args(options)
+        .arg("--show-output")
+        .args(tests)
+        .env("PHALANX_HOME", "kube")
+        .env("KUBECONFIG", control_plane.kubeconfig())
+        .env("PHALANX_BIN", phalanx)
+        .env(GUARD_VARIABLE, std::env::current_exe()?)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("running the tests")?;
+    let output = running.stdout.take().context("what the tests say")?;
+    let mut failed = Vec::new();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        println!("{line}");
+        failed.extend(line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")).map(str::to_owned));
+    }
+    let status = running.wait()?;
+    control_plane.check_running().context("after the tests")?;
+    ensure!(status.success() || !failed.is_empty(), "the tests ended with {status}");
+    Ok(failed)
+}
+
+/// How many tests a name chooses: a suite that chose none would pass.
+fn count_tests(test: &Path, name: &str) -> anyhow::Result<usize> {
+    let output = Command::new(test).args(["--list", "--format=terse", name]).output().context("listing the tests")?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with(": test")).count())
+}
+
+/// Builds with cargo and returns the program of this kind that came out of `package`. Always with the whole workspace
+/// chosen: it then shares every dependency with the tests.
+pub fn cargo_build(arguments: &[&str], package: &str, kind: &str) -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(arguments)
+        .args(["--locked", "--message-format=json-render-diagnostics"])
+        .current_dir(supervisor::repository_root()?)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running cargo")?;
+    ensure!(output.status.success(), "cargo {} ended with {}", arguments.join(" "), output.status);
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        let id = message["package_id"].as_str().unwrap_or_default();
+        let is_it = message["target"]["kind"][0] == kind && id.contains(&format!("/{package}#"));
+        if let Some(program) = message["executable"].as_str().filter(|_| is_it) {
+            return Ok(PathBuf::from(program));
+        }
+    }
+    bail!("cargo {} built no program", arguments.join(" "))
+}

@@ -1,0 +1,236 @@
+//! A scripted tour: a real kubectl against `phalanx up`, every command's output checked.
+
+mod steps; // the commands and what they must say, as data
+mod output_check; // the ways to say what is expected
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use supervisor::{ScratchDir, UpConfig, UpProcess, wait_with_deadline};
+
+use output_check::CommandOutput;
+
+/// How long something may take to become true, and a command to end.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(100);
+
+/// Options of `cargo xtask tour`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The kubectl that takes the tour
+    #[arg(long)]
+    kubectl: PathBuf,
+    /// The phalanx that serves it
+    #[arg(long)]
+    phalanx: PathBuf,
+    /// Print every difference, not only the first
+    #[arg(long)]
+    all: bool,
+}
+
+/// A command of the tour and what it must say.
+#[derive(Clone, Copy)]
+pub struct TourStep<'a> {
+    /// What it shows.
+    pub name: &'a str,
+    /// The words behind `kubectl`; leading `NAME=value` words go into its environment, single quotes keep words together.
+    pub command: &'a str,
+    /// When its output is looked at.
+    pub when: CheckTime,
+    /// All of these must hold.
+    pub checks: &'static [output_check::OutputCheck],
+}
+
+/// When a command's output is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CheckTime {
+    /// Once, at its end.
+    AtEnd,
+    /// The command is repeated until its output is as expected.
+    Eventually,
+    /// The command does not end by itself; it is stopped once its output is as expected.
+    Streaming,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let kubectl = find_program(&args.kubectl)?;
+    let scratch = ScratchDir::new("tour")?;
+    let up = UpProcess::start(&UpConfig::new(&args.phalanx, scratch.path())?, "127.0.0.1:0")?;
+    let guide = TourRunner {
+        kubectl,
+        kubeconfig: up.kubeconfig.canonicalize()?,
+        manifests: supervisor::repository_root()?.join("tests/kube/tour"),
+        home: scratch.path().to_path_buf(),
+    };
+    let root = supervisor::repository_root()?;
+    let readme = readme_commands(&std::fs::read_to_string(root.join("README.md"))?);
+    anyhow::ensure!(!readme.is_empty(), "README.md has no kubectl command");
+    // The README's commands go by its own folder, and only have to succeed.
+    let of_readme = TourRunner { manifests: root, ..guide.clone() };
+    let of_readme = readme.iter().map(|command| {
+        (&of_readme, TourStep { name: "a command of the README", command, when: CheckTime::AtEnd, checks: &[] })
+    });
+    let mut differences = Vec::new();
+    println!("{:<7} {:>6}  {:<58} command", "result", "s", "step");
+    for (guide, step) in steps::all().map(|step| (&guide, *step)).chain(of_readme) {
+        let start = Instant::now();
+        let difference = guide.check_step(&step)?;
+        let result = if difference.is_some() { "DIFFERS" } else { "ok" };
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{result:<7} {seconds:>6.2}  {:<58} kubectl {}", step.name, step.command);
+        differences.extend(difference);
+    }
+    up.stop()?;
+    let shown = if args.all { differences.len() } else { 1 };
+    for difference in differences.iter().take(shown) {
+        println!("\n{difference}");
+    }
+    let steps = steps::all().count() + readme.len();
+    match differences.len() {
+        0 => println!("tour: {steps} steps, all as expected"),
+        count => bail!("tour: {count} of {steps} steps differ"),
+    }
+    Ok(())
+}
+
+/// An absolute path, so that the steps may run in a folder of their own; a bare name is looked up as a shell does.
+fn find_program(program: &Path) -> anyhow::Result<PathBuf> {
+    if program.components().count() > 1 {
+        return program.canonicalize().with_context(|| program.display().to_string());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    found.with_context(|| format!("no {} in PATH", program.display()))
+}
+
+/// What the shell blocks of `text` have kubectl do, without the word `kubectl`.
+fn readme_commands(text: &str) -> Vec<String> {
+    let blocks = text.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("sh\n"));
+    let lines = blocks.flat_map(str::lines).map(|line| line.split(" #").next().unwrap_or_default());
+    let commands =
+        lines.flat_map(|line| line.split(" && ")).filter_map(|command| command.trim().strip_prefix("kubectl "));
+    commands.map(str::to_owned).collect()
+}
+
+/// Runs steps.
+#[derive(Clone)]
+struct TourRunner {
+    kubectl: PathBuf,
+    kubeconfig: PathBuf,
+    manifests: PathBuf,
+    home: PathBuf,
+}
+
+impl TourRunner {
+    /// Runs one step; returns how it differs from what is expected.
+    fn check_step(&self, step: &TourStep) -> anyhow::Result<Option<String>> {
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            let said = self.run_command(step, Instant::now() + TIMEOUT)?;
+            let Some(difference) = output_check::difference(step.checks, &said) else { return Ok(None) };
+            if step.when != CheckTime::Eventually || Instant::now() > deadline {
+                let CommandOutput { stdout: out, stderr: err, .. } = said;
+                let TourStep { name, command, .. } = step;
+                return Ok(Some(format!(
+                    "{name}: kubectl {command}\n  {difference}\n--- standard output\n{out}\n--- standard error\n{err}"
+                )));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn run_command(&self, step: &TourStep, deadline: Instant) -> anyhow::Result<CommandOutput> {
+        let (out, err) = (self.home.join("stdout"), self.home.join("stderr"));
+        let mut words = words(step.command);
+        let arguments = words.split_off(words.iter().take_while(|word| is_assignment(word)).count());
+        let mut child = Command::new(&self.kubectl)
+            .args(arguments)
+            .envs(words.iter().filter_map(|word| word.split_once('=')))
+            // Nothing of the caller's own clusters and caches takes part.
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("HOME", &self.home)
+            .env("KUBECACHEDIR", self.home.join("cache"))
+            .current_dir(&self.manifests)
+            .stdin(Stdio::null())
+            .stdout(File::create(&out)?)
+            .stderr(File::create(&err)?)
+            .spawn()
+            .with_context(|| self.kubectl.display().to_string())?;
+        let read = |success| -> anyhow::Result<CommandOutput> {
+            Ok(CommandOutput {
+                success,
+                stdout: std::fs::read_to_string(&out)?,
+                stderr: std::fs::read_to_string(&err)?,
+            })
+        };
+        if step.when == CheckTime::Streaming {
+            while child.try_wait()?.is_none() && Instant::now() < deadline {
+                if output_check::difference(step.checks, &read(None)?).is_none() {
+                    child.kill()?;
+                    child.wait()?;
+                    return read(None);
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        let Some(status) = wait_with_deadline(&mut child, deadline)? else {
+            child.kill()?;
+            child.wait()?;
+            let mut said = read(Some(false))?;
+            said.stderr.push_str(&format!("(stopped after {} s)", TIMEOUT.as_secs()));
+            return Ok(said);
+        };
+        read(Some(status.success()))
+    }
+}
+
+/// Whether a word before the command's own sets an environment variable.
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+}
+
+/// Splits a command as a shell would, as far as single quotes go.
+fn words(command: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut is_quoted = false;
+    for c in command.chars() {
+        match c {
+            '\'' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => words.push(String::new()),
+            c => words.last_mut().expect("there is always a word").push(c),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::steps;
+    use super::{is_assignment, readme_commands, words};
+
+    #[test]
+    fn the_commands_of_a_readme_are_found() {
+        let text = "`kubectl get x`\n```sh\nphalanx up # now\nkubectl apply -f a && kubectl get b   # then\n```\n```\nkubectl no\n```\n";
+        assert_eq!(readme_commands(text), ["apply -f a", "get b"]);
+    }
+
+    #[test]
+    fn a_command_splits_as_in_a_shell() {
+        let command = "KUBE_EDITOR='sed -i s/a/b/' patch job plain -p '{\"a\": 1}'";
+        assert_eq!(words(command), ["KUBE_EDITOR=sed -i s/a/b/", "patch", "job", "plain", "-p", "{\"a\": 1}"]);
+        assert!(is_assignment(&words(command)[0]));
+        assert!(!is_assignment("--type=merge"));
+    }
+
+    #[test]
+    fn every_step_has_a_name_of_its_own_and_checks_output() {
+        let names: std::collections::BTreeSet<&str> = steps::all().map(|step| step.name).collect();
+        assert_eq!(names.len(), steps::all().count());
+        for step in steps::all() {
+            assert!(!step.checks.is_empty(), "{}", step.name);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! A throw-away control plane of the real programs, on loopback, with the workload gates on.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use ::kube::Client;
+use ::kube::config::{KubeConfigOptions, Kubeconfig};
+use anyhow::{Context, bail};
+use runtime::request;
+use serde_json::json;
+
+use super::build;
+use crate::guard::guarded;
+use crate::{ScratchDir, component};
+
+/// How long a start may take, a busy machine included.
+const START_TIMEOUT_SECONDS: u64 = 120;
+const POLL: Duration = Duration::from_millis(50);
+
+/// What workload-aware scheduling needs; everything else is as a release ships it (facts/api.md section 10).
+const GATES: [&str; 6] = [
+    GENERIC_WORKLOAD,
+    "WorkloadWithJob",
+    "TopologyAwareWorkloadScheduling",
+    "CompositePodGroup",
+    "PodGroupPreemptionPolicy",
+    "DRAWorkloadResourceClaims",
+];
+/// The gate that all others of them hang on.
+pub const GENERIC_WORKLOAD: &str = "GenericWorkload";
+/// Versions that are not served unless asked for.
+const RUNTIME_CONFIG: &str = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
+/// The same for every client of every control plane: it listens on loopback, for as long as a test.
+pub const TOKEN: &str = "throw-away";
+
+/// What a control plane is made of, etcd and kube-apiserver aside.
+#[derive(Clone, Debug)]
+pub struct ControlPlaneConfig {
+    /// Whether kube-scheduler runs.
+    pub scheduler: bool,
+    /// Whether kube-controller-manager runs.
+    pub controllers: bool,
+    /// Controllers of it that are left out, because others do their work.
+    pub disabled_controllers: Vec<&'static str>,
+    /// Of the gates of workload-aware scheduling, those that are off as in a release. Without [`GROUPS`] all are.
+    pub disabled_gates: &'static [&'static str],
+    /// How many Nodes are made.
+    pub nodes: usize,
+    /// Admission plugins of upstream's default set that are left out.
+    pub disabled_admission: Vec<&'static str>,
+}
+
+impl Default for ControlPlaneConfig {
+    /// No more than the API, and pods that need no service account (nobody makes one without the controllers).
+    fn default() -> ControlPlaneConfig {
+        ControlPlaneConfig {
+            scheduler: false,
+            controllers: false,
+            disabled_controllers: Vec::new(),
+            disabled_gates: &[],
+            nodes: 0,
+            disabled_admission: vec!["ServiceAccount"],
+        }
+    }
+}
+
+impl ControlPlaneConfig {
+    /// The programs that it needs.
+    pub fn required_programs(&self) -> Vec<&'static str> {
+        let mut programs = vec!["etcd", "kube-apiserver"];
+        programs.extend(self.scheduler.then_some("kube-scheduler"));
+        programs.extend(self.controllers.then_some("kube-controller-manager"));
+        programs
+    }
+}
+
+/// A running control plane. Dropping it kills every program and removes everything they wrote.
+pub struct KubeControlPlane {
+    /// In the order of their start.
+    programs: Vec<ProgramProcess>,
+    folder: ScratchDir,
+    address: String,
+}
+
+impl KubeControlPlane {
+    /// Starts the programs, which must have been built, and returns once the API is ready and the nodes are made.
+    ///
+    /// To be called on a thread that lives as long as the control plane, outside of any runtime.
+    pub fn start(purpose: &str, plan: &ControlPlaneConfig) -> anyhow::Result<KubeControlPlane> {
+        let (etcd, etcd_peer, api) = (free_port()?, free_port()?, free_port()?);
+        let folder = ScratchDir::new(purpose)?;
+        let address = format!("127.0.0.1:{api}");
+        write_secrets(folder.path(), &address)?;
+        let mut control_plane = KubeControlPlane { programs: Vec::new(), folder, address };
+        control_plane.start_program("etcd", &etcd_arguments(control_plane.folder.path(), etcd, etcd_peer))?;
+        control_plane.start_program("kube-apiserver", &api_arguments(control_plane.folder.path(), etcd, api, plan))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(control_plane.wait_until_ready())?;
+        runtime.block_on(async { create_nodes(&control_plane.client().await?, plan.nodes).await })?;
+        if plan.controllers {
+            control_plane
+                .start_program("kube-controller-manager", &controllers_arguments(control_plane.folder.path(), plan)?)?;
+        }
+        if plan.scheduler {
+            control_plane.start_scheduler(plan)?;
+        }
+        Ok(control_plane)
+    }
+
+    /// Starts kube-scheduler now, and returns the port of its health and metrics, which [`TOKEN`] opens.
+    pub fn start_scheduler(&mut self, plan: &ControlPlaneConfig) -> anyhow::Result<u16> {
+        let port = free_port()?;
+        self.start_program("kube-scheduler", &client_arguments(self.folder.path(), plan, port))?;
+        Ok(port)
+    }
+
+    /// Ends the program of this name, if it runs.
+    pub fn stop_program(&mut self, name: &str) {
+        for mut program in self.programs.extract_if(.., |program| program.name == name) {
+            // Both fail only when the process has already ended, which is what is wanted.
+            let _ = program.child.kill();
+            let _ = program.child.wait();
+        }
+    }
+
+    /// `HOST:PORT` of the API.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The way in for somebody who may do everything.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// A new client, with a connection pool of its own, that does not retry by itself.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        let file = Kubeconfig::read_from(self.kubeconfig())?;
+        let mut config = ::kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        config.default_retry = false;
+        config.connect_timeout = Some(Duration::from_secs(5));
+        config.read_timeout = Some(Duration::from_secs(60));
+        Ok(Client::try_from(config)?)
+    }
+
+    /// The process of the program of this name, if it was started.
+    pub fn pid(&self, name: &str) -> Option<u32> {
+        self.programs.iter().find(|program| program.name == name).map(|program| program.child.id())
+    }
+
+    /// An error when a program has ended, with its last words.
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
+        self.programs.iter_mut().try_for_each(ProgramProcess::check_running)
+    }
+
+    fn start_program(&mut self, name: &'static str, arguments: &[String]) -> anyhow::Result<()> {
+        let output = self.folder.path().join(format!("{name}.log"));
+        let file = File::create(&output).with_context(|| output.display().to_string())?;
+        let child = guarded(&build::folder()?.join(name))?
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("starting {name}"))?;
+        self.programs.push(ProgramProcess { name, child, log: output });
+        Ok(())
+    }
+
+    /// Waits until the API answers, and has made the namespace that everything needs.
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(START_TIMEOUT_SECONDS);
+        loop {
+            self.check_running()?;
+            // The API makes its own certificate, which the client trusts; until then there is nothing to trust.
+            let why = match self.client().await {
+                Err(error) => error.to_string(),
+                Ok(client) => match check_ready(&client).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => error.to_string(),
+                },
+            };
+            if Instant::now() > deadline {
+                bail!("kube-apiserver was not ready within {START_TIMEOUT_SECONDS} s: {why}");
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl Drop for KubeControlPlane {
+    fn drop(&mut self) {
+        // The last first, so that none sees another leave and has something to say about it.
+        while let Some(mut program) = self.programs.pop() {
+            // Both fail only when the process has already ended, which is what is wanted.
+            let _ = program.child.kill();
+            let _ = program.child.wait();
+        }
+    }
+}
+
+struct ProgramProcess {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl ProgramProcess {
+    fn check_running(&mut self) -> anyhow::Result<()> {
+        let Some(status) = self.child.try_wait()? else {
+            return Ok(());
+        };
+        bail!("{} ended with {status}:\n{}", self.name, component::tail_of(&self.log))
+    }
+}
+
+async fn check_ready(client: &Client) -> Result<(), ::kube::Error> {
+    request::get(client, "/readyz").await?;
+    request::get(client, "/api/v1/namespaces/default").await.map(drop)
+}
+
+/// A port that nobody listens on now. Somebody may take it before we do; the start then fails and says so.
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// What has to lie there before kube-apiserver starts, and the way in for its clients.
+fn write_secrets(folder: &Path, address: &str) -> anyhow::Result<()> {
+    let pair = rcgen::KeyPair::generate()?;
+    std::fs::write(folder.join("service-account.key"), pair.serialize_pem())?;
+    std::fs::write(folder.join("service-account.pub"), pair.public_key_pem())?;
+    std::fs::write(folder.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "kube", "cluster": {
+            "server": format!("https://{address}"),
+            "certificate-authority": folder.join("apiserver.crt"),
+        }}],
+        "users": [{"name": "admin", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "kube", "context": {"cluster": "kube", "user": "admin"}}],
+        "current-context": "kube",
+    });
+    std::fs::write(folder.join("kubeconfig"), format!("{kubeconfig:#}\n"))?;
+    Ok(())
+}
+
+fn etcd_arguments(folder: &Path, port: u16, peer: u16) -> Vec<String> {
+    let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
+    vec![
+        format!("--data-dir={}", folder.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        "--unsafe-no-fsync=true".to_owned(),
+    ]
+}
+
+fn api_arguments(folder: &Path, etcd: u16, port: u16, plan: &ControlPlaneConfig) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    vec![
+        format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--advertise-address=127.0.0.1".to_owned(),
+        "--endpoint-reconciler-type=none".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", folder.display()),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", file("service-account.pub")),
+        format!("--service-account-signing-key-file={}", file("service-account.key")),
+        format!("--token-auth-file={}", file("tokens.csv")),
+        "--authorization-mode=RBAC".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        format!("--feature-gates={}", gates(plan)),
+        format!("--runtime-config={}", if gates(plan).is_empty() { "" } else { RUNTIME_CONFIG }),
+        format!("--disable-admission-plugins={}", plan.disabled_admission.join(",")),
+        // A benchmark or a thousand cases at once are no reason to make somebody wait.
+        "--enable-priority-and-fairness=false".to_owned(),
+        "--max-requests-inflight=0".to_owned(),
+        "--max-mutating-requests-inflight=0".to_owned(),
+    ]
+}
+
+fn controllers_arguments(folder: &Path, plan: &ControlPlaneConfig) -> anyhow::Result<Vec<String>> {
+    let mut arguments = client_arguments(folder, plan, free_port()?);
+    let left_out: String = plan.disabled_controllers.iter().map(|name| format!(",-{name}")).collect();
+    arguments.push(format!("--service-account-private-key-file={}", folder.join("service-account.key").display()));
+    // Nodes here have no kubelet that would renew their leases.
+    arguments.push(format!("--controllers=*,-node-lifecycle-controller{left_out}"));
+    Ok(arguments)
+}
+
+/// What the programs that only talk to the API have in common. Limits as in upstream's own benchmark.
+fn client_arguments(folder: &Path, plan: &ControlPlaneConfig, port: u16) -> Vec<String> {
+    let kubeconfig = folder.join("kubeconfig").display().to_string();
+    vec![
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--leader-elect=false".to_owned(),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        "--kube-api-qps=5000".to_owned(),
+        "--kube-api-burst=5000".to_owned(),
+        format!("--feature-gates={}", gates(plan)),
+    ]
+}
+
+fn gates(plan: &ControlPlaneConfig) -> String {
+    if plan.disabled_gates.contains(&GENERIC_WORKLOAD) {
+        return String::new();
+    }
+    let on = GATES.iter().filter(|gate| !plan.disabled_gates.contains(gate));
+    on.map(|gate| format!("{gate}=true")).collect::<Vec<String>>().join(",")
+}
+
+/// Nodes that look ready and that pods can be bound to.
+async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
+    let size = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
+    for number in 0..count {
+        let name = format!("node-{number:04}");
+        let node = json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {
+                "capacity": size,
+                "allocatable": size,
+                "conditions": [{"type": "Ready", "status": "True", "reason": "Made", "message": "no kubelet is there"}],
+            },
+        });
+        request::post(client, "/api/v1/nodes", &node).await?;
+        // Admission taints every new node as not ready, whatever its conditions say.
+        let untaint = json!({"spec": {"taints": null}});
+        request::patch(client, &format!("/api/v1/nodes/{name}"), request::PatchKind::Merge, &untaint).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Processes that tests and benchmarks start.
+//!
+//! In: a program and its arguments. Out: a running process with log files, ready, killed when its value is dropped.
+//! Promises: no process outlives the one that started it, even where that one is killed.
+//! Never: shipped.
+
+pub mod guard; // a program that ends with the process that started it
+mod component; // `phalanx scheduler`, `controllers`, `nodes`
+mod folders; // the repository, the cache, scratch folders
+pub mod kubernetes; // the real Kubernetes: its programs built, and run as a control plane
+mod up; // `phalanx up`
+
+use std::process::ExitCode;
+
+pub use component::{SpawnedComponent, resolve_program};
+pub use folders::{ScratchDir, cache_folder, repository_root};
+pub use up::{UpConfig, UpProcess, wait_with_deadline};
+
+/// The `main` of a program that starts processes: the program itself also serves as their guard.
+pub fn main(run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+    match guard::run_if_requested().unwrap_or_else(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
