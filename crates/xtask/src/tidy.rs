@@ -1,5 +1,7 @@
 //! House rules that no compiler checks: layering, module docs, lengths, banned calls, a fresh codemap.
 
+mod type_names; // type names are nouns, each for at most two types
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,8 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
+
+use type_names::TypeNames;
 
 /// The rooms in layer order: a crate uses only crates before its own (dev-dependencies aside).
 const LAYERS: &[&str] = &[
@@ -52,7 +56,7 @@ const BANNED_TEXTS: &[BannedText] = &[
     BannedText {
         text: "SystemTime::now",
         reason: "the time is an argument (api::Clock)",
-        allowed: &["crates/phalanx/", "crates/bench/"],
+        allowed: &["crates/phalanx/"],
         only_in: &[],
     },
     BannedText {
@@ -60,6 +64,7 @@ const BANNED_TEXTS: &[BannedText] = &[
         reason: "the time is an argument (api::Clock)",
         allowed: &[
             "crates/phalanx/",
+            "crates/bench/",
             "crates/conformance/",
             "crates/e2e/",
             "crates/testkit/src/test_cluster/kube_control_plane.rs",
@@ -114,14 +119,16 @@ const BANNED_TEXTS: &[BannedText] = &[
 pub fn run() -> anyhow::Result<()> {
     let root = crate::repository_root()?;
     let mut findings = check_layering(&root)?;
+    let mut types = TypeNames::default();
     for file in tracked_files(&root)? {
         if file.extension().is_some_and(|extension| extension == "rs") {
-            findings.extend(check_rust_file(&root, &file)?);
+            findings.extend(check_rust_file(&root, &file, &mut types)?);
         }
         if file.extension().is_some_and(|extension| extension == "md") {
             findings.extend(dead_links(&root, &file)?);
         }
     }
+    findings.extend(types.findings());
     findings.extend(check_codemap(&root)?);
     if findings.is_empty() {
         println!("tidy: no findings");
@@ -177,7 +184,7 @@ fn crate_folder(package: &Value) -> &str {
     name.strip_prefix("phalanx-").unwrap_or(name)
 }
 
-fn check_rust_file(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
+fn check_rust_file(root: &Path, file: &Path, types: &mut TypeNames) -> anyhow::Result<Vec<String>> {
     let shown = file.to_string_lossy().into_owned();
     let text = fs::read_to_string(root.join(file)).with_context(|| shown.clone())?;
     let is_test = shown.contains("/tests/");
@@ -194,6 +201,7 @@ fn check_rust_file(root: &Path, file: &Path) -> anyhow::Result<Vec<String>> {
         findings.extend(banned_calls(&shown, if is_test { "" } else { code }));
     }
     let parsed = syn::parse_file(&text).with_context(|| format!("{shown} does not parse"))?;
+    types.read(&shown, &parsed);
     let mut functions = FunctionLengths { file: &shown, findings: Vec::new() };
     functions.visit_file(&parsed);
     findings.extend(functions.findings);

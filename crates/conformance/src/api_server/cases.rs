@@ -35,20 +35,20 @@ impl WriteVerb {
 
 /// What the server is asked to make of fields that it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldValidation {
+pub enum UnknownFieldPolicy {
     /// Nothing is said: the server warns.
     Unset,
     Strict,
     Ignore,
 }
 
-impl FieldValidation {
+impl UnknownFieldPolicy {
     /// The query of a write.
     pub fn query(self) -> &'static str {
         match self {
-            FieldValidation::Unset => "",
-            FieldValidation::Strict => "?fieldValidation=Strict",
-            FieldValidation::Ignore => "?fieldValidation=Ignore",
+            UnknownFieldPolicy::Unset => "",
+            UnknownFieldPolicy::Strict => "?fieldValidation=Strict",
+            UnknownFieldPolicy::Ignore => "?fieldValidation=Ignore",
         }
     }
 }
@@ -64,7 +64,7 @@ pub struct ApiCase {
     /// The status that the object is given before the question.
     pub initial_status: Option<usize>,
     pub mutation: Mutation,
-    pub field_validation: FieldValidation,
+    pub field_validation: UnknownFieldPolicy,
 }
 
 /// The class of a case that changes nothing: the real server accepts it, or the corpus is wrong.
@@ -135,7 +135,7 @@ fn cases_for_base(
         field: "metadata.resourceVersion".to_owned(),
         edits: vec![(DocumentPath::root().key("metadata").key("resourceVersion"), None)],
     };
-    all.push(case(WriteVerb::Update, None, &unconditional, FieldValidation::Unset));
+    all.push(case(WriteVerb::Update, None, &unconditional, UnknownFieldPolicy::Unset));
     let ValueType::Object(number) = shape else { return all };
     let Some(field) = table().object(number).field("status").filter(|_| !base.statuses.is_empty()) else { return all };
     let place = DocumentPath::root().key("status");
@@ -143,12 +143,12 @@ fn cases_for_base(
         let plain = (place.clone(), Some(status.clone()));
         for from in &befores {
             let transition = Mutation { class: "transition", field: "status".to_owned(), edits: vec![plain.clone()] };
-            all.push(case(WriteVerb::Status, *from, &transition, FieldValidation::Unset));
+            all.push(case(WriteVerb::Status, *from, &transition, UnknownFieldPolicy::Unset));
             for mut mutation in mutations(&place, field.value_type, status, pool) {
                 mutation.edits.insert(0, plain.clone());
                 // From nothing, and from the status that the mutated one comes from.
                 if from.is_none() || *from == Some(to) {
-                    all.push(case(WriteVerb::Status, *from, &mutation, FieldValidation::Unset));
+                    all.push(case(WriteVerb::Status, *from, &mutation, UnknownFieldPolicy::Unset));
                 }
             }
         }
@@ -157,12 +157,12 @@ fn cases_for_base(
 }
 
 /// Fields that no kind knows, and fields that stand there twice, are judged as the client asks.
-fn field_validations(mutation: &Mutation) -> &'static [FieldValidation] {
+fn field_validations(mutation: &Mutation) -> &'static [UnknownFieldPolicy] {
     match mutation.class {
         "unknown field" | "duplicate field" => {
-            &[FieldValidation::Strict, FieldValidation::Unset, FieldValidation::Ignore]
+            &[UnknownFieldPolicy::Strict, UnknownFieldPolicy::Unset, UnknownFieldPolicy::Ignore]
         }
-        _ => &[FieldValidation::Unset],
+        _ => &[UnknownFieldPolicy::Unset],
     }
 }
 

@@ -12,22 +12,61 @@ const SHARED_NAMES: &[&str] = &["Args", "Config", "Error", "Metrics", "Builder"]
 
 /// Participles that do not end in `ed` or `ing`.
 const IRREGULAR_PARTICIPLES: &[&str] = &[
-    "Bound", "Built", "Chosen", "Done", "Drawn", "Found", "Given", "Gone", "Heard", "Held", "Kept", "Known", "Left",
-    "Lost", "Made", "Meant", "Met", "Said", "Seen", "Sent", "Shown", "Spent", "Stood", "Taken", "Thought", "Told",
-    "Understood", "Worn", "Written",
+    "Bound",
+    "Built",
+    "Chosen",
+    "Done",
+    "Drawn",
+    "Found",
+    "Given",
+    "Gone",
+    "Heard",
+    "Held",
+    "Kept",
+    "Known",
+    "Left",
+    "Lost",
+    "Made",
+    "Meant",
+    "Met",
+    "Said",
+    "Seen",
+    "Sent",
+    "Shown",
+    "Spent",
+    "Stood",
+    "Taken",
+    "Thought",
+    "Told",
+    "Understood",
+    "Worn",
+    "Written",
 ];
 
 /// Adverbs, pronouns and prepositions.
 const OTHER_WORDS: &[&str] = &[
     "About", "After", "Again", "Alone", "Already", "Also", "Apart", "Aside", "Away", "Before", "Below", "Beside",
-    "Between", "Each", "Early", "Else", "Every", "Here", "How", "Later", "Mine", "Never", "Nobody", "None", "Now", "Of",
-    "Often", "Other", "Others", "Ours", "Side", "Since", "Somebody", "Soon", "Still", "That", "Theirs", "Then", "There",
-    "These", "This", "Those", "Together", "Until", "What", "When", "Where", "Which", "Who", "Whoever", "Whose", "Why",
-    "With", "Without", "Yet",
+    "Between", "Each", "Early", "Else", "Every", "Here", "How", "Later", "Mine", "Never", "Nobody", "None", "Now",
+    "Of", "Often", "Other", "Others", "Ours", "Side", "Since", "Somebody", "Soon", "Still", "That", "Theirs", "Then",
+    "There", "These", "This", "Those", "Together", "Until", "What", "When", "Where", "Which", "Who", "Whoever",
+    "Whose", "Why", "With", "Without", "Yet",
 ];
 
 /// Nouns that look like participles.
-const NOUNS: &[&str] = &["Binding", "Building", "Feed", "Mapping", "Ring", "Seed", "Setting", "Speed", "String", "Warning"];
+const NOUNS: &[&str] = &[
+    "Binding",
+    "Building",
+    "Feed",
+    "Mapping",
+    "Ring",
+    "Scheduling",
+    "Seed",
+    "Setting",
+    "Speed",
+    "String",
+    "Training",
+    "Warning",
+];
 
 /// Where types are defined, by name.
 #[derive(Default)]
@@ -111,7 +150,8 @@ mod tests {
 
     #[test]
     fn a_participle_an_adverb_and_a_pronoun_are_no_names_of_types() {
-        for code in ["struct Told;", "enum Waiting {}", "trait Apart {}", "type Who = u8;", "fn f() { struct Asked; }"] {
+        for code in ["struct Told;", "enum Waiting {}", "trait Apart {}", "type Who = u8;", "fn f() { struct Asked; }"]
+        {
             assert_eq!(findings(code).len(), 1, "{code}");
         }
         for code in ["struct Placement;", "struct CachedKind;", "struct Binding;", "struct Seed;"] {
@@ -121,7 +161,8 @@ mod tests {
 
     #[test]
     fn a_name_may_stand_for_two_types_and_not_for_three() {
-        let many = |name: &str, count: usize| (0..count).map(|n| format!("mod m{n} {{ struct {name}; }}")).collect::<String>();
+        let many =
+            |name: &str, count: usize| (0..count).map(|n| format!("mod m{n} {{ struct {name}; }}")).collect::<String>();
         assert!(findings(&many("State", 2)).is_empty());
         assert_eq!(findings(&many("State", 3)), ["type State stands for more than 2 types: a.rs:1, a.rs:1, a.rs:1"]);
         assert!(findings(&many("Config", 9)).is_empty());
