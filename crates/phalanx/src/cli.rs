@@ -1,6 +1,5 @@
 //! Commands and their help.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,8 +8,9 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use nodes::pod_lifecycle::RunTime;
 
+use crate::log::LogArgs;
 use crate::manifest::Problem;
-use crate::{apply, compile, components, config, delete, explain, get, logs, print, run, store_check, up, wait};
+use crate::{apply, compile, components, config, delete, explain, get, log, logs, print, run, store_check, up, wait};
 
 /// Done.
 pub const EXIT_DONE: u8 = 0;
@@ -162,6 +162,8 @@ pub struct RunArgs {
     /// Prints one JSON document instead of the table
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<RunOutputFormat>,
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Options of `phalanx compile`.
@@ -179,21 +181,23 @@ pub enum RunOutputFormat {
     Json,
 }
 
-/// A part says when its server is lost and found; what the client below it thinks of that only repeats it.
-const COMPONENT_LOG_LEVEL: &str = "info,kube_client=off";
+/// A component logs when it loses and regains its server. Messages of its client would only repeat that.
+const COMPONENT_LOG_FILTER: &str = "info,kube_client=off";
+/// A command reports by itself why it cannot reach its server.
+const COMMAND_LOG_FILTER: &str = "error,kube_client=off";
 
 /// Parses the command line, runs the command, returns its exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let (filter, level) = match &cli.command {
-        Command::Up(args) => (args.log.as_deref(), "warn"),
-        Command::Scheduler(args) => (args.component.log.as_deref(), COMPONENT_LOG_LEVEL),
-        Command::Controllers(args) => (args.component.log.as_deref(), COMPONENT_LOG_LEVEL),
-        Command::Nodes(args) => (args.component.log.as_deref(), COMPONENT_LOG_LEVEL),
-        // What keeps a command from its server is said by the command itself.
-        _ => (None, "error,kube_client=off"),
+    let (log_args, default_filter) = match &cli.command {
+        Command::Run(args) => (args.log.clone(), COMMAND_LOG_FILTER),
+        Command::Up(args) => (args.log.clone(), "warn"),
+        Command::Scheduler(args) => (args.component.log.clone(), COMPONENT_LOG_FILTER),
+        Command::Controllers(args) => (args.component.log.clone(), COMPONENT_LOG_FILTER),
+        Command::Nodes(args) => (args.component.log.clone(), COMPONENT_LOG_FILTER),
+        _ => (LogArgs::default(), COMMAND_LOG_FILTER),
     };
-    if let Err(message) = start_log(filter, level) {
+    if let Err(message) = log::start(&log_args, default_filter) {
         eprintln!("error: {message}");
         return ExitCode::from(EXIT_BAD_INPUT);
     }
@@ -261,20 +265,6 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
-}
-
-/// Logs go to standard error; `filter`, else `PHALANX_LOG`, else `level` says which.
-fn start_log(filter: Option<&str>, level: &str) -> Result<(), String> {
-    use tracing_subscriber::EnvFilter;
-    let filter = match filter {
-        Some(text) => EnvFilter::try_new(text).map_err(|error| format!("--log {text}: {error}"))?,
-        None => EnvFilter::try_from_env("PHALANX_LOG").unwrap_or_else(|_| EnvFilter::new(level)),
-    };
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour);
-    // Where standard error is closed, there is no place for complaints about that either.
-    log.log_internal_errors(false).init();
-    Ok(())
 }
 
 #[cfg(test)]

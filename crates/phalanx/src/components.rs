@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use crate::client::{self, ServerEndpoint};
 use crate::command_error::CommandError;
 use crate::config::Configuration;
+use crate::log::LogArgs;
 use crate::up::signals;
 use crate::wall_clock::WallClock;
 use crate::{cli, gates, run};
@@ -77,9 +78,8 @@ pub struct ComponentArgs {
     /// Serves /livez, /readyz, /healthz and /metrics (a scheduler also /queue and /explain) over plain HTTP on this machine; port 0 picks a free one [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics_listen: Option<String>,
-    /// What is logged to standard error, such as debug or runtime=trace [default: PHALANX_LOG, or info]
-    #[arg(long, value_name = "FILTER")]
-    pub log: Option<String>,
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Options of the parts of which only one may work at a time.

@@ -42,6 +42,7 @@ mod command_error; // why a command ended badly
 mod test_cluster; // a cluster for the tests of commands
 mod manifest; // files into documents that know their lines
 mod print; // to standard output and standard error, without panics
+mod log; // the log on standard error, as text or JSON
 mod progress; // where every piece of work stands
 mod ended_jobs; // what ended and was deleted since
 mod obstacles; // what keeps it from ever ending

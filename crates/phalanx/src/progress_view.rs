@@ -1,12 +1,12 @@
 //! Draws progress: bars on a terminal, a line per change elsewhere.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 
 use api::views::PodPhase;
 use console::{Alignment, Term, measure_text_width, pad_str, style, truncate_str};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::print;
 use crate::progress::{GroupPolicy, TrackedWork, WorkState};
 
 /// More bars than this are folded into one line.
@@ -34,7 +34,7 @@ pub struct Bars {
 impl ProgressView {
     /// Bars where standard error is a terminal.
     pub fn new() -> ProgressView {
-        if std::io::stderr().is_terminal() {
+        if print::is_interactive() {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10));
             ProgressView::Bars(Bars { terminal: Term::stderr(), all, bars: Vec::new() })
         } else {
@@ -77,7 +77,7 @@ impl ProgressView {
 
 /// Prints a line on standard error; on a terminal it is broken between words.
 pub fn print_message(line: &str) {
-    if std::io::stderr().is_terminal() {
+    if print::is_interactive() {
         eprintln!("{}", wrap_line(line, Term::stderr().size().1.into()));
     } else {
         eprintln!("{line}");

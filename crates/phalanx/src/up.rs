@@ -16,6 +16,7 @@ use controlplane::{Component, NodeDifferences};
 use nodes::pod_lifecycle::RunTime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::log::LogArgs;
 use crate::up::settings::SettingsError;
 use crate::wall_clock::WallClock;
 use crate::{cli, store_check};
@@ -66,9 +67,8 @@ pub struct UpArgs {
     /// Gets a line of JSON for every request that writes
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
-    /// What is logged to standard error, such as debug or apiserver=trace [default: PHALANX_LOG, or warn]
-    #[arg(long, value_name = "FILTER")]
-    pub log: Option<String>,
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// A part that can be left out.

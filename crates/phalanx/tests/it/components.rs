@@ -11,14 +11,14 @@ use crate::text;
 use crate::up::{JOBS, TIMEOUT, TestDir, UpProcess, eventually, gang, post, terminate};
 
 /// A part as a process, killed when the test forgets it.
-struct ComponentProcess {
+pub struct ComponentProcess {
     child: Child,
-    /// What it writes to standard error.
-    log: String,
+    /// The file that its standard error goes to.
+    pub log: String,
 }
 
 impl ComponentProcess {
-    fn start(dir: &TestDir, name: &str, arguments: &[&str]) -> ComponentProcess {
+    pub fn start(dir: &TestDir, name: &str, arguments: &[&str]) -> ComponentProcess {
         let log = dir.path(&format!("{name}.log"));
         let child = Command::new(env!("CARGO_BIN_EXE_phalanx"))
             .arg(name)
@@ -32,7 +32,7 @@ impl ComponentProcess {
     }
 
     /// The rest of its first line, which begins with `ready`.
-    fn wait_until_ready(&mut self) -> String {
+    pub fn wait_until_ready(&mut self) -> String {
         let mut line = String::new();
         BufReader::new(self.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let rest = line.trim_end().strip_prefix("ready ");
@@ -51,7 +51,7 @@ impl ComponentProcess {
         }
     }
 
-    fn stop(mut self) -> Option<i32> {
+    pub fn stop(mut self) -> Option<i32> {
         terminate(&mut self.child)
     }
 }

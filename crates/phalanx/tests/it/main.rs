@@ -7,6 +7,7 @@ mod components; // its parts as processes of their own
 mod documents; // what users read
 mod run; // work that does not end well
 mod pipes; // readers that go away
+mod log; // what goes to the log, and in which form
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -46,14 +46,22 @@ pub struct UpProcess {
 impl UpProcess {
     /// Starts on a free port and waits for the ready line.
     pub fn start(arguments: &[&str]) -> UpProcess {
-        let mut child = command(arguments).spawn().unwrap();
+        UpProcess::from_child(command(arguments).spawn().unwrap())
+    }
+
+    /// The same, with standard error in a file.
+    pub fn start_with_log(arguments: &[&str], log: &str) -> UpProcess {
+        UpProcess::from_child(command(arguments).stderr(std::fs::File::create(log).unwrap()).spawn().unwrap())
+    }
+
+    fn from_child(mut child: Child) -> UpProcess {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let words: Vec<&str> = line.trim_end().splitn(3, ' ').collect();
         let ["ready", url, kubeconfig] = words[..] else {
             child.kill().unwrap();
             let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said).unwrap());
             panic!("no ready line but {line:?}: {said}");
         };
         UpProcess {
@@ -72,7 +80,7 @@ impl UpProcess {
         terminate(&mut self.child)
     }
 
-    fn kubeconfig(&self) -> Kubeconfig {
+    pub fn kubeconfig(&self) -> Kubeconfig {
         Kubeconfig::read_from(&self.kubeconfig).unwrap()
     }
 
@@ -81,7 +89,7 @@ impl UpProcess {
     }
 
     /// A client without the certificate, with this token where there is one.
-    async fn client_with_token(&self, token: Option<&str>) -> Client {
+    pub async fn client_with_token(&self, token: Option<&str>) -> Client {
         let mut kubeconfig = self.kubeconfig();
         let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
         user.client_certificate_data = None;
@@ -130,7 +138,7 @@ async fn client(kubeconfig: Kubeconfig) -> Client {
     Client::try_from(config).unwrap()
 }
 
-async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
+pub async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
     client.request(http::Request::get(path).body(Vec::new()).unwrap()).await
 }
 

@@ -1,0 +1,138 @@
+//! The log of commands that keep running: JSON when it is requested, and never a secret.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::components::ComponentProcess;
+use crate::up::{JOBS, TestDir, UpProcess, eventually, gang, get, post};
+use crate::{phalanx, text};
+
+const JSON: [&str; 2] = ["--log-format", "json"];
+
+fn parse_lines(log: &str) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    log.lines().map(parse).collect()
+}
+
+#[test]
+fn every_line_of_run_is_json_and_has_the_fields_of_its_spans() {
+    let log = ["--log", "debug", JSON[0], JSON[1]];
+    let output = phalanx(&[&["run", "examples/plain-job.yaml"], &log[..]].concat());
+    assert_eq!(output.status.code(), Some(0));
+    let lines = parse_lines(&text(&output.stderr));
+    for line in &lines {
+        assert!(line["timestamp"].is_string() && line["level"].is_string() && line["target"].is_string(), "{line}");
+        assert!(line["fields"]["message"].is_string(), "{line}");
+    }
+    let message = |line: &Value| line["fields"]["message"].as_str().unwrap().to_owned();
+    assert!(lines.iter().any(|line| message(line).starts_with("1 done in")), "the summary is a line too");
+    let is_decision = |span: &Value| span["name"] == "decision" && span["unit"].is_string();
+    let in_decision = |line: &&Value| line["spans"].as_array().is_some_and(|spans| spans.iter().any(is_decision));
+    assert!(lines.iter().any(|line| in_decision(&line)), "no line of a decision: {lines:#?}");
+    assert!(text(&output.stdout).contains("job/"), "the result is the same as without it");
+}
+
+#[test]
+fn log_format_text_is_the_default_and_others_are_refused() {
+    let output = phalanx(&["run", "examples/plain-job.yaml", "--log-format", "text"]);
+    assert!(text(&output.stderr).lines().last().unwrap().starts_with("1 done in"), "{}", text(&output.stderr));
+    let output = phalanx(&["up", "--log-format", "xml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("possible values: text, json"), "{}", text(&output.stderr));
+    let output = phalanx(&["up", "--listen", "nonsense", JSON[0], JSON[1]]);
+    let lines = parse_lines(&text(&output.stderr));
+    assert_eq!((output.status.code(), &lines[0]["level"]), (Some(2), &Value::from("ERROR")), "{lines:?}");
+}
+
+/// Every text of a kubeconfig and of the data directory that gives rights to its holder.
+fn secrets(dir: &TestDir, kubeconfig: &str) -> Vec<String> {
+    let pki = std::fs::read_dir(dir.path("data/pki")).unwrap();
+    let files = pki.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default());
+    let mut secrets = Vec::new();
+    for file in files {
+        if file.contains("PRIVATE KEY") {
+            secrets.extend(file.lines().filter(|line| !line.starts_with("-----")).map(str::to_owned));
+        } else if !file.contains("-----") {
+            secrets.push(file.trim().to_owned());
+        }
+    }
+    let key = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("client-key-data:")).unwrap();
+    secrets.push(key.trim().trim_matches('"').to_owned());
+    secrets.retain(|secret| secret.len() >= 16);
+    secrets
+}
+
+#[tokio::test]
+async fn no_secret_is_in_the_log_at_trace_level() {
+    let dir = TestDir::new("log-secrets");
+    let log = dir.path("up.log");
+    let arguments = ["--data-dir", &dir.path("data"), "--nodes", "2", "--log", "trace", JSON[0], JSON[1]];
+    let up = UpProcess::start_with_log(&arguments, &log);
+    let kubeconfig = std::fs::read_to_string(&up.kubeconfig).unwrap();
+    let token = std::fs::read_to_string(dir.path("data/pki/token")).unwrap().trim().to_owned();
+    let wrong = "a-token-of-another-cluster-0123456789";
+    let client = up.client_with_token(Some(&token)).await;
+    post(&client, JOBS, gang()).await.unwrap();
+    eventually(&client, &format!("{JOBS}/gang"), |job| job["status"]["succeeded"] == 4).await;
+    get(&up.client().await, JOBS).await.unwrap();
+    get(&up.client_with_token(Some(wrong)).await, JOBS).await.unwrap_err();
+    // A component is a client of ours: its log is searched as well.
+    let mut nodes = nodes_with_token(&dir, &up, &token);
+    nodes.wait_until_ready();
+    let of_nodes = nodes.log.clone();
+    assert_eq!((nodes.stop(), up.stop()), (Some(0), Some(0)));
+
+    let mut secrets = secrets(&dir, &kubeconfig);
+    secrets.push(wrong.to_owned());
+    assert!(secrets.contains(&token) && secrets.len() > 4, "{} secrets", secrets.len());
+    for log in [log, of_nodes] {
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(parse_lines(&log).len() > 100, "trace level has many lines");
+        for secret in &secrets {
+            let line = log.lines().find(|line| line.contains(secret.as_str()));
+            assert!(line.is_none(), "a secret is in the log: {line:?}");
+        }
+    }
+}
+
+/// `phalanx nodes` with the token of the administrator, at trace level.
+fn nodes_with_token(dir: &TestDir, up: &UpProcess, token: &str) -> ComponentProcess {
+    let mut kubeconfig = up.kubeconfig();
+    let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
+    (user.client_certificate_data, user.client_key_data) = (None, None);
+    let file = dir.path("token.kubeconfig");
+    let mut document = serde_json::to_value(&kubeconfig).unwrap();
+    document["users"][0]["user"]["token"] = token.into();
+    std::fs::write(&file, document.to_string()).unwrap();
+    let arguments = ["--kubeconfig", &file, "--nodes", "0", "--log", "trace", JSON[0], JSON[1]];
+    ComponentProcess::start(dir, "nodes", &arguments)
+}
+
+#[tokio::test]
+async fn every_line_of_a_component_is_json() {
+    let dir = TestDir::new("log-json");
+    let up = UpProcess::start(&["--data-dir", &dir.path("data"), "--without", "scheduler,controllers,nodes"]);
+    let kubeconfig = up.kubeconfig.to_str().unwrap();
+    for name in ["scheduler", "controllers", "nodes"] {
+        let mut component = ComponentProcess::start(&dir, name, &["--kubeconfig", kubeconfig, JSON[0], JSON[1]]);
+        component.wait_until_ready();
+        let log = component.log.clone();
+        assert_eq!(component.stop(), Some(0));
+        let lines = parse_lines(&std::fs::read_to_string(log).unwrap());
+        let has = |text: &str| lines.iter().any(|line| line["fields"]["message"].as_str().unwrap().contains(text));
+        assert!(has("connecting to https://") && has("stopping"), "{name}: {lines:#?}");
+    }
+}
+
+#[test]
+fn a_closed_standard_error_does_not_stop_json_logging() {
+    let status = Command::new("sh")
+        .args(["-c", "exec \"$0\" run examples/plain-job.yaml --log trace --log-format json 2>&-"])
+        .arg(env!("CARGO_BIN_EXE_phalanx"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
+}
