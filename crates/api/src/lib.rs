@@ -20,6 +20,6 @@ pub mod cron; // when a CronJob is due
 
 // The shared types, so that a crate that needs rules has one name for both.
 pub use types::{Clock, Gate, Gates, InternedStr, Random, Revision, SmallMap, Timestamp, Uid};
-pub use types::{clock, gates, interned_str, quantity, random, revision, small_map, uid, views};
+pub use types::{clock, gates, interned_str, kinds, quantity, random, revision, small_map, uid, views};
 
 pub use workloadbuilder::field;

@@ -20,53 +20,58 @@ mod workloads;
 #[cfg(test)]
 mod properties; // what holds for every kind
 
-use api::gates::{Gate, Gates};
+use api::gates::Gates;
+use api::kinds::{self, ApiResource};
 
 use crate::request::Propagation;
 use crate::resources::resource::{Resource, Strategy};
 
-/// Every kind, save those that a gate keeps away.
+/// How each kind of the registry is served.
+const RESOURCES: &[fn() -> Resource] = &[
+    namespaces::resource,
+    nodes::resource,
+    pods::resource,
+    events::resource,
+    events::resource_of_events_group,
+    jobs::resource,
+    cron_jobs::resource,
+    leases::resource,
+    pod_disruption_budgets::resource,
+    priority_classes::resource,
+    workloads::resource,
+    pod_groups::resource,
+    composite_pod_groups::resource,
+];
+
+/// The kinds of the registry that are served with these gates. Stored objects of the others stay, and are served again
+/// when their gate is on.
 pub(crate) fn all(gates: &Gates) -> Vec<Resource> {
-    let mut resources = vec![
-        namespaces::resource(),
-        nodes::resource(),
-        pods::resource(),
-        events::resource(),
-        events::resource_of_events_group(),
-        jobs::resource(),
-        cron_jobs::resource(),
-        leases::resource(),
-        pod_disruption_budgets::resource(),
-        priority_classes::resource(),
-    ];
-    // What is stored of them stays, and is there again when the gate is on again.
-    if gates.enabled(Gate::GenericWorkload) {
-        resources.extend([workloads::resource(), pod_groups::resource()]);
-        resources.extend(gates.enabled(Gate::CompositePodGroup).then(composite_pod_groups::resource));
-    }
-    resources
+    let resources: Vec<Resource> = RESOURCES.iter().map(|resource| resource()).collect();
+    let served = kinds::ALL.iter().filter(|kind| kind.is_served(gates));
+    let resource_of = |kind: &&ApiResource| {
+        let resource = resources.iter().find(|resource| (resource.group, resource.plural) == (kind.group, kind.plural));
+        resource.cloned().expect("every kind of the registry has its line in RESOURCES")
+    };
+    served.map(resource_of).collect()
 }
 
-/// The names of a kind: group, versions (the first is that of storage), plural, singular, kind.
-struct KindNames(&'static str, &'static [&'static str], &'static str, &'static str, &'static str);
-
-/// A namespaced kind without subresources, kept in its first version, whose dependents go with it.
-fn base_resource(names: KindNames, strategy: Strategy) -> Resource {
-    let KindNames(group, versions, plural, singular, kind) = names;
+/// A kind without subresources, stored in its first version, whose dependents are deleted with it.
+fn base_resource(kind: &'static ApiResource, strategy: Strategy) -> Resource {
+    let ApiResource { group, plural, .. } = *kind;
     let store_name = if group.is_empty() { plural.to_owned() } else { format!("{group}/{plural}") };
     Resource {
         group,
-        versions,
+        versions: kind.versions,
         conversions: &[],
         storage_group: group,
-        storage_version: versions[0],
+        storage_version: kind.version(),
         storage_version_hash: "",
         plural,
-        singular,
-        kind,
-        short_names: &[],
-        categories: &[],
-        namespaced: true,
+        singular: kind.singular,
+        kind: kind.kind,
+        short_names: kind.short_names,
+        categories: kind.categories,
+        namespaced: kind.namespaced,
         subresources: &[],
         propagation: Propagation::Background,
         unconditional_update: true,
@@ -76,5 +81,20 @@ fn base_resource(names: KindNames, strategy: Strategy) -> Resource {
         expires: false,
         strategy,
         store_name: store_name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_the_registry_is_served_as_the_registry_says() {
+        let served = all(&Gates::default());
+        assert_eq!(RESOURCES.len(), kinds::ALL.len());
+        for (resource, kind) in served.iter().zip(kinds::ALL.iter().filter(|kind| kind.is_served(&Gates::default()))) {
+            assert_eq!(resource.kind, kind.kind);
+            assert!(resource.served_versions().eq(kind.served_versions()), "{}", kind.kind);
+        }
     }
 }

@@ -11,7 +11,7 @@ pub mod decide; // what is to be done about one object
 pub mod graph; // who owns whom
 mod execute; // does what was decided
 
-use api::views::{ResourceRef, View};
+use api::views::View;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -32,7 +32,6 @@ pub struct GcContext {
 
 /// One kind, reduced to what ownership needs.
 struct WatchedKind {
-    resource: ResourceRef,
     synced: BoxFuture<'static, ()>,
     changes: BoxStream<'static, ObjectChange>,
 }
@@ -60,7 +59,7 @@ impl GcContext {
             Some((ObjectChange { old: change.old.map(GraphObject::of), new: change.new.map(GraphObject::of) }, cursor))
         });
         let synced = Box::pin(async move { awaited.wait_for_sync().await });
-        self.kinds.push(WatchedKind { resource: V::RESOURCE, synced, changes: changes.boxed() });
+        self.kinds.push(WatchedKind { synced, changes: changes.boxed() });
         self
     }
 }

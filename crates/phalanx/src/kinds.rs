@@ -1,6 +1,7 @@
 //! Which kinds a server has, and what people call them.
 
 use api::conversion::current_api_version;
+use api::kinds as registry;
 use futures::future::join_all;
 use kube::{Client, Error};
 use runtime::is_not_found;
@@ -112,36 +113,18 @@ impl ServedKinds {
 
     /// The kinds that Phalanx serves.
     pub fn built_in() -> ServedKinds {
-        let kind = |group: &str, version: &str, kind: &str, plural: &str, short: &str, namespaced: bool| ServedKind {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-            singular: kind.to_lowercase(),
-            short_names: short.split_whitespace().map(str::to_owned).collect(),
-            namespaced,
-        };
-        ServedKinds(vec![
-            kind("", "v1", "Namespace", "namespaces", "ns", false),
-            kind("", "v1", "Node", "nodes", "no", false),
-            kind("", "v1", "Pod", "pods", "po", true),
-            kind("", "v1", "Event", "events", "ev", true),
-            kind("events.k8s.io", "v1", "Event", "events", "ev", true),
-            kind("batch", "v1", "Job", "jobs", "", true),
-            kind("batch", "v1", "CronJob", "cronjobs", "cj", true),
-            kind("coordination.k8s.io", "v1", "Lease", "leases", "", true),
-            kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", true),
-            kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "pc", false),
-            kind("scheduling.k8s.io", "v1beta1", "Workload", "workloads", "", true),
-            kind("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", "", true),
-            kind("scheduling.k8s.io", "v1alpha3", "Workload", "workloads", "", true),
-            kind("scheduling.k8s.io", "v1alpha3", "PodGroup", "podgroups", "", true),
-            kind("scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups", "", true),
-            kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", "", true),
-            kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", "", true),
-            kind("scheduling.k8s.io", "v1alpha1", "Workload", "workloads", "", true),
-            kind("scheduling.k8s.io", "v1alpha1", "PodGroup", "podgroups", "", true),
-        ])
+        let served = registry::ALL.iter().flat_map(|resource| {
+            resource.served_versions().map(|version| ServedKind {
+                group: resource.group.to_owned(),
+                version: version.to_owned(),
+                kind: resource.kind.to_owned(),
+                plural: resource.plural.to_owned(),
+                singular: resource.singular.to_owned(),
+                short_names: resource.short_names.iter().map(|name| (*name).to_owned()).collect(),
+                namespaced: resource.namespaced,
+            })
+        });
+        ServedKinds(served.collect())
     }
 
     /// The kind that people call `name`.

@@ -9,7 +9,7 @@ use kube::{Client, Error};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use types::Random;
-use types::views::ResourceRef;
+use types::kinds::ApiResource;
 
 use crate::backoff::Backoff;
 use crate::discovery::{self, ApiGroup, ApiResourceList, GroupVersion};
@@ -40,7 +40,7 @@ pub enum ServedKinds {
 
 impl ServedKinds {
     /// Whether `resource` is served in the version that our own code speaks.
-    pub fn has(&self, resource: &ResourceRef) -> bool {
+    pub fn has(&self, resource: &ApiResource) -> bool {
         match self {
             ServedKinds::Everything => true,
             ServedKinds::Listed(kinds) => kinds.contains(&(resource.api_version(), resource.kind.to_owned())),
@@ -75,7 +75,7 @@ impl Capabilities {
     }
 
     /// Whether the server has `resource`; one that has not been asked yet has nothing.
-    pub fn serves(&self, resource: &ResourceRef) -> bool {
+    pub fn serves(&self, resource: &ApiResource) -> bool {
         self.served_kinds.borrow().as_ref().is_some_and(|served| served.has(resource))
     }
 

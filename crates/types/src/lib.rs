@@ -6,6 +6,7 @@
 //! Never: validation, defaults, I/O, async, a clock or randomness of its own.
 
 pub mod views; // the fields of each kind that our code reads; read this first
+pub mod kinds; // the registry of kinds
 pub mod gates; // which features are on
 pub mod requests; // the resources that a pod requests
 pub mod quantity; // amounts of resources

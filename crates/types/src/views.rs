@@ -19,7 +19,7 @@ pub use cron_job::{
     ActiveJobView, CronJobSpecView, CronJobStatusView, CronJobView, JobTemplateMetaView, JobTemplateView,
 };
 pub use job::{JobSpecView, JobStatusView, JobView, PodTemplateView, UncountedPodsView, WorkloadRefView};
-pub use meta::{Condition, Index, MetaView, ObjectKey, OwnerRef, ResourceRef, View};
+pub use meta::{Condition, Index, MetaView, ObjectKey, OwnerRef, View};
 pub use namespace::{NamespaceSpecView, NamespaceStatusView, NamespaceView};
 pub use node::{ImageView, NodeSpecView, NodeStatusView, NodeView};
 pub use pod::{
@@ -33,18 +33,9 @@ pub use workload::WorkloadView;
 
 /// Implements [`View`] in this crate, so that decoding is compiled once, here, and not in every crate that uses it.
 macro_rules! view {
-    (
-        $view:ty, $group:literal, $version:literal, $kind:literal, $plural:literal, namespaced: $namespaced:literal
-        $(, strip: $strip:expr)?
-    ) => {
+    ($view:ty, $resource:expr $(, strip: $strip:expr)?) => {
         impl $crate::views::View for $view {
-            const RESOURCE: $crate::views::ResourceRef = $crate::views::ResourceRef {
-                group: $group,
-                version: $version,
-                kind: $kind,
-                plural: $plural,
-                namespaced: $namespaced,
-            };
+            const RESOURCE: &'static $crate::kinds::ApiResource = $resource;
 
             fn meta(&self) -> &$crate::views::MetaView {
                 &self.metadata

@@ -1,5 +1,6 @@
 //! CompositePodGroups: groups of groups. Served in `v1alpha3` alone.
 
+use api::kinds;
 use api::scheduling::validation::composite_pod_group::{self, has_workload_ref};
 use api::scheduling::validation::with_transition_times;
 use api::scheduling::{defaults, prepare};
@@ -41,15 +42,6 @@ pub(super) fn resource() -> Resource {
         storage_version_hash: "L+dT284DGFE=",
         subresources: &[Subresource::Status],
         unconditional_update: false,
-        ..super::base_resource(
-            super::KindNames(
-                "scheduling.k8s.io",
-                &["v1alpha3"],
-                "compositepodgroups",
-                "compositepodgroup",
-                "CompositePodGroup",
-            ),
-            strategy,
-        )
+        ..super::base_resource(kinds::COMPOSITE_POD_GROUP, strategy)
     }
 }

@@ -3,6 +3,7 @@
 use api::batch::cron_job::validation;
 use api::batch::{cron_job, workload_ref};
 use api::conversion;
+use api::kinds;
 
 use super::jobs::name_warning;
 use crate::read::table;
@@ -36,12 +37,10 @@ pub(super) fn resource() -> Resource {
         ..Strategy::PLAIN
     };
     Resource {
-        categories: &["all"],
         storage_version_hash: "sd5LIXh4Fjs=",
-        short_names: &["cj"],
         subresources: &[Subresource::Status],
         counts_generation: true,
-        ..super::base_resource(super::KindNames("batch", &["v1"], "cronjobs", "cronjob", "CronJob"), strategy)
+        ..super::base_resource(kinds::CRON_JOB, strategy)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use api::conversion;
 use api::core::{defaults, validation};
+use api::kinds;
 
 use crate::read::table;
 use crate::resources::object::ApiObject;
@@ -19,12 +20,7 @@ const STRATEGY: Strategy = Strategy {
 
 /// Events of the core group, as they are kept.
 pub(super) fn resource() -> Resource {
-    Resource {
-        storage_version_hash: "r2yiGXH7wu8=",
-        short_names: &["ev"],
-        expires: true,
-        ..super::base_resource(super::KindNames("", &["v1"], "events", "event", "Event"), STRATEGY)
-    }
+    Resource { storage_version_hash: "r2yiGXH7wu8=", expires: true, ..super::base_resource(kinds::EVENT, STRATEGY) }
 }
 
 /// The same Events in `events.k8s.io`, where writes have stricter rules.
@@ -39,8 +35,8 @@ pub(super) fn resource_of_events_group() -> Resource {
         ..STRATEGY
     };
     Resource {
-        group: "events.k8s.io",
-        versions: &[],
+        group: kinds::EVENTS_GROUP_EVENT.group,
+        versions: kinds::EVENTS_GROUP_EVENT.versions,
         conversions: conversion::EVENT_CONVERSIONS,
         strategy,
         ..resource()

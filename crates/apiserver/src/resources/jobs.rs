@@ -2,6 +2,7 @@
 
 use api::batch::{defaults, prepare, validation, workload_ref};
 use api::conversion;
+use api::kinds;
 use api::metadata::names;
 
 use crate::read::table;
@@ -38,12 +39,11 @@ pub(super) fn resource() -> Resource {
         ..Strategy::PLAIN
     };
     Resource {
-        categories: &["all"],
         storage_version_hash: "mudhfqk/qZY=",
         subresources: &[Subresource::Status],
         propagation: Propagation::Orphan,
         counts_generation: true,
-        ..super::base_resource(super::KindNames("batch", &["v1"], "jobs", "job", "Job"), strategy)
+        ..super::base_resource(kinds::JOB, strategy)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Leases: which of several alike processes does the work.
 
 use api::coordination;
+use api::kinds;
 
 use crate::read::table;
 use crate::resources::resource::{Resource, Strategy};
@@ -18,6 +19,6 @@ pub(super) fn resource() -> Resource {
         storage_version_hash: "gqkMMb/YqFM=",
         // A lease is written by many at once: nobody may write over what he has not seen.
         unconditional_update: false,
-        ..super::base_resource(super::KindNames("coordination.k8s.io", &["v1"], "leases", "lease", "Lease"), strategy)
+        ..super::base_resource(kinds::LEASE, strategy)
     }
 }

@@ -1,6 +1,7 @@
 //! Namespaces. One that is being deleted stays until what lives in it is gone; `spec.finalizers` holds it so long.
 
 use api::core::{defaults, validation};
+use api::kinds;
 use serde_json::{Value, json};
 
 use crate::read::table;
@@ -38,11 +39,9 @@ pub(super) fn resource() -> Resource {
     Resource {
         storage_version_hash: "Q3oi5N2YM8M=",
         deletes_collections: false,
-        short_names: &["ns"],
-        namespaced: false,
         subresources: &[Subresource::Status, Subresource::Finalize],
         returns_deleted: true,
-        ..super::base_resource(super::KindNames("", &["v1"], "namespaces", "namespace", "Namespace"), strategy)
+        ..super::base_resource(kinds::NAMESPACE, strategy)
     }
 }
 

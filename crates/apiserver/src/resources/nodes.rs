@@ -1,6 +1,7 @@
 //! Nodes. A kubelet registers itself together with its status, so a new node keeps it.
 
 use api::core::{defaults, validation};
+use api::kinds;
 use serde_json::Value;
 
 use crate::read::table;
@@ -24,9 +25,7 @@ pub(super) fn resource() -> Resource {
     };
     Resource {
         storage_version_hash: "XwShjMxG9Fs=",
-        short_names: &["no"],
-        namespaced: false,
         subresources: &[Subresource::Status],
-        ..super::base_resource(super::KindNames("", &["v1"], "nodes", "node", "Node"), strategy)
+        ..super::base_resource(kinds::NODE, strategy)
     }
 }

@@ -1,5 +1,6 @@
 //! Pod disruption budgets: how many pods of a set must stay when pods are evicted.
 
+use api::kinds;
 use api::policy;
 use api::scheduling::validation::with_transition_times;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -23,13 +24,10 @@ pub(super) fn resource() -> Resource {
         table: table::pod_disruption_budgets::TABLE,
         ..Strategy::PLAIN
     };
-    let names =
-        super::KindNames("policy", &["v1"], "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget");
     Resource {
-        short_names: &["pdb"],
         subresources: &[Subresource::Status],
         unconditional_update: false,
         counts_generation: true,
-        ..super::base_resource(names, strategy)
+        ..super::base_resource(kinds::POD_DISRUPTION_BUDGET, strategy)
     }
 }

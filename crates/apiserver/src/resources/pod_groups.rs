@@ -1,6 +1,7 @@
 //! PodGroups.
 
 use api::conversion;
+use api::kinds;
 use api::scheduling::validation::{pod_group, with_transition_times};
 use api::scheduling::{defaults, prepare};
 use k8s_openapi::api::scheduling::v1beta1::PodGroup;
@@ -33,9 +34,6 @@ pub(super) fn resource() -> Resource {
         storage_version_hash: "QjOl2H5qPs0=",
         subresources: &[Subresource::Status],
         unconditional_update: false,
-        ..super::base_resource(
-            super::KindNames("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "podgroups", "podgroup", "PodGroup"),
-            strategy,
-        )
+        ..super::base_resource(kinds::POD_GROUP, strategy)
     }
 }

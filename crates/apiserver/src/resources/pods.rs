@@ -2,6 +2,7 @@
 
 use api::conversion;
 use api::core::{defaults, prepare, validation};
+use api::kinds;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -53,13 +54,11 @@ pub(super) fn resource() -> Resource {
         ..Strategy::PLAIN
     };
     Resource {
-        categories: &["all"],
         storage_version_hash: "xPOwRZ+Yhw8=",
-        short_names: &["po"],
         subresources: &[Subresource::Status, Subresource::Binding, Subresource::Eviction],
         counts_generation: true,
         returns_deleted: true,
-        ..super::base_resource(super::KindNames("", &["v1"], "pods", "pod", "Pod"), strategy)
+        ..super::base_resource(kinds::POD, strategy)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Priority classes.
 
+use api::kinds;
 use api::scheduling::defaults;
 use api::scheduling::validation::priority_class;
 use serde_json::Value;
@@ -22,12 +23,7 @@ pub(super) fn resource() -> Resource {
     };
     Resource {
         storage_version_hash: "1QwjyaZjj3Y=",
-        short_names: &["pc"],
-        namespaced: false,
         counts_generation: true,
-        ..super::base_resource(
-            super::KindNames("scheduling.k8s.io", &["v1"], "priorityclasses", "priorityclass", "PriorityClass"),
-            strategy,
-        )
+        ..super::base_resource(kinds::PRIORITY_CLASS, strategy)
     }
 }

@@ -1,6 +1,7 @@
 //! Workloads: what a controller wants its groups to look like. They have no status.
 
 use api::conversion;
+use api::kinds;
 use api::scheduling::prepare;
 use api::scheduling::validation::workload;
 
@@ -21,9 +22,6 @@ pub(super) fn resource() -> Resource {
         conversions: conversion::WORKLOAD_CONVERSIONS,
         storage_version_hash: "Fgcxusx6IUo=",
         unconditional_update: false,
-        ..super::base_resource(
-            super::KindNames("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "workloads", "workload", "Workload"),
-            strategy,
-        )
+        ..super::base_resource(kinds::WORKLOAD, strategy)
     }
 }

@@ -1,6 +1,7 @@
 //! Does what was decided about one object.
 
-use api::views::{ObjectKey, OwnerRef, ResourceRef};
+use api::kinds::ApiResource;
+use api::views::{ObjectKey, OwnerRef};
 use kube::{Client, Error};
 use runtime::discovery::is_path_segment;
 use runtime::request::{delete, patch, read_meta};
@@ -36,7 +37,7 @@ pub async fn remove_finalizer(client: &Client, object: &GraphObject, finalizer: 
 /// Asks the server how an owner stands that no cache knows. Nothing can be called what would lead to another request.
 pub async fn look_up_owner(
     client: &Client,
-    resource: &ResourceRef,
+    resource: &ApiResource,
     owner: &OwnerRef,
     namespace: &str,
 ) -> Result<OwnerState, Error> {

@@ -6,7 +6,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use api::Uid;
-use api::views::{MetaView, OwnerRef, ResourceRef, View};
+use api::kinds::ApiResource;
+use api::views::{MetaView, OwnerRef, View};
 
 /// On an owner: its dependents go first.
 pub const FOREGROUND: &str = "foregroundDeletion";
@@ -23,12 +24,12 @@ pub struct GraphObject(Arc<dyn OwnershipView>);
 
 /// What is asked of a view of any kind.
 trait OwnershipView: Send + Sync {
-    fn resource(&self) -> ResourceRef;
+    fn resource(&self) -> &'static ApiResource;
     fn metadata(&self) -> &MetaView;
 }
 
 impl<V: View> OwnershipView for V {
-    fn resource(&self) -> ResourceRef {
+    fn resource(&self) -> &'static ApiResource {
         V::RESOURCE
     }
 
@@ -44,7 +45,7 @@ impl GraphObject {
     }
 
     /// Its kind.
-    pub fn resource(&self) -> ResourceRef {
+    pub fn resource(&self) -> &'static ApiResource {
         self.0.resource()
     }
 

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use api::views::{
-    CompositePodGroupView, JobView, NodeView, OwnerRef, PodGroupView, PodView, ResourceRef, View, WorkloadView,
-};
+use api::kinds::{self, ApiResource};
+use api::views::OwnerRef;
 use futures::future::{join, join_all};
 use futures::stream::{self, StreamExt};
 use kube::{Client, Error};
@@ -21,23 +20,10 @@ use super::{GcContext, WatchedKind};
 const WORKERS: usize = 20;
 const RETRY: Backoff = Backoff { initial: Duration::from_millis(100), max: Duration::from_secs(60) };
 
-/// Owners we can ask the server for although we may hold no cache of their kind.
-const OWNER_RESOURCES: [ResourceRef; 8] = [
-    PodView::RESOURCE,
-    NodeView::RESOURCE,
-    JobView::RESOURCE,
-    WorkloadView::RESOURCE,
-    PodGroupView::RESOURCE,
-    ResourceRef { group: "batch", version: "v1", kind: "CronJob", plural: "cronjobs", namespaced: true },
-    ResourceRef { group: "", version: "v1", kind: "Namespace", plural: "namespaces", namespaced: false },
-    CompositePodGroupView::RESOURCE,
-];
-
 struct Collector {
     client: Client,
     graph: Mutex<Graph>,
     queue: WorkQueue<String>,
-    resources: Vec<ResourceRef>,
 }
 
 /// Runs the garbage collector for ever.
@@ -45,9 +31,8 @@ pub async fn run(ctx: GcContext) {
     let GcContext { client, mut kinds, metrics } = ctx;
     // An owner whose kind is still being listed would be asked for in vain.
     join_all(kinds.iter_mut().map(|kind| &mut kind.synced)).await;
-    let resources = kinds.iter().map(|kind| kind.resource).chain(OWNER_RESOURCES).collect();
     let queue = WorkQueue::with_metrics(RETRY, metrics.queue("garbage_collector_attempt_to_delete"));
-    let collector = Collector { client, graph: Mutex::new(Graph::default()), queue, resources };
+    let collector = Collector { client, graph: Mutex::new(Graph::default()), queue };
     join(collector.watch(kinds), collector.work()).await;
 }
 
@@ -108,7 +93,7 @@ impl Collector {
         asked: &mut BTreeMap<String, OwnerState>,
     ) -> Result<(), Error> {
         for owner in owners {
-            let state = match self.resource_of(&owner) {
+            let state = match resource_of(&owner) {
                 Some(resource) => look_up_owner(&self.client, resource, &owner, &object.meta().namespace).await?,
                 None => {
                     let (kind, api_version) = (&owner.kind, &owner.api_version);
@@ -134,13 +119,14 @@ impl Collector {
         Ok(())
     }
 
-    fn resource_of(&self, owner: &OwnerRef) -> Option<&ResourceRef> {
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        self.resources.iter().find(|resource| resource.group == group && resource.kind == owner.kind)
-    }
-
     // Held for the time of a look or a change, never across an await.
     fn graph(&self) -> MutexGuard<'_, Graph> {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The kind of an owner, if it is one that we serve.
+fn resource_of(owner: &OwnerRef) -> Option<&'static ApiResource> {
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    kinds::ALL.iter().copied().find(|resource| resource.group == group && resource.kind == owner.kind)
 }

@@ -106,7 +106,7 @@ pub fn observe(ctx: &JobContext, owners: &OwnerCache, key: &ObjectKey, uid: &str
         _ => !group.metadata.is_deleting() && belongs_to(&group.metadata, JobView::RESOURCE.kind, uid),
     });
     let serves_groups =
-        ctx.capabilities.serves(&WorkloadView::RESOURCE) && ctx.capabilities.serves(&PodGroupView::RESOURCE);
+        ctx.capabilities.serves(WorkloadView::RESOURCE) && ctx.capabilities.serves(PodGroupView::RESOURCE);
     let named_group = job.spec.template.scheduling_group.as_ref();
     let named_group = named_group.and_then(|name| ctx.pod_groups.get(&ObjectKey::new(&key.namespace, name)));
     let namespace = ctx.namespaces.get(&ObjectKey::new("", &key.namespace));

@@ -72,7 +72,7 @@ async fn requeue_on_clock_change(queue: &WorkQueue<WorkKey>, ctx: &JobContext) {
 /// A server that comes to have other kinds may have what a Job waits for.
 async fn requeue_on_new_kinds(mut capabilities: Capabilities, queue: &WorkQueue<WorkKey>, ctx: &JobContext) {
     loop {
-        if !capabilities.serves(&WorkloadView::RESOURCE) || !capabilities.serves(&PodGroupView::RESOURCE) {
+        if !capabilities.serves(WorkloadView::RESOURCE) || !capabilities.serves(PodGroupView::RESOURCE) {
             tracing::warn!(
                 "the API server does not serve Workload and PodGroup in scheduling.k8s.io/v1beta1: Jobs that ask for a \
                  group wait, others get plain pods"

@@ -28,11 +28,11 @@ async fn a_server_has_the_kinds_that_its_discovery_lists() {
     server.reply(200, GROUP);
     server.reply(200, KINDS);
     let mut capabilities = capabilities(&server, &Reachability::default());
-    assert!(!capabilities.serves(&WorkloadView::RESOURCE), "nobody has asked");
+    assert!(!capabilities.serves(WorkloadView::RESOURCE), "nobody has asked");
     timeout(Duration::from_secs(5), capabilities.wait_until_known()).await.expect("tried again");
-    assert!(capabilities.serves(&WorkloadView::RESOURCE));
-    assert!(!capabilities.serves(&PodGroupView::RESOURCE), "a subresource is no kind");
-    assert!(Capabilities::everything().serves(&PodGroupView::RESOURCE));
+    assert!(capabilities.serves(WorkloadView::RESOURCE));
+    assert!(!capabilities.serves(PodGroupView::RESOURCE), "a subresource is no kind");
+    assert!(Capabilities::everything().serves(PodGroupView::RESOURCE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,7 +43,7 @@ async fn a_server_that_was_changed_is_asked_again() {
     server.reply(200, KINDS);
     let mut capabilities = capabilities(&server, &Reachability::default());
     capabilities.wait_until_known().await;
-    assert!(!capabilities.serves(&WorkloadView::RESOURCE), "the whole group is missing");
+    assert!(!capabilities.serves(WorkloadView::RESOURCE), "the whole group is missing");
     timeout(Duration::from_secs(120), capabilities.wait_for_change()).await.expect("asked again");
-    assert!(capabilities.serves(&WorkloadView::RESOURCE));
+    assert!(capabilities.serves(WorkloadView::RESOURCE));
 }

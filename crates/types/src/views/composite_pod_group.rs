@@ -6,6 +6,7 @@ use k8s_openapi::api::scheduling::v1alpha3::{
 use serde::Deserialize;
 
 use super::meta::{Index, MetaView};
+use crate::kinds;
 use crate::views::view;
 
 /// A group of groups.
@@ -18,14 +19,7 @@ pub struct CompositePodGroupView {
     pub spec: CompositePodGroupSpecView,
 }
 
-view!(
-    CompositePodGroupView,
-    "scheduling.k8s.io",
-    "v1alpha3",
-    "CompositePodGroup",
-    "compositepodgroups",
-    namespaced: true
-);
+view!(CompositePodGroupView, kinds::COMPOSITE_POD_GROUP);
 
 impl CompositePodGroupView {
     /// Whether the groups below it have to be placed together, or in one domain.

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::meta::MetaView;
+use crate::kinds;
 use crate::small_map::SmallMap;
 use crate::views::view;
 
@@ -20,7 +21,7 @@ pub struct CronJobView {
     pub status: CronJobStatusView,
 }
 
-view!(CronJobView, "batch", "v1", "CronJob", "cronjobs", namespaced: true);
+view!(CronJobView, kinds::CRON_JOB);
 
 /// `cronJob.spec`.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::meta::{Condition, Index, MetaView, tight};
+use crate::kinds;
 use crate::small_map::SmallMap;
 use crate::views::view;
 
@@ -22,7 +23,7 @@ pub struct JobView {
     pub status: JobStatusView,
 }
 
-view!(JobView, "batch", "v1", "Job", "jobs", namespaced: true, strip: JobView::strip_finished);
+view!(JobView, kinds::JOB, strip: JobView::strip_finished);
 
 impl JobView {
     /// Jobs by the uid of the owner that manages them.

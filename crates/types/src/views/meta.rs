@@ -5,13 +5,14 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
+use crate::kinds::ApiResource;
 use crate::revision::Revision;
 use crate::small_map::SmallMap;
 
 /// A kind as a cache sees it.
 pub trait View: Send + Sync + fmt::Debug + Sized + 'static {
-    /// Where the kind is served.
-    const RESOURCE: ResourceRef;
+    /// The kind, from the registry.
+    const RESOURCE: &'static ApiResource;
 
     /// The object's metadata.
     fn meta(&self) -> &MetaView;
@@ -22,49 +23,6 @@ pub trait View: Send + Sync + fmt::Debug + Sized + 'static {
     /// Lets go of what no control loop reads of an object in this state. Caches hold objects so: most objects of a
     /// cluster have ended, and only those that have not are looked at closely.
     fn strip(&mut self) {}
-}
-
-/// Names a resource on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceRef {
-    /// API group; empty for the core group.
-    pub group: &'static str,
-    /// The version our own code reads and writes.
-    pub version: &'static str,
-    /// Kind, as in `kind: Pod`.
-    pub kind: &'static str,
-    /// Plural, as in the path.
-    pub plural: &'static str,
-    /// Whether objects live in a namespace.
-    pub namespaced: bool,
-}
-
-impl ResourceRef {
-    /// `apiVersion` of its objects: `v1` or `group/version`.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
-    }
-
-    /// The collection's path over all namespaces.
-    pub fn path(&self) -> String {
-        self.collection_path("")
-    }
-
-    /// The collection's path in `namespace`, which cluster-scoped kinds leave out; the empty one stands for all.
-    pub fn collection_path(&self, namespace: &str) -> String {
-        let ResourceRef { group, version, plural, .. } = self;
-        let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
-        if !self.namespaced || namespace.is_empty() {
-            format!("{root}/{version}/{plural}")
-        } else {
-            format!("{root}/{version}/namespaces/{namespace}/{plural}")
-        }
-    }
-
-    /// The path of one object.
-    pub fn object_path(&self, key: &ObjectKey) -> String {
-        format!("{}/{}", self.collection_path(&key.namespace), key.name)
-    }
 }
 
 /// Namespace and name; the namespace is empty for cluster-scoped kinds. Orders as the API lists: namespace, then name.
@@ -223,23 +181,5 @@ impl<V> Copy for Index<V> {}
 impl<V> fmt::Debug for Index<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Index({})", self.name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{ObjectKey, View};
-    use crate::views::{NodeView, PodGroupView, PodView};
-
-    #[test]
-    fn paths_are_those_of_the_kubernetes_api() {
-        let key = ObjectKey::new("training", "x1");
-        assert_eq!(PodView::RESOURCE.object_path(&key), "/api/v1/namespaces/training/pods/x1");
-        assert_eq!(
-            PodGroupView::RESOURCE.object_path(&key),
-            "/apis/scheduling.k8s.io/v1beta1/namespaces/training/podgroups/x1"
-        );
-        assert_eq!(NodeView::RESOURCE.object_path(&ObjectKey::new("", "n1")), "/api/v1/nodes/n1");
-        assert_eq!(PodView::RESOURCE.path(), "/api/v1/pods");
     }
 }

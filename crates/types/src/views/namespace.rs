@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::meta::{Condition, MetaView};
+use crate::kinds;
 use crate::views::view;
 
 /// A namespace.
@@ -17,7 +18,7 @@ pub struct NamespaceView {
     pub status: NamespaceStatusView,
 }
 
-view!(NamespaceView, "", "v1", "Namespace", "namespaces", namespaced: false);
+view!(NamespaceView, kinds::NAMESPACE);
 
 /// `namespace.spec`.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Taint;
 use serde::Deserialize;
 
 use super::meta::{Condition, MetaView, tight};
+use crate::kinds;
 use crate::quantity::Quantity;
 use crate::small_map::SmallMap;
 use crate::views::view;
@@ -20,7 +21,7 @@ pub struct NodeView {
     pub status: NodeStatusView,
 }
 
-view!(NodeView, "", "v1", "Node", "nodes", namespaced: false);
+view!(NodeView, kinds::NODE);
 
 /// `node.spec`.
 #[derive(Clone, Debug, Default, Deserialize)]

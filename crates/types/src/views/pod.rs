@@ -7,6 +7,7 @@ use serde::de::IgnoredAny;
 
 use super::meta::{Condition, Index, MetaView, OwnerRef, tight};
 use crate::interned_str::InternedStr;
+use crate::kinds;
 use crate::quantity::Quantity;
 use crate::small_map::SmallMap;
 use crate::views::view;
@@ -26,7 +27,7 @@ pub struct PodView {
     pub status: PodStatusView,
 }
 
-view!(PodView, "", "v1", "Pod", "pods", namespaced: true, strip: PodView::strip_finished);
+view!(PodView, kinds::POD, strip: PodView::strip_finished);
 
 impl PodView {
     /// Reason of the condition `DisruptionTarget` on a pod that our scheduler takes away so that others, or its own gang as

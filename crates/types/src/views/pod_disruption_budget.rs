@@ -7,6 +7,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudgetSpec;
 use serde::Deserialize;
 
 use super::meta::{Condition, Index, MetaView};
+use crate::kinds;
 use crate::views::view;
 
 /// A budget.
@@ -21,7 +22,7 @@ pub struct PodDisruptionBudgetView {
     pub status: PodDisruptionBudgetStatusView,
 }
 
-view!(PodDisruptionBudgetView, "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced: true);
+view!(PodDisruptionBudgetView, kinds::POD_DISRUPTION_BUDGET);
 
 impl PodDisruptionBudgetView {
     /// Budgets by their namespace.

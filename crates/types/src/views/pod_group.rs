@@ -6,6 +6,7 @@ use k8s_openapi::api::scheduling::v1beta1::{
 use serde::Deserialize;
 
 use super::meta::{Condition, Index, MetaView, tight};
+use crate::kinds;
 use crate::views::{PodView, view};
 
 /// A group of pods that is scheduled as a unit.
@@ -20,7 +21,7 @@ pub struct PodGroupView {
     pub status: PodGroupStatusView,
 }
 
-view!(PodGroupView, "scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", namespaced: true);
+view!(PodGroupView, kinds::POD_GROUP);
 
 impl PodGroupView {
     /// PodGroups by `namespace/workloadName` of the Workload they were made from.

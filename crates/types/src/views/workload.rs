@@ -4,6 +4,7 @@ use k8s_openapi::api::scheduling::v1beta1::WorkloadSpec;
 use serde::{Deserialize, Deserializer};
 
 use super::meta::{Index, MetaView};
+use crate::kinds;
 use crate::views::view;
 
 /// The template of scheduling policy behind one or more PodGroups.
@@ -24,7 +25,7 @@ fn tight_spec<'de, D: Deserializer<'de>>(from: D) -> Result<WorkloadSpec, D::Err
     Ok(spec)
 }
 
-view!(WorkloadView, "scheduling.k8s.io", "v1beta1", "Workload", "workloads", namespaced: true);
+view!(WorkloadView, kinds::WORKLOAD);
 
 impl WorkloadView {
     /// Workloads by `namespace/group/kind/name` of the object they stand for.
