@@ -1,15 +1,42 @@
-//! Compiles a controller's scheduling intent into Workload, PodGroup and CompositePodGroup objects (KEP-6089).
+//! Builds the Kubernetes objects of workload-aware scheduling for a controller: a `Workload`, and its `PodGroup`s and
+//! `CompositePodGroup`s (`scheduling.k8s.io`, KEP-6089).
 //!
-//! In: a tree of [`WorkloadItem`]s, each with the controller's defaults, the blocks its user wrote and callbacks.
-//! Out: field errors, a `Workload`, and the groups made from its templates, in the order in which to create them.
-//! Promises: pure functions of their input; the same items give the same objects; items are never changed; what is built
-//! meets every rule that the API server has about it.
-//! Never: talks to a cluster, knows a particular controller, manages what it returns.
+//! In: a tree of [`WorkloadItem`]s, each with the controller's defaults, the user's blocks and callbacks.
+//! Out: field errors, a `Workload`, and the groups of its templates in the order of creation.
+//! Promises: pure functions; the same items give the same objects; items are not changed; the API server accepts what
+//! is built.
+//! Never: talks to a cluster, contains code for a particular controller, manages the objects that it returns.
 //!
-//! Three controllers that use it stand as examples: one level like a Job here, two levels like a JobSet at [`build`],
-//! replicas of a tree like a LeaderWorkerSet at [`groups`]. Which API versions it can write is said at [`target`].
+//! # Setup
 //!
-//! A controller that runs gangs of workers unless its user says otherwise:
+//! The library uses the types of Kubernetes 1.37 in `k8s-openapi`. The application chooses that version, as for every
+//! library that uses `k8s-openapi`:
+//!
+//! ```toml
+//! [dependencies]
+//! k8s-openapi = { version = "0.29", features = ["v1_37"] }
+//! workloadbuilder = "0.1"
+//! ```
+//!
+//! The feature `schema` adds [`blocks`]' JSON schema for CustomResourceDefinitions, without a further dependency.
+//!
+//! # Use
+//!
+//! 1. Embed the [`blocks`] in the API of your resource.
+//! 2. Describe an object of it as a tree of [`WorkloadItem`]s. Write this mapping once, for webhook and controller.
+//! 3. In the webhook, return the errors of [`Builder::validate`]. They name fields of your resource.
+//! 4. In the controller, create the Workload of [`Builder::build_workload`], then the groups that
+//!    [`Builder::from_workload`] builds from the server's response, then pods with
+//!    `spec.schedulingGroup.podGroupName`.
+//! 5. When the object changes, build again, and apply the counts that [`recompile::diff`] returns.
+//!
+//! The [`guide`] has the design questions: who creates the groups, defaults, conflicts between levels, limits.
+//! [`build`] has an example with two levels (like a JobSet), [`groups`] one with replicas of a tree (like a
+//! LeaderWorkerSet). [`target`] has the API versions that can be written.
+//!
+//! # Example
+//!
+//! A controller whose workers are a gang by default:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -50,28 +77,28 @@
 //! assert!(builder.validate(None).is_empty());
 //! let workload = builder.build_workload()?;
 //!
-//! // The group is made from the Workload as the server took it in, so that what the server dropped stays dropped.
+//! // The group is built from the Workload that the server returned. So it lacks the fields that the server dropped.
 //! let groups = Builder::from_workload(workload, BuildOptions::default());
 //! let group = groups.build_pod_group("llama-workers", "workers")?;
 //! assert_eq!(group.spec.scheduling_policy.gang.map(|gang| gang.min_count), Some(4));
 //! # Ok::<(), workloadbuilder::BuildError>(())
 //! ```
 
-pub mod item; // what a controller hands in; read this first
-pub mod blocks; // what its users write, and its translation
+pub mod item; // a controller's input; read this first
+pub mod blocks; // its users' input, and the mapping to a configuration
 pub mod build; // items to a Workload
 pub mod groups; // a Workload to groups
-pub mod recompile; // what of a Workload follows a change of its owner
-pub mod group_annotations; // annotations for children that make their own groups
-pub mod target; // what the server can hold
-pub mod validate; // what is refused, before anything is built
+pub mod recompile; // changes of a Workload after a change of its owner
+pub mod group_annotations; // annotations for children that create their own groups
+pub mod target; // API version and layout of what is built
+pub mod validate; // errors in items, before anything is built
 pub mod names; // names of objects and templates
-pub mod rules; // the rules that blocks and kinds share
-pub mod format; // how names and keys are written
-pub mod field; // paths and errors
-mod tree; // items, resolved and checked as a whole
-mod template; // a resolved item, written down
-mod error; // why nothing could be built
+pub mod rules; // rules that blocks and kinds share
+pub mod format; // formats of names and keys
+pub mod field; // field paths and field errors
+mod tree; // a tree of items, resolved and validated as a whole
+mod template; // a resolved item as a template
+mod error; // why a build failed
 
 pub use blocks::{Blocks, CompositePodGroupBlocks, PodGroupBlocks, map_composite_group_config, map_pod_group_config};
 pub use build::{BuildOptions, Builder};
@@ -83,11 +110,17 @@ pub use item::{
 };
 pub use target::BuildTarget;
 
-/// The README's and the guide's examples, compiled and run.
+#[doc = include_str!("../docs/controllers.md")]
+pub mod guide {}
+
+k8s_openapi::k8s_if_le_1_36! {
+    compile_error!("workloadbuilder needs the types of Kubernetes 1.37: enable the feature `v1_37` of k8s-openapi");
+}
+
+/// Runs the README's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../../../docs/guides/controllers.md")]
-struct Documents;
+struct Readme;
 
 #[cfg(test)]
 mod tests {
@@ -95,18 +128,20 @@ mod tests {
 
     // Shows: S004-35
     #[test]
-    fn the_library_needs_four_crates() {
+    fn library_has_four_dependencies() {
+        // The manifest of the repository has one list, that of a package a section for each dependency.
         let manifest = include_str!("../Cargo.toml");
-        let (_, after) = manifest.split_once("[dependencies]\n").expect("a list of dependencies");
-        let list = after.split_once("\n\n").map_or(after, |(list, _)| list);
-        let names: Vec<&str> = list.lines().filter_map(|line| line.split(['.', ' ', '=']).next()).collect();
+        let sections = manifest.lines().filter_map(|line| line.strip_prefix("[dependencies.")?.strip_suffix(']'));
+        let list = manifest.split_once("\n[dependencies]\n").map_or("", |(_, list)| list);
+        let entries = list.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.split(['.', ' ']).next());
+        let names: Vec<&str> = sections.chain(entries).collect();
         assert_eq!(names, ["k8s-openapi", "serde", "serde_json", "thiserror"]);
     }
 
     // Shows: S004-03
     #[test]
-    fn the_guide_has_a_word_on_everything_the_proposal_asks_for() {
-        let guide = include_str!("../../../docs/guides/controllers.md");
+    fn guide_covers_every_subject_that_the_proposal_lists() {
+        let guide = include_str!("../docs/controllers.md");
         for subject in [
             "**Who compiles.**",
             "**Who creates the groups.**",
@@ -124,7 +159,7 @@ mod tests {
 
     // Shows: S004-71
     #[test]
-    fn the_readme_names_every_version_that_can_be_written() {
+    fn readme_names_every_version_that_can_be_written() {
         let readme = include_str!("../README.md");
         for version in [SchedulingVersion::V1beta1, SchedulingVersion::V1alpha3, SchedulingVersion::V1alpha2] {
             assert!(readme.contains(version.api_version()), "{version:?}");
