@@ -1,8 +1,8 @@
-//! A custom resource that embeds the blocks, and the whole of the scheduling side of its controller.
+//! A custom resource that embeds the blocks, and the scheduling part of its controller.
 //!
-//! `Training` runs a number of workers as a gang unless its user says otherwise. Its author writes down where the blocks
-//! stand and what the defaults are; types, schema, rules and objects come from the library. Prints the
-//! CustomResourceDefinition and, for one Training, the objects to create.
+//! The workers of a `Training` are a gang by default. Its author defines the fields of the blocks and the defaults.
+//! Types, schema, rules and objects come from the library. The program prints the CustomResourceDefinition and the
+//! objects of one Training.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ struct Training {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct TrainingSpec {
     workers: i32,
-    /// The names of the fields are the author's own.
+    /// The author chooses the names of these fields.
     #[serde(default)]
     placement: TrainingPlacement,
 }
@@ -43,7 +43,7 @@ struct TrainingPlacement {
     devices: Option<Vec<WorkloadPodGroupResourceClaim>>,
 }
 
-/// The resource's definition: the blocks bring their schema along.
+/// The CustomResourceDefinition. The schema of the blocks comes from the library.
 fn definition() -> Value {
     let placement = json!({
         "type": "object",
@@ -77,7 +77,7 @@ fn definition() -> Value {
     })
 }
 
-/// The one mapping of a Training to the library, for its webhook and its controller.
+/// The mapping of a Training to a tree of items, used by its webhook and its controller.
 fn builder(training: &Training) -> Builder {
     let name = training.metadata.name.clone().unwrap_or_default();
     let uid = training.metadata.uid.clone().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The blocks that users write in a controller's own object, named once, and their translation.
+//! The blocks that a controller embeds in its API for its users, and their mapping to a configuration.
 //!
-//! There are two families, so that each can grow by itself: `WorkloadPodGroup…` for a group of pods and
-//! `WorkloadCompositePodGroup…` for a group of groups. A [`TopologyConstraint`] is the same thing at both levels.
-//! Both families are translated into one [`SchedulingConfig`], which knows no level.
+//! There are two families, so that each can gain fields separately: `WorkloadPodGroup…` for a group of pods and
+//! `WorkloadCompositePodGroup…` for a group of groups. Both use [`TopologyConstraint`]. Both are mapped to
+//! [`SchedulingConfig`], which is the same at every level.
 
 use k8s_openapi::api::scheduling::v1beta1::PodGroupResourceClaim;
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,10 @@ pub use k8s_openapi::api::scheduling::v1alpha3::{
     WorkloadPodGroupSchedulingConstraints, WorkloadPodGroupSchedulingPolicy, WorkloadPodGroupSingleDisruptionMode,
 };
 
-/// The blocks by the names they have in `scheduling.k8s.io/v1alpha3`, the only version that declares them so far.
+/// The blocks as `scheduling.k8s.io/v1alpha3` declares them, so far the only version that does.
 ///
-/// When a stable version declares them, its module stands beside this one and this one stays, as aliases of the same
-/// types: what is built on the library does not break, and the wire form does not change (KEP-6089, graduation).
+/// A later version gets its own module. This one then stays as aliases of the same types, so users of the library do
+/// not break and the wire format does not change (KEP-6089, graduation).
 pub mod v1alpha3 {
     pub use super::{
         TopologyConstraint, WorkloadCompositePodGroupAllDisruptionMode, WorkloadCompositePodGroupBasicSchedulingPolicy,
@@ -34,45 +34,45 @@ pub mod v1alpha3 {
     };
 }
 
-/// How the groups of a group are admitted. Exactly one member is set.
+/// When the groups of a group of groups are admitted. Exactly one member is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkloadCompositePodGroupSchedulingPolicy {
-    /// Each by itself.
+    /// One by one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basic: Option<WorkloadCompositePodGroupBasicSchedulingPolicy>,
-    /// Enough of them at once, or none.
+    /// At least `minGroupCount` of them together, or none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang: Option<WorkloadCompositePodGroupGangSchedulingPolicy>,
 }
 
-/// Groups are admitted each by itself. There is nothing to set.
+/// Groups are admitted one by one. It has no fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadCompositePodGroupBasicSchedulingPolicy {}
 
-/// Enough groups are admitted at once, or none.
+/// At least `minGroupCount` groups are admitted together, or none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadCompositePodGroupGangSchedulingPolicy {
-    /// How many groups are enough, at least 1; unset, the controller knows a number.
+    /// The number of groups, at least 1. If unset, the controller chooses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_group_count: Option<i32>,
 }
 
-/// Where the pods of all groups of a group may go.
+/// On which nodes the pods of a group of groups may be placed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkloadCompositePodGroupSchedulingConstraints {
-    /// At most one.
+    /// Node labels whose value all pods share. At most one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<Vec<TopologyConstraint>>,
 }
 
-/// How the groups of a group may be disrupted. Exactly one member is set.
+/// How the groups of a group of groups may be disrupted. Exactly one member is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkloadCompositePodGroupDisruptionMode {
-    /// Each by itself.
+    /// One by one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub single: Option<WorkloadCompositePodGroupSingleDisruptionMode>,
     /// Only all together.
@@ -80,18 +80,18 @@ pub struct WorkloadCompositePodGroupDisruptionMode {
     pub all: Option<WorkloadCompositePodGroupAllDisruptionMode>,
 }
 
-/// Groups may be disrupted each by itself. There is nothing to set.
+/// Groups may be disrupted one by one. It has no fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadCompositePodGroupSingleDisruptionMode {}
 
-/// Groups may be disrupted only all together. There is nothing to set.
+/// Groups may be disrupted only all together. It has no fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadCompositePodGroupAllDisruptionMode {}
 
-/// What the user wrote at an item, in the types of the item's level.
+/// The user's input for an item, in the types of the item's level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Blocks {
-    /// Nothing.
+    /// No input.
     #[default]
     Absent,
     /// The blocks of a group of pods.
@@ -101,7 +101,7 @@ pub enum Blocks {
 }
 
 impl Blocks {
-    /// The blocks as a configuration; what is absent is unset.
+    /// The blocks as a configuration. Absent blocks are unset fields.
     pub fn to_config(&self) -> SchedulingConfig {
         match self {
             Blocks::Absent => SchedulingConfig::default(),
@@ -116,7 +116,7 @@ impl Blocks {
 pub struct PodGroupBlocks {
     /// Basic or gang.
     pub policy: Option<WorkloadPodGroupSchedulingPolicy>,
-    /// Where the pods may go as a group.
+    /// On which nodes the group may be placed.
     pub constraints: Option<WorkloadPodGroupSchedulingConstraints>,
     /// Whether pods may be disrupted one by one.
     pub disruption_mode: Option<WorkloadPodGroupDisruptionMode>,
@@ -132,12 +132,12 @@ impl PodGroupBlocks {
     }
 }
 
-/// The blocks of a group of groups. Claims are shared by pods, so a group of groups has none.
+/// The blocks of a group of groups. It has no claims, because only pods share claims.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompositePodGroupBlocks {
     /// Basic or gang.
     pub policy: Option<WorkloadCompositePodGroupSchedulingPolicy>,
-    /// Where the pods of all groups may go.
+    /// On which nodes the pods of all groups may be placed.
     pub constraints: Option<WorkloadCompositePodGroupSchedulingConstraints>,
     /// Whether groups may be disrupted one by one.
     pub disruption_mode: Option<WorkloadCompositePodGroupDisruptionMode>,
@@ -150,8 +150,8 @@ impl CompositePodGroupBlocks {
     }
 }
 
-/// The blocks of a group of pods as a configuration. A block without content says nothing, so the default survives it;
-/// of two policies or modes at once, which validation refuses, the milder one is read.
+/// The blocks of a group of pods as a configuration. An empty block is an unset field, so the default applies. If a
+/// block has two policies or modes, which validation refuses, the less strict one is used.
 pub fn map_pod_group_config(
     policy: Option<&WorkloadPodGroupSchedulingPolicy>,
     constraints: Option<&WorkloadPodGroupSchedulingConstraints>,
@@ -159,7 +159,7 @@ pub fn map_pod_group_config(
     resource_claims: &[WorkloadPodGroupResourceClaim],
 ) -> SchedulingConfig {
     SchedulingConfig {
-        // The members are named here so that one the API gains later is not passed over: this stops compiling.
+        // All members are named, so that a new member in the API is a compile error here.
         policy: policy.and_then(|WorkloadPodGroupSchedulingPolicy { basic, gang }| {
             map_policy(basic.is_some(), gang.as_ref().map(|gang| gang.min_count))
         }),
@@ -214,7 +214,7 @@ fn map_disruption_mode(single: bool, all: bool) -> Option<DisruptionMode> {
     }
 }
 
-/// A claim of a block in the form groups have it.
+/// A claim of a block as a claim of a group.
 pub(crate) fn map_claim(block: &WorkloadPodGroupResourceClaim) -> PodGroupResourceClaim {
     PodGroupResourceClaim {
         name: block.name.clone(),
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// Both families, written and read again.
+    /// The document, decoded and encoded again.
     fn round_trip<T: Serialize + DeserializeOwned>(document: &Value) -> Value {
         let block: T = serde_json::from_value(document.clone()).expect("a block");
         serde_json::to_value(block).expect("JSON")
@@ -242,7 +242,7 @@ mod tests {
     // Shows: S004-27
     // Shows: S004-31
     #[test]
-    fn both_families_of_blocks_are_written_alike() {
+    fn both_families_of_blocks_have_the_same_wire_format() {
         for document in [json!({}), json!({"basic": {}}), json!({"gang": {}})] {
             assert_eq!(round_trip::<WorkloadPodGroupSchedulingPolicy>(&document), document);
             assert_eq!(round_trip::<WorkloadCompositePodGroupSchedulingPolicy>(&document), document);
@@ -265,8 +265,8 @@ mod tests {
 
     // Shows: S004-59
     #[test]
-    fn a_block_is_one_type_under_the_name_of_every_version() {
-        // A controller that imports the versioned name hands its block to one that imports the other.
+    fn versioned_name_of_a_block_is_the_same_type() {
+        // Code that imports the versioned name can pass its block to code that imports the other name.
         let versioned = v1alpha3::WorkloadCompositePodGroupSchedulingPolicy::default();
         let block: WorkloadCompositePodGroupSchedulingPolicy = versioned;
         let leaf: k8s_openapi::api::scheduling::v1alpha3::WorkloadPodGroupSchedulingPolicy =
@@ -278,10 +278,10 @@ mod tests {
     // Shows: S004-36
     // Shows: S004-62
     #[test]
-    fn both_families_are_mapped_to_one_configuration() {
+    fn both_families_are_mapped_to_the_same_configuration() {
         let gang = |min_count| Some(SchedulingPolicy::Gang { min_count });
         let rack = Some(SchedulingConstraints { topology: vec!["rack".to_owned()] });
-        // The policy of a group of pods, of a group of groups, the constraints, the mode; and what comes of them.
+        // Policy of a group of pods, of a group of groups, constraints, mode, expected configuration.
         for (case, pods, groups, constraints, mode, want) in [
             ("nothing", json!({}), json!({}), json!({}), json!({}), (None, None, None)),
             ("empty topology", json!({}), json!({}), json!({"topology": []}), json!({}), (None, None, None)),

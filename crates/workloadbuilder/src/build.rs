@@ -1,7 +1,8 @@
 //! Items to a Workload.
 //!
-//! A controller of two levels, such as a JobSet, hands in a tree: itself at the root, its components below. Here the
-//! components start together unless the user says otherwise, and the user keeps the workers in one rack:
+//! The tree of a controller with two levels, such as a JobSet, has the controller's object at the root and its
+//! components below. In this example the components start together by default, and the user requests one rack for the
+//! workers:
 //!
 //! ```
 //! use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -26,7 +27,7 @@
 //! };
 //! let root = WorkloadItem {
 //!     default_config: SchedulingConfig {
-//!         policy: Some(SchedulingPolicy::Gang { min_count: Some(2) }), // of groups, here
+//!         policy: Some(SchedulingPolicy::Gang { min_count: Some(2) }), // counts groups
 //!         ..SchedulingConfig::default()
 //!     },
 //!     children: vec![
@@ -58,7 +59,7 @@
 //!         ],
 //!     }])
 //! );
-//! // One group of each template, the parent first: to be created in this order.
+//! // One group of each template, in the order of creation: the parent first.
 //! let groups: Vec<String> = builder.build_groups()?.iter().map(|group| group.template().to_owned()).collect();
 //! assert_eq!(groups, ["train", "driver", "workers"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -73,30 +74,30 @@ use crate::item::{DisruptionModeKind, PolicyKind, WorkloadItem};
 use crate::target::BuildTarget;
 use crate::{format, rules, template, tree, validate};
 
-/// What a builder needs besides the items.
+/// The input of a builder in addition to the items.
 #[derive(Clone, Debug, Default)]
 pub struct BuildOptions {
-    /// Name of the Workload; see [`crate::names`].
+    /// Name of the Workload. [`crate::names::workload_name`] makes one.
     pub name: String,
     /// Namespace of the Workload.
     pub namespace: String,
-    /// The object that the Workload stands for and that owns what is built.
+    /// The controller's object. The Workload names it in `spec.controllerRef`, and it owns the built objects.
     pub owner: Option<OwnerReference>,
     /// Further owners of groups, such as the Workload itself ([`crate::groups::workload_owner`]).
     pub group_owners: Vec<OwnerReference>,
-    /// The policies that the controller supports. A policy that is not listed is refused by `validate`, so one that
-    /// the API gains later is refused until the controller lists it. An empty list allows nothing.
+    /// The policies that the controller supports. `validate` refuses all others, including those that the API gains
+    /// later. An empty list allows none.
     pub allowed_policies: Vec<PolicyKind>,
-    /// The disruption modes that the controller supports, by the same rule.
+    /// The disruption modes that the controller supports. `validate` refuses all others.
     pub allowed_disruption_modes: Vec<DisruptionModeKind>,
-    /// What the server can hold.
+    /// API version and layout of the objects, as the server supports them.
     pub target: BuildTarget,
-    /// What users of the controller's resource can do about too many groups side by side, in the words of that resource.
-    /// `validate` says it; without it, it says the limit alone, for users know no items.
+    /// The remedy for too many groups in one list, in terms of the controller's resource. `validate` adds it to the
+    /// error. Without it the error has only the limit, because users do not know items.
     pub limit_remedy: Option<String>,
 }
 
-/// Builds the objects of one workload, from items or from the Workload that was built from them earlier.
+/// Builds the objects of one workload, from items or from an existing Workload.
 pub struct Builder {
     pub(crate) source: BuilderInput,
     pub(crate) options: BuildOptions,
@@ -108,30 +109,30 @@ pub(crate) enum BuilderInput {
 }
 
 impl Builder {
-    /// A builder of the Workload of `root`.
+    /// A builder for the tree of `root`.
     pub fn new(root: WorkloadItem, options: BuildOptions) -> Builder {
         Builder::with_items(vec![root], options)
     }
 
-    /// A builder of one Workload with several items at the top, such as a driver and its workers.
-    // Upstream: one item at the top, so that components side by side need a Workload each.
+    /// A builder for one Workload with several items at the top, such as a driver and its workers.
+    // Upstream: one item at the top. Several components at the top need a Workload each.
     pub fn with_items(items: Vec<WorkloadItem>, options: BuildOptions) -> Builder {
         Builder { source: BuilderInput::Items(items), options }
     }
 
-    /// A builder of groups from a Workload that is there. Of the options only the owners and the target are looked at.
+    /// A builder for the groups of an existing Workload. It uses only the owners and the target of the options.
     pub fn from_workload(workload: Workload, options: BuildOptions) -> Builder {
         Builder { source: BuilderInput::Workload(Box::new(workload)), options }
     }
 
-    /// Everything that is wrong with the items: the form of the user's blocks, the sense of what comes of them, and
-    /// what the API server would refuse in the Workload. `old` are the items as they were before an update; a block that
-    /// has not changed since is not judged again for its form.
+    /// All errors in the items: in the user's blocks, in the resolved configurations, and those that the API server
+    /// would find in the Workload. `old` has the items before an update. A block that has not changed is not validated
+    /// again.
     pub fn validate(&self, old: Option<&[WorkloadItem]>) -> ErrorList {
         let mut errors = self.validate_blocks(old);
         errors.extend(self.validate_resolved());
         for error in self.validate_structure() {
-            // A user's block may be refused for its form already.
+            // The validation of blocks may have found the same error.
             if errors.iter().all(|known| known.path != error.path || known.kind != error.kind) {
                 errors.push(error);
             }
@@ -139,7 +140,7 @@ impl Builder {
         errors
     }
 
-    /// Only the form of the user's blocks, for an API server that checks the rest itself or elsewhere.
+    /// Only the errors in the user's blocks, for an API server that checks the rest elsewhere.
     pub fn validate_blocks(&self, old: Option<&[WorkloadItem]>) -> ErrorList {
         let items = match self.items() {
             Ok(items) => items,
@@ -148,12 +149,12 @@ impl Builder {
         if let ([item], Some([old])) = (items, old)
             && item.name != old.name
         {
-            return vec![FieldError::internal(&item.path, "the old item has another name")];
+            return vec![FieldError::internal(&item.path, "the old item has a different name")];
         }
         validate::all_blocks(items, old.unwrap_or_default())
     }
 
-    /// Only the sense of what the items resolve to: the lists of what is allowed, and what goes together.
+    /// Only the errors in the resolved configurations: policies and modes that are not allowed or not compatible.
     pub fn validate_resolved(&self) -> ErrorList {
         let (policies, modes) = (&self.options.allowed_policies, &self.options.allowed_disruption_modes);
         match self.items() {
@@ -162,7 +163,7 @@ impl Builder {
         }
     }
 
-    /// Only what the API server would refuse in the Workload: names, limits, counts, priorities.
+    /// Only the errors that the API server would find in the Workload: names, limits, counts, priorities.
     pub fn validate_structure(&self) -> ErrorList {
         let items = match self.items() {
             Ok(items) => items,
@@ -175,8 +176,8 @@ impl Builder {
 
     fn field_error(&self, error: &BuildError, root: &Path) -> FieldError {
         let mut field = error.to_field_error(root);
-        if let (BuildError::TooManyTemplates { .. }, Some(advice)) = (error, &self.options.limit_remedy) {
-            field.detail = format!("{}: {advice}", field.detail);
+        if let (BuildError::TooManyTemplates { .. }, Some(remedy)) = (error, &self.options.limit_remedy) {
+            field.detail = format!("{}: {remedy}", field.detail);
         }
         field
     }
@@ -185,12 +186,16 @@ impl Builder {
         match &self.source {
             BuilderInput::Items(items) => Ok(items),
             BuilderInput::Workload(_) => {
-                Err(FieldError::internal(&Path::default(), "a workload has no item to validate"))
+                Err(FieldError::internal(&Path::default(), "a builder from a workload has no items to validate"))
             }
         }
     }
 
-    /// The Workload of the items, owned by the owner, with a template for each item.
+    /// The Workload of the items, with a template for each item. [`BuildOptions::owner`] owns it.
+    ///
+    /// # Errors
+    ///
+    /// The first error that [`Builder::validate_structure`] would return, or an invalid name or owner in the options.
     pub fn build_workload(&self) -> Result<Workload, BuildError> {
         let items = match &self.source {
             BuilderInput::Items(items) => items,
@@ -216,11 +221,11 @@ impl Builder {
     fn metadata(&self, owner: &OwnerReference) -> Result<ObjectMeta, BuildError> {
         let BuildOptions { name, namespace, .. } = &self.options;
         let path = Path::new("metadata");
-        let mut refused = rules::validate_required(&path.child("name"), name, format::subdomain);
+        let mut errors = rules::validate_required(&path.child("name"), name, format::subdomain);
         if !namespace.is_empty() {
-            refused.extend(rules::validate_format(&path.child("namespace"), namespace, format::label));
+            errors.extend(rules::validate_format(&path.child("namespace"), namespace, format::label));
         }
-        match refused.into_iter().next() {
+        match errors.into_iter().next() {
             Some(error) => Err(BuildError::InvalidWorkloadName(error.into())),
             None => Ok(ObjectMeta {
                 name: Some(name.clone()),
@@ -232,7 +237,7 @@ impl Builder {
     }
 }
 
-/// What the Workload stands for, by group, kind and name.
+/// The reference to the controller's object, by group, kind and name.
 fn controller_ref(owner: &OwnerReference) -> Result<TypedLocalObjectReference, BuildError> {
     let OwnerReference { kind, name, uid, .. } = owner;
     if [kind, name, uid].iter().any(|field| field.is_empty()) {

@@ -1,50 +1,52 @@
-//! Why nothing could be built.
+//! Why a build failed.
 
 use thiserror::Error;
 
 use crate::field::{Error as FieldError, ErrorKind, Path};
 use crate::rules::{MAX_DEPTH, MAX_TEMPLATES};
 
-/// Why nothing could be built. Each is a mistake of the controller or its user, so trying again does not help.
+/// Why a build failed. Each is a mistake of the controller or its user, so a retry does not help.
+///
+/// In all variants `path` is the field of the controller's object, and `item` the name of the item. The other fields
+/// are the values in the message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs)] // The fields say what the messages say.
+#[allow(missing_docs)] // The enum's documentation describes the fields.
 pub enum BuildError {
-    /// A Workload has at least one template.
+    /// There is no item. A Workload has at least one template.
     #[error("there is no item to build from")]
     NoItems,
-    /// Templates are found by name.
+    /// An item has no name.
     #[error("{path}: an item has no name")]
     NoName { path: Path },
-    /// Templates bear DNS labels. Where the name is not the user's, [`crate::names`] makes a legal one of any.
-    #[error("item {item}: its name has to be a DNS label: {wrong}")]
+    /// The name of a template must be a DNS label. [`crate::names`] makes a valid name from any object name.
+    #[error("item {item}: its name must be a DNS label: {wrong}")]
     InvalidName { path: Path, item: String, wrong: String },
-    /// Templates are found by name, wherever in the tree they stand.
-    #[error("item {item}: the name stands twice in the tree")]
+    /// Two items have the same name. Templates are found by name, at any depth.
+    #[error("item {item}: the name is used twice in the tree")]
     DuplicateName { path: Path, item: String },
     /// A leaf has the blocks of a composite, or a composite those of a leaf.
-    #[error("item {item}: these are the blocks of a {blocks}, but the item is {level}")]
+    #[error("item {item}: the blocks are those of a {blocks}, but the item is {level}")]
     LevelMismatch { item: String, blocks: &'static str, level: &'static str },
-    /// Claims are shared by pods, and a composite has groups.
-    #[error("item {item}: claims are shared by pods: move resourceClaims to the items below")]
+    /// A composite has claims. Only pods share claims.
+    #[error("item {item}: only pods share claims: move resourceClaims to the items below")]
     ClaimsOnComposite { path: Path, item: String },
-    /// A Workload has one list of templates at the top.
+    /// The items at the top are of both levels. A Workload has one list of templates at the top.
     #[error(
-        "item {item}: a workload has groups of pods at the top or groups of groups, not both: put all under one item"
+        "item {item}: the top of a workload has groups of pods or groups of groups, not both: put all under one item"
     )]
     MixedTopLevel { item: String },
-    /// A list of templates is full.
+    /// A list has too many templates.
     #[error(
-        "{owner}: {count} templates in one list, and at most {MAX_TEMPLATES} are allowed: put some of them under an item of \
-         their own"
+        "{owner}: {count} templates in one list, at most {MAX_TEMPLATES} are allowed: put some of them under a new item"
     )]
     TooManyTemplates { path: Path, owner: String, count: usize },
     /// The tree is too deep.
     #[error(
-        "item {item}: {depth} levels, and at most {MAX_DEPTH} are allowed, that of the pods included: leave out a level \
-         that asks for nothing"
+        "item {item}: {depth} levels, at most {MAX_DEPTH} are allowed, including that of the pods: remove a level that \
+         sets nothing"
     )]
     TooDeep { path: Path, item: String, depth: usize },
-    /// Nobody said how many members a gang needs: neither the user, nor the defaults, nor a callback.
+    /// A gang has no count, neither from the user nor from the defaults nor from a callback.
     #[error("item {item}: a gang needs {field}")]
     NoMinCount { path: Path, item: String, field: &'static str },
     /// A value that the API server would refuse.
@@ -52,48 +54,48 @@ pub enum BuildError {
     InvalidField { item: String, error: Box<FieldError> },
     /// All groups of a Workload have the same priority.
     #[error(
-        "item {item}: priority class {other} where {first} is set elsewhere in the tree: all pods of a workload need one \
+        "item {item}: priority class {other}, but {first} elsewhere in the tree: all pods of a workload need the same \
          class"
     )]
     PriorityClassMismatch { path: Path, item: String, first: String, other: String },
     /// The library knows the policy or mode by name only.
-    #[error("item {item}: {what} {name} has no form in the API")]
+    #[error("item {item}: {what} {name} is not in the API")]
     NotInApi { path: Path, item: String, what: &'static str, name: &'static str },
-    /// Without composites nobody would carry out what a composite asks for.
+    /// A composite sets a field that the server applies only to CompositePodGroups, which the target does not have.
     #[error(
-        "item {item}: {what} of a group of groups needs CompositePodGroup, which the target does not have: ask for it at \
-         the items below, or choose Basic here"
+        "item {item}: {what} of a group of groups needs CompositePodGroup, which the target does not have: set it at the \
+         items below, or choose Basic here"
     )]
     NeedsComposites { path: Path, item: String, what: &'static str },
-    /// A Workload has to say what it stands for.
+    /// The options have no owner.
     #[error("a workload needs an owner")]
     NoOwner,
-    /// The server would refuse the reference.
+    /// The owner lacks a field that the API server requires.
     #[error("owner {kind} {name}: kind, name and uid must be set")]
     IncompleteOwner { kind: String, name: String },
-    /// The owner's group cannot be read.
+    /// The owner's `apiVersion` cannot be parsed.
     #[error("owner {kind} {name}: apiVersion {api_version:?} is not group/version")]
     InvalidOwnerVersion { kind: String, name: String, api_version: String },
-    /// The server would refuse the name.
+    /// The name or namespace of the Workload is not valid.
     #[error("workload: {0}")]
     InvalidWorkloadName(Box<FieldError>),
-    /// The builder was made from a Workload, which is there already.
-    #[error("this builder was made from workload {name} and builds no other")]
+    /// The builder was made from an existing Workload.
+    #[error("this builder was made from workload {name} and cannot build another")]
     BuiltFromWorkload { name: String },
     /// The Workload has no such template.
     #[error("workload {workload} has no template {template:?}, only: {}", known.join(", "))]
     NoTemplate { workload: String, template: String, known: Vec<String> },
     /// The template is of the other level.
-    #[error("template {template} of workload {workload} makes a {makes}, not a {asked}")]
-    TemplateKindMismatch { workload: String, template: String, makes: &'static str, asked: &'static str },
+    #[error("template {template} of workload {workload} is for a {makes}, not for a {requested}")]
+    TemplateKindMismatch { workload: String, template: String, makes: &'static str, requested: &'static str },
 }
 
 impl BuildError {
-    /// The error as one about a field of the controller's object. Where only the controller can have made the mistake
-    /// it is an internal error at `root`.
+    /// The error as an error about a field of the controller's object. A mistake that only the controller can make is
+    /// an internal error at `root`.
     pub fn to_field_error(&self, root: &Path) -> FieldError {
         let text = self.to_string();
-        // The path says which item it is; what follows the item's name says what is wrong.
+        // The path identifies the item, so the item's name in front of the message is left out.
         let detail = text.split_once(": ").map_or(text.as_str(), |(_, detail)| detail);
         match self {
             BuildError::InvalidField { error, .. } => (**error).clone(),
@@ -105,8 +107,8 @@ impl BuildError {
                 kind: ErrorKind::TooMany,
                 path: path.clone(),
                 value: Some(count.to_string()),
-                // The other advice is for who builds the tree; users know no items.
-                detail: format!("a workload has at most {MAX_TEMPLATES} groups side by side"),
+                // The remedy in the message is for controllers. Users do not know items.
+                detail: format!("a workload has at most {MAX_TEMPLATES} groups in one list"),
             },
             BuildError::TooDeep { path, .. }
             | BuildError::ClaimsOnComposite { path, .. }

@@ -1,15 +1,15 @@
-//! Field paths and field errors, in the form the Kubernetes API gives them.
+//! Field paths and field errors in the format of the Kubernetes API.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// Where in an object something is: `spec.template.spec.containers[0].name`.
+/// The path of a field in an object: `spec.template.spec.containers[0].name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(String);
 
 impl Path {
-    /// A path of one element; the empty text is the root.
+    /// A path of one element. The empty string is the root.
     pub fn new(first: &str) -> Path {
         Path(first.to_owned())
     }
@@ -32,7 +32,7 @@ impl Path {
         Path(format!("{}[{key}]", self.0))
     }
 
-    /// The path as text.
+    /// The path as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -44,24 +44,24 @@ impl fmt::Display for Path {
     }
 }
 
-/// What is wrong with a field. The texts are those of the Kubernetes API, on the wire too (`Status` causes).
+/// The kind of a field error. Texts and reasons are those of the Kubernetes API (causes of a `Status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A value that must be there is missing.
+    /// A required value is missing.
     Required,
-    /// The value breaks a rule.
+    /// The value violates a rule.
     Invalid,
-    /// The value is not one of those allowed.
+    /// The value is not one of the supported ones.
     NotSupported,
-    /// The field may not be set, or not here, or not now.
+    /// The field must not be set, or must not change.
     Forbidden,
     /// Too many items.
     TooMany,
-    /// The text is too long.
+    /// The string is too long.
     TooLong,
-    /// The value stands twice where it must be unique.
+    /// The value occurs twice but must be unique.
     Duplicate,
-    /// The value names something that is not there.
+    /// The value names an object that does not exist.
     NotFound,
     /// The value has the wrong type.
     TypeInvalid,
@@ -102,26 +102,26 @@ impl ErrorKind {
     }
 }
 
-/// One field and what is wrong with it.
+/// An error about one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What is wrong.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// Where.
+    /// The field.
     pub path: Path,
-    /// The offending value as printed; `None` for kinds that print none.
+    /// The invalid value as it is printed; `None` for kinds that print none.
     pub value: Option<String>,
-    /// What to do about it; may be empty.
+    /// The rule or the remedy; may be empty.
     pub detail: String,
 }
 
 impl Error {
-    /// A value that must be there is missing.
+    /// A required value is missing.
     pub fn required(path: &Path, detail: impl Into<String>) -> Error {
         Error { kind: ErrorKind::Required, path: path.clone(), value: None, detail: detail.into() }
     }
 
-    /// The value breaks a rule.
+    /// The value violates a rule.
     pub fn invalid(path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Error {
         Error::with_value(ErrorKind::Invalid, path, value.into(), detail.into())
     }
@@ -133,7 +133,7 @@ impl Error {
         Error::with_value(ErrorKind::NotSupported, path, value.into(), detail)
     }
 
-    /// The field may not be set.
+    /// The field must not be set.
     pub fn forbidden(path: &Path, detail: impl Into<String>) -> Error {
         Error { kind: ErrorKind::Forbidden, path: path.clone(), value: None, detail: detail.into() }
     }
@@ -145,19 +145,19 @@ impl Error {
         Error { kind: ErrorKind::TooMany, path: path.clone(), value: Some(actual.to_string()), detail }
     }
 
-    /// A longer text than `max` bytes.
+    /// The string has more than `max` bytes.
     pub fn too_long(path: &Path, max: usize) -> Error {
         let bytes = if max == 1 { "byte" } else { "bytes" };
         let detail = format!("may not be more than {max} {bytes}");
         Error { kind: ErrorKind::TooLong, path: path.clone(), value: None, detail }
     }
 
-    /// The value stands twice.
+    /// The value occurs twice.
     pub fn duplicate(path: &Path, value: impl Into<Value>) -> Error {
         Error::with_value(ErrorKind::Duplicate, path, value.into(), String::new())
     }
 
-    /// The value names something that is not there.
+    /// The value names an object that does not exist.
     pub fn not_found(path: &Path, value: impl Into<Value>) -> Error {
         Error::with_value(ErrorKind::NotFound, path, value.into(), String::new())
     }
@@ -171,7 +171,7 @@ impl Error {
         Error { kind, path: path.clone(), value: Some(value.to_string()), detail }
     }
 
-    /// The error without its path, as a cause's `message` has it: `Invalid value: 4: must be …`.
+    /// The error without its path, as in the `message` of a cause: `Invalid value: 4: must be …`.
     pub fn message(&self) -> String {
         let mut text = self.kind.text().to_owned();
         if let Some(value) = &self.value {
@@ -204,7 +204,7 @@ mod tests {
     use super::{Error, Path};
 
     #[test]
-    fn errors_read_as_the_api_prints_them() {
+    fn errors_have_the_format_of_the_api() {
         let path = Path::new("spec").child("templates").index(2).child("name");
         assert_eq!(
             Error::invalid(&path, "a_b", "must be a label").to_string(),

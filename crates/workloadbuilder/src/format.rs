@@ -1,4 +1,5 @@
-//! How names and keys are written. Each function lists what is wrong with a text, in the API's words; nothing is right.
+//! Formats of names and keys. Each function returns the violated rules with the API's messages, none if the text is
+//! valid.
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -6,38 +7,38 @@ const KEY_NAME: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 /// A DNS label (RFC 1123): at most 63 lower-case letters, digits and dashes.
 pub fn label(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     if text.len() > 63 {
-        wrong.push(too_long(63));
+        errors.push(too_long(63));
     }
     if !is_label(text) && text.split('.').all(is_label) {
-        wrong.push("must not contain dots".to_owned());
+        errors.push("must not contain dots".to_owned());
     } else if !is_label(text) {
-        wrong.push(does_not_match(
+        errors.push(does_not_match(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
              and must start and end with an alphanumeric character",
             LABEL,
             &["my-name", "123-abc"],
         ));
     }
-    wrong
+    errors
 }
 
 /// A DNS subdomain (RFC 1123): labels joined by dots, at most 253 characters in all.
 pub fn subdomain(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     if text.len() > 253 {
-        wrong.push(too_long(253));
+        errors.push(too_long(253));
     }
     if !text.split('.').all(is_label) {
-        wrong.push(does_not_match(
+        errors.push(does_not_match(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
              and must start and end with an alphanumeric character",
             SUBDOMAIN,
             &["example.com"],
         ));
     }
-    wrong
+    errors
 }
 
 /// A label key: an optional subdomain and a slash, then a name of at most 63 characters.
@@ -52,21 +53,21 @@ pub fn label_key(text: &str) -> Vec<String> {
         }
         Some((prefix, name)) => (Some(prefix), name),
     };
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     match prefix {
-        Some("") => wrong.push("prefix part must be non-empty".to_owned()),
-        Some(prefix) => wrong.extend(subdomain(prefix).iter().map(|what| format!("prefix part {what}"))),
+        Some("") => errors.push("prefix part must be non-empty".to_owned()),
+        Some(prefix) => errors.extend(subdomain(prefix).iter().map(|what| format!("prefix part {what}"))),
         None => {}
     }
     if name.is_empty() {
-        wrong.push("name part must be non-empty".to_owned());
+        errors.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        wrong.push(format!("name part {}", too_long(63)));
+        errors.push(format!("name part {}", too_long(63)));
     }
     if !is_key_name(name) {
-        wrong.push(format!("name part {}", key_name_rule()));
+        errors.push(format!("name part {}", key_name_rule()));
     }
-    wrong
+    errors
 }
 
 /// One element of a URL path.
@@ -118,7 +119,7 @@ mod tests {
     type FormatCheck = fn(&str) -> Vec<String>;
 
     #[test]
-    fn what_is_written_right_passes() {
+    fn valid_names_and_keys_have_no_errors() {
         let long = "a".repeat(63);
         let cases: [(FormatCheck, &str); 10] = [
             (label, "a"),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_wrong_is_named_in_the_words_of_the_api() {
+    fn invalid_names_and_keys_have_the_messages_of_the_api() {
         let label_rule = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
                           and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
                           '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -168,8 +169,8 @@ mod tests {
             ),
             (path_segment, "a/b%", vec!["may not contain '/'".to_owned(), "may not contain '%'".to_owned()]),
         ];
-        for (format, text, wrong) in cases {
-            assert_eq!(format(text), wrong, "{text}");
+        for (format, text, errors) in cases {
+            assert_eq!(format(text), errors, "{text}");
         }
     }
 }

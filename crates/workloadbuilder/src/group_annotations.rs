@@ -1,30 +1,30 @@
-//! The annotations by which a parent tells a child that makes its own groups where they belong.
+//! Annotations for children that create their own groups. They name the template and the parent group.
 //!
-//! They are the controllers' business, not the user's: the root writes them on what it creates, and a controller in
-//! between hands them down unchanged.
+//! Only controllers use them. The root controller sets them on the objects that it creates, and a controller in between
+//! copies them to its children.
 
 use std::collections::BTreeMap;
 
 use crate::groups::BuiltGroup;
 
-/// Names the template of the parent's Workload, leaf or composite, that the child's groups are made from.
+/// Names the template for the child's groups in the parent's Workload, a leaf or a composite.
 pub const GROUP_TEMPLATE_ANNOTATION: &str = "scheduling.k8s.io/group-template-name";
-/// Names the CompositePodGroup under which the child's groups hang.
+/// Names the parent CompositePodGroup of the child's groups.
 pub const PARENT_COMPOSITE_POD_GROUP_ANNOTATION: &str = "scheduling.k8s.io/parent-compositepodgroup";
-/// The same as KEP-6089 spells it. Kubernetes ships the other; both are read, one is written.
+/// The same key as KEP-6089 spells it. It is read too. The spelling of Kubernetes is written.
 pub const DRAFT_PARENT_COMPOSITE_POD_GROUP_ANNOTATION: &str = "scheduling.k8s.io/parent-composite-podgroup";
 
-/// Where the groups of a child belong.
+/// Template and parent of a child's groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupAnnotations {
-    /// The template; empty means the only one there is.
+    /// The template. Empty means the only one of the Workload.
     pub template: String,
-    /// The CompositePodGroup above.
+    /// The parent CompositePodGroup.
     pub parent: Option<String>,
 }
 
 impl GroupAnnotations {
-    /// What an object's annotations say; `None` where its parent asks it for no groups.
+    /// Reads the annotations of an object; `None` if its parent does not delegate groups to it.
     pub fn read<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<GroupAnnotations> {
         let template = annotation(GROUP_TEMPLATE_ANNOTATION)?.to_owned();
         let parent = [PARENT_COMPOSITE_POD_GROUP_ANNOTATION, DRAFT_PARENT_COMPOSITE_POD_GROUP_ANNOTATION]
@@ -33,12 +33,12 @@ impl GroupAnnotations {
         Some(GroupAnnotations { template, parent: parent.filter(|name| !name.is_empty()).map(str::to_owned) })
     }
 
-    /// For a child that makes `group` itself, in the place where a parent would have made it.
+    /// The annotations for a child that creates `group` instead of its parent.
     pub fn for_group(group: &BuiltGroup) -> GroupAnnotations {
         GroupAnnotations { template: group.template().to_owned(), parent: group.parent().map(str::to_owned) }
     }
 
-    /// Writes the links on an object that is about to be created, or on the template it is created from.
+    /// Sets the annotations of a new object, or of the template of one.
     pub fn write(&self, annotations: &mut BTreeMap<String, String>) {
         annotations.insert(GROUP_TEMPLATE_ANNOTATION.to_owned(), self.template.clone());
         annotations.remove(DRAFT_PARENT_COMPOSITE_POD_GROUP_ANNOTATION);
@@ -63,25 +63,25 @@ mod tests {
     // Shows: S004-55
     // Shows: S004-58
     #[test]
-    fn links_are_read_in_both_spellings() {
-        let links = |parent: Option<&str>| {
+    fn annotations_are_read_in_both_spellings() {
+        let expected = |parent: Option<&str>| {
             Some(GroupAnnotations { template: "workers".to_owned(), parent: parent.map(str::to_owned) })
         };
         let template = (GROUP_TEMPLATE_ANNOTATION, "workers");
         assert_eq!(read(&[]), None);
-        assert_eq!(read(&[(PARENT_COMPOSITE_POD_GROUP_ANNOTATION, "p")]), None, "a parent alone asks for nothing");
-        assert_eq!(read(&[template]), links(None));
-        assert_eq!(read(&[template, ("scheduling.k8s.io/parent-compositepodgroup", "p")]), links(Some("p")));
-        assert_eq!(read(&[template, ("scheduling.k8s.io/parent-composite-podgroup", "p")]), links(Some("p")));
+        assert_eq!(read(&[(PARENT_COMPOSITE_POD_GROUP_ANNOTATION, "p")]), None, "a parent alone does not delegate");
+        assert_eq!(read(&[template]), expected(None));
+        assert_eq!(read(&[template, ("scheduling.k8s.io/parent-compositepodgroup", "p")]), expected(Some("p")));
+        assert_eq!(read(&[template, ("scheduling.k8s.io/parent-composite-podgroup", "p")]), expected(Some("p")));
         let shipped = (PARENT_COMPOSITE_POD_GROUP_ANNOTATION, "shipped");
         assert_eq!(
             read(&[template, (DRAFT_PARENT_COMPOSITE_POD_GROUP_ANNOTATION, "draft"), shipped]),
-            links(Some("shipped"))
+            expected(Some("shipped"))
         );
     }
 
     #[test]
-    fn what_a_controller_in_between_hands_down_is_what_it_was_given() {
+    fn controller_in_between_passes_the_annotations_on_unchanged() {
         for parent in [None, Some("outer".to_owned())] {
             let given = GroupAnnotations { template: "workers".to_owned(), parent };
             let mut annotations =

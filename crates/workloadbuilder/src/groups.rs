@@ -1,10 +1,10 @@
-//! A Workload to groups: the objects that pods, and groups of groups, belong to.
+//! A Workload to groups: PodGroups and CompositePodGroups.
 //!
-//! A group is a copy of its template and complete without the Workload. It is made from the Workload as the server took
-//! it in, so that what the server dropped stays dropped.
+//! A group is a copy of its template and complete without the Workload. Build it from the Workload that the server
+//! returned: it then lacks the fields that the server dropped.
 //!
-//! A controller whose replicas are alike, such as a LeaderWorkerSet, has one tree of templates and makes the groups of
-//! each replica from it; each replica is a gang of its leader and its workers, in one rack:
+//! A controller with identical replicas, such as a LeaderWorkerSet, has one tree of templates and builds the groups of
+//! each replica from it. In this example each replica is a gang of its leader and its workers, in one rack:
 //!
 //! ```
 //! use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -48,7 +48,7 @@
 //!     .map(|i| builder.build_instance("replica", &i.to_string(), None))
 //!     .collect::<Result<Vec<_>, _>>()?
 //!     .concat();
-//! // Three replicas of three groups each; a parent stands before its children, which name it.
+//! // Three replicas of three groups each. A parent comes before its children, and the children name it.
 //! assert_eq!(groups.len(), 9);
 //! assert_eq!(groups[1].parent(), Some(groups[0].name()));
 //! assert_ne!(groups[0].name(), groups[3].name());
@@ -70,7 +70,7 @@ use crate::error::BuildError;
 use crate::names;
 use crate::target::SchedulingVersion;
 
-/// A group that was made from a template.
+/// A group that was built from a template.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BuiltGroup {
     /// A group of groups.
@@ -89,15 +89,17 @@ impl BuiltGroup {
         metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// The template it was made from.
+    /// The name of its template.
     pub fn template(&self) -> &str {
         match self {
             BuiltGroup::Composite(group) => &group.spec.workload_ref.template_name,
-            BuiltGroup::Pods(group) => group.spec.workload_ref.as_ref().map_or("", |origin| &origin.template_name),
+            BuiltGroup::Pods(group) => {
+                group.spec.workload_ref.as_ref().map_or("", |reference| &reference.template_name)
+            }
         }
     }
 
-    /// The group of groups that it belongs to.
+    /// The name of its parent CompositePodGroup.
     pub fn parent(&self) -> Option<&str> {
         match self {
             BuiltGroup::Composite(group) => group.spec.parent_composite_pod_group_name.as_deref(),
@@ -106,12 +108,12 @@ impl BuiltGroup {
     }
 }
 
-/// A template of a Workload, at whatever depth.
+/// A template of a Workload, at any depth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GroupTemplate<'a> {
-    /// Of a group of groups.
+    /// Template of a group of groups.
     Composite(&'a CompositePodGroupTemplate),
-    /// Of a group of pods.
+    /// Template of a group of pods.
     Pods(&'a PodGroupTemplate),
 }
 
@@ -144,16 +146,16 @@ impl<'a> GroupTemplate<'a> {
 /// All templates of a Workload, parents before children.
 pub fn templates(spec: &WorkloadSpec) -> Vec<GroupTemplate<'_>> {
     let mut found = Vec::new();
-    let mut ahead = sibling_templates(&spec.composite_pod_group_templates, &spec.pod_group_templates);
-    ahead.reverse();
-    while let Some(template) = ahead.pop() {
+    let mut stack = sibling_templates(&spec.composite_pod_group_templates, &spec.pod_group_templates);
+    stack.reverse();
+    while let Some(template) = stack.pop() {
         found.push(template);
-        ahead.extend(template.children().into_iter().rev());
+        stack.extend(template.children().into_iter().rev());
     }
     found
 }
 
-/// The template called `name`, at whatever depth.
+/// The template called `name`, at any depth.
 pub fn find_template<'a>(spec: &'a WorkloadSpec, name: &str) -> Option<GroupTemplate<'a>> {
     templates(spec).into_iter().find(|template| template.name() == name)
 }
@@ -166,7 +168,8 @@ fn sibling_templates<'a>(
     composites.chain(leaves.iter().flatten().map(GroupTemplate::Pods)).collect()
 }
 
-/// The Workload as an owner that neither manages its groups nor waits for them. The server has to have given it a uid.
+/// The Workload as an owner of its groups that is not their controller and does not block its deletion on theirs. The
+/// Workload must have a uid.
 pub fn workload_owner(workload: &Workload, version: SchedulingVersion) -> OwnerReference {
     OwnerReference {
         api_version: version.api_version().to_owned(),
@@ -179,8 +182,8 @@ pub fn workload_owner(workload: &Workload, version: SchedulingVersion) -> OwnerR
 }
 
 impl Builder {
-    /// The PodGroup called `name` of the template called `template`, wherever in the tree that stands. It has no parent:
-    /// a caller that makes groups one by one sets `parentCompositePodGroupName` itself.
+    /// The PodGroup called `name` of the template called `template`, at any depth. It has no parent. A caller that
+    /// builds groups one by one sets `parentCompositePodGroupName`.
     pub fn build_pod_group(&self, name: &str, template: &str) -> Result<PodGroup, BuildError> {
         let workload = self.workload()?;
         match require_template(&workload, template)? {
@@ -198,8 +201,8 @@ impl Builder {
         }
     }
 
-    /// One group of every template, parents before children: the order in which to create them. In the reverse order they
-    /// are deleted.
+    /// One group of every template, in the order of creation: parents before children. Delete them in the reverse
+    /// order.
     pub fn build_groups(&self) -> Result<Vec<BuiltGroup>, BuildError> {
         let workload = self.workload()?;
         let spec = &workload.spec;
@@ -208,8 +211,8 @@ impl Builder {
     }
 
     /// One group of the template called `template` and of every template below it, parents before children, under the
-    /// CompositePodGroup called `parent`. `instance` tells groups of the same template apart: the number of a replica or
-    /// the name of a child; empty where there is only one.
+    /// CompositePodGroup called `parent`. `instance` makes names of groups of the same template unique: the number of a
+    /// replica or the name of a child, or empty if there is only one.
     pub fn build_instance(
         &self,
         template: &str,
@@ -279,7 +282,7 @@ impl Builder {
                 resource_claims: template.resource_claims,
                 priority_class_name: template.priority_class_name,
                 priority: template.priority,
-                // Admission takes it from the priority class, and refuses a group that brings another.
+                // Admission sets it from the priority class, and refuses a group with a different value.
                 preemption_policy: None,
                 parent_composite_pod_group_name: parent.map(str::to_owned),
             },
@@ -287,7 +290,7 @@ impl Builder {
         }
     }
 
-    /// The kind exists in `v1alpha3` only, its template in `v1beta1` too: same fields, other types.
+    /// The kind exists only in `v1alpha3`, its template also in `v1beta1`: the same fields in different types.
     fn composite_from_template(
         &self,
         workload: &Workload,
@@ -342,12 +345,12 @@ fn require_template<'a>(workload: &'a Workload, template: &str) -> Result<GroupT
     })
 }
 
-fn template_kind_mismatch(workload: &Workload, template: GroupTemplate<'_>, asked: &'static str) -> BuildError {
+fn template_kind_mismatch(workload: &Workload, template: GroupTemplate<'_>, requested: &'static str) -> BuildError {
     BuildError::TemplateKindMismatch {
         workload: workload_name(workload).to_owned(),
         template: template.name().to_owned(),
         makes: template.group_kind(),
-        asked,
+        requested,
     }
 }
 

@@ -1,7 +1,7 @@
-//! What a controller hands in: a tree of items, each with defaults, the user's blocks and callbacks.
+//! A controller's input: a tree of items, each with defaults, the user's blocks and callbacks.
 //!
-//! The configuration of an item ([`SchedulingConfig`]) knows no level: it is the same for a group of pods and for a
-//! group of groups. The blocks that users write are typed per level and mapped into it.
+//! The configuration of an item ([`SchedulingConfig`]) is one type for groups of pods and for groups of groups. The
+//! users' blocks have a type per level and are mapped to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::field::Path;
 /// One component of a workload: a whole Job, one role of a training run, or a set of such components.
 #[derive(Clone)]
 pub struct WorkloadItem {
-    /// The name of the template made from the item; unique in the tree.
+    /// The name of the item's template; a DNS label, unique in the tree.
     pub name: String,
-    /// Where in the controller's object this component stands; errors about the item as a whole point here.
+    /// The field of the controller's object for this component, for errors about the item as a whole.
     pub path: Path,
-    /// What holds unless the user says otherwise.
+    /// The values of fields that the user does not set.
     pub default_config: SchedulingConfig,
-    /// What the user wrote.
+    /// The user's input.
     pub input: Blocks,
-    /// Where in the controller's object the user wrote it; errors about a block point here.
+    /// The fields of the controller's object with the user's input, for errors about a block.
     pub fields: FieldPaths,
-    /// Run on the resolved configuration, in order.
+    /// Functions that change the merged configuration, run in order.
     pub callbacks: Vec<Callback>,
     /// Components of this component. An item with children is a composite, one without is a leaf.
     pub children: Vec<WorkloadItem>,
 }
 
-/// A last word of the controller on a resolved configuration, such as a default that depends on other fields.
+/// A controller's change of the merged configuration, such as a default that depends on other fields.
 pub type Callback = Arc<dyn Fn(&mut SchedulingConfig) + Send + Sync>;
 
 impl fmt::Debug for WorkloadItem {
@@ -49,7 +49,8 @@ impl fmt::Debug for WorkloadItem {
 }
 
 impl WorkloadItem {
-    /// A leaf without defaults, input or callbacks, whose blocks have their usual names below `path`.
+    /// A leaf without defaults, input or callbacks. Its blocks have the usual names below `path`
+    /// ([`FieldPaths::below`]).
     pub fn new(name: impl Into<String>, path: Path) -> WorkloadItem {
         let fields = FieldPaths::below(&path);
         WorkloadItem {
@@ -68,13 +69,13 @@ impl WorkloadItem {
         !self.children.is_empty()
     }
 
-    /// The configuration that holds: the defaults, each field replaced by the user's where there is one, and then
-    /// changed by the callbacks.
+    /// The effective configuration: the defaults, each field replaced by the user's value if there is one, then changed
+    /// by the callbacks.
     pub fn resolve(&self) -> SchedulingConfig {
         self.resolve_with_sources().0
     }
 
-    /// The same, and where each field comes from.
+    /// The effective configuration, and the source of each field.
     pub fn resolve_with_sources(&self) -> (SchedulingConfig, FieldSources) {
         let mut config = self.merge();
         let merged = config.clone();
@@ -108,7 +109,7 @@ impl WorkloadItem {
         (config, sources)
     }
 
-    /// The defaults, each field replaced whole by the user's where there is one.
+    /// The defaults, each field replaced as a whole by the user's value if there is one.
     fn merge(&self) -> SchedulingConfig {
         let (user, default) = (self.input.to_config(), self.default_config.clone());
         SchedulingConfig {
@@ -125,28 +126,32 @@ impl WorkloadItem {
     }
 }
 
-/// Where a field of a resolved configuration comes from.
+/// The source of a field of a resolved configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldSource {
-    /// Nobody has set it.
+    /// The field is not set.
     #[default]
     Unset,
     /// The controller's defaults.
     Default,
     /// The user's block.
     User,
-    /// A callback set it, or changed what the defaults or the user had.
+    /// A callback set it, or changed the value of the defaults or of the user.
     Callback,
 }
 
-/// Where each field of a resolved configuration comes from.
+/// The source of each field of a resolved configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // Each is about the field of the same name.
 pub struct FieldSources {
+    /// Source of [`SchedulingConfig::policy`].
     pub policy: FieldSource,
+    /// Source of [`SchedulingConfig::constraints`].
     pub constraints: FieldSource,
+    /// Source of [`SchedulingConfig::disruption_mode`].
     pub disruption_mode: FieldSource,
+    /// Source of [`SchedulingConfig::resource_claims`].
     pub resource_claims: FieldSource,
+    /// Source of [`SchedulingConfig::priority_class_name`].
     pub priority_class_name: FieldSource,
 }
 
@@ -159,21 +164,21 @@ fn source(changed_by_callback: bool, set_by_user: bool, is_set: bool) -> FieldSo
     }
 }
 
-/// Where the blocks stand in the controller's own object.
+/// The field paths of the blocks in the controller's own object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPaths {
-    /// Of the policy.
+    /// Path of the policy.
     pub policy: Path,
-    /// Of the constraints.
+    /// Path of the constraints.
     pub constraints: Path,
-    /// Of the disruption mode.
+    /// Path of the disruption mode.
     pub disruption_mode: Path,
-    /// Of the claims.
+    /// Path of the claims.
     pub resource_claims: Path,
 }
 
 impl FieldPaths {
-    /// All blocks under one field, by the names that `spec.scheduling` of a Job gives them.
+    /// All blocks below one field, with the names that they have in `spec.scheduling` of a Job.
     pub fn below(path: &Path) -> FieldPaths {
         FieldPaths {
             policy: path.child("schedulingPolicy"),
@@ -184,30 +189,30 @@ impl FieldPaths {
     }
 }
 
-/// How one component is to be scheduled, whatever its level.
+/// How one component is scheduled, at any level.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedulingConfig {
-    /// Unset compiles to Basic.
+    /// When the members are admitted. Unset is Basic.
     pub policy: Option<SchedulingPolicy>,
-    /// Unset: anywhere.
+    /// On which nodes the members may be placed. Unset is no constraint.
     pub constraints: Option<SchedulingConstraints>,
-    /// Unset is left to the API's default.
+    /// How the members may be disrupted. Unset is the API's default.
     pub disruption_mode: Option<DisruptionMode>,
     /// Claims that the pods share.
     pub resource_claims: Vec<ResourceClaim>,
-    /// Never from the user's blocks: it has to agree with the pods', so the controller sets it.
+    /// The priority class of the pods. The controller sets it, because the blocks do not have it.
     pub priority_class_name: Option<String>,
 }
 
 impl SchedulingConfig {
-    /// Gives a gang the count it needs, if nobody has. Made for callbacks.
+    /// Sets the `min_count` of a gang that has none. For callbacks.
     pub fn default_min_count(&mut self, count: i32) {
         if let Some(SchedulingPolicy::Gang { min_count }) = &mut self.policy {
             min_count.get_or_insert(count);
         }
     }
 
-    /// The policy this compiles to.
+    /// The kind of policy in the template. Unset is Basic.
     pub fn policy_kind(&self) -> PolicyKind {
         self.policy.as_ref().map_or(PolicyKind::Basic, SchedulingPolicy::kind)
     }
@@ -218,18 +223,18 @@ impl SchedulingConfig {
 pub enum SchedulingPolicy {
     /// One by one.
     Basic,
-    /// At least `min_count` of them at once, or none.
+    /// At least `min_count` of them together, or none.
     Gang {
-        /// Of pods in a leaf, of groups in a composite; a gang without it does not compile.
+        /// Number of pods in a leaf, of groups in a composite. A build fails without it.
         min_count: Option<i32>,
     },
-    /// One that this version of the library knows by name only. It is refused unless it is listed, and does not
-    /// compile.
+    /// One that this version of the library knows by name only. Validation refuses it unless the controller lists it,
+    /// and a build fails.
     Other(&'static str),
 }
 
 impl SchedulingPolicy {
-    /// Which policy this is.
+    /// The kind of this policy.
     pub fn kind(&self) -> PolicyKind {
         match self {
             SchedulingPolicy::Basic => PolicyKind::Basic,
@@ -239,7 +244,7 @@ impl SchedulingPolicy {
     }
 }
 
-/// A policy, for lists of those a controller supports.
+/// A policy without its values, for the list of policies that a controller supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyKind {
     /// [`SchedulingPolicy::Basic`].
@@ -251,7 +256,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// The name, as messages have it.
+    /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {
             PolicyKind::Basic => "Basic",
@@ -261,7 +266,7 @@ impl PolicyKind {
     }
 }
 
-/// Where the members of a group may go.
+/// On which nodes the members of a group may be placed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchedulingConstraints {
     /// Keys of node labels whose value all members must share.
@@ -275,8 +280,8 @@ pub enum DisruptionMode {
     Single,
     /// Only all together.
     All,
-    /// One that this version of the library knows by name only. It is refused unless it is listed, and does not
-    /// compile.
+    /// One that this version of the library knows by name only. Validation refuses it unless the controller lists it,
+    /// and a build fails.
     Other(&'static str),
 }
 
@@ -291,7 +296,7 @@ impl DisruptionMode {
     }
 }
 
-/// A mode, for lists of those a controller supports. Modes carry nothing, so a mode is its own kind.
+/// A mode, for the list of modes that a controller supports. A mode has no values, so it is its own kind.
 pub type DisruptionModeKind = DisruptionMode;
 
 #[cfg(test)]
@@ -335,7 +340,7 @@ mod tests {
 
     // Shows: S004-37
     #[test]
-    fn each_field_of_the_user_replaces_the_default_whole() {
+    fn each_user_field_replaces_the_whole_default() {
         let user = json!({
             "schedulingPolicy": {"gang": {"minCount": 3}},
             "schedulingConstraints": {"topology": [{"key": "rack"}]},
@@ -351,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_survive_what_the_user_leaves_out_or_empty() {
+    fn defaults_apply_to_fields_that_the_user_leaves_out_or_empty() {
         let empty = json!({
             "schedulingPolicy": {},
             "schedulingConstraints": {"topology": []},
@@ -370,7 +375,7 @@ mod tests {
         let mut item = item(blocks(json!({"schedulingPolicy": {"gang": {}}})));
         item.callbacks = vec![
             Arc::new(|config| config.default_min_count(4)),
-            // A callback may do more than fill in a default (KEP-6089, Library Usage Example).
+            // A callback can change any value, not only set a default (KEP-6089, Library Usage Example).
             Arc::new(|config| {
                 if let Some(SchedulingPolicy::Gang { min_count: Some(count) }) = &mut config.policy {
                     *count *= 42;
@@ -381,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_the_user_gave_is_kept() {
+    fn min_count_of_the_user_is_kept() {
         let mut config = SchedulingConfig {
             policy: Some(SchedulingPolicy::Gang { min_count: Some(2) }),
             ..SchedulingConfig::default()
@@ -391,11 +396,11 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_knows_where_each_field_comes_from() {
+    fn resolved_configuration_has_the_source_of_each_field() {
         let user = json!({"schedulingPolicy": {"gang": {}}, "disruptionMode": {"all": {}}});
         let mut item = item(blocks(user));
         item.default_config.resource_claims.clear();
-        item.callbacks = vec![std::sync::Arc::new(|config| config.default_min_count(4))];
+        item.callbacks = vec![Arc::new(|config| config.default_min_count(4))];
         assert_eq!(
             item.resolve_with_sources().1,
             FieldSources {
@@ -410,10 +415,10 @@ mod tests {
 
     // Shows: S004-44
     #[test]
-    fn children_make_an_item_a_group_of_groups() {
+    fn item_with_children_is_a_group_of_groups() {
         let leaf = item(Blocks::Absent);
         let composite = WorkloadItem { children: vec![leaf.clone()], ..leaf.clone() };
         assert!(composite.is_composite() && !leaf.is_composite());
-        assert_eq!(composite.resolve(), leaf.resolve(), "a configuration knows no level");
+        assert_eq!(composite.resolve(), leaf.resolve(), "a configuration does not depend on the level");
     }
 }

@@ -1,54 +1,54 @@
-//! Names of the objects and templates a controller makes: readable, unique, and legal for every legal owner name.
+//! Names of objects and templates: readable, unique, and valid for every valid owner name.
 //!
-//! The names are those of the Kubernetes Job controller wherever those are legal. Nothing may look objects up by these
-//! names: they are for people.
+//! They equal the names of the Kubernetes Job controller where those are valid. They are for people: code must not look
+//! objects up by them.
 
-/// The longest name of an object.
+/// The maximum length of an object's name.
 const MAX_OBJECT_NAME_LENGTH: usize = 253;
-/// The longest name of a template, which has to be a DNS label.
+/// The maximum length of a template's name, which is a DNS label.
 const MAX_LABEL_LENGTH: usize = 63;
 
-/// The name of the Workload of an owner: the owner's name, cut if necessary, and a hash of its uid.
+/// The name of the Workload of an owner: the owner's name, truncated if necessary, and a hash of its uid.
 pub fn workload_name(owner_name: &str, owner_uid: &str) -> String {
-    // The type name is part of the text that upstream hashes.
+    // Upstream hashes the type name too.
     let hash = hash(&["(types.UID)", owner_uid]);
     let prefix = truncate(owner_name, MAX_OBJECT_NAME_LENGTH - hash.len() - 1);
     format!("{prefix}-{hash}")
 }
 
-/// The name of the only group of a template: the names of its Workload and its template, each cut if necessary, and a
-/// hash of both.
+/// The name of the only group of a template: the names of its Workload and its template, each truncated if necessary,
+/// and a hash of both.
 pub fn pod_group_name(workload_name: &str, template_name: &str) -> String {
     group_name(workload_name, template_name, "")
 }
 
-/// The name of one of several groups of a template: the same, with `instance` in the hash.
-// Upstream: groups of one template all bear one name, so that a second child of a template finds its name taken for ever.
+/// The name of one of several groups of a template: as [`pod_group_name`], with `instance` in the hash.
+// Upstream: all groups of one template have the same name, so a second child of a template can never create its group.
 pub fn group_name(workload_name: &str, template_name: &str, instance: &str) -> String {
     let hash = match instance {
         "" => hash(&[workload_name, template_name]),
-        // No name has a slash, so that no two groups hash the same text.
+        // Names have no slash, so no two groups hash the same bytes.
         _ => hash(&[workload_name, "/", template_name, "/", instance]),
     };
-    let room = MAX_OBJECT_NAME_LENGTH - hash.len() - 2;
-    let half = room / 2;
-    let (workload_room, template_room) = match (workload_name.len(), template_name.len()) {
-        (workload, template) if workload + template <= room => (workload, template),
-        (workload, _) if workload <= half => (workload, room - workload),
-        (_, template) if template <= half => (room - template, template),
-        _ => (room - half, half),
+    let available = MAX_OBJECT_NAME_LENGTH - hash.len() - 2;
+    let half = available / 2;
+    let (max_workload, max_template) = match (workload_name.len(), template_name.len()) {
+        (workload, template) if workload + template <= available => (workload, template),
+        (workload, _) if workload <= half => (workload, available - workload),
+        (_, template) if template <= half => (available - template, template),
+        _ => (available - half, half),
     };
-    format!("{}-{}-{hash}", truncate(workload_name, workload_room), truncate(template_name, template_room))
+    format!("{}-{}-{hash}", truncate(workload_name, max_workload), truncate(template_name, max_template))
 }
 
-/// The name of the template at `index` of a Workload whose owner bears `owner_name`: `<owner>-pgt-<index>`.
-// Upstream: that form always, which is refused by the API for an owner name that has dots or more than 57 characters,
-// so that such a Job never starts. There the dots become dashes, and a hash of the whole name stands for what is lost.
+/// The name of the template at `index` of a Workload whose owner is called `owner_name`: `<owner>-pgt-<index>`.
+// Upstream: always this form. The API refuses it for an owner name with dots or more than 57 characters, so such a Job
+// never starts. Here dots are replaced by dashes, and a hash of the whole name keeps the result unique.
 pub fn template_name(owner_name: &str, index: usize) -> String {
     label(owner_name, &format!("pgt-{index}"))
 }
 
-/// The name of the composite template at `index`, by the same rule: `<owner>-cpgt-<index>`.
+/// The name of the composite template at `index`: `<owner>-cpgt-<index>`.
 pub fn composite_template_name(owner_name: &str, index: usize) -> String {
     label(owner_name, &format!("cpgt-{index}"))
 }
@@ -64,14 +64,13 @@ fn label(owner_name: &str, suffix: &str) -> String {
     format!("{}{suffix}", truncate(&prefix, MAX_LABEL_LENGTH - suffix.len()))
 }
 
-/// The first `room` characters of `name`, or one fewer where the last would be a dot: a dot and the dash that follows
-/// make no legal name.
+/// The first `max_length` characters of `name`, without a dot at the end: a dot before a dash is not valid in a name.
 fn truncate(name: &str, max_length: usize) -> &str {
-    let kept = name.char_indices().nth(max_length).map_or(name, |(end, _)| &name[..end]);
-    kept.strip_suffix('.').unwrap_or(kept)
+    let prefix = name.char_indices().nth(max_length).map_or(name, |(end, _)| &name[..end]);
+    prefix.strip_suffix('.').unwrap_or(prefix)
 }
 
-/// FNV-1a (32 bits) of the parts in a row, its decimal digits written in letters and digits that make no words.
+/// FNV-1a (32 bits) of the concatenated parts. Its decimal digits are mapped to an alphabet that makes no words.
 fn hash(parts: &[&str]) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let bytes = parts.iter().flat_map(|part| part.bytes());
@@ -88,7 +87,7 @@ mod tests {
     // Shows: S000-49
     // Shows: U-TestComputeWorkloadName, U-TestComputePodGroupName
     #[test]
-    fn names_are_those_of_the_kubernetes_job_controller() {
+    fn names_equal_those_of_the_kubernetes_job_controller() {
         let workload = workload_name("my-job", "uid-123");
         assert_eq!(workload, "my-job-795ddf89fd");
         assert_eq!(template_name("my-job", 0), "my-job-pgt-0");
@@ -98,8 +97,8 @@ mod tests {
 
     // Shows: S000-61
     #[test]
-    fn every_legal_owner_name_gives_legal_names() {
-        // Every length, so that the cut falls on every character of the pattern.
+    fn names_are_valid_for_every_valid_owner_name() {
+        // With every length the truncation falls on every character of the pattern.
         for (pattern, length) in ["a", "a.", "ab.c-d."].iter().flat_map(|p| (1..=253).map(move |n| (p, n))) {
             let owner: String = pattern.chars().cycle().take(length).collect();
             if !format::subdomain(&owner).is_empty() {
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn shortened_names_still_tell_owners_apart() {
+    fn truncated_names_of_two_owners_differ() {
         let (one, other) = (format!("{}-one", "a".repeat(90)), format!("{}-other", "a".repeat(90)));
         assert_ne!(template_name(&one, 0), template_name(&other, 0));
         assert_ne!(template_name("a.b", 0), template_name("a-b", 0));
@@ -126,7 +125,7 @@ mod tests {
 
     // Shows: S000-50
     #[test]
-    fn the_hash_keeps_groups_of_one_template_apart() {
+    fn names_of_groups_of_one_template_differ_by_hash() {
         let names = ["", "0", "1", "workers-0"].map(|instance| group_name("set-x1", "workers", instance));
         for (i, name) in names.iter().enumerate() {
             assert!(name.starts_with("set-x1-workers-"), "{name}");
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_workload_and_a_long_template_share_the_room() {
+    fn long_workload_and_template_names_share_the_length() {
         let (long, other) = ("w".repeat(300), "t".repeat(300));
         for (case, workload, template) in [
             ("both long", long.as_str(), other.as_str()),
@@ -148,11 +147,11 @@ mod tests {
             let parts: Vec<&str> = name.split('-').collect();
             let [workload_part, template_part, hash] = parts[..] else { panic!("{case}: {name}") };
             assert_eq!(name.len(), 253, "{case}");
-            let room = 253 - hash.len() - 2;
+            let available = 253 - hash.len() - 2;
             let expected = match case {
-                "both long" => (room - room / 2, room / 2),
-                "short workload" => (5, room - 5),
-                _ => (room - 5, 5),
+                "both long" => (available - available / 2, available / 2),
+                "short workload" => (5, available - 5),
+                _ => (available - 5, 5),
             };
             assert_eq!((workload_part.len(), template_part.len()), expected, "{case}");
         }

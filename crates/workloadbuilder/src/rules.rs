@@ -1,6 +1,6 @@
-//! The rules that users' blocks share with the kinds compiled from them: unions, bounds, formats, claims.
+//! The rules that the users' blocks share with Workloads and groups: unions, bounds, formats, claims.
 //!
-//! Each returns field errors in the API's words. They are what the API calls declarative validation.
+//! Each returns field errors with the API's messages. The API calls these rules declarative validation.
 
 use serde_json::Value;
 
@@ -8,16 +8,16 @@ use crate::field::{Error, ErrorList, Path};
 use crate::format;
 use crate::item::ResourceClaim;
 
-/// The most claims a group may have.
+/// The maximum number of claims of a group.
 pub const MAX_CLAIMS: usize = 4;
-/// The most topology constraints a group may have.
+/// The maximum number of topology constraints of a group.
 pub const MAX_TOPOLOGY_CONSTRAINTS: usize = 1;
-/// The most templates in one list.
+/// The maximum number of templates in one list.
 pub const MAX_TEMPLATES: usize = 8;
-/// The most levels of templates, that of the groups of pods included.
+/// The maximum number of levels of templates, including that of the groups of pods.
 pub const MAX_DEPTH: usize = 4;
 
-/// Exactly one member of a union is set. The error is about the struct around the members.
+/// Checks that exactly one member of a union is set. The error is about the struct with the members.
 pub fn exactly_one(path: &Path, members: &[(&str, bool)]) -> Option<Error> {
     let set: Vec<&str> = members.iter().filter(|(_, set)| *set).map(|(name, _)| *name).collect();
     let all: Vec<String> = members.iter().map(|(name, _)| format!("`{name}`")).collect();
@@ -31,24 +31,24 @@ pub fn exactly_one(path: &Path, members: &[(&str, bool)]) -> Option<Error> {
     }
 }
 
-/// The number is not below `minimum`.
+/// Checks that the number is at least `minimum`.
 pub fn at_least(path: &Path, value: impl Into<i64>, minimum: i64) -> Option<Error> {
     let value = value.into();
     (value < minimum).then(|| Error::invalid(path, value, format!("must be greater than or equal to {minimum}")))
 }
 
-/// The number is not above `maximum`.
+/// Checks that the number is at most `maximum`.
 pub fn at_most(path: &Path, value: impl Into<i64>, maximum: i64) -> Option<Error> {
     let value = value.into();
     (value > maximum).then(|| Error::invalid(path, value, format!("must be less than or equal to {maximum}")))
 }
 
-/// A field that never changes has changed. The value is not at hand here; the API server fills in what was sent.
+/// The error for a changed immutable field. It has no value; the API server sets the value of the request.
 pub fn immutable(path: &Path) -> Error {
     Error::invalid(path, Value::Null, "field is immutable")
 }
 
-/// A field that may change but neither come nor go has neither come nor gone.
+/// Checks that a field that may change was neither set nor cleared.
 pub fn presence_unchanged(path: &Path, new: bool, old: bool) -> Option<Error> {
     match (new, old) {
         (true, false) => Some(Error::invalid(path, Value::Null, "field cannot be set once created")),
@@ -57,17 +57,17 @@ pub fn presence_unchanged(path: &Path, new: bool, old: bool) -> Option<Error> {
     }
 }
 
-/// A text that has to be there and to be written as `format` says.
+/// Checks that a string is not empty and has the format.
 pub fn validate_required(path: &Path, text: &str, format: fn(&str) -> Vec<String>) -> ErrorList {
     if text.is_empty() { vec![Error::required(path, "")] } else { validate_format(path, text, format) }
 }
 
-/// A text that has to be written as `format` says.
+/// Checks that a string has the format.
 pub fn validate_format(path: &Path, text: &str, format: fn(&str) -> Vec<String>) -> ErrorList {
-    format(text).into_iter().map(|wrong| Error::invalid(path, text, wrong)).collect()
+    format(text).into_iter().map(|detail| Error::invalid(path, text, detail)).collect()
 }
 
-/// Topology constraints, given by their keys: few enough, each a label key.
+/// Checks the keys of topology constraints: their number, and that each is a label key.
 pub fn validate_topology<'a>(path: &Path, keys: impl ExactSizeIterator<Item = &'a str>) -> ErrorList {
     if keys.len() > MAX_TOPOLOGY_CONSTRAINTS {
         return vec![Error::too_many(path, keys.len(), MAX_TOPOLOGY_CONSTRAINTS)];
@@ -77,7 +77,7 @@ pub fn validate_topology<'a>(path: &Path, keys: impl ExactSizeIterator<Item = &'
         .collect()
 }
 
-/// Claims of a group: few enough, names unique, each with exactly one source.
+/// Checks the claims of a group: their number, unique names, exactly one source each.
 pub fn validate_claims(path: &Path, claims: &[ResourceClaim]) -> ErrorList {
     if claims.len() > MAX_CLAIMS {
         return vec![Error::too_many(path, claims.len(), MAX_CLAIMS)];
@@ -99,13 +99,13 @@ pub fn validate_claims(path: &Path, claims: &[ResourceClaim]) -> ErrorList {
     errors
 }
 
-/// No two items of a list bear the same name. The error is about the later one and shows it whole.
+/// Checks that no two items of a list have the same name. The error is about the later item and prints all of it.
 pub fn validate_unique_names<T: serde::Serialize>(path: &Path, items: &[T], name: fn(&T) -> &String) -> ErrorList {
     let repeated =
         items.iter().enumerate().filter(|(i, item)| items[..*i].iter().any(|earlier| name(earlier) == name(item)));
     repeated
         .map(|(i, item)| {
-            let value = serde_json::to_value(item).expect("an API type becomes JSON");
+            let value = serde_json::to_value(item).expect("an API type serializes to JSON");
             Error::duplicate(&path.index(i), value)
         })
         .collect()

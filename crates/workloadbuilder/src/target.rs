@@ -1,21 +1,21 @@
-//! What the server can hold: which version of the API, and whether groups may hold groups.
+//! What the server supports: the API version, and whether groups can have groups.
 //!
-//! A controller asks its server by discovery, chooses a target, and builds the same tree whatever the answer.
+//! A controller chooses a target by discovery and builds the same tree for every target.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// The form in which objects are built and written.
+/// API version and layout of the built objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BuildTarget {
-    /// The version in which Workloads and PodGroups are written.
+    /// The version of Workloads and PodGroups.
     pub version: SchedulingVersion,
-    /// Whether groups may hold groups.
+    /// Whether groups can have groups.
     pub layout: GroupLayout,
 }
 
 impl BuildTarget {
-    /// The shape that this version can have.
+    /// The layout, or [`GroupLayout::Flat`] if the version has no composites.
     pub fn supported_layout(self) -> GroupLayout {
         if self.version.has_composites() { self.layout } else { GroupLayout::Flat }
     }
@@ -24,28 +24,28 @@ impl BuildTarget {
 /// A version of `scheduling.k8s.io`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SchedulingVersion {
-    /// Kubernetes 1.37, on the way to stable.
+    /// Kubernetes 1.37.
     #[default]
     V1beta1,
-    /// Kubernetes 1.37. The only version with CompositePodGroup objects, which are written in it in any case.
+    /// Kubernetes 1.37. The only version with CompositePodGroup objects, which are always written in it.
     V1alpha3,
-    /// Kubernetes 1.36. It has no composites, and a gang's size cannot change.
+    /// Kubernetes 1.36. It has no composites, and the `minCount` of a gang is immutable.
     V1alpha2,
 }
 
-/// Whether groups may hold groups.
+/// Whether groups can have groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupLayout {
     /// A tree becomes a tree of templates.
     #[default]
     Nested,
-    /// Only groups of pods, for servers without CompositePodGroup: the leaves of the tree, side by side. A composite that
-    /// asks for something of its own is then refused, because nobody would carry it out.
+    /// Only the leaves of the tree, in one list, for servers without CompositePodGroup. A composite that sets a field
+    /// of its own is refused, because the server would not apply it.
     Flat,
 }
 
 impl SchedulingVersion {
-    /// Group and version, as an object writes them.
+    /// Group and version, as in `apiVersion` of an object.
     pub fn api_version(self) -> &'static str {
         match self {
             SchedulingVersion::V1beta1 => "scheduling.k8s.io/v1beta1",
@@ -59,10 +59,10 @@ impl SchedulingVersion {
         self != SchedulingVersion::V1alpha2
     }
 
-    /// A Workload, PodGroup or CompositePodGroup of this library as this version writes it; `None` where the version has
-    /// no such kind.
+    /// A built Workload, PodGroup or CompositePodGroup as a document of this version; `None` if the version does not
+    /// have the kind.
     ///
-    /// The typed form of another version is read from the document:
+    /// The document can be decoded to the type of its version:
     ///
     /// ```
     /// use k8s_openapi::api::scheduling::{v1alpha3, v1beta1};
@@ -75,7 +75,7 @@ impl SchedulingVersion {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn to_document(self, object: &impl Serialize) -> Option<Value> {
-        let mut document = serde_json::to_value(object).expect("an API type becomes JSON");
+        let mut document = serde_json::to_value(object).expect("an API type serializes to JSON");
         if document["kind"] == "CompositePodGroup" {
             return self.has_composites().then_some(document);
         }
@@ -87,15 +87,16 @@ impl SchedulingVersion {
     }
 }
 
-/// Writes a spec as 1.36 had it.
+/// Converts a spec to the fields of 1.36.
 fn to_v1alpha2(spec: &mut Map<String, Value>) {
     for template in spec.get_mut("podGroupTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(template) = template.as_object_mut() {
             group_to_v1alpha2(template);
         }
     }
-    if let Some(origin) = spec.remove("workloadRef") {
-        let workload = json!({"workloadName": origin["workloadName"], "podGroupTemplateName": origin["templateName"]});
+    if let Some(reference) = spec.remove("workloadRef") {
+        let (workload, template) = (&reference["workloadName"], &reference["templateName"]);
+        let workload = json!({"workloadName": workload, "podGroupTemplateName": template});
         spec.insert("podGroupTemplateRef".to_owned(), json!({ "workload": workload }));
     }
     spec.remove("parentCompositePodGroupName");
@@ -126,7 +127,7 @@ mod tests {
 
     // Shows: S004-39
     #[test]
-    fn an_object_is_written_as_each_version_has_it() {
+    fn objects_have_the_fields_of_each_version() {
         let template = json!({"name": "t", "schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}}});
         let built = workload(template.clone());
         for version in [SchedulingVersion::V1beta1, SchedulingVersion::V1alpha3] {
@@ -141,13 +142,13 @@ mod tests {
         let mut group = PodGroup::default();
         group.spec.workload_ref = serde_json::from_value(json!({"workloadName": "w", "templateName": "t"})).ok();
         let written = SchedulingVersion::V1alpha2.to_document(&group).expect("a PodGroup");
-        let origin = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
-        assert_eq!(written["spec"]["podGroupTemplateRef"], origin);
+        let reference = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
+        assert_eq!(written["spec"]["podGroupTemplateRef"], reference);
         assert_eq!(written["spec"].get("workloadRef"), None);
     }
 
     #[test]
-    fn a_composite_is_written_in_the_one_version_that_has_it() {
+    fn composites_are_written_in_the_only_version_that_has_them() {
         let composite = CompositePodGroup::default();
         for version in [SchedulingVersion::V1beta1, SchedulingVersion::V1alpha3] {
             let written = version.to_document(&composite).expect("a composite");

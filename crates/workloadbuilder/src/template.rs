@@ -1,4 +1,4 @@
-//! A resolved item, written down as a template.
+//! A resolved item as a template.
 
 use k8s_openapi::api::scheduling::v1beta1::{
     AllCompositeDisruptionMode, AllDisruptionMode, BasicSchedulingPolicy, CompositeBasicSchedulingPolicy,
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::item::{DisruptionMode, SchedulingConfig, SchedulingConstraints, SchedulingPolicy};
 use crate::tree::ResolvedItem;
 
-/// The lists of templates of nodes that stand side by side: groups of pods, and groups of groups.
+/// The templates of sibling nodes: of groups of pods, and of groups of groups.
 pub(crate) fn template_lists(
     nodes: &[ResolvedItem<'_>],
 ) -> (Option<Vec<PodGroupTemplate>>, Option<Vec<CompositePodGroupTemplate>>) {
@@ -75,7 +75,7 @@ fn composite_pod_group(node: &ResolvedItem<'_>) -> CompositePodGroupTemplate {
     }
 }
 
-/// The count of a gang; `None` is Basic. A checked tree has no gang without a count and no other policy.
+/// The count of a gang; `None` is Basic. A validated tree has no gang without a count and no other policy.
 fn gang_count(config: &SchedulingConfig) -> Option<i32> {
     match config.policy {
         Some(SchedulingPolicy::Gang { min_count }) => min_count,
@@ -87,13 +87,13 @@ fn topology(constraints: SchedulingConstraints) -> Vec<TopologyConstraint> {
     constraints.topology.into_iter().map(|key| TopologyConstraint { key }).collect()
 }
 
-/// The members `single` and `all` of a mode. A checked tree has no other mode.
+/// The members `single` and `all` of a mode. A validated tree has no other mode.
 fn members(mode: DisruptionMode) -> (Option<Value>, Option<Value>) {
-    let is = |wanted: DisruptionMode| (mode == wanted).then(empty);
+    let is = |member: DisruptionMode| (mode == member).then(empty);
     (is(DisruptionMode::Single), is(DisruptionMode::All))
 }
 
-/// A member that is there but holds nothing: `{}`, not null, which would be read as not there.
+/// The value of a member that is set and has no fields: `{}`, because null means not set.
 fn empty() -> Value {
     Value::Object(Map::new())
 }

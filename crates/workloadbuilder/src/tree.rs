@@ -1,6 +1,6 @@
-//! The tree as it will be written: resolved, in the shape of the target, with one priority class throughout.
+//! The resolved tree, in the layout of the target, with one priority class.
 //!
-//! Everything that the API server would refuse in the Workload of a tree is found here, and said with what to do.
+//! It finds all errors that the API server would find in the Workload of the tree, and adds a remedy.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::item::{DisruptionMode, PolicyKind, SchedulingConfig, SchedulingPolicy
 use crate::rules::{self, MAX_DEPTH, MAX_TEMPLATES};
 use crate::target::GroupLayout;
 
-/// An item and what holds for it.
+/// An item with its resolved configuration.
 #[derive(Clone)]
 pub(crate) struct ResolvedItem<'a> {
     pub item: &'a WorkloadItem,
@@ -21,7 +21,7 @@ pub(crate) struct ResolvedItem<'a> {
 }
 
 impl<'a> ResolvedItem<'a> {
-    /// The tree of `item`, resolved.
+    /// Resolves the tree of `item`.
     pub fn resolve(item: &'a WorkloadItem) -> ResolvedItem<'a> {
         ResolvedItem {
             item,
@@ -34,20 +34,20 @@ impl<'a> ResolvedItem<'a> {
         !self.children.is_empty()
     }
 
-    /// Where the count of a gang stands, and its name.
-    fn count(&self) -> (Path, &'static str) {
+    /// Path and name of the field with the count of a gang.
+    fn count_field(&self) -> (Path, &'static str) {
         let name = if self.is_composite() { "minGroupCount" } else { "minCount" };
         (self.item.fields.policy.child("gang").child(name), name)
     }
 
-    /// Levels from here down, a leaf being one.
+    /// The number of levels from here down. A leaf has one.
     fn depth(&self) -> usize {
         1 + self.children.iter().map(ResolvedItem::depth).max().unwrap_or(0)
     }
 }
 
-/// The trees of `roots` as they will be written, or everything that keeps them from it.
-pub(crate) fn resolve(roots: &[WorkloadItem], shape: GroupLayout) -> Result<Vec<ResolvedItem<'_>>, Vec<BuildError>> {
+/// The resolved trees of `roots` in the layout, or all errors in them.
+pub(crate) fn resolve(roots: &[WorkloadItem], layout: GroupLayout) -> Result<Vec<ResolvedItem<'_>>, Vec<BuildError>> {
     let mut nodes: Vec<ResolvedItem<'_>> = roots.iter().map(ResolvedItem::resolve).collect();
     let mut errors = Vec::new();
     if nodes.is_empty() {
@@ -56,24 +56,24 @@ pub(crate) fn resolve(roots: &[WorkloadItem], shape: GroupLayout) -> Result<Vec<
     let mut names = BTreeSet::new();
     for node in &nodes {
         visit_all(node, &mut |node| {
-            errors.extend(name(node, &mut names));
-            errors.extend(level(node));
-            errors.extend(config(node));
+            errors.extend(validate_name(node, &mut names));
+            errors.extend(validate_level(node));
+            errors.extend(validate_config(node));
         });
     }
     errors.extend(propagate_priority_class(&mut nodes));
-    if shape == GroupLayout::Flat {
-        nodes = nodes.into_iter().flat_map(|node| leaves(node, &mut errors)).collect();
+    if layout == GroupLayout::Flat {
+        nodes = nodes.into_iter().flat_map(|node| into_leaves(node, &mut errors)).collect();
     }
-    errors.extend(top(&nodes));
+    errors.extend(validate_top(&nodes));
     for node in &nodes {
-        errors.extend(depth(node));
-        visit_all(node, &mut |node| errors.extend(children(node)));
+        errors.extend(validate_depth(node));
+        visit_all(node, &mut |node| errors.extend(validate_children(node)));
     }
     if errors.is_empty() { Ok(nodes) } else { Err(errors) }
 }
 
-/// Parents before children, in the order given.
+/// Visits all nodes of the tree, parents before children, in the given order.
 fn visit_all<'n, 'a>(node: &'n ResolvedItem<'a>, visit: &mut impl FnMut(&'n ResolvedItem<'a>)) {
     visit(node);
     for child in &node.children {
@@ -81,7 +81,7 @@ fn visit_all<'n, 'a>(node: &'n ResolvedItem<'a>, visit: &mut impl FnMut(&'n Reso
     }
 }
 
-fn name<'a>(node: &ResolvedItem<'a>, names: &mut BTreeSet<&'a str>) -> Option<BuildError> {
+fn validate_name<'a>(node: &ResolvedItem<'a>, names: &mut BTreeSet<&'a str>) -> Option<BuildError> {
     let (path, item) = (node.item.path.clone(), node.item.name.clone());
     if item.is_empty() {
         return Some(BuildError::NoName { path });
@@ -92,8 +92,8 @@ fn name<'a>(node: &ResolvedItem<'a>, names: &mut BTreeSet<&'a str>) -> Option<Bu
     (!names.insert(&node.item.name)).then_some(BuildError::DuplicateName { path, item })
 }
 
-/// The item's blocks and configuration are of its level.
-fn level(node: &ResolvedItem<'_>) -> Option<BuildError> {
+/// Checks that the item's blocks and configuration are of its level.
+fn validate_level(node: &ResolvedItem<'_>) -> Option<BuildError> {
     let item = node.item.name.clone();
     match (&node.item.input, node.is_composite()) {
         (Blocks::PodGroup(_), true) => {
@@ -109,18 +109,18 @@ fn level(node: &ResolvedItem<'_>) -> Option<BuildError> {
     }
 }
 
-/// What the API server would refuse in the template of one item.
-fn config(node: &ResolvedItem<'_>) -> Vec<BuildError> {
+/// The errors that the API server would find in the template of one item.
+fn validate_config(node: &ResolvedItem<'_>) -> Vec<BuildError> {
     let (item, fields) = (node.item, &node.item.fields);
-    let mut refused: Vec<FieldError> = Vec::new();
+    let mut field_errors: Vec<FieldError> = Vec::new();
     let mut errors = Vec::new();
     match node.config.policy {
         Some(SchedulingPolicy::Gang { min_count: None }) => {
-            let (path, field) = node.count();
+            let (path, field) = node.count_field();
             errors.push(BuildError::NoMinCount { path, item: item.name.clone(), field });
         }
         Some(SchedulingPolicy::Gang { min_count: Some(count) }) => {
-            refused.extend(rules::at_least(&node.count().0, count, 1));
+            field_errors.extend(rules::at_least(&node.count_field().0, count, 1));
         }
         Some(SchedulingPolicy::Other(name)) => {
             let (path, item) = (fields.policy.clone(), item.name.clone());
@@ -134,14 +134,14 @@ fn config(node: &ResolvedItem<'_>) -> Vec<BuildError> {
     }
     if let Some(constraints) = &node.config.constraints {
         let path = fields.constraints.child("topology");
-        refused.extend(rules::validate_topology(&path, constraints.topology.iter().map(String::as_str)));
+        field_errors.extend(rules::validate_topology(&path, constraints.topology.iter().map(String::as_str)));
     }
-    refused.extend(rules::validate_claims(&fields.resource_claims, &node.config.resource_claims));
+    field_errors.extend(rules::validate_claims(&fields.resource_claims, &node.config.resource_claims));
     if let Some(class) = priority_class(node) {
-        refused.extend(rules::validate_format(&item.path.child("priorityClassName"), class, format::subdomain));
+        field_errors.extend(rules::validate_format(&item.path.child("priorityClassName"), class, format::subdomain));
     }
     errors.extend(
-        refused.into_iter().map(|error| BuildError::InvalidField { item: item.name.clone(), error: error.into() }),
+        field_errors.into_iter().map(|error| BuildError::InvalidField { item: item.name.clone(), error: error.into() }),
     );
     errors
 }
@@ -150,8 +150,8 @@ fn priority_class<'n>(node: &'n ResolvedItem<'_>) -> Option<&'n str> {
     node.config.priority_class_name.as_deref().filter(|class| !class.is_empty())
 }
 
-/// Gives all nodes the class that any of them has.
-// Upstream: each template has what its own item says, and the server refuses the Workload unless all say the same.
+/// Sets the priority class of any node in all nodes.
+// Upstream: each template has the class of its own item, and the server refuses the Workload unless all are equal.
 fn propagate_priority_class(nodes: &mut [ResolvedItem<'_>]) -> Vec<BuildError> {
     let mut first: Option<String> = None;
     let mut errors = Vec::new();
@@ -175,25 +175,25 @@ fn propagate_priority_class(nodes: &mut [ResolvedItem<'_>]) -> Vec<BuildError> {
     errors
 }
 
-/// The groups of pods of a tree, side by side.
-fn leaves<'a>(node: ResolvedItem<'a>, errors: &mut Vec<BuildError>) -> Vec<ResolvedItem<'a>> {
+/// The groups of pods of a tree, as a list.
+fn into_leaves<'a>(node: ResolvedItem<'a>, errors: &mut Vec<BuildError>) -> Vec<ResolvedItem<'a>> {
     if !node.is_composite() {
         return vec![node];
     }
     let fields = &node.item.fields;
-    let asks = [
+    let set_fields = [
         (node.config.policy_kind() != PolicyKind::Basic, "the scheduling policy", &fields.policy),
         (node.config.constraints.is_some(), "the topology", &fields.constraints),
         (node.config.disruption_mode == Some(DisruptionMode::All), "the disruption mode", &fields.disruption_mode),
     ];
-    for (_, what, path) in asks.into_iter().filter(|(asks, _, _)| *asks) {
+    for (_, what, path) in set_fields.into_iter().filter(|(is_set, _, _)| *is_set) {
         errors.push(BuildError::NeedsComposites { path: path.clone(), item: node.item.name.clone(), what });
     }
-    node.children.into_iter().flat_map(|child| leaves(child, errors)).collect()
+    node.children.into_iter().flat_map(|child| into_leaves(child, errors)).collect()
 }
 
-/// The list at the top of a Workload: of one kind, and not too long.
-fn top(nodes: &[ResolvedItem<'_>]) -> Option<BuildError> {
+/// Checks the list at the top of a Workload: one level, and not too long.
+fn validate_top(nodes: &[ResolvedItem<'_>]) -> Option<BuildError> {
     let first = nodes.first()?;
     if let Some(other) = nodes.iter().find(|node| node.is_composite() != first.is_composite()) {
         return Some(BuildError::MixedTopLevel { item: other.item.name.clone() });
@@ -205,8 +205,8 @@ fn top(nodes: &[ResolvedItem<'_>]) -> Option<BuildError> {
     })
 }
 
-/// The lists of a composite are not too long.
-fn children(node: &ResolvedItem<'_>) -> Option<BuildError> {
+/// Checks that the lists of a composite are not too long.
+fn validate_children(node: &ResolvedItem<'_>) -> Option<BuildError> {
     let composites = node.children.iter().filter(|child| child.is_composite()).count();
     let count = composites.max(node.children.len() - composites);
     (count > MAX_TEMPLATES).then(|| BuildError::TooManyTemplates {
@@ -216,9 +216,8 @@ fn children(node: &ResolvedItem<'_>) -> Option<BuildError> {
     })
 }
 
-fn depth(node: &ResolvedItem<'_>) -> Option<BuildError> {
+fn validate_depth(node: &ResolvedItem<'_>) -> Option<BuildError> {
     let depth = node.depth();
     let (path, item) = (node.item.path.clone(), node.item.name.clone());
-    // A group of pods alone is one level, and always allowed.
     (depth > MAX_DEPTH).then_some(BuildError::TooDeep { path, item, depth })
 }

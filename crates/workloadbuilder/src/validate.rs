@@ -1,7 +1,7 @@
-//! What is refused, before anything is built.
+//! Errors in items, found before anything is built.
 //!
-//! Two halves, because an API server reports them apart: the blocks on their own (form), and the configuration that
-//! comes of them (sense). [`Builder::validate`](crate::Builder::validate) runs both.
+//! There are two steps, because an API server reports them separately: the user's blocks, and the resolved
+//! configuration. [`Builder::validate`](crate::Builder::validate) runs both.
 
 use crate::blocks::{
     Blocks, CompositePodGroupBlocks, PodGroupBlocks, TopologyConstraint, WorkloadCompositePodGroupDisruptionMode,
@@ -14,8 +14,8 @@ use crate::item::{DisruptionMode, DisruptionModeKind, FieldPaths, PolicyKind, Sc
 use crate::rules;
 use crate::tree::ResolvedItem;
 
-/// The form of what the user wrote at `items` and below. Items are known again by their names, level by level: one that
-/// has moved is new.
+/// Validates the user's blocks of `items` and of all items below. Old items are found by name on the same level: an
+/// item that has moved is new.
 pub(crate) fn all_blocks(items: &[WorkloadItem], old: &[WorkloadItem]) -> ErrorList {
     let mut errors = ErrorList::new();
     for item in items {
@@ -26,7 +26,7 @@ pub(crate) fn all_blocks(items: &[WorkloadItem], old: &[WorkloadItem]) -> ErrorL
     errors
 }
 
-/// The form of what the user wrote at `item`. A block that already stood there in `old` is not judged again.
+/// Validates the user's blocks of `item`. A block that `old` has too is not validated again.
 pub fn blocks(item: &WorkloadItem, old: Option<&WorkloadItem>) -> ErrorList {
     match (&item.input, old.map(|old| &old.input)) {
         (Blocks::Absent, _) => ErrorList::new(),
@@ -71,7 +71,7 @@ fn composite_blocks(fields: &FieldPaths, new: &CompositePodGroupBlocks, old: &Co
     errors
 }
 
-/// A policy: exactly one member, and a count of at least one where there is a count.
+/// Validates a policy of a group of pods: exactly one member, and a count of at least 1 if there is one.
 pub fn policy_block(
     path: &Path,
     new: &WorkloadPodGroupSchedulingPolicy,
@@ -84,7 +84,7 @@ pub fn policy_block(
     policy_members(path, &policy(new), old.map(policy).as_ref(), "minCount")
 }
 
-/// The same for a group of groups.
+/// Validates a policy of a group of groups by the rules of [`policy_block`].
 pub fn composite_policy_block(
     path: &Path,
     new: &WorkloadCompositePodGroupSchedulingPolicy,
@@ -97,7 +97,7 @@ pub fn composite_policy_block(
     policy_members(path, &policy(new), old.map(policy).as_ref(), "minGroupCount")
 }
 
-/// What a policy of either level says.
+/// The policy of a block of either level.
 #[derive(PartialEq)]
 struct PolicyChoice {
     basic: bool,
@@ -117,12 +117,12 @@ fn policy_members(path: &Path, new: &PolicyChoice, old: Option<&PolicyChoice>, c
     errors
 }
 
-/// Constraints: at most one topology key, written as a label key.
+/// Validates the constraints of a group of pods: at most one topology key, in the format of a label key.
 pub fn constraints_block(path: &Path, block: &WorkloadPodGroupSchedulingConstraints) -> ErrorList {
     topology(path, block.topology.as_deref())
 }
 
-/// The same for a group of groups.
+/// Validates the constraints of a group of groups by the rules of [`constraints_block`].
 pub fn composite_constraints_block(path: &Path, block: &WorkloadCompositePodGroupSchedulingConstraints) -> ErrorList {
     topology(path, block.topology.as_deref())
 }
@@ -132,7 +132,7 @@ fn topology(path: &Path, topology: Option<&[TopologyConstraint]>) -> ErrorList {
     rules::validate_topology(&path.child("topology"), keys)
 }
 
-/// A disruption mode: exactly one member.
+/// Validates a disruption mode of a group of pods: exactly one member.
 pub fn disruption_mode_block(
     path: &Path,
     new: &WorkloadPodGroupDisruptionMode,
@@ -142,7 +142,7 @@ pub fn disruption_mode_block(
     mode_members(path, members(new), old.map(members))
 }
 
-/// The same for a group of groups.
+/// Validates a disruption mode of a group of groups by the rule of [`disruption_mode_block`].
 pub fn composite_disruption_mode_block(
     path: &Path,
     new: &WorkloadCompositePodGroupDisruptionMode,
@@ -157,8 +157,8 @@ fn mode_members(path: &Path, new: (bool, bool), old: Option<(bool, bool)>) -> Op
     if old == Some(new) { None } else { rules::exactly_one(path, &[("single", single), ("all", all)]) }
 }
 
-/// Claims: at most four, names unique, each with exactly one source. A claim that already stood in `old`, wherever in the
-/// list, is not judged again.
+/// Validates claims: at most four, unique names, exactly one source each. A claim that `old` has too, at any index, is
+/// not validated again.
 pub fn resource_claims_block(
     path: &Path,
     new: &[WorkloadPodGroupResourceClaim],
@@ -167,27 +167,28 @@ pub fn resource_claims_block(
     if old == Some(new) {
         return ErrorList::new();
     }
-    let known = |i: usize| old.is_some_and(|old| old.contains(&new[i]));
+    let is_old = |i: usize| old.is_some_and(|old| old.contains(&new[i]));
     let errors = rules::validate_claims(path, &new.iter().map(map_claim).collect::<Vec<_>>());
-    let about_known = |error: &Error| {
-        (0..new.len()).filter(|i| known(*i)).any(|i| {
-            let (claim, at) = (path.index(i), error.path.as_str());
-            let inside = at.strip_prefix(claim.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let about_old = |error: &Error| {
+        (0..new.len()).filter(|i| is_old(*i)).any(|i| {
+            let (claim, field) = (path.index(i), error.path.as_str());
+            let inside =
+                field.strip_prefix(claim.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
             inside && error.kind != crate::field::ErrorKind::Duplicate
         })
     };
-    errors.into_iter().filter(|error| !about_known(error)).collect()
+    errors.into_iter().filter(|error| !about_old(error)).collect()
 }
 
-/// The sense of what comes of `item` and the items below it: policies and modes are among those allowed and go together,
-/// within an item and between an item and those above it.
+/// Validates the resolved configurations of `item` and of all items below. Policies and modes must be allowed, and
+/// compatible within an item and with the items above it.
 pub fn resolved(item: &WorkloadItem, policies: &[PolicyKind], modes: &[DisruptionModeKind]) -> ErrorList {
     let mut errors = ErrorList::new();
     validate_item_semantics(&ResolvedItem::resolve(item), None, policies, modes, &mut errors);
     errors
 }
 
-/// `above` is the nearest item above that is disrupted as a whole.
+/// `above` is the nearest item above with the disruption mode `all`.
 fn validate_item_semantics(
     node: &ResolvedItem<'_>,
     above: Option<&WorkloadItem>,
@@ -198,36 +199,36 @@ fn validate_item_semantics(
     let (fields, config) = (&node.item.fields, &node.config);
     errors.extend(allowed_policy(&fields.policy, config, policies));
     errors.extend(allowed_disruption_mode(&fields.disruption_mode, config, modes));
-    let as_a_whole = config.disruption_mode == Some(DisruptionMode::All);
-    if config.policy_kind() == PolicyKind::Basic && as_a_whole {
+    let is_all = config.disruption_mode == Some(DisruptionMode::All);
+    if config.policy_kind() == PolicyKind::Basic && is_all {
         errors.push(Error::invalid(
             &fields.disruption_mode,
             "",
             "the disruptionMode `all` is not supported with the Basic scheduling policy",
         ));
     }
-    // Upstream: not checked, and the scheduler passes over what the item below says.
+    // Upstream: not checked, and the scheduler ignores the mode of the item below.
     if let Some(above) = above.filter(|_| config.disruption_mode == Some(DisruptionMode::Single)) {
         let detail = format!(
-            "the disruptionMode `single` cannot hold where {} is `all`: leave it out here, or set `single` there",
+            "the disruptionMode `single` is not supported below {}, which is `all`: remove it here, or set `single` there",
             above.fields.disruption_mode
         );
         errors.push(Error::invalid(&fields.disruption_mode, "", detail));
     }
-    let above = if as_a_whole { Some(node.item) } else { above };
+    let above = if is_all { Some(node.item) } else { above };
     for child in &node.children {
         validate_item_semantics(child, above, policies, modes, errors);
     }
 }
 
-/// The policy is one that the controller has listed; an empty list allows none.
+/// Checks that the controller lists the policy. An empty list allows none.
 pub fn allowed_policy(path: &Path, config: &SchedulingConfig, allowed: &[PolicyKind]) -> Option<Error> {
     let kind = config.policy_kind();
     let detail = || format!("the {} scheduling policy is not allowed", kind.name());
     (!allowed.contains(&kind)).then(|| Error::forbidden(path, detail()))
 }
 
-/// The mode, if there is one, is one that the controller has listed; an empty list allows none.
+/// Checks that the controller lists the mode, if there is one. An empty list allows none.
 pub fn allowed_disruption_mode(
     path: &Path,
     config: &SchedulingConfig,
@@ -283,7 +284,7 @@ mod tests {
     // Shows: S004-30
     // Shows: U-builder
     #[test]
-    fn each_block_is_judged_by_its_form() {
+    fn each_block_is_validated() {
         let one_of = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
         let claim = |name: &str| json!({"name": name, "resourceClaimName": "c"});
         for (blocks, wants) in [
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stood_there_before_is_not_judged_again() {
+    fn unchanged_blocks_are_not_validated_again() {
         let old = item(json!({"policy": {}, "mode": {}, "constraints": {"topology": [{"key": ""}]}}));
         assert_eq!(render(&super::blocks(&old.clone(), Some(&old))), Vec::<String>::new());
         let new = item(json!({"policy": {"gang": {"minCount": -1}}, "mode": {}}));
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_blocks_of_a_group_of_groups_are_judged_by_the_same_rules() {
+    fn blocks_of_a_group_of_groups_are_validated_by_the_same_rules() {
         for (blocks, wants) in [
             (json!({"policy": {"gang": {}}, "mode": {"all": {}}, "constraints": {}}), vec![]),
             (
@@ -364,25 +365,25 @@ mod tests {
     }
 
     #[test]
-    fn on_an_update_items_are_known_by_their_names_level_by_level() {
+    fn old_items_are_found_by_name_on_the_same_level() {
         let bad = json!({"policy": {}});
         let named = |name: &str| WorkloadItem { name: name.to_owned(), ..item(bad.clone()) };
         let old = composite(bad.clone(), vec![named("driver"), named("workers")]);
-        let judge = |new: WorkloadItem, old: &WorkloadItem| {
+        let error_count = |new: WorkloadItem, old: &WorkloadItem| {
             Builder::new(new, BuildOptions::default()).validate_blocks(Some(std::slice::from_ref(old))).len()
         };
-        assert_eq!(judge(old.clone(), &old), 0, "nothing has changed");
-        assert_eq!(judge(composite(bad.clone(), vec![named("workers"), named("driver")]), &old), 0, "the order has");
-        assert_eq!(judge(composite(bad.clone(), vec![named("driver"), named("evaluator")]), &old), 1, "one is new");
+        assert_eq!(error_count(old.clone(), &old), 0, "no change");
+        assert_eq!(error_count(composite(bad.clone(), vec![named("workers"), named("driver")]), &old), 0, "new order");
+        assert_eq!(error_count(composite(bad.clone(), vec![named("driver"), named("evaluator")]), &old), 1, "new item");
         let moved = WorkloadItem { name: "inner".to_owned(), ..composite(json!({}), vec![named("workers")]) };
-        assert_eq!(judge(composite(bad.clone(), vec![moved]), &old), 1, "one that moved is new");
+        assert_eq!(error_count(composite(bad.clone(), vec![moved]), &old), 1, "a moved item is new");
         let renamed = WorkloadItem { name: "other".to_owned(), ..old.clone() };
         let errors = Builder::new(renamed, BuildOptions::default()).validate_blocks(Some(&[old]));
-        assert_eq!(render(&errors), ["spec.whole: Internal error: the old item has another name"]);
+        assert_eq!(render(&errors), ["spec.whole: Internal error: the old item has a different name"]);
     }
 
     #[test]
-    fn a_claim_that_stood_there_before_is_not_judged_again() {
+    fn unchanged_claim_is_not_validated_again() {
         let bad = json!({"name": "a"});
         let good = json!({"name": "b", "resourceClaimName": "c"});
         let old = item(json!({"claims": [bad]}));
@@ -395,7 +396,7 @@ mod tests {
 
     // Shows: S004-06
     #[test]
-    fn errors_land_on_the_fields_that_the_controller_names() {
+    fn errors_name_the_fields_of_the_controllers_resource() {
         let mut item = item(json!({"policy": {}, "mode": {"all": {}}}));
         item.fields = FieldPaths {
             policy: Path::new("spec").child("gangs").index(3).child("start"),
@@ -417,7 +418,7 @@ mod tests {
 
     // Shows: S004-40
     #[test]
-    fn a_group_is_not_disrupted_by_parts_where_the_one_above_is_not() {
+    fn mode_single_is_refused_below_mode_all() {
         let gang = json!({"policy": {"gang": {"minCount": 1, "minGroupCount": 1}}});
         let with_mode = |mode: Value| {
             let mut blocks = gang.clone();
@@ -430,9 +431,9 @@ mod tests {
                 WorkloadItem { name: "inner".to_owned(), ..composite(gang.clone(), vec![item(with_mode(mode))]) };
             vec![inner]
         };
-        let refused = "spec.disruptionMode: Invalid value: \"\": the disruptionMode `single` cannot hold where \
-                       spec.whole.disruptionMode is `all`: leave it out here, or set `single` there";
-        // The mode of the outermost, of the innermost two levels below it, and what is said.
+        let refused = "spec.disruptionMode: Invalid value: \"\": the disruptionMode `single` is not supported below \
+                       spec.whole.disruptionMode, which is `all`: remove it here, or set `single` there";
+        // The modes of the root and of the leaf two levels below it, and the expected errors.
         for (case, root, wants) in [
             ("single below all", composite(with_mode(all.clone()), below(single.clone())), vec![refused]),
             ("all below all", composite(with_mode(all.clone()), below(all.clone())), vec![]),
@@ -447,7 +448,7 @@ mod tests {
     // Shows: S004-43
     #[test]
     fn unlisted_policy_or_mode_is_refused_at_every_level() {
-        // As if the API had gained them: by the user's block, a default or a callback, it makes no difference.
+        // As if the API had gained them. The source (user, default, callback) does not matter.
         let novel = |blocks: Value| WorkloadItem {
             callbacks: vec![Arc::new(|config: &mut SchedulingConfig| {
                 config.policy = Some(SchedulingPolicy::Other("Elastic"));
@@ -467,13 +468,13 @@ mod tests {
         assert_eq!(render(&errors), [of("spec.whole"), of("spec")].concat());
         let policies = [POLICIES.as_slice(), &[PolicyKind::Other("Elastic")]].concat();
         let modes = [MODES.as_slice(), &[DisruptionMode::Other("rolling")]].concat();
-        assert_eq!(super::resolved(&root, &policies, &modes), vec![], "a controller that lists them takes them");
+        assert_eq!(super::resolved(&root, &policies, &modes), vec![], "a controller that lists them accepts them");
     }
 
     // Shows: S004-41
     // Shows: S004-42
     #[test]
-    fn only_what_the_controller_lists_is_allowed() {
+    fn only_listed_policies_and_modes_are_allowed() {
         let gang_all = item(json!({"policy": {"gang": {"minCount": 2}}, "mode": {"all": {}}}));
         let no_blocks = item(json!({}));
         let (basic, gang) = (PolicyKind::Basic, PolicyKind::Gang);
@@ -486,7 +487,7 @@ mod tests {
                 "spec.disruptionMode: Forbidden: the disruptionMode `all` is not allowed",
             ]
         );
-        // A list that was left empty allows nothing, not even what holds by default.
+        // An empty list allows nothing, not even the default.
         assert_eq!(
             render(&super::resolved(&no_blocks, &[], &[])),
             ["spec.schedulingPolicy: Forbidden: the Basic scheduling policy is not allowed"]
@@ -494,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_placed_one_by_one_cannot_be_disrupted_only_together() {
+    fn mode_all_is_refused_for_basic_groups() {
         let refused = "spec.disruptionMode: Invalid value: \"\": \
                        the disruptionMode `all` is not supported with the Basic scheduling policy";
         for blocks in [json!({"policy": {"basic": {}}, "mode": {"all": {}}}), json!({"mode": {"all": {}}})] {

@@ -163,8 +163,8 @@ fn errors_point_at_the_place_where_the_user_wrote() {
                     .to_owned(),
                 format!("{at}.schedulingPolicy.gang.minCount: Invalid value: 0: must be greater than or equal to 1"),
                 format!(
-                    "{at}.disruptionMode: Invalid value: \"\": the disruptionMode `single` cannot hold where \
-                     spec.scheduling.disruptionMode is `all`: leave it out here, or set `single` there"
+                    "{at}.disruptionMode: Invalid value: \"\": the disruptionMode `single` is not supported below \
+                     spec.scheduling.disruptionMode, which is `all`: remove it here, or set `single` there"
                 ),
             ]
         );
@@ -173,7 +173,7 @@ fn errors_point_at_the_place_where_the_user_wrote() {
     assert_eq!(
         errors(&job_set(Value::Null, nine)),
         [
-            "spec.replicatedJobs: Too many: 9: a workload has at most 8 groups side by side: put Jobs that are alike into one \
+            "spec.replicatedJobs: Too many: 9: a workload has at most 8 groups in one list: put Jobs that are alike into one \
           replicatedJob with replicas"
         ]
     );

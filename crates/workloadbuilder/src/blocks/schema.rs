@@ -1,43 +1,44 @@
-//! The blocks' JSON schema, as a CustomResourceDefinition wants it (structural OpenAPI v3, with the rules that the API
-//! server can check by itself).
+//! The blocks' JSON schema for a CustomResourceDefinition: structural OpenAPI v3, with the rules that the API server
+//! can check.
 //!
-//! A controller puts these into the schema of its own resource, under whatever names it gives the fields.
+//! A controller adds these to the schema of its own resource, with field names of its choice.
 
 use serde_json::{Value, json};
 
 use crate::rules::{MAX_CLAIMS, MAX_TOPOLOGY_CONSTRAINTS};
 
-/// Of [`WorkloadPodGroupSchedulingPolicy`](super::WorkloadPodGroupSchedulingPolicy).
+/// The schema of [`WorkloadPodGroupSchedulingPolicy`](super::WorkloadPodGroupSchedulingPolicy).
 pub fn pod_group_scheduling_policy() -> Value {
     policy("pods", "minCount")
 }
 
-/// Of [`WorkloadCompositePodGroupSchedulingPolicy`](super::WorkloadCompositePodGroupSchedulingPolicy).
+/// The schema of [`WorkloadCompositePodGroupSchedulingPolicy`](super::WorkloadCompositePodGroupSchedulingPolicy).
 pub fn composite_pod_group_scheduling_policy() -> Value {
     policy("groups", "minGroupCount")
 }
 
-/// Of [`WorkloadPodGroupSchedulingConstraints`](super::WorkloadPodGroupSchedulingConstraints).
+/// The schema of [`WorkloadPodGroupSchedulingConstraints`](super::WorkloadPodGroupSchedulingConstraints).
 pub fn pod_group_scheduling_constraints() -> Value {
     constraints()
 }
 
-/// Of [`WorkloadCompositePodGroupSchedulingConstraints`](super::WorkloadCompositePodGroupSchedulingConstraints).
+/// The schema of
+/// [`WorkloadCompositePodGroupSchedulingConstraints`](super::WorkloadCompositePodGroupSchedulingConstraints).
 pub fn composite_pod_group_scheduling_constraints() -> Value {
     constraints()
 }
 
-/// Of [`WorkloadPodGroupDisruptionMode`](super::WorkloadPodGroupDisruptionMode).
+/// The schema of [`WorkloadPodGroupDisruptionMode`](super::WorkloadPodGroupDisruptionMode).
 pub fn pod_group_disruption_mode() -> Value {
     disruption_mode("pods")
 }
 
-/// Of [`WorkloadCompositePodGroupDisruptionMode`](super::WorkloadCompositePodGroupDisruptionMode).
+/// The schema of [`WorkloadCompositePodGroupDisruptionMode`](super::WorkloadCompositePodGroupDisruptionMode).
 pub fn composite_pod_group_disruption_mode() -> Value {
     disruption_mode("groups")
 }
 
-/// Of a list of [`WorkloadPodGroupResourceClaim`](super::WorkloadPodGroupResourceClaim)s.
+/// The schema of a list of [`WorkloadPodGroupResourceClaim`](super::WorkloadPodGroupResourceClaim)s.
 pub fn pod_group_resource_claims() -> Value {
     let name = |description: &str| json!({"type": "string", "maxLength": 253, "description": description});
     json!({
@@ -50,7 +51,7 @@ pub fn pod_group_resource_claims() -> Value {
             json!({
                 "name": {"type": "string", "minLength": 1, "maxLength": 63, "description": "Unique in the group."},
                 "resourceClaimName": name("A ResourceClaim of the namespace."),
-                "resourceClaimTemplateName": name("A ResourceClaimTemplate of the namespace; the group gets a claim."),
+                "resourceClaimTemplateName": name("A ResourceClaimTemplate of the namespace. The group gets a claim."),
             }),
             ["resourceClaimName", "resourceClaimTemplateName"],
             &["name"],
@@ -61,10 +62,10 @@ pub fn pod_group_resource_claims() -> Value {
 fn policy(members: &str, count: &str) -> Value {
     let gang = json!({
         "type": "object",
-        "description": format!("At least {count} {members} are placed at once, or none."),
+        "description": format!("At least {count} {members} are placed together, or none."),
         "properties": {count: {
             "type": "integer", "format": "int32", "minimum": 1,
-            "description": "Unset, the controller knows a number.",
+            "description": "If unset, the controller chooses it.",
         }},
     });
     let basic = json!({"type": "object", "description": format!("The {members} are placed one by one.")});
@@ -90,7 +91,7 @@ fn disruption_mode(members: &str) -> Value {
     exactly_one_of(members, ["single", "all"], &[])
 }
 
-/// An object of which exactly one of two members is set.
+/// An object with exactly one of two members.
 fn exactly_one_of(properties: Value, members: [&str; 2], required: &[&str]) -> Value {
     let [one, other] = members;
     let mut schema = json!({
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
     use crate::blocks;
 
-    /// Fields of `document` that `schema` does not have, by path.
+    /// Paths of fields of `document` that `schema` does not have.
     fn unknown(schema: &Value, document: &Value, path: &str) -> Vec<String> {
         match document {
             Value::Object(fields) => fields
@@ -140,7 +141,7 @@ mod tests {
 
     // Shows: S004-17
     #[test]
-    fn the_schema_has_the_fields_of_the_types() {
+    fn schema_has_the_fields_of_the_types() {
         let policy = |count: &str| json!({"basic": {}, "gang": {count: 1}});
         assert_schema_matches_type::<blocks::WorkloadPodGroupSchedulingPolicy>(
             &pod_group_scheduling_policy(),

@@ -1,4 +1,4 @@
-//! From items to a Workload: what is built, and what is refused.
+//! Items to a Workload: what is built, and what is refused.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ fn spec(builder: &Builder) -> Value {
 // Shows: S004-60
 // Shows: U-builder
 #[test]
-fn a_leaf_becomes_a_workload_with_one_template() {
+fn leaf_becomes_a_workload_with_one_template() {
     let workload = Builder::new(item(gang()), options()).build_workload().expect("a workload");
     assert_eq!(
         serde_json::to_value(&workload).expect("JSON"),
@@ -134,7 +134,7 @@ fn a_leaf_becomes_a_workload_with_one_template() {
 
 // Shows: S004-60
 #[test]
-fn an_item_that_says_nothing_is_basic() {
+fn item_without_configuration_is_basic() {
     let built = spec(&Builder::new(item(basic()), options()));
     assert_eq!(built["podGroupTemplates"], json!([{"name": "workers", "schedulingPolicy": {"basic": {}}}]));
     let built = spec(&Builder::new(tree("set", basic(), vec![item(basic())]), options()));
@@ -146,7 +146,7 @@ fn an_item_that_says_nothing_is_basic() {
 // Shows: S004-62
 // Shows: U-builder
 #[test]
-fn a_tree_becomes_a_tree_of_templates() {
+fn tree_becomes_a_tree_of_templates() {
     let whole = SchedulingConfig {
         constraints: Some(SchedulingConstraints { topology: vec!["zone".to_owned()] }),
         disruption_mode: Some(DisruptionMode::All),
@@ -179,7 +179,7 @@ fn a_tree_becomes_a_tree_of_templates() {
 
 // Shows: S002-09
 #[test]
-fn several_components_stand_side_by_side_in_one_workload() {
+fn several_items_become_templates_of_one_workload() {
     let items = vec![named("driver", basic()), named("workers", gang_of(Some(8)))];
     let built = spec(&Builder::with_items(items, options()));
     assert_eq!(
@@ -194,7 +194,7 @@ fn several_components_stand_side_by_side_in_one_workload() {
 
 // Shows: S004-39
 #[test]
-fn without_composites_the_leaves_stand_side_by_side() {
+fn flat_layout_has_only_the_leaves() {
     let root = tree("set", basic(), vec![named("driver", basic()), tree("inner", basic(), vec![item(gang())])]);
     let old = BuildOptions {
         target: BuildTarget { version: SchedulingVersion::V1alpha2, ..BuildTarget::default() },
@@ -210,7 +210,7 @@ fn without_composites_the_leaves_stand_side_by_side() {
 }
 
 #[test]
-fn one_priority_class_holds_for_the_whole_tree() {
+fn priority_class_of_one_item_applies_to_the_whole_tree() {
     for (at_root, at_leaf) in [(class("high"), basic()), (basic(), class("high")), (class("high"), class("high"))] {
         let root = tree("set", at_root, vec![named("driver", basic()), named("workers", at_leaf)]);
         let built = spec(&Builder::new(root, options()));
@@ -222,16 +222,16 @@ fn one_priority_class_holds_for_the_whole_tree() {
 }
 
 #[test]
-fn an_owner_in_the_core_group_has_no_group_to_name() {
+fn reference_to_an_owner_in_the_core_group_has_no_group() {
     let options = BuildOptions { owner: Some(OwnerReference { api_version: "v1".to_owned(), ..owner() }), ..options() };
     let workload = Builder::new(item(gang()), options).build_workload().expect("a workload");
     assert_eq!(workload.spec.controller_ref.expect("a reference").api_group, None);
 }
 
-/// Items that cannot be built, why, and as errors about the controller's fields.
+/// Items that cannot be built, the error of the build, and the error about the controller's field.
 // Shows: U-builder
 #[test]
-fn what_the_server_would_refuse_is_refused_with_advice() {
+fn items_that_the_server_would_refuse_are_refused_with_a_remedy() {
     let many = |count: usize| (0..count).map(|i| named(&format!("w{i}"), basic())).collect::<Vec<_>>();
     let two_keys = SchedulingConfig {
         constraints: Some(SchedulingConstraints { topology: vec!["a".to_owned(), "b".to_owned()] }),
@@ -269,42 +269,40 @@ fn what_the_server_would_refuse_is_refused_with_advice() {
         (
             vec![named("a.b", basic())],
             options(),
-            "item a.b: its name has to be a DNS label: must not contain dots",
-            "spec.a.b: Invalid value: \"a.b\": its name has to be a DNS label: must not contain dots",
+            "item a.b: its name must be a DNS label: must not contain dots",
+            "spec.a.b: Invalid value: \"a.b\": its name must be a DNS label: must not contain dots",
         ),
         (
             vec![tree("set", basic(), vec![tree("inner", basic(), vec![named("set", basic())])])],
             options(),
-            "item set: the name stands twice in the tree",
+            "item set: the name is used twice in the tree",
             "spec.set: Duplicate value: \"set\"",
         ),
         (
             vec![named("driver", basic()), chain(2)],
             options(),
-            "item level1: a workload has groups of pods at the top or groups of groups, not both: put all under one item",
-            "spec.driver: Internal error: item level1: a workload has groups of pods at the top or groups of groups, not \
+            "item level1: the top of a workload has groups of pods or groups of groups, not both: put all under one item",
+            "spec.driver: Internal error: item level1: the top of a workload has groups of pods or groups of groups, not \
              both: put all under one item",
         ),
         (
             many(9),
             options(),
-            "the top of the workload: 9 templates in one list, and at most 8 are allowed: put some of them under an item of \
-             their own",
-            "spec.w0: Too many: 9: a workload has at most 8 groups side by side",
+            "the top of the workload: 9 templates in one list, at most 8 are allowed: put some of them under a new item",
+            "spec.w0: Too many: 9: a workload has at most 8 groups in one list",
         ),
         (
             vec![tree("set", basic(), many(9))],
             BuildOptions { limit_remedy: Some("leave some out".to_owned()), ..options() },
-            "item set: 9 templates in one list, and at most 8 are allowed: put some of them under an item of their own",
-            "spec.set: Too many: 9: a workload has at most 8 groups side by side: leave some out",
+            "item set: 9 templates in one list, at most 8 are allowed: put some of them under a new item",
+            "spec.set: Too many: 9: a workload has at most 8 groups in one list: leave some out",
         ),
         (
             vec![chain(5)],
             options(),
-            "item level1: 5 levels, and at most 4 are allowed, that of the pods included: leave out a level that asks for \
+            "item level1: 5 levels, at most 4 are allowed, including that of the pods: remove a level that sets nothing",
+            "spec.level1: Forbidden: 5 levels, at most 4 are allowed, including that of the pods: remove a level that sets \
              nothing",
-            "spec.level1: Forbidden: 5 levels, and at most 4 are allowed, that of the pods included: leave out a level \
-             that asks for nothing",
         ),
         (
             vec![item(claims(5))],
@@ -315,8 +313,8 @@ fn what_the_server_would_refuse_is_refused_with_advice() {
         (
             vec![tree("set", claims(1), vec![item(basic())])],
             options(),
-            "item set: claims are shared by pods: move resourceClaims to the items below",
-            "spec.set.resourceClaims: Forbidden: claims are shared by pods: move resourceClaims to the items below",
+            "item set: only pods share claims: move resourceClaims to the items below",
+            "spec.set.resourceClaims: Forbidden: only pods share claims: move resourceClaims to the items below",
         ),
         (
             vec![item(two_keys)],
@@ -327,30 +325,30 @@ fn what_the_server_would_refuse_is_refused_with_advice() {
         (
             vec![named("driver", class("low")), named("workers", class("high"))],
             options(),
-            "item workers: priority class high where low is set elsewhere in the tree: all pods of a workload need one \
+            "item workers: priority class high, but low elsewhere in the tree: all pods of a workload need the same \
              class",
-            "spec.workers: Invalid value: \"high\": priority class high where low is set elsewhere in the tree: all pods \
-             of a workload need one class",
+            "spec.workers: Invalid value: \"high\": priority class high, but low elsewhere in the tree: all pods of a \
+             workload need the same class",
         ),
         (
             vec![item(novel)],
             options(),
-            "item workers: the scheduling policy Elastic has no form in the API",
-            "spec.scheduling.schedulingPolicy: Forbidden: the scheduling policy Elastic has no form in the API",
+            "item workers: the scheduling policy Elastic is not in the API",
+            "spec.scheduling.schedulingPolicy: Forbidden: the scheduling policy Elastic is not in the API",
         ),
         (
             vec![item(rolling)],
             options(),
-            "item workers: the disruption mode rolling has no form in the API",
-            "spec.scheduling.disruptionMode: Forbidden: the disruption mode rolling has no form in the API",
+            "item workers: the disruption mode rolling is not in the API",
+            "spec.scheduling.disruptionMode: Forbidden: the disruption mode rolling is not in the API",
         ),
         (
             vec![tree("set", gang_of(Some(2)), vec![item(basic())])],
             flat(),
             "item set: the scheduling policy of a group of groups needs CompositePodGroup, which the target does not have: \
-             ask for it at the items below, or choose Basic here",
+             set it at the items below, or choose Basic here",
             "spec.set.schedulingPolicy: Forbidden: the scheduling policy of a group of groups needs CompositePodGroup, \
-             which the target does not have: ask for it at the items below, or choose Basic here",
+             which the target does not have: set it at the items below, or choose Basic here",
         ),
     ];
     for (items, options, want, want_field) in cases {
@@ -362,7 +360,7 @@ fn what_the_server_would_refuse_is_refused_with_advice() {
 }
 
 #[test]
-fn limits_that_are_just_met_are_allowed() {
+fn values_at_the_limits_are_allowed() {
     let many = |prefix: &str, count: usize| (0..count).map(|i| named(&format!("{prefix}{i}"), basic())).collect();
     let wide: Vec<WorkloadItem> =
         (0..8).map(|i| tree(&format!("set{i}"), basic(), many(&format!("w{i}-"), 8))).collect();
@@ -374,7 +372,7 @@ fn limits_that_are_just_met_are_allowed() {
 }
 
 #[test]
-fn what_a_builder_lacks_is_named() {
+fn missing_and_invalid_options_are_named() {
     let incomplete = OwnerReference { uid: String::new(), ..owner() };
     let odd = OwnerReference { api_version: "a/b/c".to_owned(), ..owner() };
     for (options, want) in [
@@ -391,15 +389,15 @@ fn what_a_builder_lacks_is_named() {
 }
 
 #[test]
-fn blocks_of_the_other_level_are_the_controllers_mistake() {
+fn blocks_of_the_other_level_are_an_internal_error() {
     let leaf = WorkloadItem { input: Blocks::CompositePodGroup(CompositePodGroupBlocks::default()), ..item(basic()) };
     let composite = WorkloadItem {
         input: Blocks::PodGroup(PodGroupBlocks::default()),
         ..tree("set", basic(), vec![item(basic())])
     };
     for (item, want) in [
-        (leaf, "item workers: these are the blocks of a CompositePodGroup, but the item is a group of pods"),
-        (composite, "item set: these are the blocks of a PodGroup, but the item is a group of groups"),
+        (leaf, "item workers: the blocks are those of a CompositePodGroup, but the item is a group of pods"),
+        (composite, "item set: the blocks are those of a PodGroup, but the item is a group of groups"),
     ] {
         let builder = Builder::new(item, options());
         assert_eq!(builder.build_workload().expect_err(want).to_string(), want);
@@ -410,7 +408,7 @@ fn blocks_of_the_other_level_are_the_controllers_mistake() {
 
 // Shows: S004-61
 #[test]
-fn what_a_user_got_wrong_is_told_once() {
+fn error_in_a_block_is_reported_once() {
     let policy = serde_json::from_value(json!({"gang": {"minCount": 0}})).expect("a policy");
     let input = Blocks::PodGroup(PodGroupBlocks { policy: Some(policy), ..PodGroupBlocks::default() });
     let builder = Builder::new(WorkloadItem { input, ..item(basic()) }, options());
@@ -425,8 +423,8 @@ fn what_a_user_got_wrong_is_told_once() {
 // Shows: S004-46
 // Shows: S004-61
 #[test]
-fn the_jobs_of_the_proposal_compile_as_it_says() {
-    // KEP-6089, Library Usage Example: Basic by default, the user's block on top, a callback for the count.
+fn jobs_of_the_proposal_compile_as_it_states() {
+    // KEP-6089, Library Usage Example: Basic by default, the user's block replaces it, a callback sets the count.
     let job = |policy: Value, adjusted: bool| {
         let policy = serde_json::from_value(policy).expect("a policy");
         let mut item = WorkloadItem {
@@ -456,7 +454,7 @@ fn the_jobs_of_the_proposal_compile_as_it_says() {
 
 // Shows: S004-07
 #[test]
-fn building_changes_nothing_and_gives_the_same_again() {
+fn building_twice_gives_the_same_and_changes_no_item() {
     let root = tree("set", class("high"), vec![item(gang())]);
     let before = root.resolve();
     let builder = Builder::new(root.clone(), options());
@@ -465,11 +463,11 @@ fn building_changes_nothing_and_gives_the_same_again() {
 }
 
 #[test]
-fn a_builder_from_a_workload_builds_no_other() {
-    let kept = Builder::new(item(gang()), options()).build_workload().expect("a workload");
-    let builder = Builder::from_workload(kept, BuildOptions::default());
+fn builder_from_a_workload_cannot_build_another() {
+    let workload = Builder::new(item(gang()), options()).build_workload().expect("a workload");
+    let builder = Builder::from_workload(workload, BuildOptions::default());
     assert_eq!(builder.build_workload(), Err(BuildError::BuiltFromWorkload { name: "trainer-x1".to_owned() }));
     for errors in [builder.validate_blocks(None), builder.validate_resolved(), builder.validate_structure()] {
-        assert_eq!(errors[0].to_string(), "Internal error: a workload has no item to validate");
+        assert_eq!(errors[0].to_string(), "Internal error: a builder from a workload has no items to validate");
     }
 }

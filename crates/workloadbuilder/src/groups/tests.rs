@@ -1,4 +1,4 @@
-//! From a Workload to groups: copies of their templates, in order, each under its parent.
+//! A Workload to groups: copies of the templates, in order, each with its parent.
 
 use k8s_openapi::api::scheduling::v1beta1::Workload;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -20,7 +20,7 @@ fn owner(kind: &str) -> OwnerReference {
     }
 }
 
-/// A Workload as a server holds it: a composite with a leaf and another composite below it.
+/// A Workload of a server: a composite with a leaf and another composite below it.
 fn stored_workload() -> Workload {
     let document = json!({
         "apiVersion": "scheduling.k8s.io/v1beta1",
@@ -75,7 +75,7 @@ fn to_json(group: &BuiltGroup) -> Value {
 // Shows: S004-60
 // Shows: U-builder
 #[test]
-fn a_group_is_a_whole_copy_of_its_template_wherever_that_stands() {
+fn pod_group_is_a_copy_of_its_template_at_any_depth() {
     let group = builder().build_pod_group("train-workers", "workers").expect("a group");
     assert_eq!(
         serde_json::to_value(&group).expect("JSON"),
@@ -104,7 +104,7 @@ fn a_group_is_a_whole_copy_of_its_template_wherever_that_stands() {
 
 // Shows: S003-21
 #[test]
-fn a_composite_is_a_whole_copy_of_its_template_without_its_children() {
+fn composite_is_a_copy_of_its_template_without_children() {
     let group = builder().build_composite_pod_group("train-set", "set").expect("a group");
     assert_eq!(
         serde_json::to_value(&group).expect("JSON"),
@@ -133,7 +133,7 @@ fn a_composite_is_a_whole_copy_of_its_template_without_its_children() {
 // Shows: S004-52
 // Shows: S004-62
 #[test]
-fn the_groups_of_a_tree_come_parents_first_and_name_their_parents() {
+fn groups_of_a_tree_are_ordered_parents_first_and_name_their_parents() {
     let groups = builder().build_groups().expect("groups");
     let name = |template: &str| names::pod_group_name("train-x1", template);
     let found: Vec<_> = groups.iter().map(|group| (group.template(), group.parent().map(str::to_owned))).collect();
@@ -151,14 +151,14 @@ fn the_groups_of_a_tree_come_parents_first_and_name_their_parents() {
 // Shows: S003-02
 // Shows: S004-57
 #[test]
-fn replicas_get_groups_of_their_own_from_one_template() {
+fn each_replica_has_its_own_groups_of_one_template() {
     let builder = builder();
     let [one, other] =
         ["0", "1"].map(|replica| builder.build_instance("stage", replica, Some("above")).expect("groups"));
     for groups in [&one, &other] {
         assert_eq!(groups.iter().map(BuiltGroup::template).collect::<Vec<_>>(), ["stage", "workers"]);
         assert_eq!(groups[0].parent(), Some("above"));
-        assert_eq!(groups[1].parent(), Some(groups[0].name()), "children keep to their own replica");
+        assert_eq!(groups[1].parent(), Some(groups[0].name()), "the parent is of the same replica");
     }
     assert!(one.iter().zip(&other).all(|(one, other)| one.name() != other.name()));
     let alone = builder.build_instance("workers", "", None).expect("a group");
@@ -167,28 +167,28 @@ fn replicas_get_groups_of_their_own_from_one_template() {
 
 #[test]
 fn templates_are_found_at_every_depth() {
-    let kept = stored_workload();
-    let all: Vec<&str> = templates(&kept.spec).into_iter().map(super::GroupTemplate::name).collect();
+    let workload = stored_workload();
+    let all: Vec<&str> = templates(&workload.spec).into_iter().map(super::GroupTemplate::name).collect();
     assert_eq!(all, ["set", "stage", "workers", "driver"]);
-    assert!(all.iter().all(|name| find_template(&kept.spec, name).is_some_and(|found| found.name() == *name)));
-    assert_eq!(find_template(&kept.spec, "nobody"), None);
+    assert!(all.iter().all(|name| find_template(&workload.spec, name).is_some_and(|found| found.name() == *name)));
+    assert_eq!(find_template(&workload.spec, "missing"), None);
 }
 
 #[test]
-fn a_template_that_is_not_there_or_makes_something_else_is_named() {
+fn missing_template_and_template_of_the_other_level_are_named() {
     let builder = builder();
     let missing = "workload train-x1 has no template \"evaluator\", only: set, stage, workers, driver";
     assert_eq!(builder.build_pod_group("g", "evaluator").expect_err(missing).to_string(), missing);
     assert_eq!(builder.build_composite_pod_group("g", "evaluator").expect_err(missing).to_string(), missing);
     assert_eq!(builder.build_instance("evaluator", "", None).expect_err(missing).to_string(), missing);
-    let composite = "template set of workload train-x1 makes a CompositePodGroup, not a PodGroup";
+    let composite = "template set of workload train-x1 is for a CompositePodGroup, not for a PodGroup";
     assert_eq!(builder.build_pod_group("g", "set").expect_err(composite).to_string(), composite);
-    let pods = "template driver of workload train-x1 makes a PodGroup, not a CompositePodGroup";
+    let pods = "template driver of workload train-x1 is for a PodGroup, not for a CompositePodGroup";
     assert_eq!(builder.build_composite_pod_group("g", "driver").expect_err(pods).to_string(), pods);
 }
 
 #[test]
-fn a_group_has_the_owners_that_its_maker_names() {
+fn group_has_the_owners_of_the_options() {
     let workload = stored_workload();
     let second = workload_owner(&workload, SchedulingVersion::V1beta1);
     assert_eq!((second.uid.as_str(), second.controller, second.block_owner_deletion), ("w1", None, None));
@@ -197,7 +197,7 @@ fn a_group_has_the_owners_that_its_maker_names() {
     let kinds: Vec<String> =
         group.metadata.owner_references.unwrap_or_default().into_iter().map(|owner| owner.kind).collect();
     assert_eq!(kinds, ["Job", "Workload"]);
-    // Nobody has to own it: a child may be given it later.
+    // An owner is optional: it can be set later.
     let group =
         Builder::from_workload(workload, BuildOptions::default()).build_pod_group("g", "workers").expect("a group");
     assert_eq!(group.metadata.owner_references, None);
